@@ -1,0 +1,68 @@
+/** Life, order and errors of the raw objects. */
+
+import { TinyloomError, toError } from "./error.js";
+
+/** Runs operations one after the other. A model and its trainers share one. */
+export class Queue {
+  #tail: Promise<unknown> = Promise.resolve();
+
+  /** Runs `operation` when all before it have ended, well or badly. */
+  run<T>(operation: () => T | Promise<T>): Promise<T> {
+    const result = this.#tail.then(operation);
+    this.#tail = result.catch(() => undefined);
+    return result;
+  }
+}
+
+/** Owns one raw object: refuses its use after it was freed, and words every error. */
+export class Handle<R extends { release(): void }> {
+  readonly #name: string;
+  readonly #queue: Queue;
+  #raw: R | undefined;
+
+  constructor(name: string, raw: R, queue: Queue) {
+    this.#name = name;
+    this.#raw = raw;
+    this.#queue = queue;
+  }
+
+  /** The raw object, or code "freed". */
+  get raw(): R {
+    if (this.#raw === undefined) {
+      throw new TinyloomError("freed", `this ${this.#name} was freed; create it again to use it`);
+    }
+    return this.#raw;
+  }
+
+  /** A call that needs no turn in the queue. */
+  now<T>(operation: (raw: R) => T): T {
+    const { raw } = this;
+    try {
+      return operation(raw);
+    } catch (error) {
+      throw toError(error);
+    }
+  }
+
+  /** A call in its turn. An object freed meanwhile gives code "freed", whatever broke first. */
+  async run<T>(operation: (raw: R) => T | Promise<T>): Promise<T> {
+    void this.raw;
+    return this.#queue.run(async () => {
+      const { raw } = this;
+      try {
+        return await operation(raw);
+      } catch (error) {
+        void this.raw;
+        throw toError(error);
+      }
+    });
+  }
+
+  /** Ends the object's life: at once for its users, and below when its running call has ended. */
+  free(): void {
+    const raw = this.#raw;
+    if (raw === undefined) return;
+    this.#raw = undefined;
+    void this.#queue.run(() => raw.release());
+  }
+}

@@ -1,0 +1,38 @@
+/**
+ * Trains and decodes small transformer language models on WebGPU. Importing this module touches
+ * neither the GPU nor the network; the wasm module loads on the first `Runtime.create`.
+ *
+ * @packageDocumentation
+ */
+
+export { Dataset, type DatasetOptions } from "./dataset.js";
+export { type ErrorCode, TinyloomError } from "./error.js";
+export {
+  type GeneratedToken,
+  type GenerateOptions,
+  Model,
+  type ModelConfig,
+  type ModelFiles,
+  type ModelOptions,
+} from "./model.js";
+export {
+  type Capabilities,
+  type FeatureOptions,
+  type LostInfo,
+  Runtime,
+  type RuntimeOptions,
+} from "./runtime.js";
+export type { CheckpointFiles, FileContent, LongOptions, Progress } from "./source.js";
+export { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
+export type { TokenIds } from "./tokens.js";
+export { Trainer } from "./trainer.js";
+export type {
+  Batch,
+  Evaluation,
+  PlanRow,
+  ProfileRow,
+  RunOptions,
+  StepMetrics,
+  TrainerFiles,
+  TrainerOptions,
+} from "./trainer-types.js";

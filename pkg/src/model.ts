@@ -1,0 +1,314 @@
+import { throwIfAborted } from "./error.js";
+import { Handle, Queue } from "./handle.js";
+import {
+  abortSignal,
+  callback,
+  check,
+  fraction,
+  integer,
+  invalid,
+  number,
+  object,
+  type Rules,
+  seed,
+  show,
+  tokenList,
+} from "./options.js";
+import type { RawGeneration, RawModel } from "./raw.js";
+import { Runtime } from "./runtime.js";
+import { assemble, pullTensors } from "./safetensors.js";
+import {
+  type CheckpointFiles,
+  type LongOptions,
+  openSource,
+  readText,
+  required,
+  weightFiles,
+} from "./source.js";
+import { type TokenIds, toSomeTokens } from "./tokens.js";
+
+/**
+ * A model's config, with the names of Hugging Face's `config.json`. What is left out defaults as in
+ * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
+ */
+export interface ModelConfig {
+  model_type?: "llama";
+  vocab_size?: number;
+  hidden_size?: number;
+  intermediate_size?: number;
+  num_hidden_layers?: number;
+  num_attention_heads?: number;
+  /** Heads of keys and values; `num_attention_heads` must be a multiple. */
+  num_key_value_heads?: number;
+  /** Width of a head, 32 to 256; default `hidden_size / num_attention_heads`. */
+  head_dim?: number;
+  max_position_embeddings?: number;
+  rms_norm_eps?: number;
+  rope_theta?: number;
+  tie_word_embeddings?: boolean;
+  hidden_act?: string;
+  initializer_range?: number;
+  [name: string]: unknown;
+}
+
+/** Options of {@link Model.create}. */
+export interface ModelOptions {
+  /** Seed of the initial weights, an unsigned 32-bit number; default 0. */
+  seed?: number;
+}
+
+/** Options of {@link Model.generate}. */
+export interface GenerateOptions {
+  /** Most tokens to make; default 128, and never past `max_position_embeddings`. */
+  maxTokens?: number;
+  /** 0 takes the likeliest token each time; else from 0.001 up. Default 0.8. */
+  temperature?: number;
+  /** Keep only the k likeliest tokens; 0 keeps all. */
+  topK?: number;
+  /** Keep the likeliest tokens that together reach this probability; above 0, at most 1. */
+  topP?: number;
+  /** Keep tokens of at least this share of the likeliest one's probability; 0 up to below 1. */
+  minP?: number;
+  /** Above 1 makes tokens that occurred less likely; default 1. */
+  repetitionPenalty?: number;
+  /** Seed of the sampling, an unsigned 32-bit number: the same gives the same text. */
+  seed?: number;
+  /** Ends before one of these tokens would be given out. */
+  stopTokens?: readonly number[] | Uint32Array;
+  /** Ends with code "aborted". */
+  signal?: AbortSignal;
+}
+
+/** A sampled token. */
+export interface GeneratedToken {
+  readonly token: number;
+  /** Natural logarithm of its probability under the model, before temperature and filters. */
+  readonly logprob: number;
+}
+
+/** Files of {@link Model.save}. */
+export interface ModelFiles {
+  [name: string]: Uint8Array<ArrayBuffer>;
+  "config.json": Uint8Array<ArrayBuffer>;
+  "model.safetensors": Uint8Array<ArrayBuffer>;
+}
+
+const MODEL: Rules<ModelOptions> = { seed };
+
+/** Rules of {@link LongOptions}. @internal */
+export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
+
+const GENERATE: Rules<GenerateOptions> = {
+  maxTokens: integer(1, 0xffff_ffff),
+  temperature: (value) =>
+    value === 0 || number(1e-3)(value) === undefined ? undefined : "0, or a number from 0.001 up",
+  topK: integer(0, 0xffff_ffff),
+  topP: number(0, 1, true),
+  minP: fraction(),
+  repetitionPenalty: number(0, Number.POSITIVE_INFINITY, true),
+  seed,
+  stopTokens: tokenList,
+  signal: abortSignal,
+};
+
+/**
+ * A transformer language model on a runtime. Its operations, and those of its trainers, run one
+ * after the other in the order of the calls.
+ */
+export class Model {
+  /** Order of this model's and its trainers' operations. @internal */
+  readonly _queue: Queue;
+  /** @internal */
+  readonly _runtime: Runtime;
+  /** @internal */
+  readonly _handle: Handle<RawModel>;
+  readonly #trainers = new Set<{ free(): void }>();
+  /** The config in full, with every default filled in. */
+  readonly config: Readonly<ModelConfig>;
+
+  private constructor(runtime: Runtime, raw: RawModel) {
+    this._runtime = runtime;
+    this._queue = new Queue();
+    this._handle = new Handle("Model", raw, this._queue);
+    this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
+    runtime._own(this);
+  }
+
+  /**
+   * A new model with random weights, as transformers initialises them.
+   *
+   * @throws {@link TinyloomError} `invalid-config`, `limit-exceeded`, `out-of-memory`.
+   */
+  static async create(
+    runtime: Runtime,
+    config: ModelConfig,
+    options: ModelOptions = {},
+  ): Promise<Model> {
+    expectRuntime("Model.create", runtime);
+    if (object(config) !== undefined) {
+      throw invalid(`Model.create takes a config object, not ${show(config)}`, "invalid-config");
+    }
+    const chosen = check("Model.create", options, MODEL);
+    return runtime._call(async (raw, module) => {
+      const json = JSON.stringify(config);
+      return new Model(runtime, await module.RawModel.create(raw, json, chosen.seed ?? 0));
+    });
+  }
+
+  /**
+   * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded.
+   *
+   * @param source - a base URL, under which `config.json` and `model.safetensors` lie, or an object
+   * of files by name.
+   * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,
+   * `out-of-memory`, `aborted`.
+   */
+  static async fromPretrained(
+    runtime: Runtime,
+    source: string | URL | CheckpointFiles,
+    options: LongOptions = {},
+  ): Promise<Model> {
+    expectRuntime("Model.fromPretrained", runtime);
+    const chosen = check("Model.fromPretrained", options, LONG);
+    const files = openSource("Model.fromPretrained", source, chosen);
+    return runtime._call(async (raw, module) => {
+      const config = await readText(await required(files, "config.json"));
+      const weights = await weightFiles(files);
+      throwIfAborted(chosen.signal, "loading");
+      const loader = new module.RawLoader(raw, config);
+      try {
+        await pullTensors(weights, loader, (loaded, total) => {
+          throwIfAborted(chosen.signal, "loading");
+          chosen.onProgress?.({ loaded, total, stage: "upload" });
+        });
+        return new Model(runtime, await loader.finish());
+      } finally {
+        loader.release();
+      }
+    });
+  }
+
+  /** How many weights there are; tied embeddings count once. */
+  get parameterCount(): number {
+    return this._handle.now((raw) => raw.parameterCount());
+  }
+
+  /** Bytes of GPU memory in use by the model and its trainers. */
+  get gpuBytes(): number {
+    return this._handle.now((raw) => raw.gpuBytes());
+  }
+
+  /**
+   * The logits at each position.
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @returns `tokens.length × vocab_size` numbers, a row for each position.
+   * @throws {@link TinyloomError} `invalid-tokens`, `limit-exceeded`.
+   */
+  async logits(tokens: TokenIds): Promise<Float32Array> {
+    const ids = toSomeTokens("tokens", tokens);
+    return this._handle.run((raw) => raw.logits(ids));
+  }
+
+  /**
+   * The mean cross-entropy in nats a token.
+   *
+   * @param targets - the right id for each position, of the length of `tokens`, where 0xffffffff is
+   * left out of the mean; default: `tokens` shifted by one.
+   * @throws {@link TinyloomError} `invalid-tokens`, `limit-exceeded`.
+   */
+  async loss(tokens: TokenIds, targets?: TokenIds): Promise<number> {
+    const ids = toSomeTokens("tokens", tokens);
+    const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
+    return this._handle.run((raw) => raw.loss(ids, wanted));
+  }
+
+  /**
+   * Continues the prompt token by token. Leaving the loop ends the work; other calls on the model
+   * may come between tokens.
+   *
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
+   *
+   * @example
+   * ```ts
+   * for await (const { token } of model.generate(tokenizer.encode("Once"), { maxTokens: 100 })) {
+   *   output.append(tokenizer.decode([token]));
+   * }
+   * ```
+   */
+  async *generate(
+    prompt: TokenIds,
+    options: GenerateOptions = {},
+  ): AsyncGenerator<GeneratedToken, void, undefined> {
+    const { signal, ...rest } = check("generate", options, GENERATE);
+    const ids = toSomeTokens("prompt", prompt);
+    throwIfAborted(signal, "generate");
+    const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+    const json = JSON.stringify({ ...rest, stopTokens });
+    const generation = await this._handle.run((raw) => raw.generate(ids, json));
+    try {
+      yield* this.#tokens(generation, signal);
+    } finally {
+      await this._queue.run(() => generation.release());
+    }
+  }
+
+  async *#tokens(generation: RawGeneration, signal: AbortSignal | undefined) {
+    for (;;) {
+      throwIfAborted(signal, "generate");
+      const pairs = await this._handle.run(() => generation.next());
+      if (pairs.length === 0) return;
+      for (let index = 0; index + 1 < pairs.length; index += 2) {
+        throwIfAborted(signal, "generate");
+        yield { token: pairs[index] as number, logprob: pairs[index + 1] as number };
+      }
+    }
+  }
+
+  /**
+   * The checkpoint's files, weights in F32: transformers loads them as they are.
+   *
+   * @throws {@link TinyloomError} `aborted`, `device-lost`.
+   */
+  async save(options: LongOptions = {}): Promise<ModelFiles> {
+    const chosen = check("save", options, LONG);
+    return this._handle.run((raw) => saveModel(raw, chosen));
+  }
+
+  /**
+   * Frees the GPU memory of the model and of its trainers. Later calls give code "freed"; freeing
+   * again does nothing.
+   */
+  free(): void {
+    for (const trainer of [...this.#trainers]) trainer.free();
+    this._handle.free();
+    this._runtime._disown(this);
+  }
+
+  /** @internal */
+  _own(trainer: { free(): void }): void {
+    this.#trainers.add(trainer);
+  }
+
+  /** @internal */
+  _disown(trainer: { free(): void }): void {
+    this.#trainers.delete(trainer);
+  }
+}
+
+/** Reads the model's files back; the caller holds the queue. @internal */
+export async function saveModel(raw: RawModel, options: LongOptions): Promise<ModelFiles> {
+  const weights = await assemble(raw, (loaded, total) => {
+    throwIfAborted(options.signal, "save");
+    options.onProgress?.({ loaded, total, stage: "read model.safetensors" });
+  });
+  const config = new TextEncoder().encode(raw.config());
+  return { "config.json": config, "model.safetensors": weights };
+}
+
+/** Refuses anything but a runtime, for callers without types. @internal */
+export function expectRuntime(where: string, runtime: unknown): asserts runtime is Runtime {
+  if (!(runtime instanceof Runtime)) {
+    throw invalid(`${where} takes a Runtime first, not ${show(runtime)}; await Runtime.create()`);
+  }
+}

@@ -1,0 +1,121 @@
+/** Validation of option objects: every refusal names the value, what is allowed and what to do. */
+
+import { type ErrorCode, TinyloomError } from "./error.js";
+
+/** A rule for one option: returns what is allowed, in words, when the value is not. */
+type Rule = (value: unknown) => string | undefined;
+
+/** The options an entry point knows. */
+export type Rules<T> = { readonly [K in keyof Required<T>]: Rule };
+
+/** The text of a value in a message: short, and never throwing. */
+export function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 60));
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "function") return "a function";
+  if (typeof value !== "object" || value === null) return String(value);
+  if (Array.isArray(value)) return `an array of length ${value.length}`;
+  return `an object (${value.constructor?.name ?? "no prototype"})`;
+}
+
+/** A finite number within [low, high]; `above` excludes the lower end. */
+export function number(low: number, high = Number.POSITIVE_INFINITY, above = false): Rule {
+  const lower = above ? `above ${low}` : `of at least ${low}`;
+  const allowed =
+    high === Infinity ? `a finite number ${lower}` : `a number ${lower} and at most ${high}`;
+  return (value) =>
+    typeof value === "number" &&
+    Number.isFinite(value) &&
+    (above ? value > low : value >= low) &&
+    value <= high
+      ? undefined
+      : allowed;
+}
+
+/** A number in [low, high), as the decay rates of the moments are. */
+export function fraction(low = 0, high = 1): Rule {
+  return (value) =>
+    typeof value === "number" && value >= low && value < high
+      ? undefined
+      : `a number of at least ${low} and below ${high}`;
+}
+
+/** What the rule allows, or null. */
+export function orNull(rule: Rule): Rule {
+  return (value) => {
+    const allowed = value === null ? undefined : rule(value);
+    return allowed && `${allowed}, or null`;
+  };
+}
+
+/** A whole number within [low, high]. */
+export function integer(low: number, high = Number.MAX_SAFE_INTEGER): Rule {
+  const upper = high === Number.MAX_SAFE_INTEGER ? "" : ` and at most ${high}`;
+  return (value) =>
+    Number.isInteger(value) && (value as number) >= low && (value as number) <= high
+      ? undefined
+      : `a whole number of at least ${low}${upper}`;
+}
+
+/** A seed: an unsigned 32-bit whole number. */
+export const seed: Rule = integer(0, 0xffff_ffff);
+
+/** One of a list of values. */
+export function oneOf(...allowed: readonly unknown[]): Rule {
+  const words = allowed.map((value) => JSON.stringify(value)).join(" | ");
+  return (value) => (allowed.includes(value) ? undefined : words);
+}
+
+/** A list of token ids. */
+export const tokenList: Rule = (value) =>
+  (Array.isArray(value) || value instanceof Uint32Array) &&
+  Array.from(value).every((id) => Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff)
+    ? undefined
+    : "an array of token ids (whole numbers of at least 0)";
+
+/** An AbortSignal, from whichever realm. */
+export const abortSignal: Rule = (value) =>
+  typeof value === "object" &&
+  value !== null &&
+  typeof (value as AbortSignal).aborted === "boolean" &&
+  typeof (value as AbortSignal).addEventListener === "function"
+    ? undefined
+    : "an AbortSignal";
+
+/** A callback. */
+export const callback: Rule = (value) => (typeof value === "function" ? undefined : "a function");
+
+/** An object that is not an array. */
+export const object: Rule = (value) =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? undefined : "an object";
+
+/**
+ * Checks an option object against its rules and returns a copy without undefined entries.
+ *
+ * @param where - the call, as the user wrote it, for the message.
+ */
+export function check<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
+  const given = options ?? {};
+  if (object(given) !== undefined) {
+    throw invalid(`${where} takes an object of options, not ${show(options)}`);
+  }
+  const known = Object.keys(rules);
+  const result: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(given)) {
+    if (!Object.hasOwn(rules, key)) {
+      throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
+    }
+    if (value === undefined) continue;
+    const allowed = rules[key as keyof T](value);
+    if (allowed !== undefined) {
+      throw invalid(`${where}: ${key} is ${show(value)}; give ${allowed}, or leave it out`);
+    }
+    result[key] = value;
+  }
+  return result as T;
+}
+
+/** An "invalid-options" error. */
+export function invalid(message: string, code: ErrorCode = "invalid-options"): TinyloomError {
+  return new TinyloomError(code, message);
+}

@@ -1,0 +1,226 @@
+/// <reference types="@webgpu/types" preserve="true" />
+import { TinyloomError, toError } from "./error.js";
+import { Handle, Queue } from "./handle.js";
+import { prepareHost } from "./host.js";
+import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
+import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
+
+/** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
+export interface FeatureOptions {
+  /** Operations across a subgroup's lanes: faster reductions and decoding. */
+  subgroups?: "auto" | false;
+  /** Arithmetic on 16-bit floats. */
+  f16?: "auto" | false;
+  /** GPU timestamps: what `trainer.profile()` measures with. */
+  timestamps?: "auto" | false;
+}
+
+/** Options of {@link Runtime.create}. */
+export interface RuntimeOptions {
+  /** A WebGPU entry point; default `navigator.gpu`. In Node: `create([])` from npm `webgpu`. */
+  gpu?: GPU | null;
+  /** Which adapter to prefer; default `"high-performance"`. */
+  powerPreference?: "high-performance" | "low-power";
+  /**
+   * `"adapter"` (default) raises limits to what the chosen kernels use; `"default"` stays on
+   * WebGPU's guaranteed floor; an object caps limits by their WebGPU names, such as
+   * `{ maxComputeWorkgroupStorageSize: 16384 }` (bytes).
+   */
+  limits?: "adapter" | "default" | { readonly [name: string]: number };
+  /** Optional features; default all `"auto"`. `false`: none. */
+  features?: FeatureOptions | false;
+  /** The wasm module's bytes or place; default: `tinyloom_bg.wasm` beside this module. Only the first call's counts. */
+  wasm?: URL | Response | BufferSource;
+}
+
+/** What the device can do, as plain data. */
+export interface Capabilities {
+  /** The adapter's own description; fields it keeps to itself are empty. */
+  readonly adapter: {
+    readonly vendor: string;
+    readonly architecture: string;
+    readonly device: string;
+    readonly description: string;
+  };
+  /** The device's limits by their WebGPU names. */
+  readonly limits: { readonly [name: string]: number };
+  /** The optional features in use. */
+  readonly features: {
+    readonly subgroups: boolean;
+    readonly f16: boolean;
+    readonly timestamps: boolean;
+  };
+  /** Narrowest and widest subgroup, in lanes. */
+  readonly subgroupSize: readonly [min: number, max: number];
+  /** Whether the adapter computes on the CPU. */
+  readonly software: boolean;
+}
+
+/** Why a device is gone for good. */
+export interface LostInfo {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Totals since the runtime began; for the project's tests. @internal */
+export interface Counters {
+  readonly buffers: number;
+  readonly bindGroups: number;
+  readonly pipelines: number;
+  readonly submits: number;
+  readonly dispatches: number;
+  readonly gpuBytes: number;
+}
+
+const FEATURES: Rules<FeatureOptions> = {
+  subgroups: oneOf("auto", false),
+  f16: oneOf("auto", false),
+  timestamps: oneOf("auto", false),
+};
+
+const RULES: Rules<RuntimeOptions> = {
+  gpu: (value) =>
+    value === null || typeof (value as GPU).requestAdapter === "function"
+      ? undefined
+      : "a GPU object with requestAdapter, such as navigator.gpu",
+  powerPreference: oneOf("high-performance", "low-power"),
+  limits: (value) =>
+    value === "adapter" || value === "default" || object(value) === undefined
+      ? undefined
+      : '"adapter" | "default" | an object of limits by name',
+  features: (value) =>
+    value === false || object(value) === undefined
+      ? undefined
+      : "false | an object such as { subgroups: false }",
+  wasm: (value) =>
+    value instanceof URL ||
+    value instanceof Response ||
+    value instanceof ArrayBuffer ||
+    ArrayBuffer.isView(value)
+      ? undefined
+      : "a URL, a Response, or the bytes of the module",
+};
+
+/** Something a runtime owns. @internal */
+export interface Owned {
+  free(): void;
+}
+
+/**
+ * A GPU device and what tinyloom keeps on it. Models live on a runtime and end with it.
+ *
+ * @example
+ * ```ts
+ * const runtime = await Runtime.create();
+ * console.log(runtime.capabilities.adapter.vendor);
+ * runtime.destroy();
+ * ```
+ */
+export class Runtime {
+  readonly #handle: Handle<RawRuntime>;
+  readonly #owned = new Set<Owned>();
+  /** The wasm module that this runtime's objects come from. @internal */
+  readonly _module: RawModule;
+  /** What the device can do. */
+  readonly capabilities: Capabilities;
+  /** Settles only for good: when recovery of a lost device failed, or after `destroy()`. */
+  readonly lost: Promise<LostInfo>;
+
+  private constructor(module: RawModule, raw: RawRuntime) {
+    this._module = module;
+    this.#handle = new Handle("Runtime", raw, new Queue());
+    this.capabilities = JSON.parse(raw.capabilities()) as Capabilities;
+    this.lost = raw.lost().then((json) => JSON.parse(json) as LostInfo);
+  }
+
+  /**
+   * Opens a device, asking only for the limits and features that the kernels use. The first call
+   * loads the wasm module.
+   *
+   * @throws {@link TinyloomError} `webgpu-unavailable` without a GPU object, `adapter-unavailable`
+   * without an adapter, `limit-exceeded` when a cap is below what every kernel needs,
+   * `invalid-options`.
+   */
+  static async create(options: RuntimeOptions = {}): Promise<Runtime> {
+    const { gpu: given, wasm, ...rest } = check("Runtime.create", options, RULES);
+    const raw = { ...rest, limits: limits(rest.limits), features: features(rest.features) };
+    const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
+    if (!gpu) {
+      throw new TinyloomError(
+        "webgpu-unavailable",
+        "there is no navigator.gpu here; use a browser with WebGPU on a secure page (https or " +
+          'localhost), or in Node pass gpu: create([]) from npm "webgpu"',
+      );
+    }
+    await prepareHost(gpu);
+    const module = await loadRaw(wasm);
+    try {
+      return new Runtime(module, await module.RawRuntime.create(gpu, JSON.stringify(raw)));
+    } catch (error) {
+      throw toError(error);
+    }
+  }
+
+  /** The raw device, for a page's own work beside tinyloom's. Its buffers are yours to free. */
+  get device(): GPUDevice {
+    return this.#handle.now((raw) => raw.device());
+  }
+
+  /**
+   * Frees every model and trainer and destroys the device. Calls on them reject with code "freed"
+   * from then on; `lost` settles. A second call does nothing.
+   */
+  destroy(): void {
+    for (const one of [...this.#owned]) one.free();
+    this.#handle.free();
+  }
+
+  /** Totals of GPU objects made; for the project's tests. @internal */
+  _counters(): Counters {
+    return this.#handle.now((raw) => JSON.parse(raw.counters()) as Counters);
+  }
+
+  /** A call on the raw runtime, with its errors worded. @internal */
+  async _call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
+    try {
+      const result = await operation(this.#handle.raw, this._module);
+      void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
+      return result;
+    } catch (error) {
+      void this.#handle.raw;
+      throw toError(error);
+    }
+  }
+
+  /** @internal */
+  _own(one: Owned): void {
+    this.#owned.add(one);
+  }
+
+  /** @internal */
+  _disown(one: Owned): void {
+    this.#owned.delete(one);
+  }
+}
+
+function features(given: FeatureOptions | false | undefined) {
+  const chosen = given === false ? {} : check("Runtime.create: features", given, FEATURES);
+  const on = (value: "auto" | false | undefined) => given !== false && value !== false;
+  return {
+    subgroups: on(chosen.subgroups),
+    f16: on(chosen.f16),
+    timestamps: on(chosen.timestamps),
+  };
+}
+
+function limits(given: RuntimeOptions["limits"]): RuntimeOptions["limits"] {
+  if (typeof given !== "object") return given ?? "adapter";
+  for (const [name, value] of Object.entries(given)) {
+    if (!/^(max|min)[A-Z]\w*$/.test(name)) {
+      throw invalid(`Runtime.create: limits has no "${show(name)}"; use WebGPU's names of limits`);
+    }
+    const allowed = integer(1)(value);
+    if (allowed) throw invalid(`Runtime.create: limits.${name} is ${show(value)}; give ${allowed}`);
+  }
+  return given;
+}

@@ -1,0 +1,127 @@
+/** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
+
+import { TinyloomError } from "./error.js";
+import type { RawWriter } from "./raw.js";
+
+/** Longest header accepted, as in the format's own implementation: 100 MB. */
+const MAX_HEADER = 100_000_000;
+const PREFIX = 8;
+
+/** A tensor's place in its file, in bytes from the file's start. */
+export interface TensorRange {
+  readonly name: string;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** Part of a file, to be read. */
+export interface FilePart {
+  readonly name: string;
+  readonly size: number;
+  read(begin: number, end: number): Promise<Uint8Array>;
+}
+
+/** A failure of a checkpoint's content. */
+export function corrupt(message: string, cause?: unknown): TinyloomError {
+  return new TinyloomError("invalid-checkpoint", message, { cause });
+}
+
+/** Reads and bounds-checks the length prefix, then returns the JSON header's bytes. */
+export async function readHeader(file: FilePart): Promise<Uint8Array> {
+  if (file.size < PREFIX) {
+    throw corrupt(
+      `${file.name} has ${file.size} bytes, and a safetensors file begins with an 8-byte header length; ` +
+        "the file is truncated, fetch it again",
+    );
+  }
+  const prefix = await file.read(0, PREFIX);
+  const length = new DataView(prefix.buffer, prefix.byteOffset, PREFIX).getBigUint64(0, true);
+  if (length > MAX_HEADER) {
+    throw corrupt(
+      `${file.name} states a header of ${length} bytes, and at most ${MAX_HEADER} are allowed; ` +
+        "this is not a safetensors file",
+    );
+  }
+  const end = PREFIX + Number(length);
+  if (end > file.size) {
+    throw corrupt(
+      `${file.name} states a header of ${length} bytes but has ${file.size} bytes in all; ` +
+        "the file is truncated, fetch it again",
+    );
+  }
+  return file.read(PREFIX, end);
+}
+
+/** What takes tensors: the raw loaders of weights and of optimizer state. */
+export interface TensorSink {
+  addFile(name: string, header: Uint8Array, fileLength: number): string;
+  setTensor(name: string, bytes: Uint8Array): void;
+}
+
+/**
+ * Hands every tensor of the files to the sink, one at a time: no whole file enters the wasm heap.
+ * All headers come first, so that a wrong file is refused before a byte is uploaded.
+ *
+ * @param step - called before each tensor with the bytes done and in all; may throw to stop.
+ */
+export async function pullTensors(
+  files: readonly FilePart[],
+  sink: TensorSink,
+  step: (loaded: number, total: number) => void,
+): Promise<void> {
+  const wanted: { file: FilePart; ranges: TensorRange[] }[] = [];
+  let total = 0;
+  for (const file of files) {
+    const header = await readHeader(file);
+    const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
+    for (const { begin, end } of ranges) total += end - begin;
+    wanted.push({ file, ranges });
+  }
+  let loaded = 0;
+  for (const { file, ranges } of wanted) {
+    for (const { name, begin, end } of ranges) {
+      step(loaded, total);
+      sink.setTensor(name, await file.read(begin, end));
+      loaded += end - begin;
+    }
+  }
+  step(total, total);
+}
+
+/** The file a writer describes, in one piece. */
+export async function assemble(
+  writer: RawWriter,
+  step: (loaded: number, total: number) => void,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const header = writer.saveHeader();
+  const count = writer.tensorCount();
+  const total = writtenLength(header);
+  const file = new Uint8Array(total);
+  file.set(header);
+  let offset = header.length;
+  for (let index = 0; index < count; index++) {
+    step(offset, total);
+    const tensor = await writer.readTensor(index);
+    if (offset + tensor.length > total) break;
+    file.set(tensor, offset);
+    offset += tensor.length;
+  }
+  if (offset !== total) {
+    throw new TinyloomError("internal", `saved ${offset} bytes where the header promises ${total}`);
+  }
+  step(total, total);
+  return file;
+}
+
+/** Length of a whole file, from the header that describes it. */
+function writtenLength(header: Uint8Array): number {
+  const entries = JSON.parse(new TextDecoder().decode(header.subarray(PREFIX))) as Record<
+    string,
+    { data_offsets?: [number, number] }
+  >;
+  let data = 0;
+  for (const { data_offsets: offsets } of Object.values(entries)) {
+    if (offsets) data = Math.max(data, offsets[1]);
+  }
+  return header.length + data;
+}

@@ -1,0 +1,46 @@
+/** Token ids as users may give them, and as the GPU takes them. */
+
+import { TinyloomError } from "./error.js";
+import { show } from "./options.js";
+
+/** Token ids: whole numbers of at least 0. `Uint32Array` is taken as it is, others are copied. */
+export type TokenIds = Uint32Array | Uint16Array | Uint8Array | readonly number[];
+
+/** A target that the loss leaves out. */
+export const IGNORE_INDEX = 0xffff_ffff;
+
+/**
+ * The ids as a `Uint32Array`, or code "invalid-tokens".
+ *
+ * @param name - the argument's name, for the message.
+ */
+export function toTokens(name: string, ids: unknown): Uint32Array {
+  if (ids instanceof Uint32Array) return ids;
+  if (ids instanceof Uint16Array || ids instanceof Uint8Array) return Uint32Array.from(ids);
+  if (!Array.isArray(ids)) {
+    throw new TinyloomError(
+      "invalid-tokens",
+      `${name} is ${show(ids)}; give a Uint32Array or an array of token ids`,
+    );
+  }
+  const result = new Uint32Array(ids.length);
+  for (const [index, id] of ids.entries()) {
+    if (!Number.isInteger(id) || id < 0 || id > IGNORE_INDEX) {
+      throw new TinyloomError(
+        "invalid-tokens",
+        `${name}[${index}] is ${show(id)}; a token id is a whole number from 0 to vocab_size - 1`,
+      );
+    }
+    result[index] = id;
+  }
+  return result;
+}
+
+/** The same, and not empty. */
+export function toSomeTokens(name: string, ids: unknown): Uint32Array {
+  const tokens = toTokens(name, ids);
+  if (tokens.length === 0) {
+    throw new TinyloomError("invalid-tokens", `${name} is empty; give at least one token`);
+  }
+  return tokens;
+}

@@ -1,0 +1,112 @@
+/** The shapes of data that a trainer takes and gives. */
+
+import type { ModelFiles } from "./model.js";
+import type { TokenIds } from "./tokens.js";
+
+/** Options of `Trainer.create`. All have good defaults. */
+export interface TrainerOptions {
+  /** Peak learning rate; default 1e-3. */
+  learningRate?: number;
+  /** How the rate falls after warm-up; default `"cosine"`, constant until the total is known. */
+  schedule?: "constant" | "linear" | "cosine";
+  /** Steps over which the rate rises from 0; default 20. */
+  warmupSteps?: number;
+  /** Length of the schedule in steps; default: what the first `run` is asked for. */
+  totalSteps?: number;
+  /** Where the schedule ends; default a tenth of `learningRate`. */
+  minLearningRate?: number;
+  /** Decoupled decay of matrices and embeddings, never of norms; default 0.1. */
+  weightDecay?: number;
+  /** Decay rate of the first moment; default 0.9. */
+  beta1?: number;
+  /** Decay rate of the second moment; default 0.95. */
+  beta2?: number;
+  /** Added to the root of the second moment; default 1e-8. */
+  epsilon?: number;
+  /** Gradients of a larger global norm are scaled down to it; default 1, null for no clipping. */
+  maxGradNorm?: number | null;
+  /** Micro-steps whose gradients make one step; default 1. */
+  gradientAccumulation?: number;
+  /** Most tokens in a (micro-)step; activations are allocated for it. Default 1024. */
+  tokensPerStep?: number;
+  /** Seed of the data order, an unsigned 32-bit number; default 0. */
+  seed?: number;
+}
+
+/** One batch: a row of tokens, possibly of several documents. */
+export interface Batch {
+  /** Token ids, 1 to `tokensPerStep`. */
+  tokens: TokenIds;
+  /** The right next id for each position; 0xffffffff is left out of the loss. */
+  targets: TokenIds;
+  /** For each position the index at which its document starts; default: one document. */
+  documents?: TokenIds;
+}
+
+/** What a step reports. */
+export interface StepMetrics {
+  /** Optimizer steps done, counting this one. */
+  readonly step: number;
+  /** Mean cross-entropy in nats a token; of a micro-step that is not the last, its own. */
+  readonly loss: number;
+  /** Global norm of the averaged gradient, before clipping; NaN before the last micro-step. */
+  readonly gradNorm: number;
+  /** The rate this step used. */
+  readonly learningRate: number;
+  /** Tokens in the step. */
+  readonly tokens: number;
+  /** Wall time of the step. */
+  readonly milliseconds: number;
+  /** Whether the update was left out because loss or norm was not finite. */
+  readonly skipped: boolean;
+  /** Loss on the validation split, at the steps where `run` evaluated. */
+  readonly validationLoss?: number;
+}
+
+/** Options of `Trainer.run`. */
+export interface RunOptions {
+  /** Steps to do; default: up to `totalSteps`, or without end. */
+  steps?: number;
+  /** Stops with code "aborted" between two steps. */
+  signal?: AbortSignal;
+  /** Evaluate every so many steps, and at the last. */
+  evaluateEvery?: number;
+  /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
+  maxSkipped?: number;
+}
+
+/** A loss on the validation split. */
+export interface Evaluation {
+  /** Mean cross-entropy in nats a token. */
+  readonly loss: number;
+  /** Tokens counted. */
+  readonly tokens: number;
+}
+
+/** Files of `Trainer.save`. */
+export interface TrainerFiles extends ModelFiles {
+  "optimizer.safetensors": Uint8Array<ArrayBuffer>;
+  "trainer_state.json": Uint8Array<ArrayBuffer>;
+}
+
+/** One dispatch of a step. */
+export interface PlanRow {
+  /** `"forward"`, `"backward"`, `"optimizer"`, … */
+  readonly phase: string;
+  readonly kernel: string;
+  readonly variant: string;
+  /** Why this variant was chosen. */
+  readonly reason: string;
+  readonly workgroupSize: readonly number[];
+  /** Workgroups in x, y and z. */
+  readonly grid: readonly number[];
+  /** Floating-point operations. */
+  readonly flops: number;
+  /** Bytes read and written. */
+  readonly bytes: number;
+}
+
+/** One dispatch with its time on the GPU. */
+export interface ProfileRow extends PlanRow {
+  readonly gpuMicroseconds?: number;
+}

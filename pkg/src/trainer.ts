@@ -1,0 +1,324 @@
+import { Dataset } from "./dataset.js";
+import { TinyloomError, throwIfAborted } from "./error.js";
+import { Handle } from "./handle.js";
+import { expectRuntime, LONG, Model, saveModel } from "./model.js";
+import {
+  abortSignal,
+  check,
+  fraction,
+  integer,
+  invalid,
+  number,
+  oneOf,
+  orNull,
+  type Rules,
+  seed,
+  show,
+} from "./options.js";
+import type { RawTrainer } from "./raw.js";
+import type { Runtime } from "./runtime.js";
+import { assemble, pullTensors } from "./safetensors.js";
+import {
+  type CheckpointFiles,
+  type LongOptions,
+  openSource,
+  readText,
+  required,
+} from "./source.js";
+import { toSomeTokens, toTokens } from "./tokens.js";
+import type {
+  Batch,
+  Evaluation,
+  PlanRow,
+  ProfileRow,
+  RunOptions,
+  StepMetrics,
+  TrainerFiles,
+  TrainerOptions,
+} from "./trainer-types.js";
+
+const MAX_U32 = 0xffff_ffff;
+
+const OPTIONS: Rules<TrainerOptions> = {
+  learningRate: number(0, Number.POSITIVE_INFINITY, true),
+  schedule: oneOf("constant", "linear", "cosine"),
+  warmupSteps: integer(0, MAX_U32),
+  totalSteps: integer(1, MAX_U32),
+  minLearningRate: number(0),
+  weightDecay: number(0),
+  beta1: fraction(),
+  beta2: fraction(),
+  epsilon: number(0, Number.POSITIVE_INFINITY, true),
+  maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
+  gradientAccumulation: integer(1, MAX_U32),
+  tokensPerStep: integer(1, MAX_U32),
+  seed,
+};
+
+const RUN: Rules<RunOptions> = {
+  steps: integer(1, MAX_U32),
+  signal: abortSignal,
+  evaluateEvery: integer(1, MAX_U32),
+  maxSkipped: integer(1, MAX_U32),
+};
+
+const anything = () => undefined;
+const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
+
+/** The resolved options, as the module reports them. */
+interface ResolvedOptions {
+  readonly totalSteps: number | null;
+}
+
+/**
+ * Trains a model with AdamW. Training is deterministic: the same seed, data and adapter give the
+ * same bits, also across `save()` and `resume()`.
+ *
+ * @example
+ * ```ts
+ * const trainer = await Trainer.create(model, { learningRate: 1e-3 });
+ * for await (const m of trainer.run(dataset, { steps: 300 })) console.log(m.step, m.loss);
+ * ```
+ */
+export class Trainer {
+  readonly #handle: Handle<RawTrainer>;
+  /** Steps done. */
+  #step: number;
+  /** Whether the length of the schedule is the caller's choice, not that of `run`. */
+  readonly #fixedTotal: boolean;
+  /** The model being trained; usable between steps. */
+  readonly model: Model;
+
+  private constructor(model: Model, raw: RawTrainer, step: number, fixedTotal: boolean) {
+    this.model = model;
+    this.#handle = new Handle("Trainer", raw, model._queue);
+    this.#step = step;
+    this.#fixedTotal = fixedTotal;
+    model._own(this);
+  }
+
+  /**
+   * A trainer for the model; allocates gradients, moments and activations.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`.
+   */
+  static async create(model: Model, options: TrainerOptions = {}): Promise<Trainer> {
+    if (!(model instanceof Model)) {
+      throw invalid(`Trainer.create takes a Model first, not ${show(model)}`);
+    }
+    const chosen = check("Trainer.create", options, OPTIONS);
+    return model._handle.run(async (raw) => {
+      const { RawTrainer } = model._runtime._module;
+      const trainer = await RawTrainer.create(raw, JSON.stringify(chosen));
+      return new Trainer(model, trainer, 0, chosen.totalSteps !== undefined);
+    });
+  }
+
+  /**
+   * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter.
+   *
+   * @param files - the saved files by name, or a base URL under which they lie.
+   * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
+   */
+  static async resume(
+    runtime: Runtime,
+    files: string | URL | CheckpointFiles,
+    options: LongOptions = {},
+  ): Promise<Trainer> {
+    expectRuntime("Trainer.resume", runtime);
+    const chosen = check("Trainer.resume", options, LONG);
+    const source = openSource("Trainer.resume", files, chosen);
+    const state = await readText(await required(source, "trainer_state.json"));
+    const optimizer = await required(source, "optimizer.safetensors");
+    const model = await Model.fromPretrained(runtime, files, chosen);
+    try {
+      return await model._handle.run(async (raw) => {
+        const loader = await runtime._module.RawResume.create(raw, state);
+        await pullTensors([optimizer], loader, (loaded, total) => {
+          throwIfAborted(chosen.signal, "resume");
+          chosen.onProgress?.({ loaded, total, stage: "upload optimizer state" });
+        });
+        const trainer = await loader.finish();
+        const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
+        return new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+      });
+    } catch (error) {
+      model.free();
+      throw error;
+    }
+  }
+
+  /**
+   * One optimizer step, or one micro-step of it with accumulation. A non-finite loss or gradient
+   * norm leaves the weights as they were and gives `skipped: true`.
+   *
+   * @throws {@link TinyloomError} `invalid-tokens`.
+   */
+  async step(batch: Batch): Promise<StepMetrics> {
+    const { tokens, targets, documents } = check("step", batch, BATCH);
+    const ids = toSomeTokens("tokens", tokens);
+    const wanted = toTokens("targets", targets);
+    const starts = documents === undefined ? undefined : toTokens("documents", documents);
+    return this.#handle.run(async (raw) => this.#note(await raw.step(ids, wanted, starts)));
+  }
+
+  /**
+   * Trains on the dataset's next batches and yields each step's metrics. Leaving the loop, or the
+   * signal, stops between two steps; a later `run` goes on where this one stopped.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, `aborted`, and `non-finite` after `maxSkipped`
+   * skipped steps in a row.
+   */
+  async *run(
+    dataset: Dataset,
+    options: RunOptions = {},
+  ): AsyncGenerator<StepMetrics, void, undefined> {
+    const chosen = check("run", options, RUN);
+    const { signal, evaluateEvery, maxSkipped = 3 } = chosen;
+    throwIfAborted(signal, "run");
+    const last = this.#plannedEnd(chosen.steps);
+    let skipped = 0;
+    while (this.#step < last) {
+      throwIfAborted(signal, "run");
+      const metrics = await this.#handle.run(async (raw) =>
+        this.#note(await raw.stepDataset(this.#data(dataset))),
+      );
+      const due = evaluateEvery !== undefined;
+      if (due && (metrics.step % evaluateEvery === 0 || metrics.step >= last)) {
+        const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
+        yield { ...metrics, validationLoss: loss };
+      } else {
+        yield metrics;
+      }
+      skipped = metrics.skipped ? skipped + 1 : 0;
+      if (skipped >= maxSkipped) throw nonFinite(metrics, skipped);
+    }
+  }
+
+  /**
+   * The mean loss over the dataset's validation split.
+   *
+   * @throws {@link TinyloomError} `invalid-options` when the dataset has no validation split,
+   * `aborted`.
+   */
+  async evaluate(dataset: Dataset, options: LongOptions = {}): Promise<Evaluation> {
+    const { signal, onProgress } = check("evaluate", options, LONG);
+    return this.#handle.run(async (raw) => {
+      const data = this.#data(dataset);
+      const total = raw.evaluationBatches(data);
+      if (total === 0) {
+        throw invalid(
+          "evaluate: the dataset has no validation split; create it with a validationFraction " +
+            "above 0 and a text longer than a few sequences",
+        );
+      }
+      let sum = 0;
+      let tokens = 0;
+      for (let index = 0; index < total; index++) {
+        throwIfAborted(signal, "evaluate");
+        onProgress?.({ loaded: index, total, stage: "evaluate" });
+        const [nats = 0, counted = 0] = await raw.evaluateBatch(data, index);
+        sum += nats;
+        tokens += counted;
+      }
+      onProgress?.({ loaded: total, total, stage: "evaluate" });
+      return { loss: sum / tokens, tokens };
+    });
+  }
+
+  /**
+   * The gradients of the last step by safetensors name: averaged over accumulation, before
+   * clipping. Each has its weight's shape, flattened row by row.
+   */
+  async gradients(): Promise<{ [name: string]: Float32Array }> {
+    return this.#handle.run(async (raw) => {
+      const names = JSON.parse(raw.gradientNames()) as string[];
+      const result: { [name: string]: Float32Array } = {};
+      for (const [index, name] of names.entries()) result[name] = await raw.readGradient(index);
+      return result;
+    });
+  }
+
+  /**
+   * Everything needed to go on: the model's files, the optimizer's state, the trainer's state with
+   * the place in the data.
+   *
+   * @throws {@link TinyloomError} `aborted`, `device-lost`.
+   */
+  async save(options: LongOptions = {}): Promise<TrainerFiles> {
+    const chosen = check("save", options, LONG);
+    const model = this.model._handle.raw;
+    return this.#handle.run(async (raw) => {
+      const files = await saveModel(model, chosen);
+      const optimizer = await assemble(raw, (loaded, total) => {
+        throwIfAborted(chosen.signal, "save");
+        chosen.onProgress?.({ loaded, total, stage: "read optimizer.safetensors" });
+      });
+      const saved = { ...JSON.parse(await raw.state()), totalStepsGiven: this.#fixedTotal };
+      const state = new TextEncoder().encode(`${JSON.stringify(saved, null, 2)}\n`);
+      return { ...files, "optimizer.safetensors": optimizer, "trainer_state.json": state };
+    });
+  }
+
+  /** The dispatches of a step, with the reason of each choice. */
+  plan(): PlanRow[] {
+    return this.#handle.now((raw) => JSON.parse(raw.plan()) as PlanRow[]);
+  }
+
+  /**
+   * The plan with the time that each dispatch took on the GPU, where the device has timestamps.
+   * Weights and moments stay as they are.
+   */
+  async profile(): Promise<ProfileRow[]> {
+    return this.#handle.run(async (raw) => JSON.parse(await raw.profile()) as ProfileRow[]);
+  }
+
+  /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
+  free(): void {
+    this.#handle.free();
+    this.model._disown(this);
+  }
+
+  #note(json: string): StepMetrics {
+    const metrics = JSON.parse(json) as StepMetrics;
+    this.#step = metrics.step;
+    // JSON has no NaN: a number that is not finite arrives as null.
+    return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
+  }
+
+  #data(dataset: Dataset) {
+    if (!(dataset instanceof Dataset)) {
+      throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
+    }
+    return dataset._raw(this.model._runtime._module);
+  }
+
+  /**
+   * The step after which `run` ends. Without a `totalSteps` of the caller the schedule reaches at
+   * least that far, so that a run cut short and continued keeps its schedule.
+   */
+  #plannedEnd(steps: number | undefined): number {
+    return this.#handle.now((raw) => {
+      const { totalSteps } = JSON.parse(raw.options()) as ResolvedOptions;
+      if (steps === undefined) return this.#fixedTotal && totalSteps ? totalSteps : Infinity;
+      const last = this.#step + steps;
+      if (!this.#fixedTotal && (totalSteps ?? 0) < last) raw.setTotalSteps(last);
+      return last;
+    });
+  }
+}
+
+/** What this layer reads of trainer_state.json, and the one field that it adds. */
+interface SavedState {
+  readonly progress: { readonly step: number };
+  readonly totalStepsGiven?: boolean;
+}
+
+function nonFinite(metrics: StepMetrics, skipped: number): TinyloomError {
+  return new TinyloomError(
+    "non-finite",
+    `the loss or gradient norm was not finite in ${skipped} steps in a row, up to step ` +
+      `${metrics.step} (loss ${metrics.loss}); the weights are those of the last good step: lower ` +
+      "learningRate or look at the data",
+  );
+}

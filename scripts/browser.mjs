@@ -1,0 +1,94 @@
+// Launches a headless browser with WebGPU, kept off the network.
+import puppeteer from "puppeteer-core";
+import { Failure } from "./lib.mjs";
+import { browserVariable, findBrowser, softwareOnly } from "./machine.mjs";
+
+/** Chromium's flags that keep it from calling home, and its timers running in the background. */
+const QUIET = [
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--disable-default-apps",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-timer-throttling",
+  "--disable-renderer-backgrounding",
+  "--disable-backgrounding-occluded-windows",
+];
+
+/** Flags that choose the adapter. CHROME_GPU_FLAGS, where set, replaces them. */
+function gpuFlags() {
+  if (process.env.CHROME_GPU_FLAGS !== undefined) {
+    return process.env.CHROME_GPU_FLAGS.split(/\s+/).filter(Boolean);
+  }
+  if (softwareOnly()) return ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
+  return process.platform === "linux"
+    ? ["--enable-unsafe-webgpu", "--enable-features=Vulkan", "--ignore-gpu-blocklist"]
+    : ["--enable-unsafe-webgpu", "--ignore-gpu-blocklist"];
+}
+
+function chromiumOptions() {
+  const asRoot = process.platform === "linux" && process.getuid() === 0;
+  return {
+    browser: "chrome",
+    args: [...gpuFlags(), ...QUIET, ...(asRoot ? ["--no-sandbox"] : [])],
+  };
+}
+
+function firefoxOptions() {
+  return {
+    browser: "firefox",
+    extraPrefsFirefox: {
+      "dom.webgpu.enabled": true,
+      "gfx.webgpu.ignore-blocklist": true,
+      "dom.webgpu.workers.enabled": true,
+      "dom.min_background_timeout_value": 4,
+      "app.update.enabled": false,
+      "network.captive-portal-service.enabled": false,
+      "network.connectivity-service.enabled": false,
+      "datareporting.policy.dataSubmissionEnabled": false,
+      "browser.safebrowsing.update.enabled": false,
+      "services.settings.server": "data:,",
+    },
+  };
+}
+
+/**
+ * Opens a headless browser of a kind, "chromium" or "firefox". A step may take seconds on a software
+ * adapter, so that no protocol call has a time limit.
+ */
+export async function launch(kind) {
+  const executablePath = findBrowser(kind);
+  if (!executablePath) {
+    throw new Failure(`no ${kind} was found; install it or set ${browserVariable(kind)}`);
+  }
+  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions();
+  try {
+    return await puppeteer.launch({
+      ...options,
+      executablePath,
+      headless: true,
+      protocolTimeout: 0,
+      timeout: 120_000,
+      handleSIGINT: false,
+      handleSIGTERM: false,
+    });
+  } catch (error) {
+    throw new Failure(`${executablePath} could not be started: ${error.message}`);
+  }
+}
+
+/**
+ * A page of the browser at that address.
+ *
+ * @param onConsole - called with (type, text) of each console message; errors of the page come as
+ *   type "error".
+ */
+export async function openPage(browser, url, onConsole = () => {}) {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(0);
+  page.on("console", (message) => onConsole(message.type(), message.text()));
+  page.on("pageerror", (error) => onConsole("error", String(error?.stack ?? error)));
+  await page.goto(url, { waitUntil: "load" });
+  return page;
+}

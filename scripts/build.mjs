@@ -1,0 +1,155 @@
+// Builds the wasm module, the npm package and, when asked, the demo page and the tests' module.
+// cargo decides what to compile; each later step is skipped while its inputs are the same.
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, relative } from "node:path";
+import { gzipSync } from "node:zlib";
+import {
+  Failure,
+  filesBelow,
+  fingerprint,
+  isMain,
+  main,
+  root,
+  run,
+  step,
+  target,
+  unlessDone,
+} from "./lib.mjs";
+import { findWasmBindgen, setup } from "./setup.mjs";
+
+/** Most bytes that the module may take on the wire, gzipped. */
+const WASM_BUDGET = 350_000;
+
+const dist = join(root, "pkg", "dist");
+const testing = join(target, "testing-wasm");
+
+/** What rustc emits for this target; wasm-opt refuses instructions it was not told of. */
+const WASM_FEATURES = [
+  "--enable-bulk-memory",
+  "--enable-bulk-memory-opt",
+  "--enable-multivalue",
+  "--enable-mutable-globals",
+  "--enable-nontrapping-float-to-int",
+  "--enable-reference-types",
+  "--enable-sign-ext",
+];
+
+/**
+ * Builds pkg/dist.
+ *
+ * @param wants - `page`: also www/dist; `job`: also www/dist-node (the headless job for Node);
+ *   `testing`: also the module with the kernel tests.
+ */
+export async function build({ page = false, job = false, testing: tests = false } = {}) {
+  if (tests) await testingModule();
+  await wasmModule();
+  await typescript();
+  if (page) await demoPage();
+  if (job) await nodeJob();
+}
+
+/** Compiles the library and gives the module's path. */
+async function cargo(...more) {
+  step("compiling the wasm module");
+  const args = ["build", "--release", "--locked", "--lib", "--target", "wasm32-unknown-unknown"];
+  await run("cargo", [...args, "--quiet", ...more]);
+  return join(target, "wasm32-unknown-unknown", "release", "tinyloom.wasm");
+}
+
+async function bindgen(wasm, folder) {
+  const names = ["--out-dir", folder, "--out-name", "tinyloom"];
+  await run(findWasmBindgen(), [wasm, "--target", "web", "--omit-default-module-path", ...names]);
+}
+
+async function wasmModule() {
+  const wasm = await cargo();
+  const print = fingerprint([relative(root, wasm), "scripts/build.mjs", "Cargo.lock"]);
+  const made = join(dist, "tinyloom_bg.wasm");
+  await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
+    step("binding and optimising the wasm module");
+    await bindgen(wasm, dist);
+    const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
+    const tool = join(dirname(optimiser), "bin", "wasm-opt");
+    await run(process.execPath, [tool, "-Os", ...WASM_FEATURES, made, "-o", made]);
+  });
+  reportSize(made);
+}
+
+function reportSize(path) {
+  const size = gzipSync(readFileSync(path), { level: 9 }).length;
+  const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;
+  step(`tinyloom_bg.wasm: ${kb(statSync(path).size)}, gzipped ${kb(size)} of ${kb(WASM_BUDGET)}`);
+  if (size > WASM_BUDGET) {
+    throw new Failure(
+      `the wasm module is ${size} bytes gzipped, and at most ${WASM_BUDGET} are allowed`,
+    );
+  }
+}
+
+async function testingModule() {
+  const wasm = await cargo("--features", "testing");
+  const print = fingerprint([relative(root, wasm), "Cargo.lock"]);
+  await unlessDone("testing-wasm", print, [join(testing, "tinyloom.js")], () =>
+    bindgen(wasm, testing),
+  );
+}
+
+async function typescript() {
+  const inputs = filesBelow([
+    "pkg/src",
+    "pkg/tsconfig.json",
+    "tsconfig.base.json",
+    "package-lock.json",
+  ]);
+  await unlessDone("typescript", fingerprint(inputs), [join(dist, "index.js")], async () => {
+    step("compiling the TypeScript package");
+    const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+    await run(process.execPath, [tsc, "-p", "pkg"]);
+  });
+  for (const name of ["README.md", "LICENSE-MIT", "LICENSE-APACHE"]) {
+    if (existsSync(join(root, name))) copyFileSync(join(root, name), join(root, "pkg", name));
+  }
+}
+
+/** What the page and the job are made of: their sources and the package as built. */
+function webInputs() {
+  const built = filesBelow(["pkg/dist"], /\.d\.ts$/);
+  return fingerprint([...filesBelow(["www", "package-lock.json"]), ...built]);
+}
+
+async function demoPage() {
+  await unlessDone("page", webInputs(), ["www/dist/index.html"], async () => {
+    step("building the demo page");
+    await run("npm", ["run", "--silent", "build", "--workspace", "www"]);
+  });
+}
+
+async function nodeJob() {
+  await unlessDone("job", webInputs(), ["www/dist-node/job.js"], async () => {
+    step("building the headless job for Node");
+    const vite = await import("vite");
+    const folder = join(root, "www", "dist-node");
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder, { recursive: true });
+    await vite.build({
+      configFile: false,
+      logLevel: "warn",
+      root: join(root, "www"),
+      build: {
+        outDir: folder,
+        target: "node20",
+        minify: false,
+        lib: { entry: "src/job.ts", formats: ["es"], fileName: "job" },
+        rolldownOptions: { external: ["tinyloom", /^node:/] },
+      },
+    });
+  });
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    await setup();
+    await build({ page: process.argv.includes("--page") });
+  });
+}

@@ -1,0 +1,68 @@
+// Formatting, lints, types and spelling. `--write` formats instead of checking the format.
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { capture, exitCode, Failure, isMain, main, run, step, target, which } from "./lib.mjs";
+import { setup } from "./setup.mjs";
+
+/** Version of the spelling checker, as released on PyPI. */
+const TYPOS = "1.52.0";
+
+const require = createRequire(import.meta.url);
+const tsc = () => require.resolve("typescript/bin/tsc");
+const biome = () => require.resolve("@biomejs/biome/bin/biome");
+
+/** The checks by name, quick ones first. */
+function checks(write) {
+  const clippy = ["clippy", "--locked", "--quiet"];
+  const strict = ["--", "-D", "warnings"];
+  const wasm = ["--lib", "--target", "wasm32-unknown-unknown"];
+  return {
+    rustfmt: () => exitCode("cargo", ["fmt", "--all", ...(write ? [] : ["--check"])]),
+    biome: () =>
+      exitCode(process.execPath, [
+        biome(),
+        "check",
+        ...(write ? ["--write"] : []),
+        "--error-on-warnings",
+      ]),
+    "tsc, the package": () => exitCode(process.execPath, [tsc(), "-p", "pkg"]),
+    "tsc, the demo page": () => exitCode(process.execPath, [tsc(), "-p", "www", "--noEmit"]),
+    typos: async () => exitCode(await typos(), write ? ["--write-changes"] : []),
+    "clippy, wasm32": () => exitCode("cargo", [...clippy, ...wasm, ...strict]),
+    "clippy, native": () => exitCode("cargo", [...clippy, "--all-targets", ...strict]),
+  };
+}
+
+/** The spelling checker: on PATH, or its PyPI wheel under target, or built by cargo. */
+async function typos() {
+  if (which("typos")) return "typos";
+  const home = join(target, "tools", `typos-${TYPOS}`);
+  const program = join(home, "bin", process.platform === "win32" ? "typos.exe" : "typos");
+  if (existsSync(program)) return program;
+  const python = which("python3") ?? which("python");
+  if (python && capture(python, ["-m", "pip", "--version"])) {
+    step(`installing typos ${TYPOS} from PyPI`);
+    const pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"];
+    await run(python, [...pip, "--target", home, `typos==${TYPOS}`]);
+  } else {
+    step(`building typos ${TYPOS}, once`);
+    const args = ["install", "typos-cli", "--version", TYPOS, "--locked", "--quiet"];
+    await run("cargo", [...args, "--root", home]);
+  }
+  return program;
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    const write = process.argv.includes("--write");
+    await setup({ components: ["rustfmt", "clippy"] });
+    const failed = [];
+    for (const [name, check] of Object.entries(checks(write))) {
+      step(`check: ${name}`);
+      if ((await check()) !== 0) failed.push(name);
+    }
+    if (failed.length > 0) throw new Failure(`failed: ${failed.join(", ")}`);
+    step("all checks passed");
+  });
+}

@@ -1,0 +1,94 @@
+// A static file server on localhost.
+import { createReadStream, statSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join, resolve, sep } from "node:path";
+
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".mjs": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".json": "application/json",
+  ".wasm": "application/wasm",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".ico": "image/x-icon",
+  ".txt": "text/plain; charset=utf-8",
+  ".woff2": "font/woff2",
+};
+
+/**
+ * Serves folders on 127.0.0.1.
+ *
+ * @param mounts - folder by path prefix, such as `{ "/": "www/dist" }`; a string or a Buffer in place
+ *   of a folder is served as it is: `{ "/blank.html": Buffer.from("<title>…") }`.
+ * @param port - 0 takes any free port.
+ * @param fallbackToAny - whether a port in use is replaced by a free one.
+ */
+export async function serve(mounts, { port = 0, fallbackToAny = false } = {}) {
+  const prefixes = Object.keys(mounts).sort((a, b) => b.length - a.length);
+  const server = createServer((request, response) => {
+    const path = decodePath(request.url);
+    const prefix =
+      path &&
+      prefixes.find((one) => path === one || path.startsWith(one.endsWith("/") ? one : `${one}/`));
+    if (!prefix) return void response.writeHead(404).end("not found");
+    const mount = mounts[prefix];
+    if (Buffer.isBuffer(mount)) return sendBuffer(response, path, mount);
+    sendFile(response, request.method, resolve(mount), path.slice(prefix.length));
+  });
+  try {
+    await listen(server, port);
+  } catch (error) {
+    if (error.code !== "EADDRINUSE" || !fallbackToAny) throw error;
+    await listen(server, 0);
+  }
+  const url = `http://localhost:${server.address().port}`;
+  const close = () => {
+    server.closeAllConnections();
+    return new Promise((done) => server.close(done));
+  };
+  return { url, close };
+}
+
+function listen(server, port) {
+  return new Promise((done, fail) => {
+    server.once("error", fail);
+    server.listen(port, "127.0.0.1", () => {
+      server.off("error", fail);
+      done();
+    });
+  });
+}
+
+function decodePath(url) {
+  try {
+    return decodeURIComponent(new URL(url, "http://localhost").pathname);
+  } catch {
+    return undefined;
+  }
+}
+
+const headers = (path, length) => ({
+  "content-type": TYPES[extname(path)] ?? "application/octet-stream",
+  "content-length": length,
+  "cache-control": "no-cache",
+});
+
+function sendBuffer(response, path, buffer) {
+  response.writeHead(200, headers(path, buffer.length)).end(buffer);
+}
+
+function sendFile(response, method, folder, rest) {
+  let file = join(folder, rest);
+  if (file !== folder && !file.startsWith(folder + sep)) return void response.writeHead(403).end();
+  let stat = statSync(file, { throwIfNoEntry: false });
+  if (stat?.isDirectory()) {
+    file = join(file, "index.html");
+    stat = statSync(file, { throwIfNoEntry: false });
+  }
+  if (!stat) return void response.writeHead(404).end("not found");
+  response.writeHead(200, headers(file, stat.size));
+  if (method === "HEAD") return void response.end();
+  createReadStream(file).pipe(response);
+}

@@ -1,0 +1,156 @@
+// Makes sure of everything a job needs, installing what is missing and announcing each step.
+// Looks only where a thing is there already, which takes well under a second.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  capture,
+  exitCode,
+  Failure,
+  fingerprint,
+  isMain,
+  main,
+  root,
+  run,
+  step,
+  target,
+  unlessDone,
+  which,
+} from "./lib.mjs";
+import { browserVariable, findBrowser, lavapipe, softwareOnly, swiftshader } from "./machine.mjs";
+
+const WASM = "wasm32-unknown-unknown";
+
+/**
+ * Prepares the machine.
+ *
+ * @param needs - `rust`: compiler target and wasm-bindgen; `components`: of rustup, for the checks;
+ *   `browsers`: any of "chromium", "firefox", "node" (Dawn); `native`: Vulkan for native tests.
+ */
+export async function setup({ rust = true, components = [], browsers = [], native = false } = {}) {
+  await npmPackages();
+  if (rust) {
+    await wasmTarget();
+    await rustComponents(components);
+    await wasmBindgen();
+  }
+  await systemPackages(browsers, native);
+}
+
+/** The packages of package-lock.json, again whenever it changed. */
+async function npmPackages() {
+  const manifests = ["package-lock.json", "package.json", "pkg/package.json", "www/package.json"];
+  const print = fingerprint(manifests.filter((path) => existsSync(join(root, path))));
+  await unlessDone("npm", print, ["node_modules/.package-lock.json"], async () => {
+    step("installing the locked npm packages");
+    await run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+  });
+}
+
+async function wasmTarget() {
+  if (!which("cargo")) {
+    throw new Failure("Rust is missing: install it from https://rustup.rs and run this again.");
+  }
+  const libraries = capture("rustc", ["--print", "target-libdir", "--target", WASM]);
+  if (libraries && existsSync(libraries)) return;
+  if (!which("rustup")) {
+    throw new Failure(`the Rust target ${WASM} is missing: install it with your package manager.`);
+  }
+  step(`adding the Rust target ${WASM}`);
+  await run("rustup", ["target", "add", WASM]);
+}
+
+async function rustComponents(names) {
+  const missing = names.filter(
+    (name) => !capture("cargo", [name === "rustfmt" ? "fmt" : name, "--version"]),
+  );
+  if (missing.length === 0) return;
+  step(`adding the Rust components ${missing.join(", ")}`);
+  await run("rustup", ["component", "add", ...missing]);
+}
+
+/** The version of a crate in Cargo.lock. */
+function locked(name) {
+  const lock = readFileSync(join(root, "Cargo.lock"), "utf8");
+  const version = new RegExp(`name = "${name}"\r?\nversion = "([^"]+)"`).exec(lock)?.[1];
+  if (!version) throw new Failure(`Cargo.lock has no ${name}`);
+  return version;
+}
+
+/** The wasm-bindgen program of exactly the locked version: on PATH, or built under target/tools. */
+export function findWasmBindgen() {
+  const wanted = `wasm-bindgen ${locked("wasm-bindgen")}`;
+  const own = join(
+    target,
+    "tools",
+    "bin",
+    process.platform === "win32" ? "wasm-bindgen.exe" : "wasm-bindgen",
+  );
+  return ["wasm-bindgen", own].find((path) => capture(path, ["--version"]) === wanted);
+}
+
+async function wasmBindgen() {
+  if (findWasmBindgen()) return;
+  const version = locked("wasm-bindgen");
+  step(`building wasm-bindgen ${version}, once (about two minutes)`);
+  const where = ["--root", join(target, "tools")];
+  await run("cargo", [
+    "install",
+    "wasm-bindgen-cli",
+    "--version",
+    version,
+    "--locked",
+    "--quiet",
+    ...where,
+  ]);
+}
+
+/** Browsers and Vulkan drivers, by apt-get where that can be done unasked. */
+async function systemPackages(browsers, native) {
+  const missing = missingPackages(browsers, native);
+  if (missing.length === 0) return;
+  const apt = existsSync("/etc/debian_version") && which("apt-get") && process.getuid?.() === 0;
+  if (!apt) throw new Failure(whatToInstall(missing));
+  const names = missing.map(({ name }) => name);
+  step(`installing ${names.join(", ")} with apt-get`);
+  const env = { DEBIAN_FRONTEND: "noninteractive" };
+  const code = await exitCode("apt-get", ["-qq", "update"], { env });
+  if (code !== 0) step(`apt-get update ended with ${code}; going on with the lists there are`);
+  await run("apt-get", ["-qq", "install", "-y", "--no-install-recommends", ...names], { env });
+  const still = missingPackages(browsers, native);
+  if (still.length > 0) throw new Failure(whatToInstall(still));
+}
+
+function missingPackages(browsers, native) {
+  const onLinux = process.platform === "linux";
+  const missing = [];
+  if (browsers.includes("chromium") && !findBrowser("chromium")) {
+    missing.push({
+      name: "chromium",
+      say: `Chrome, Chromium or Edge (or set ${browserVariable("chromium")})`,
+    });
+  } else if (browsers.includes("node") && onLinux && softwareOnly() && !swiftshader()) {
+    missing.push({
+      name: "chromium",
+      say: "Chromium, whose SwiftShader serves Node without a GPU",
+    });
+  }
+  if (browsers.includes("firefox") && !findBrowser("firefox")) {
+    missing.push({ name: "firefox-esr", say: `Firefox (or set ${browserVariable("firefox")})` });
+  }
+  const vulkan = native || browsers.includes("firefox") || browsers.includes("node");
+  if (vulkan && onLinux && softwareOnly() && !lavapipe()) {
+    missing.push({
+      name: "mesa-vulkan-drivers",
+      say: "mesa's Vulkan drivers (mesa-vulkan-drivers)",
+    });
+  }
+  return missing;
+}
+
+function whatToInstall(missing) {
+  return `Please install ${missing.map(({ say }) => say).join(" and ")}, then run this again.`;
+}
+
+if (isMain(import.meta.url)) {
+  await main(() => setup({ browsers: ["chromium", "firefox", "node"], native: true }));
+}

@@ -1,0 +1,20 @@
+// cache_append_forward: copies the (rotated) key and the value heads of each row behind the rows
+// that the cache already holds.
+//
+//   0 qkv    read   f32 [tokens, STRIDE]         key and value heads from column KEY_OFFSET on
+//   1 cache  write  f32 [capacity, CACHE_STRIDE] rows step.position … overwritten
+//   2 step   uniform
+//
+// Grid: one invocation an element of [tokens, CACHE_STRIDE].
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read_write> cache: array<f32>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let t = id / CACHE_STRIDE;
+  let column = id % CACHE_STRIDE;
+  if t < step.tokens {
+    cache[(step.position + t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
+  }
+}

@@ -1,0 +1,34 @@
+// rope_forward, rope_backward: rotates the query and key heads of each row in place, by the angle
+// of its position in its document; backward rotates by the negative angle (the rotation is
+// orthonormal). Pairs are (i, i + HEAD_DIM / 2), as in Hugging Face's checkpoints.
+// (Su et al., "RoFormer", arXiv:2104.09864)
+//
+//   0 qkv        read_write  f32 [tokens, STRIDE]           heads of HEAD_DIM; the first HEADS rotate
+//   1 table      read        vec2 [positions, HEAD_DIM / 2]  (cos, sin)
+//   2 documents  read        u32 [tokens]                   start of each row's document
+//   3 step       uniform
+//
+// DIRECTION is 1 forward and -1 backward. Grid: one invocation a pair.
+@group(0) @binding(0) var<storage, read_write> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> table: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> documents: array<u32>;
+@group(0) @binding(3) var<uniform> step: Step;
+
+const HALF: u32 = HEAD_DIM / 2u;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let pair = id % HALF;
+  let head = id / HALF % HEADS;
+  let t = id / (HALF * HEADS);
+  if t >= step.tokens {
+    return;
+  }
+  let position = step.position + t - documents[t];
+  let rotation = table[position * HALF + pair] * vec2(1.0, DIRECTION);
+  let i = t * STRIDE + head * HEAD_DIM + pair;
+  let a = qkv[i];
+  let b = qkv[i + HALF];
+  qkv[i] = a * rotation.x - b * rotation.y;
+  qkv[i + HALF] = b * rotation.x + a * rotation.y;
+}

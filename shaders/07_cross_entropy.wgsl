@@ -1,0 +1,53 @@
+// cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
+// logits[target], in nats; with GRADIENT the logits are replaced by
+// dLogits = (softmax(logits) − onehot(target)) · step.loss_scale.
+// A target of 0xffffffff gives loss 0 and dLogits 0.
+//
+//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
+//   1 targets  read        u32 [tokens]
+//   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
+//   3 step     uniform
+//   4 range    uniform
+//
+// Grid: one workgroup a row of the chunk. One pass finds the maximum and the sum together (online
+// softmax: Milakov and Gimelshein, arXiv:1805.02867).
+@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<u32>;
+@group(0) @binding(2) var<storage, read_write> losses: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let row = flat_workgroup(workgroup, workgroups);
+  if row >= range_rows(step.tokens, range) {
+    return;
+  }
+  let base = row * VOCABULARY;
+  let target_id = targets[range.row0 + row];
+  let counted = target_id != 0xffffffffu;
+
+  var largest = -1e30;
+  var total = 0.0;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    let value = logits[base + i];
+    let next = max(largest, value);
+    total = total * exp(largest - next) + exp(value - next);
+    largest = next;
+  }
+  let row_max = reduce_max(lane, largest);
+  let row_sum = reduce_sum(lane, total * exp(largest - row_max));
+  if lane == 0u {
+    let log_sum = row_max + log(row_sum);
+    losses[range.row0 + row] = select(0.0, log_sum - logits[base + min(target_id, VOCABULARY - 1u)], counted);
+  }
+  if GRADIENT {
+    storageBarrier();
+    workgroupBarrier();
+    let scale = select(0.0, step.loss_scale, counted);
+    let inverse = 1.0 / row_sum;
+    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+      let probability = exp(logits[base + i] - row_max) * inverse;
+      logits[base + i] = scale * (probability - select(0.0, 1.0, i == target_id));
+    }
+  }
+}

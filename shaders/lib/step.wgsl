@@ -1,0 +1,19 @@
+// What changes from one replay of a plan to the next, written by the host in one call (and, while
+// decoding, advanced on the GPU by the sampling kernel).
+struct Step {
+  tokens: u32,         // rows of this batch
+  position: u32,       // tokens already in the key-value cache before these rows
+  accumulate: u32,     // 1: gradients add to those of earlier micro-steps
+  draws: u32,          // random draws made so far by this generation
+  learning_rate: f32,
+  loss_scale: f32,     // factor on every dLogits
+  gradient_scale: f32, // turns the accumulated sums into means over the step's targets
+  max_grad_norm: f32,
+  beta1: f32,
+  beta2: f32,
+  epsilon: f32,
+  weight_decay: f32,
+  one_minus_beta1: f32,
+  one_minus_beta2: f32,
+  reserved: vec2<u32>,
+}

@@ -1,0 +1,305 @@
+//! Safetensors files, read and written without holding their data: a reader checks a header and
+//! says which bytes to fetch, a writer makes the header alone.
+//!
+//! The header is parsed here and not by the `safetensors` crate because the crate counts bits and
+//! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
+//! used, and the tests hold both directions against the crate.
+
+use crate::error::{Error, Result};
+use safetensors::Dtype;
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Length prefix of a safetensors file.
+const PREFIX: u64 = 8;
+/// The format's own cap on the header.
+const MAX_HEADER: usize = 100_000_000;
+/// How many names an error lists before it only counts.
+const LISTED: usize = 8;
+
+/// A tensor to read: bytes `begin..end` of the file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Wanted {
+    pub name: String,
+    pub begin: u64,
+    pub end: u64,
+    #[serde(skip)]
+    pub dtype: Dtype,
+}
+
+/// One tensor of a header; offsets count from the end of the header.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+impl Entry {
+    /// Bytes that shape and dtype take, unless they overflow or end inside a byte.
+    fn size(&self) -> Option<u64> {
+        let elements = self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))?;
+        let bits = elements.checked_mul(self.dtype.bitsize() as u64)?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+}
+
+/// State of an expected tensor.
+#[derive(Debug)]
+struct Expected {
+    shape: Vec<u64>,
+    /// The file that has it, its dtype, and whether its bytes have been decoded.
+    found: Option<Found>,
+}
+
+#[derive(Debug)]
+struct Found {
+    file: String,
+    dtype: Dtype,
+    decoded: bool,
+}
+
+/// Checks the files of a checkpoint, one or sharded, against the tensors that are expected.
+/// A call that fails leaves the reader as it was.
+#[derive(Debug)]
+pub struct CheckpointReader {
+    expected: BTreeMap<String, Expected>,
+}
+
+impl CheckpointReader {
+    pub fn new(expected: &[(String, Vec<usize>)]) -> Self {
+        let expected = expected
+            .iter()
+            .map(|(name, shape)| {
+                let shape = shape.iter().map(|&n| n as u64).collect();
+                (name.clone(), Expected { shape, found: None })
+            })
+            .collect();
+        Self { expected }
+    }
+
+    /// Takes the header of one file (the JSON after the length prefix) and the length of the whole
+    /// file; returns what to read from it, in the order of the file.
+    pub fn add_file(&mut self, file: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
+        let data = PREFIX + header.len() as u64;
+        let data_length = file_length.checked_sub(data).ok_or_else(|| {
+            Error::checkpoint(format!(
+                "{file} is truncated: its header ends at byte {data} and the file at {file_length}"
+            ))
+        })?;
+        let mut entries = parse_header(file, header)?;
+        check_layout(file, &mut entries, data_length)?;
+        self.refuse_unexpected(file, &entries)?;
+        let mut wanted = vec![];
+        for (name, entry) in entries {
+            let Some(expected) = self.expected.get(&name) else { continue };
+            if let Some(Found { file: other, .. }) = &expected.found {
+                return Err(Error::checkpoint(format!(
+                    "tensor {name} is in both {other} and {file}"
+                )));
+            }
+            if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+                return Err(Error::checkpoint(format!(
+                    "tensor {name} in {file} has dtype {}; it must be F32, F16 or BF16",
+                    entry.dtype
+                )));
+            }
+            if entry.shape != expected.shape {
+                return Err(Error::checkpoint(format!(
+                    "tensor {name} in {file} has shape {:?}; the config asks for {:?}",
+                    entry.shape, expected.shape
+                )));
+            }
+            let (begin, end) = entry.data_offsets;
+            wanted.push(Wanted { name, begin: data + begin, end: data + end, dtype: entry.dtype });
+        }
+        for Wanted { name, dtype, .. } in &wanted {
+            let expected = self.expected.get_mut(name).expect("taken from this map above");
+            expected.found = Some(Found { file: file.to_owned(), dtype: *dtype, decoded: false });
+        }
+        Ok(wanted)
+    }
+
+    /// A tensor that nothing will read means that file and config disagree about the model.
+    fn refuse_unexpected(&self, file: &str, entries: &[(String, Entry)]) -> Result<()> {
+        let unexpected: Vec<&str> = entries
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !self.expected.contains_key(*name) && !is_harmless(name))
+            .collect();
+        if unexpected.is_empty() {
+            return Ok(());
+        }
+        let why = if unexpected.iter().any(|name| name.ends_with(".bias")) {
+            "tinyloom has no biases"
+        } else {
+            "the config has no such tensors"
+        };
+        Err(Error::checkpoint(format!(
+            "{file} has unexpected tensors, and {why}: {}",
+            list(&unexpected)
+        )))
+    }
+
+    /// Converts the bytes of a tensor that `add_file` asked for.
+    pub fn decode(&mut self, name: &str, bytes: &[u8]) -> Result<Vec<f32>> {
+        let Some(Expected { shape, found: Some(found) }) = self.expected.get_mut(name) else {
+            return Err(Error::checkpoint(format!("tensor {name} was not asked for")));
+        };
+        let elements: u64 = shape.iter().product();
+        let need = elements * found.dtype.bitsize() as u64 / 8;
+        if bytes.len() as u64 != need {
+            return Err(Error::checkpoint(format!(
+                "tensor {name} of {} came with {} bytes; it has {need}",
+                found.file,
+                bytes.len()
+            )));
+        }
+        let values = decode(found.dtype, bytes)?;
+        found.decoded = true;
+        Ok(values)
+    }
+
+    /// Expected tensors that no file has had so far.
+    pub fn missing(&self) -> Vec<String> {
+        self.names(|expected| expected.found.is_none())
+    }
+
+    /// Fails unless every expected tensor was found and decoded.
+    pub fn finish(&self) -> Result<()> {
+        let unread =
+            self.names(|expected| expected.found.as_ref().is_some_and(|found| !found.decoded));
+        for (names, problem) in [
+            (self.missing(), "these tensors are missing from the checkpoint"),
+            (unread, "these tensors were never read"),
+        ] {
+            if !names.is_empty() {
+                return Err(Error::checkpoint(format!("{problem}: {}", list(&names))));
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, keep: impl Fn(&Expected) -> bool) -> Vec<String> {
+        self.expected
+            .iter()
+            .filter(|(_, expected)| keep(expected))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+}
+
+/// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, and
+/// the copy of a tied embedding (an untied `lm_head.weight` is always expected).
+fn is_harmless(name: &str) -> bool {
+    name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight"
+}
+
+fn list(names: &[impl AsRef<str>]) -> String {
+    let mut text = names.iter().take(LISTED).map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+    if names.len() > LISTED {
+        text += &format!(" and {} more", names.len() - LISTED);
+    }
+    text
+}
+
+fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>> {
+    if header.len() > MAX_HEADER {
+        return Err(Error::checkpoint(format!(
+            "the header of {file} has {} bytes; the format allows {MAX_HEADER}",
+            header.len()
+        )));
+    }
+    let map: BTreeMap<String, Value> = serde_json::from_slice(header).map_err(|e| {
+        Error::checkpoint(format!("the header of {file} is not a JSON object: {e}"))
+    })?;
+    map.into_iter()
+        .filter(|(name, _)| name != "__metadata__")
+        .map(|(name, value)| match Entry::deserialize(value) {
+            Ok(entry) => Ok((name, entry)),
+            Err(e) => Err(Error::checkpoint(format!("tensor {name} in the header of {file}: {e}"))),
+        })
+        .collect()
+}
+
+/// Sorts the tensors by offset and checks that, end to end, they are exactly the data of the file.
+fn check_layout(file: &str, entries: &mut [(String, Entry)], data_length: u64) -> Result<()> {
+    entries.sort_by_key(|(_, entry)| entry.data_offsets);
+    let mut covered = 0;
+    for (name, entry) in entries.iter() {
+        let (begin, end) = entry.data_offsets;
+        let problem = if end > data_length {
+            format!("run past the end of the file, which has {data_length} bytes of data")
+        } else if begin < covered {
+            format!("overlap another tensor, which ends at {covered}")
+        } else if begin > covered {
+            format!("leave a hole from {covered}")
+        } else if end < begin || entry.size() != Some(end - begin) {
+            format!("do not fit its shape {:?} of {}", entry.shape, entry.dtype)
+        } else {
+            covered = end;
+            continue;
+        };
+        return Err(Error::checkpoint(format!(
+            "the offsets [{begin}, {end}] of tensor {name} in {file} {problem}"
+        )));
+    }
+    if covered != data_length {
+        return Err(Error::checkpoint(format!(
+            "{file} has {data_length} bytes of data and its tensors end at {covered}"
+        )));
+    }
+    Ok(())
+}
+
+/// Little-endian F32, F16 or BF16 to f32.
+pub fn decode(dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>> {
+    let halves =
+        |convert: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&b| convert(b)).collect();
+    match dtype {
+        Dtype::F32 => Ok(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
+        Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
+        Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
+        other => {
+            Err(Error::checkpoint(format!("dtype {other} cannot be read; F32, F16 and BF16 can")))
+        }
+    }
+}
+
+/// The first bytes of a file of F32 tensors that follow in the order given: the length prefix and
+/// the header, padded so that the data is aligned to 8 bytes. `metadata` holds strings by name;
+/// transformers wants `("format", "pt")`.
+pub fn write_header(tensors: &[(String, Vec<usize>)], metadata: &[(&str, &str)]) -> Vec<u8> {
+    let mut json = vec![];
+    write_json(&mut json, tensors, metadata)
+        .expect("strings and integers written to memory serialise");
+    json.resize(json.len().next_multiple_of(PREFIX as usize), b' ');
+    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+    bytes.append(&mut json);
+    bytes
+}
+
+fn write_json(
+    json: &mut Vec<u8>,
+    tensors: &[(String, Vec<usize>)],
+    metadata: &[(&str, &str)],
+) -> serde_json::Result<()> {
+    let mut serializer = serde_json::Serializer::new(json);
+    let mut map = serializer.serialize_map(None)?;
+    if !metadata.is_empty() {
+        map.serialize_entry("__metadata__", &metadata.iter().copied().collect::<BTreeMap<_, _>>())?;
+    }
+    let mut begin = 0;
+    for (name, shape) in tensors {
+        let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
+        let end = begin + 4 * shape.iter().product::<u64>();
+        map.serialize_entry(name, &Entry { dtype: Dtype::F32, shape, data_offsets: (begin, end) })?;
+        begin = end;
+    }
+    map.end()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use crate::error::ErrorCode;
+
+#[test]
+fn defaults_are_those_of_transformers() {
+    let config = ModelConfig::from_json("{}").unwrap();
+    assert_eq!(
+        config,
+        ModelConfig {
+            vocab_size: 32_000,
+            hidden_size: 4096,
+            intermediate_size: 11_008,
+            num_hidden_layers: 32,
+            num_attention_heads: 32,
+            num_key_value_heads: 32,
+            head_dim: 128,
+            max_position_embeddings: 2048,
+            rms_norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            tie_word_embeddings: false,
+            hidden_act: Activation::Silu,
+            initializer_range: 0.02,
+            extra: Map::new(),
+        }
+    );
+    // Llama 2 7B with its 32,000-word vocabulary.
+    assert_eq!(config.parameter_count(), 6_738_415_616);
+}
+
+#[test]
+fn both_generations_of_transformers_are_read() {
+    let four = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,
+        "num_attention_heads":4,"rope_theta":500000.0,"rope_scaling":null,"head_dim":null,
+        "num_key_value_heads":null,"attention_bias":false,"attention_dropout":0.0,"mlp_bias":false,
+        "pretraining_tp":1,"torch_dtype":"bfloat16","eos_token_id":[1,2]}"#;
+    let five = r#"{"model_type":"llama","hidden_size":64,"num_attention_heads":4,"dtype":"bfloat16",
+        "rope_parameters":{"rope_theta":500000.0,"rope_type":"default"}}"#;
+    for text in [four, five] {
+        let config = ModelConfig::from_json(text).unwrap();
+        assert_eq!(
+            (config.rope_theta, config.head_dim, config.num_key_value_heads),
+            (500_000.0, 16, 4)
+        );
+    }
+    let legacy = r#"{"rope_scaling":{"type":"default"},"rope_theta":5e3}"#;
+    assert_eq!(ModelConfig::from_json(legacy).unwrap().rope_theta, 5e3);
+}
+
+#[test]
+fn what_is_written_reads_back_the_same() {
+    let text = r#"{"hidden_size":48,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,
+        "vocab_size":11,"bos_token_id":null,"eos_token_id":[1,2],"hidden_act":"gelu_new",
+        "tie_word_embeddings":true,"rms_norm_eps":1e-05,"attention_dropout":0.0,"custom":{"a":[1.5,"x"]}}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    let written = config.to_json();
+    assert_eq!(ModelConfig::from_json(&written).unwrap(), config);
+    let value: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["custom"], json!({"a": [1.5, "x"]}));
+    assert_eq!(value["eos_token_id"], json!([1, 2]));
+    assert_eq!(value["hidden_act"], "gelu_pytorch_tanh");
+    assert_eq!(value["rope_parameters"], json!({"rope_theta": 10000.0, "rope_type": "default"}));
+    assert_eq!(value["architectures"], json!(["LlamaForCausalLM"]));
+    assert_eq!(value["dtype"], "float32");
+}
+
+#[test]
+fn tensors_follow_the_shapes_of_grouped_query_attention() {
+    let text = r#"{"vocab_size":7,"hidden_size":6,"intermediate_size":10,"num_hidden_layers":2,
+        "num_attention_heads":4,"num_key_value_heads":2,"head_dim":8}"#;
+    let mut config = ModelConfig::from_json(text).unwrap();
+    let find = |config: &ModelConfig, name: &str| {
+        config.tensors().into_iter().find(|(n, _)| n == name).map(|(_, shape)| shape)
+    };
+    assert_eq!(find(&config, "model.layers.1.self_attn.q_proj.weight"), Some(vec![32, 6]));
+    assert_eq!(find(&config, "model.layers.1.self_attn.v_proj.weight"), Some(vec![16, 6]));
+    assert_eq!(find(&config, "model.layers.0.self_attn.o_proj.weight"), Some(vec![6, 32]));
+    assert_eq!(find(&config, "model.layers.0.mlp.down_proj.weight"), Some(vec![6, 10]));
+    assert_eq!(find(&config, "lm_head.weight"), Some(vec![7, 6]));
+    assert_eq!(config.tensors().len(), 1 + 2 * 9 + 2);
+    let untied = config.parameter_count();
+    config.tie_word_embeddings = true;
+    assert_eq!(find(&config, "lm_head.weight"), None);
+    assert_eq!(untied - config.parameter_count(), 42);
+}
+
+#[test]
+fn whatever_is_not_supported_is_refused_by_name() {
+    for (text, needle) in [
+        (r#"{"model_type":"mistral"}"#, "model_type"),
+        (r#"{"architectures":["LlamaForSequenceClassification"]}"#, "architectures"),
+        (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.rope_type"),
+        (r#"{"rope_scaling":{"type":"linear","factor":8}}"#, "rope_scaling.type"),
+        (r#"{"rope_parameters":{"rope_type":"yarn"}}"#, "rope_parameters.rope_type"),
+        (r#"{"rope_parameters":7}"#, "rope_parameters"),
+        (r#"{"rope_theta":1e4,"rope_parameters":{"rope_theta":1e5}}"#, "disagree"),
+        (r#"{"partial_rotary_factor":0.5}"#, "partial_rotary_factor"),
+        (r#"{"attention_bias":true}"#, "attention_bias"),
+        (r#"{"mlp_bias":true}"#, "mlp_bias"),
+        (r#"{"attention_dropout":0.1}"#, "attention_dropout"),
+        (r#"{"pretraining_tp":2}"#, "pretraining_tp"),
+        (r#"{"quantization_config":{"bits":4}}"#, "quantization_config"),
+        (r#"{"hidden_act":"relu"}"#, "hidden_act is \"relu\""),
+        (r#"{"hidden_act":null}"#, "hidden_act"),
+    ] {
+        let error = ModelConfig::from_json(text).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidConfig);
+        assert!(error.message.contains(needle), "{text} -> {}", error.message);
+    }
+}
+
+#[test]
+fn bad_sizes_name_field_value_and_what_is_allowed() {
+    for (text, needles) in [
+        (r#"{"vocab_size":0}"#, ["vocab_size is 0", "from 1 to"]),
+        (r#"{"hidden_size":-8}"#, ["hidden_size is -8", "from 1 to"]),
+        (r#"{"num_hidden_layers":1.5}"#, ["num_hidden_layers is 1.5", "integer"]),
+        (r#"{"num_hidden_layers":"2"}"#, ["num_hidden_layers is \"2\"", "integer"]),
+        (r#"{"num_hidden_layers":1e30}"#, ["num_hidden_layers", "integer"]),
+        (r#"{"vocab_size":18446744073709551615}"#, ["vocab_size", "from 1 to"]),
+        (r#"{"vocab_size":16777216}"#, ["vocab_size × hidden_size", "at most"]),
+        (r#"{"hidden_size":1048576,"head_dim":64,"vocab_size":10}"#, ["tensor", "at most"]),
+        (r#"{"num_attention_heads":6,"num_key_value_heads":4,"head_dim":64}"#, ["(6)", "(4)"]),
+        (
+            r#"{"num_attention_heads":2,"num_key_value_heads":4}"#,
+            ["num_key_value_heads is 4", "from 1 to 2"],
+        ),
+        (r#"{"hidden_size":100,"num_attention_heads":3}"#, ["not a multiple", "head_dim"]),
+        (r#"{"hidden_size":30,"num_attention_heads":2}"#, ["is 15", "even integer"]),
+        (r#"{"num_attention_heads":8}"#, ["is 512", "to 256"]),
+        (r#"{"head_dim":33}"#, ["head_dim is 33", "even integer from 2 to 256"]),
+        (r#"{"head_dim":512}"#, ["head_dim is 512", "even integer from 2 to 256"]),
+        (r#"{"rms_norm_eps":0}"#, ["rms_norm_eps is 0", "above 0"]),
+        (r#"{"rms_norm_eps":1e-60}"#, ["rms_norm_eps", "above 0"]),
+        (r#"{"rope_theta":-1}"#, ["rope_theta is -1", "above 0"]),
+        (r#"{"initializer_range":2}"#, ["initializer_range is 2", "from 0 to 1"]),
+        (r#"{"tie_word_embeddings":1}"#, ["tie_word_embeddings is 1", "true or false"]),
+        (r#"[1]"#, ["JSON object", "config"]),
+        (r#"{"vocab_size":"#, ["not valid JSON", "config"]),
+    ] {
+        let error = ModelConfig::from_json(text).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidConfig);
+        assert!(needles.iter().all(|n| error.message.contains(n)), "{text} -> {}", error.message);
+    }
+}

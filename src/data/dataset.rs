@@ -1,0 +1,320 @@
+//! A tokenised text as an endless supply of training batches and a fixed validation split.
+
+use super::Batch;
+use crate::error::{Error, Result};
+use crate::random::{below, philox, split};
+use serde::{Deserialize, Serialize};
+
+/// About how many targets an evaluation looks at when the split has more.
+pub const VALIDATION_TARGETS: usize = 1 << 16;
+
+const DEFAULT_SEQUENCE_LENGTH: usize = 128;
+/// Third counter word of the dataset's random stream; keeps it apart from other users of a seed.
+const STREAM: u32 = 0x6461_7461;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DatasetOptions {
+    /// Tokens of a document; `None` takes 128, or what a shorter text allows.
+    pub sequence_length: Option<usize>,
+    /// Part of the text, at its end, that is never trained on.
+    pub validation_fraction: f64,
+    pub seed: u64,
+}
+
+impl Default for DatasetOptions {
+    fn default() -> Self {
+        Self { sequence_length: None, validation_fraction: 0.1, seed: 0 }
+    }
+}
+
+impl DatasetOptions {
+    /// Reads the options object of the JavaScript surface.
+    pub fn from_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|e| Error::options(format!("dataset options: {e}")))
+    }
+}
+
+/// Tokens split into a training part and, behind it, a validation part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    tokens: Vec<u32>,
+    /// Where the validation split starts.
+    boundary: usize,
+    sequence_length: usize,
+    options: DatasetOptions,
+}
+
+impl Dataset {
+    pub fn from_tokens(tokens: Vec<u32>, options: DatasetOptions) -> Result<Self> {
+        let fraction = options.validation_fraction;
+        if !(0.0..1.0).contains(&fraction) {
+            return Err(Error::options(format!(
+                "validationFraction is {fraction}; it must be at least 0 and below 1"
+            )));
+        }
+        if options.sequence_length == Some(0) {
+            return Err(Error::options("sequenceLength is 0; it must be at least 1"));
+        }
+        let total = tokens.len();
+        let validation = (total as f64 * fraction) as usize;
+        let train = total - validation;
+        let sequence_length = options
+            .sequence_length
+            .unwrap_or_else(|| DEFAULT_SEQUENCE_LENGTH.min(train.max(2) - 1));
+        if train <= sequence_length {
+            return Err(Error::tokens(format!(
+                "the text has {total} tokens, {train} of them for training; sequenceLength \
+                 {sequence_length} needs at least {} there: give more text or a smaller \
+                 sequenceLength",
+                sequence_length + 1
+            )));
+        }
+        if fraction > 0.0 && validation < 2 {
+            return Err(Error::tokens(format!(
+                "the text has {total} tokens, so validationFraction {fraction} leaves {validation} \
+                 for validation, which needs at least 2: give more text, a larger fraction, or 0 for \
+                 no validation"
+            )));
+        }
+        Ok(Self { tokens, boundary: train, sequence_length, options })
+    }
+
+    pub fn options(&self) -> &DatasetOptions {
+        &self.options
+    }
+
+    /// Tokens of a document, resolved.
+    pub fn sequence_length(&self) -> usize {
+        self.sequence_length
+    }
+
+    pub fn train_tokens(&self) -> &[u32] {
+        &self.tokens[..self.boundary]
+    }
+
+    pub fn validation_tokens(&self) -> &[u32] {
+        &self.tokens[self.boundary..]
+    }
+
+    /// Training batch number `index`, a pure function of the seed and the index:
+    /// ⌊`tokens_per_step` / `sequence_length`⌋ documents (or one cut to fit) from random places.
+    pub fn batch(&self, index: u64, tokens_per_step: usize) -> Batch {
+        let (length, documents) = self.packing(tokens_per_step);
+        let places = (self.boundary - length) as u64;
+        let [index_low, index_high] = split(index);
+        let starts = (0..documents).map(|document| {
+            let counter = [index_low, index_high, STREAM, document as u32];
+            let [low, high, ..] = philox(counter, split(self.options.seed));
+            below(low, high, places) as usize
+        });
+        pack(&self.tokens, starts.map(|start| (start, length)))
+    }
+
+    /// Tokens of a document and documents of a batch.
+    fn packing(&self, tokens_per_step: usize) -> (usize, usize) {
+        let length = self.sequence_length.min(tokens_per_step.max(1));
+        (length, (tokens_per_step / length).max(1))
+    }
+
+    /// Windows of an evaluation: how many there are in the split and how many of them are used.
+    fn validation_windows(&self, length: usize) -> (usize, usize) {
+        let targets = (self.tokens.len() - self.boundary).saturating_sub(1);
+        let all = targets.div_ceil(length);
+        (all, all.min(VALIDATION_TARGETS.div_ceil(length)))
+    }
+
+    /// Number of batches of one evaluation; 0 when there is no validation split.
+    pub fn validation_batches(&self, tokens_per_step: usize) -> usize {
+        let (length, documents) = self.packing(tokens_per_step);
+        self.validation_windows(length).1.div_ceil(documents)
+    }
+
+    /// Batch `i` of an evaluation. Windows of a document's length lie end to end over the
+    /// validation split, the last one short, so that each target counts once; of a split with more
+    /// than [`VALIDATION_TARGETS`] targets, windows evenly spread from its start are used.
+    ///
+    /// # Panics
+    /// When `i` is not below [`validation_batches`](Self::validation_batches).
+    pub fn validation_batch(&self, i: usize, tokens_per_step: usize) -> Batch {
+        let (length, documents) = self.packing(tokens_per_step);
+        let (all, used) = self.validation_windows(length);
+        let first = i * documents;
+        assert!(first < used, "validation batch {i} of {}", used.div_ceil(documents));
+        let last_target = self.tokens.len() - 1;
+        let windows = (first..used.min(first + documents)).map(|window| {
+            let place = (window as u64 * all as u64 / used as u64) as usize;
+            let start = self.boundary + place * length;
+            (start, length.min(last_target - start))
+        });
+        pack(&self.tokens, windows)
+    }
+
+    /// FNV-1a over the tokens: tells a resumed run that it was given another text.
+    pub fn fingerprint(&self) -> u64 {
+        let bytes = self.tokens.iter().flat_map(|token| token.to_le_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// The largest token id: must be below the model's vocabulary size.
+    pub fn max_token(&self) -> u32 {
+        self.tokens.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Packs windows (start, length) of a text; the target of a window's last token is the token that
+/// follows the window.
+fn pack(text: &[u32], windows: impl Iterator<Item = (usize, usize)>) -> Batch {
+    let mut batch = Batch::default();
+    for (start, length) in windows {
+        let document = batch.tokens.len() as u32;
+        batch.tokens.extend_from_slice(&text[start..start + length]);
+        batch.targets.extend_from_slice(&text[start + 1..start + length + 1]);
+        batch.documents.extend(std::iter::repeat_n(document, length));
+    }
+    batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    /// A text whose token is its own index shows where each window comes from.
+    fn dataset(tokens: u32, sequence_length: usize, fraction: f64, seed: u64) -> Dataset {
+        let options = DatasetOptions {
+            sequence_length: Some(sequence_length),
+            validation_fraction: fraction,
+            seed,
+        };
+        Dataset::from_tokens((0..tokens).collect(), options).unwrap()
+    }
+
+    #[test]
+    fn the_validation_split_is_the_end_of_the_text() {
+        let data = dataset(1000, 64, 0.1, 0);
+        assert_eq!(data.train_tokens(), (0..900).collect::<Vec<_>>());
+        assert_eq!(data.validation_tokens(), (900..1000).collect::<Vec<_>>());
+        assert_eq!(data.max_token(), 999);
+    }
+
+    #[test]
+    fn training_batches_are_shifted_windows_of_the_training_split() {
+        let data = dataset(1000, 64, 0.1, 5);
+        for index in 0..200 {
+            let batch = data.batch(index, 200);
+            batch.validate(900, 200).unwrap();
+            assert_eq!(batch.len(), 3 * 64);
+            for (i, (&token, &target)) in batch.tokens.iter().zip(&batch.targets).enumerate() {
+                assert_eq!(target, token + 1);
+                assert_eq!(batch.documents[i] as usize, i / 64 * 64);
+                assert_eq!(token, batch.tokens[i / 64 * 64] + (i % 64) as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn every_place_of_the_training_split_is_drawn() {
+        let data = dataset(20, 4, 0.1, 1);
+        let mut seen = [false; 18];
+        (0..400).for_each(|i| seen[data.batch(i, 4).tokens[0] as usize] = true);
+        // 18 training tokens: the last window starts at 13, its last target is token 17.
+        assert_eq!(seen.iter().filter(|&&s| s).count(), 14);
+        assert!(seen[0] && seen[13]);
+    }
+
+    #[test]
+    fn batches_are_a_pure_function_of_seed_and_index() {
+        let data = dataset(1000, 16, 0.0, 9);
+        assert_eq!(data.batch(7, 64), data.clone().batch(7, 64));
+        assert_ne!(data.batch(7, 64), data.batch(8, 64));
+        assert_ne!(data.batch(7, 64), data.batch(7 | 1 << 40, 64));
+        assert_ne!(data.batch(7, 64), dataset(1000, 16, 0.0, 10).batch(7, 64));
+    }
+
+    #[test]
+    fn a_small_step_cuts_the_document() {
+        let data = dataset(100, 64, 0.0, 0);
+        let batch = data.batch(0, 10);
+        assert_eq!((batch.len(), batch.documents[9]), (10, 0));
+        assert_eq!(data.batch(0, 64).len(), 64);
+        assert_eq!(data.batch(0, 127).len(), 64);
+    }
+
+    #[test]
+    fn validation_counts_each_target_once() {
+        for (tokens, length, per_step) in
+            [(1000, 16, 64), (1000, 16, 70), (1000, 64, 10), (40, 3, 3), (1000, 7, 1000)]
+        {
+            let data = dataset(tokens, length, 0.1, 0);
+            let mut targets = vec![];
+            for i in 0..data.validation_batches(per_step) {
+                let batch = data.validation_batch(i, per_step);
+                batch.validate(tokens as usize, per_step).unwrap();
+                assert!(batch.tokens.iter().zip(&batch.targets).all(|(a, b)| a + 1 == *b));
+                targets.extend(batch.targets);
+            }
+            let expected: Vec<u32> = (tokens - tokens / 10 + 1..tokens).collect();
+            assert_eq!(targets, expected);
+        }
+        assert_eq!(dataset(100, 8, 0.0, 0).validation_batches(64), 0);
+    }
+
+    #[test]
+    fn a_long_split_is_sampled_evenly_from_its_start() {
+        let data = dataset(2_000_000, 64, 0.1, 0);
+        let batches = data.validation_batches(768);
+        let targets: Vec<u32> =
+            (0..batches).flat_map(|i| data.validation_batch(i, 768).targets).collect();
+        assert_eq!(targets.len(), VALIDATION_TARGETS);
+        assert_eq!(targets[0], 1_800_001);
+        assert!(targets.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(*targets.last().unwrap() > 1_999_600);
+    }
+
+    #[test]
+    fn unusable_texts_and_options_are_refused() {
+        let make = |n: u32, sequence_length, validation_fraction| {
+            let options = DatasetOptions { sequence_length, validation_fraction, seed: 0 };
+            Dataset::from_tokens((0..n).collect(), options)
+        };
+        for (result, code, needle) in [
+            (make(100, Some(0), 0.1), ErrorCode::InvalidOptions, "sequenceLength is 0"),
+            (make(100, None, 1.0), ErrorCode::InvalidOptions, "validationFraction is 1"),
+            (make(100, None, f64::NAN), ErrorCode::InvalidOptions, "validationFraction is NaN"),
+            (make(0, None, 0.0), ErrorCode::InvalidTokens, "needs at least 2"),
+            (make(1, None, 0.0), ErrorCode::InvalidTokens, "needs at least 2"),
+            (make(64, Some(64), 0.0), ErrorCode::InvalidTokens, "needs at least 65"),
+            (make(19, Some(4), 0.1), ErrorCode::InvalidTokens, "leaves 1 for validation"),
+        ] {
+            let error = result.unwrap_err();
+            assert!(error.code == code && error.message.contains(needle), "{}", error.message);
+        }
+        assert_eq!(make(2, None, 0.0).unwrap().sequence_length(), 1);
+        assert_eq!(make(50, None, 0.1).unwrap().sequence_length(), 44);
+        assert_eq!(make(5000, None, 0.1).unwrap().sequence_length(), 128);
+        assert_eq!(DatasetOptions::from_json("{}").unwrap(), DatasetOptions::default());
+        assert_eq!(
+            DatasetOptions::from_json(r#"{"sequenceLength":9}"#).unwrap().sequence_length,
+            Some(9)
+        );
+        let unknown = DatasetOptions::from_json(r#"{"sequencelength":9}"#).unwrap_err();
+        assert!(unknown.message.contains("sequencelength"));
+    }
+
+    #[test]
+    fn fingerprints_tell_texts_apart() {
+        let print = |tokens: Vec<u32>| {
+            let options =
+                DatasetOptions { sequence_length: Some(1), validation_fraction: 0.0, seed: 0 };
+            Dataset::from_tokens(tokens, options).unwrap().fingerprint()
+        };
+        assert_eq!(print(vec![1, 2, 3]), print(vec![1, 2, 3]));
+        assert_ne!(print(vec![1, 2, 3]), print(vec![1, 3, 2]));
+        assert_ne!(print(vec![1, 2, 3]), print(vec![1, 2, 3, 0]));
+        // FNV-1a 64 of the eight bytes 61 00 00 00 62 00 00 00.
+        assert_eq!(print(vec![0x61, 0x62]), 12_041_479_143_316_415_302);
+    }
+}

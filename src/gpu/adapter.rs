@@ -1,0 +1,154 @@
+//! From a wgpu adapter to [`Capabilities`], and the device request that follows from them.
+
+use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
+use crate::error::{Error, ErrorCode, Result};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PowerPreference {
+    #[default]
+    HighPerformance,
+    LowPower,
+}
+
+/// Which limits selection may count on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LimitsRequest {
+    /// All that the adapter has.
+    #[default]
+    Adapter,
+    /// WebGPU's guaranteed floor.
+    Default,
+    /// All that the adapter has, capped by these.
+    Capped(BTreeMap<String, u64>),
+}
+
+/// Which optional features may be used where the adapter has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestedFeatures {
+    pub subgroups: bool,
+    pub f16: bool,
+    pub timestamps: bool,
+}
+
+impl Default for RequestedFeatures {
+    fn default() -> Self {
+        Self { subgroups: true, f16: true, timestamps: true }
+    }
+}
+
+/// What a caller asks of a device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceRequest {
+    pub power_preference: PowerPreference,
+    pub limits: LimitsRequest,
+    pub features: RequestedFeatures,
+}
+
+/// What the platform knows of the adapter beyond what wgpu tells.
+#[derive(Clone, Debug, Default)]
+pub struct AdapterFacts {
+    pub name: Option<AdapterName>,
+    pub subgroups: bool,
+    pub subgroup_id: bool,
+    pub subgroup_size: [u32; 2],
+    pub fallback: bool,
+}
+
+/// The capabilities that a request leaves of an adapter.
+pub(super) fn capabilities(adapter: &wgpu::Adapter, facts: &AdapterFacts, request: &DeviceRequest) -> Result<Capabilities> {
+    let has = adapter.features();
+    let wanted = request.features;
+    let info = adapter.get_info();
+    let name = facts.name.clone().unwrap_or_else(|| AdapterName {
+        vendor: format!("{:#06x}", info.vendor),
+        architecture: String::new(),
+        device: info.name.clone(),
+        description: format!("{} {}", info.driver, info.driver_info).trim().into(),
+    });
+    let subgroups = facts.subgroups && wanted.subgroups;
+    Ok(Capabilities {
+        software: info.device_type == wgpu::DeviceType::Cpu || facts.fallback || names_software(&name),
+        adapter: name,
+        limits: limits(&adapter.limits(), &request.limits)?,
+        features: Features {
+            subgroups,
+            subgroup_id: subgroups && facts.subgroup_id,
+            f16: has.contains(wgpu::Features::SHADER_F16) && wanted.f16,
+            timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY) && wanted.timestamps,
+        },
+        subgroup_size: if subgroups { facts.subgroup_size } else { [0, 0] },
+        target: if cfg!(target_arch = "wasm32") { Target::Browser } else { Target::Native },
+    })
+}
+
+/// Adapters that run on the CPU say so only in their names.
+fn names_software(name: &AdapterName) -> bool {
+    let all = format!("{} {} {} {}", name.vendor, name.architecture, name.device, name.description).to_lowercase();
+    ["swiftshader", "llvmpipe", "lavapipe", "software", "basic render"].iter().any(|word| all.contains(word))
+}
+
+fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
+    if *request == LimitsRequest::Default {
+        return Ok(Limits::default());
+    }
+    let mut limits = Limits {
+        max_storage_buffers_per_shader_stage: adapter.max_storage_buffers_per_shader_stage,
+        max_storage_buffer_binding_size: adapter.max_storage_buffer_binding_size,
+        max_buffer_size: adapter.max_buffer_size,
+        max_uniform_buffer_binding_size: adapter.max_uniform_buffer_binding_size,
+        max_compute_workgroup_storage_size: adapter.max_compute_workgroup_storage_size,
+        max_compute_invocations_per_workgroup: adapter.max_compute_invocations_per_workgroup,
+        max_compute_workgroup_size_x: adapter.max_compute_workgroup_size_x,
+        max_compute_workgroups_per_dimension: adapter.max_compute_workgroups_per_dimension,
+        // Offsets are laid out for the floor's alignment; a finer one brings nothing.
+        min_storage_buffer_offset_alignment: 256,
+        min_uniform_buffer_offset_alignment: 256,
+    };
+    if let LimitsRequest::Capped(caps) = request {
+        for (name, value) in caps {
+            limits.cap(name, *value)?;
+        }
+    }
+    if limits.min_storage_buffer_offset_alignment > 256 || limits.min_uniform_buffer_offset_alignment > 256 {
+        return Err(Error::options("an offset alignment above 256 bytes is more than WebGPU allows an adapter to ask"));
+    }
+    Ok(limits)
+}
+
+/// Asks for the floor raised to what selection may use, and for the features in use.
+pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static> {
+    let floor = Limits::default();
+    let limits = &caps.limits;
+    let required_limits = wgpu::Limits {
+        max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size.max(floor.max_storage_buffer_binding_size),
+        max_buffer_size: limits.max_buffer_size.max(floor.max_buffer_size),
+        max_compute_workgroup_storage_size: limits
+            .max_compute_workgroup_storage_size
+            .max(floor.max_compute_workgroup_storage_size),
+        max_compute_invocations_per_workgroup: limits
+            .max_compute_invocations_per_workgroup
+            .max(floor.max_compute_invocations_per_workgroup),
+        max_compute_workgroup_size_x: limits.max_compute_workgroup_size_x.max(floor.max_compute_workgroup_size_x),
+        ..wgpu::Limits::default()
+    };
+    let mut required_features = wgpu::Features::empty();
+    if caps.features.f16 {
+        required_features |= wgpu::Features::SHADER_F16;
+    }
+    if caps.features.timestamps {
+        required_features |= wgpu::Features::TIMESTAMP_QUERY;
+    }
+    if caps.features.subgroups && caps.target == Target::Native {
+        required_features |= wgpu::Features::SUBGROUP;
+    }
+    wgpu::DeviceDescriptor { label: Some("tinyloom"), required_features, required_limits, ..Default::default() }
+}
+
+pub(super) fn no_adapter(reason: &str) -> Error {
+    Error::new(
+        ErrorCode::AdapterUnavailable,
+        format!("no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"),
+    )
+}

@@ -1,0 +1,88 @@
+//! Brings bytes back to the host through reused staging buffers.
+
+use super::{Trouble, WgpuDevice};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Counters, LocalFuture};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+/// Staging buffers above this size are not kept.
+const KEEP_BYTES: u64 = 1 << 20;
+
+pub(super) struct StagingPool {
+    device: wgpu::Device,
+    free: RefCell<Vec<wgpu::Buffer>>,
+    counters: Rc<Cell<Counters>>,
+}
+
+impl StagingPool {
+    pub fn new(device: wgpu::Device, counters: Rc<Cell<Counters>>) -> Self {
+        Self { device, free: RefCell::default(), counters }
+    }
+
+    /// A mappable buffer of at least `bytes`.
+    pub fn take(&self, bytes: u64) -> wgpu::Buffer {
+        let size = bytes.next_power_of_two().max(256);
+        let mut free = self.free.borrow_mut();
+        if let Some(index) = free.iter().position(|buffer| buffer.size() == size) {
+            return free.swap_remove(index);
+        }
+        let mut counters = self.counters.get();
+        counters.buffers += 1;
+        self.counters.set(counters);
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("staging"),
+            size: if size > KEEP_BYTES { bytes.next_multiple_of(4) } else { size },
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    fn give_back(&self, buffer: wgpu::Buffer) {
+        if buffer.size() <= KEEP_BYTES {
+            self.free.borrow_mut().push(buffer);
+        } else {
+            buffer.destroy();
+        }
+    }
+
+    pub fn clear(&self) {
+        for buffer in self.free.borrow_mut().drain(..) {
+            buffer.destroy();
+        }
+    }
+
+    /// Maps a staging buffer that a submit has filled, and copies its bytes out.
+    pub fn fetch(
+        self: &Rc<Self>,
+        staging: wgpu::Buffer,
+        bytes: u64,
+        trouble: Arc<Mutex<Trouble>>,
+    ) -> LocalFuture<Result<Vec<u8>>> {
+        let (sender, receiver) = futures_channel::oneshot::channel();
+        staging.map_async(wgpu::MapMode::Read, ..bytes, move |result| {
+            let _ = sender.send(result);
+        });
+        let pool = Rc::clone(self);
+        Box::pin(async move {
+            #[cfg(not(target_arch = "wasm32"))]
+            let _ = pool.device.poll(wgpu::PollType::wait_indefinitely());
+            let mapped = receiver.await;
+            WgpuDevice::settle(&trouble)?;
+            match mapped {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(Error::new(ErrorCode::DeviceLost, format!("a readback failed: {error}"))),
+                Err(_) => return Err(Error::new(ErrorCode::DeviceLost, "a readback was dropped with its device")),
+            }
+            let range = staging
+                .get_mapped_range(..bytes)
+                .map_err(|error| Error::internal(format!("a readback could not be mapped: {error}")))?;
+            let data = range.to_vec();
+            drop(range);
+            staging.unmap();
+            pool.give_back(staging);
+            Ok(data)
+        })
+    }
+}

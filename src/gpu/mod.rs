@@ -1,0 +1,88 @@
+//! The GPU behind a small trait: buffers, compiled plans, replays, readbacks, errors. Knows nothing
+//! of models; `plan` and `session` see nothing of wgpu.
+
+mod adapter;
+mod counters;
+mod device;
+
+pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
+pub use counters::Counters;
+pub use device::WgpuDevice;
+
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::plan::{Buffer, Plan};
+use std::future::Future;
+use std::pin::Pin;
+
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A buffer of the device; a storage, uniform, copy source and copy destination at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u32);
+
+/// A plan with its pipelines and bind groups made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PlanId(pub u32);
+
+/// Replays a plan for a batch of `rows` token rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Replay {
+    pub plan: PlanId,
+    pub rows: usize,
+}
+
+/// Bytes to bring back to the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    pub buffer: BufferId,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// What `session` needs of a GPU. A test double that injects faults implements it too.
+pub trait Gpu {
+    fn capabilities(&self) -> &Capabilities;
+
+    /// A zeroed buffer of at least `bytes`. Exhaustion shows in [`Gpu::checked`].
+    fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId>;
+
+    fn destroy_buffer(&self, buffer: BufferId);
+
+    /// Copies `data` into a buffer before the next submit. Offset and length are multiples of 4.
+    fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Compiles a plan's kernels (each distinct text once in the device's life) and binds its
+    /// buffers as `resolve` says.
+    fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;
+
+    fn uninstall(&self, plan: PlanId);
+
+    /// Runs replays in order in `submits` submits of about equal cost, then, if asked, brings a
+    /// region back.
+    fn submit(&self, replays: &[Replay], submits: usize, read: Option<Region>) -> Result<LocalFuture<Result<Vec<u8>>>>;
+
+    /// Brings a region back.
+    fn read(&self, region: Region) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        self.submit(&[], 1, Some(region))
+    }
+
+    /// GPU time of each dispatch of a replay in microseconds; `None` without timestamps.
+    fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>>;
+
+    /// Begins to collect errors of resource creation.
+    fn watch(&self);
+
+    /// Ends [`Gpu::watch`]: the first error since then, if any.
+    fn checked(&self) -> LocalFuture<Result<()>>;
+
+    /// Milliseconds since some fixed moment.
+    fn now(&self) -> f64;
+
+    fn counters(&self) -> Counters;
+
+    /// Why the device is gone, once it is.
+    fn lost(&self) -> Option<String>;
+
+    fn destroy(&self);
+}

@@ -1,0 +1,176 @@
+//! Builds WGSL by concatenation: directives, constants, shared modules, the kernel, its entry
+//! point. Two modules that define the same functions are how variants differ.
+
+use crate::caps::{Capabilities, Target};
+use crate::error::{Error, Result};
+use std::fmt::Write;
+
+/// How a binding is used. A test holds this table against what naga reads from the WGSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    Read,
+    ReadWrite,
+    Uniform,
+}
+
+/// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grid {
+    Fixed { x: u32, y: u32 },
+    /// Rows in blocks of `rows`, `per_block` units of work each, `per_group` units a workgroup,
+    /// the workgroups folded into two dimensions.
+    Flat { rows: usize, per_block: usize, per_group: usize },
+    /// A tile of `rows` rows for each x, `y` of them side by side.
+    RowsByX { rows: usize, y: u32 },
+    /// A tile of `rows` rows for each y, `x` of them side by side.
+    RowsByY { rows: usize, x: u32 },
+}
+
+impl Grid {
+    /// The workgroup counts for `rows` rows, none when there is no work.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when a dimension is too long even so.
+    pub fn resolve(self, rows: usize, most: u32) -> Result<Option<[u32; 2]>> {
+        let (x, y) = match self {
+            Self::Fixed { x, y } => (x as usize, y as usize),
+            Self::Flat { rows: block, per_block, per_group } => {
+                let groups = (rows.div_ceil(block) * per_block).div_ceil(per_group);
+                let y = groups.div_ceil(most as usize);
+                (if y == 0 { 0 } else { groups.div_ceil(y) }, y)
+            }
+            Self::RowsByX { rows: tile, y } => (rows.div_ceil(tile), y as usize),
+            Self::RowsByY { rows: tile, x } => (x as usize, rows.div_ceil(tile)),
+        };
+        let longest = x.max(y);
+        if longest > most as usize {
+            let name = "maxComputeWorkgroupsPerDimension";
+            return Err(Error::limit(name, u64::from(most), longest as u64, "a dispatch"));
+        }
+        Ok((x > 0 && y > 0).then_some([x as u32, y as u32]))
+    }
+}
+
+/// A kernel ready to compile: what selection decided, and the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Entry point, `operation_direction`.
+    pub name: &'static str,
+    pub variant: String,
+    /// Why this variant, workgroup size and tile.
+    pub reason: String,
+    pub workgroup_size: u32,
+    /// Binding `i` is `bindings[i]`.
+    pub bindings: Vec<Binding>,
+    pub grid: Grid,
+    pub wgsl: String,
+}
+
+/// Collects what a kernel is made of.
+#[derive(Debug)]
+pub(super) struct Composer {
+    name: &'static str,
+    workgroup_size: u32,
+    header: String,
+    body: String,
+    subgroups: bool,
+}
+
+impl Composer {
+    pub fn new(name: &'static str, workgroup_size: u32) -> Self {
+        let mut header = String::new();
+        let _ = writeln!(header, "const WORKGROUP: u32 = {workgroup_size}u;");
+        Self { name, workgroup_size, header, body: String::new(), subgroups: false }
+    }
+
+    /// Invocations of a workgroup.
+    pub fn workgroup_size(&self) -> usize {
+        self.workgroup_size as usize
+    }
+
+    /// Adds `const name: u32`.
+    pub fn size(mut self, name: &str, value: usize) -> Self {
+        let _ = writeln!(self.header, "const {name}: u32 = {value}u;");
+        self
+    }
+
+    /// Adds `const name: f32`, written so that it reads back as the same float.
+    pub fn float(mut self, name: &str, value: f32) -> Self {
+        let _ = writeln!(self.header, "const {name}: f32 = {value:e};");
+        self
+    }
+
+    pub fn flag(mut self, name: &str, value: bool) -> Self {
+        let _ = writeln!(self.header, "const {name}: bool = {value};");
+        self
+    }
+
+    pub fn module(mut self, source: &str) -> Self {
+        self.body.push_str(source);
+        self
+    }
+
+    /// Adds the workgroup reductions in the form given by [`super::reduction`].
+    pub fn reduction(mut self, subgroups: bool) -> Self {
+        self.subgroups = subgroups;
+        self.module(if subgroups {
+            include_str!("../../shaders/lib/reduce_subgroup.wgsl")
+        } else {
+            include_str!("../../shaders/lib/reduce_tree.wgsl")
+        })
+    }
+
+    /// Finishes the text with the entry point.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when the bindings need more storage buffers than a stage may have.
+    pub fn finish(
+        self,
+        caps: &Capabilities,
+        bindings: &[Binding],
+        grid: Grid,
+        variant: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Result<Kernel> {
+        let storage = bindings.iter().filter(|b| **b != Binding::Uniform).count() as u64;
+        let allowed = u64::from(caps.limits.max_storage_buffers_per_shader_stage);
+        if storage > allowed {
+            return Err(Error::limit("maxStorageBuffersPerShaderStage", allowed, storage, self.name));
+        }
+        let name = self.name;
+        let enable = if self.subgroups && caps.target == Target::Browser { "enable subgroups;\n" } else { "" };
+        let (extra, store) = if self.subgroups {
+            (
+                ",\n  @builtin(subgroup_id) subgroup: u32, @builtin(num_subgroups) subgroups: u32,\n  \
+                 @builtin(subgroup_invocation_id) subgroup_invocation: u32",
+                "  subgroup_index = subgroup;\n  subgroup_count = subgroups;\n  subgroup_lane = subgroup_invocation;\n",
+            )
+        } else {
+            ("", "")
+        };
+        let entry = format!(
+            "@compute @workgroup_size({size})\nfn {name}(@builtin(local_invocation_index) lane: u32,\n  \
+             @builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>{extra}) {{\n\
+             {store}  run(lane, workgroup, workgroups);\n}}\n",
+            size = self.workgroup_size
+        );
+        let wgsl = format!("{enable}{}\n{}\n{entry}", self.header, self.body);
+        Ok(Kernel {
+            name,
+            variant: variant.into(),
+            reason: reason.into(),
+            grid,
+            workgroup_size: self.workgroup_size,
+            bindings: bindings.to_vec(),
+            wgsl,
+        })
+    }
+}
+
+/// Text of a shared module in `shaders/lib`, or of a kernel in `shaders`.
+macro_rules! shader {
+    ($path:literal) => {
+        include_str!(concat!("../../shaders/", $path, ".wgsl"))
+    };
+}
+pub(super) use shader;

@@ -1,0 +1,74 @@
+//! Kernels: for each family the choice of variant, workgroup size and tile as a pure function of
+//! shape and [`Capabilities`], with the reason in words; the binding table; the constants.
+
+mod attention;
+mod compose;
+mod elementwise;
+mod linear;
+mod loss;
+mod norm;
+mod optimizer;
+mod sample;
+
+pub use attention::{
+    AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode, attention_delta,
+    attention_forward,
+};
+pub use compose::{Binding, Grid, Kernel};
+pub use elementwise::{ActivationWidth, cache_append, copy_row, embedding_backward, embedding_forward,
+    gated_activation, gated_activation_backward, rope, zero};
+pub use linear::{Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec};
+pub use loss::{cross_entropy, loss_sum};
+pub use norm::{NORM_ROWS, column_sum, rms_norm_backward, rms_norm_forward};
+pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
+pub use sample::sample;
+
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+
+/// How a kernel writes a gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteMode {
+    Overwrite,
+    Add,
+    /// Overwrites on the first micro-step of an accumulation, adds on the others.
+    AddAfterFirst,
+}
+
+impl WriteMode {
+    pub(super) const fn constant(self) -> u32 {
+        self as u32
+    }
+}
+
+/// The largest power of two up to `wanted` that the device allows as a workgroup size.
+///
+/// # Errors
+/// `limit-exceeded` when not even `least` fits.
+pub(super) fn workgroup_size(caps: &Capabilities, wanted: u32, least: u32, what: &str) -> Result<u32> {
+    let allowed = caps.limits.workgroup_invocations();
+    if allowed < least {
+        let name = "maxComputeInvocationsPerWorkgroup";
+        return Err(Error::limit(name, u64::from(allowed), u64::from(least), what));
+    }
+    Ok(wanted.min(1 << allowed.ilog2()))
+}
+
+/// Fails with the limit's name when a kernel's workgroup memory does not fit.
+pub(super) fn check_storage(caps: &Capabilities, bytes: u32, what: &str) -> Result<()> {
+    let have = caps.limits.max_compute_workgroup_storage_size;
+    if bytes > have {
+        let name = "maxComputeWorkgroupStorageSize";
+        return Err(Error::limit(name, u64::from(have), u64::from(bytes), what));
+    }
+    Ok(())
+}
+
+/// The reduction module for a workgroup, and why it was chosen.
+pub(super) fn reduction(caps: &Capabilities) -> (bool, &'static str) {
+    if caps.reduces_by_subgroup() {
+        (true, "subgroups of known id: one barrier pair a reduction")
+    } else {
+        (false, "no subgroups with ids: binary tree through workgroup memory")
+    }
+}

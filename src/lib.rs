@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_debug_implementations)]
+
+pub mod caps;
+pub mod checkpoint;
+pub mod config;
+pub mod data;
+pub mod error;
+pub mod gpu;
+pub mod kernels;
+pub mod layout;
+pub mod plan;
+pub mod random;
+#[cfg(any(test, feature = "testing"))]
+pub mod reference;
+pub mod schedule;
+pub mod session;

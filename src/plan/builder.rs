@@ -1,0 +1,148 @@
+//! Collects dispatches, then gives virtual tensors their slots.
+
+use super::slots::{self, Lifetime};
+use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::kernels::{Binding, Grid, Kernel};
+use std::collections::HashMap;
+
+/// Bytes between entries of [`Buffer::Ranges`].
+pub const RANGE_STRIDE: u64 = 256;
+
+#[derive(Debug)]
+pub struct Builder<'a> {
+    pub caps: &'a Capabilities,
+    pub phase: Phase,
+    /// Rows of the largest batch.
+    pub tokens: usize,
+    /// The uniform that kernels read as `step`.
+    pub step: Buffer,
+    kernels: Vec<Kernel>,
+    known: HashMap<(String, Grid), usize>,
+    dispatches: Vec<Dispatch>,
+    ranges: Vec<Range>,
+    virtuals: Vec<u64>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(caps: &'a Capabilities, phase: Phase, tokens: usize, step: Buffer) -> Self {
+        Self {
+            caps,
+            phase,
+            tokens,
+            step,
+            kernels: Vec::new(),
+            known: HashMap::new(),
+            dispatches: Vec::new(),
+            ranges: Vec::new(),
+            virtuals: Vec::new(),
+        }
+    }
+
+    /// A new activation of `elements` f32.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when it does not fit one binding.
+    pub fn tensor(&mut self, what: &str, elements: usize) -> Result<Slice> {
+        let bytes = elements as u64 * 4;
+        let have = self.caps.limits.binding_bytes();
+        if bytes > have {
+            let name = "maxStorageBufferBindingSize";
+            let what = format!("the activation {what} of {} tokens", self.tokens);
+            return Err(Error::limit(name, have, bytes, &what));
+        }
+        self.virtuals.push(bytes);
+        Ok(Slice::new(Buffer::Virtual(self.virtuals.len() - 1), 0, bytes))
+    }
+
+    /// All token rows.
+    pub fn all_rows(&self) -> Range {
+        Range { row0: 0, rows: self.tokens as u32, col0: 0, cols: 0 }
+    }
+
+    /// The `step` uniform as a binding.
+    pub fn step(&self) -> Slice {
+        Slice::new(self.step, 0, STEP_BYTES)
+    }
+
+    /// Puts a range among the plan's uniforms and returns its binding.
+    pub fn range(&mut self, range: Range) -> Slice {
+        let index = self.ranges.iter().position(|r| *r == range).unwrap_or_else(|| {
+            self.ranges.push(range);
+            self.ranges.len() - 1
+        });
+        Slice::new(Buffer::Ranges, index as u64 * RANGE_STRIDE, 16)
+    }
+
+    /// Appends a dispatch over all token rows.
+    pub fn dispatch(&mut self, label: impl Into<String>, kernel: Kernel, slices: Vec<Slice>, flops: f64) -> Result<()> {
+        let range = self.all_rows();
+        self.dispatch_rows(label, kernel, slices, range, flops)
+    }
+
+    /// Appends a dispatch over some token rows. Traffic is taken as every bound byte once.
+    pub fn dispatch_rows(
+        &mut self,
+        label: impl Into<String>,
+        kernel: Kernel,
+        slices: Vec<Slice>,
+        range: Range,
+        flops: f64,
+    ) -> Result<()> {
+        let label = label.into();
+        if slices.len() != kernel.bindings.len() {
+            return Err(Error::internal(format!("{label}: {} slices for {}", slices.len(), kernel.name)));
+        }
+        for (i, a) in slices.iter().enumerate() {
+            let writes = kernel.bindings[i] == Binding::ReadWrite;
+            if writes && slices.iter().enumerate().any(|(j, b)| i != j && a.buffer == b.buffer) {
+                return Err(Error::internal(format!("{label}: {:?} is bound twice and written", a.buffer)));
+            }
+        }
+        let bytes = slices.iter().map(|s| s.bytes as f64).sum();
+        let index = *self.known.entry((kernel.wgsl.clone(), kernel.grid)).or_insert_with(|| {
+            self.kernels.push(kernel);
+            self.kernels.len() - 1
+        });
+        let cost = Cost { flops, bytes };
+        self.dispatches.push(Dispatch { kernel: index, slices, range, phase: self.phase, label, cost });
+        Ok(())
+    }
+
+    /// Gives every virtual tensor a slot, reusing `existing` ones where they fit.
+    pub fn finish(self, existing: &[u64]) -> Plan {
+        let mut lifetimes: Vec<Option<Lifetime>> = vec![None; self.virtuals.len()];
+        for (index, dispatch) in self.dispatches.iter().enumerate() {
+            for slice in &dispatch.slices {
+                if let Buffer::Virtual(id) = slice.buffer {
+                    let life = lifetimes[id].get_or_insert(Lifetime { bytes: self.virtuals[id], first: index, last: index });
+                    life.last = index;
+                }
+            }
+        }
+        let used: Vec<usize> = (0..lifetimes.len()).filter(|&id| lifetimes[id].is_some()).collect();
+        let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
+        let (slot_of, slots) = slots::assign(&alive, existing);
+        let slot: HashMap<usize, usize> = used.into_iter().zip(slot_of).collect();
+        let mut dispatches = self.dispatches;
+        for dispatch in &mut dispatches {
+            for slice in &mut dispatch.slices {
+                if let Buffer::Virtual(id) = slice.buffer {
+                    slice.buffer = Buffer::Slot(slot[&id]);
+                }
+            }
+        }
+        Plan {
+            kernels: self.kernels,
+            dispatches,
+            ranges: self.ranges,
+            slots,
+            unshared_bytes: alive.iter().map(|l| l.bytes).sum(),
+            tokens: self.tokens,
+        }
+    }
+}
+
+/// Bytes of the `Step` uniform of `lib/step.wgsl`.
+pub const STEP_BYTES: u64 = 64;

@@ -1,0 +1,271 @@
+//! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
+//! decoding one token.
+
+use super::builder::Builder;
+use super::train::{METRICS_BYTES, Model};
+use super::{Buffer, Phase, Plan, Range, Slice};
+use crate::caps::Capabilities;
+use crate::config::ModelConfig;
+use crate::error::Result;
+use crate::kernels as k;
+use crate::layout::{ALIGN, Layout};
+
+/// Everything that inference replays. All plans share the slots.
+#[derive(Clone, Debug)]
+pub struct InferencePlans {
+    /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
+    pub prefill: Plan,
+    /// Logits of every row of [`Buffer::Hidden`].
+    pub logits: Plan,
+    /// Loss of every row, from the logits.
+    pub loss: Plan,
+    /// The last row of [`Buffer::Hidden`] to [`Buffer::LastHidden`].
+    pub last_row: Plan,
+    /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
+    pub decode: Plan,
+    /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
+    pub sample: Plan,
+    pub slots: Vec<u64>,
+    /// Most rows of a prefill.
+    pub chunk: usize,
+    /// Most tokens drawn in one submit.
+    pub turns: usize,
+}
+
+/// Most bytes of logits of a chunk.
+const LOGITS_BYTES: u64 = 32 << 20;
+/// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
+const CHUNK: usize = 256;
+/// Most tokens drawn in one submit: one readback for all of them.
+const TURNS: usize = 16;
+
+/// Where the parts of an inference batch lie in [`Buffer::Batch`]: tokens, targets, and zeros that
+/// serve as document starts (a prompt is one document).
+fn batch_part(chunk: usize, part: u64) -> Slice {
+    let bytes = chunk.next_multiple_of(ALIGN) as u64 * 4;
+    Slice::new(Buffer::Batch, part * bytes, bytes)
+}
+
+/// Bytes of the inference batch.
+pub fn batch_bytes(chunk: usize) -> u64 {
+    3 * chunk.next_multiple_of(ALIGN) as u64 * 4
+}
+
+/// Compiles a model into the plans of inference, for a cache and RoPE table of `capacity` tokens.
+/// The kernels do not depend on the capacity.
+///
+/// # Errors
+/// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
+pub fn inference_plans(
+    caps: &Capabilities,
+    config: &ModelConfig,
+    layout: &Layout,
+    capacity: usize,
+) -> Result<InferencePlans> {
+    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / config.vocab_size;
+    let chunk = most.clamp(1, CHUNK);
+    let context = Context { caps, config, layout, capacity, chunk };
+    let prefill = context.prefill()?.finish(&[]);
+    let logits = context.logits()?.finish(&prefill.slots);
+    let loss = context.loss()?.finish(&logits.slots);
+    let last_row = context.last_row()?.finish(&loss.slots);
+    let decode = context.decode()?.finish(&last_row.slots);
+    let sample = context.sample()?.finish(&decode.slots);
+    let slots = sample.slots.clone();
+    Ok(InferencePlans { prefill, logits, loss, last_row, decode, sample, slots, chunk, turns: TURNS })
+}
+
+struct Context<'a> {
+    caps: &'a Capabilities,
+    config: &'a ModelConfig,
+    layout: &'a Layout,
+    capacity: usize,
+    chunk: usize,
+}
+
+impl<'a> Context<'a> {
+    fn model(&self, phase: Phase, tokens: usize, step: Buffer) -> Model<'a> {
+        let builder = Builder::new(self.caps, phase, tokens, step);
+        Model { config: self.config, layout: self.layout, builder }
+    }
+
+    fn hidden(&self, rows: usize) -> Slice {
+        Slice::new(Buffer::Hidden, 0, (rows * self.config.hidden_size) as u64 * 4)
+    }
+
+    fn last_hidden(&self) -> Slice {
+        Slice::new(Buffer::LastHidden, 0, self.config.hidden_size as u64 * 4)
+    }
+
+    fn logits_slice(&self, rows: usize) -> Slice {
+        Slice::new(Buffer::Logits, 0, (rows * self.config.vocab_size) as u64 * 4)
+    }
+
+    fn table(&self) -> Slice {
+        Slice::new(Buffer::RopeTable, 0, (self.capacity * self.config.head_dim) as u64 * 4)
+    }
+
+    fn cache(&self, layer: usize) -> Slice {
+        let width = 2 * self.config.num_key_value_heads * self.config.head_dim;
+        Slice::new(Buffer::Cache(layer), 0, (self.capacity * width) as u64 * 4)
+    }
+
+    fn prefill(&self) -> Result<Builder<'a>> {
+        let mut model = self.model(Phase::Prefill, self.chunk, Buffer::Step);
+        let shape = model.attention_shape();
+        let rows = model.builder.all_rows();
+        let documents = batch_part(self.chunk, 2);
+        let mut x = model.tensor("embedding", self.config.hidden_size)?;
+        model.embed(batch_part(self.chunk, 0), x)?;
+        for (layer, matrices) in self.layout.layers.iter().enumerate() {
+            let name = |what: &str| format!("layer {layer} {what}");
+            let normed = model.tensor("attention norm", self.config.hidden_size)?;
+            model.norm(&name("attention norm"), matrices.attention_norm, x, normed)?;
+            let qkv = model.tensor("qkv", shape.stride())?;
+            model.linear(&name("q, k, v"), matrices.qkv, normed, qkv, None, rows)?;
+            model.rope(&name("rope"), qkv, documents, self.table(), true)?;
+            append(&mut model, layer, qkv, self.cache(layer))?;
+            let attention = model.tensor("attention output", shape.width())?;
+            let lse = model.tensor("logsumexp", shape.heads)?;
+            let kernel = k::attention_forward(self.caps, shape, true)?;
+            let slices = vec![qkv, self.cache(layer), documents, attention, lse, model.builder.step()];
+            let flops = 4.0 * (self.chunk * self.chunk * shape.width()) as f64;
+            model.builder.dispatch(name("attention"), kernel, slices, flops)?;
+            let middle = model.tensor("residual", self.config.hidden_size)?;
+            model.linear(&name("output"), matrices.output, attention, middle, Some(x), rows)?;
+            let normed = model.tensor("mlp norm", self.config.hidden_size)?;
+            model.norm(&name("mlp norm"), matrices.mlp_norm, middle, normed)?;
+            let gate_up = model.tensor("gate and up", 2 * self.config.intermediate_size)?;
+            model.linear(&name("gate, up"), matrices.gate_up, normed, gate_up, None, rows)?;
+            let activated = activation(&mut model, &name("activation"), gate_up)?;
+            let last = layer + 1 == self.layout.layers.len();
+            x = if last { self.hidden(self.chunk) } else { model.tensor("residual", self.config.hidden_size)? };
+            model.linear(&name("down"), matrices.down, activated, x, Some(middle), rows)?;
+        }
+        Ok(model.builder)
+    }
+
+    fn logits(&self) -> Result<Builder<'a>> {
+        let mut model = self.model(Phase::Prefill, self.chunk, Buffer::Step);
+        let rows = model.builder.all_rows();
+        let normed = model.tensor("final norm", self.config.hidden_size)?;
+        model.norm("final norm", self.layout.final_norm, self.hidden(self.chunk), normed)?;
+        model.linear("logits", self.layout.lm_head, normed, self.logits_slice(self.chunk), None, rows)?;
+        Ok(model.builder)
+    }
+
+    fn loss(&self) -> Result<Builder<'a>> {
+        let mut model = self.model(Phase::Loss, self.chunk, Buffer::Step);
+        let rows = model.builder.all_rows();
+        let targets = batch_part(self.chunk, 1);
+        let losses = Slice::new(Buffer::Losses, 0, self.chunk as u64 * 4);
+        let kernel = k::cross_entropy(self.caps, self.config.vocab_size, false)?;
+        let range = model.builder.range(rows);
+        let slices = vec![self.logits_slice(self.chunk), targets, losses, model.builder.step(), range];
+        let flops = 6.0 * (self.chunk * self.config.vocab_size) as f64;
+        model.builder.dispatch("cross-entropy", kernel, slices, flops)?;
+        let kernel = k::loss_sum(self.caps)?;
+        let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
+        let slices = vec![losses, targets, metrics, model.builder.step()];
+        model.builder.dispatch("loss sum", kernel, slices, self.chunk as f64)?;
+        Ok(model.builder)
+    }
+
+    fn last_row(&self) -> Result<Builder<'a>> {
+        let mut model = self.model(Phase::Prefill, 1, Buffer::Step);
+        let kernel = k::copy_row(self.caps, self.config.hidden_size)?;
+        let slices = vec![self.hidden(self.chunk), self.last_hidden(), model.builder.step()];
+        model.builder.dispatch("last row", kernel, slices, 0.0)?;
+        Ok(model.builder)
+    }
+
+    fn decode(&self) -> Result<Builder<'a>> {
+        let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
+        let shape = model.attention_shape();
+        let documents = batch_part(self.chunk, 2);
+        let mut x = model.tensor("embedding", self.config.hidden_size)?;
+        model.embed(Slice::new(Buffer::Token, 0, 4), x)?;
+        for (layer, matrices) in self.layout.layers.iter().enumerate() {
+            let name = |what: &str| format!("layer {layer} {what}");
+            let normed = model.tensor("attention norm", self.config.hidden_size)?;
+            model.norm(&name("attention norm"), matrices.attention_norm, x, normed)?;
+            let qkv = model.tensor("qkv", shape.stride())?;
+            matvec(&mut model, &name("q, k, v"), matrices.qkv, normed, qkv, None)?;
+            model.rope(&name("rope"), qkv, documents, self.table(), true)?;
+            append(&mut model, layer, qkv, self.cache(layer))?;
+            let attention = model.tensor("attention output", shape.width())?;
+            let kernel = k::attention_decode(self.caps, shape)?;
+            let slices = vec![qkv, self.cache(layer), attention, model.builder.step()];
+            let flops = 4.0 * (self.capacity * shape.width()) as f64;
+            model.builder.dispatch(name("attention"), kernel, slices, flops)?;
+            let middle = model.tensor("residual", self.config.hidden_size)?;
+            matvec(&mut model, &name("output"), matrices.output, attention, middle, Some(x))?;
+            let normed = model.tensor("mlp norm", self.config.hidden_size)?;
+            model.norm(&name("mlp norm"), matrices.mlp_norm, middle, normed)?;
+            let gate_up = model.tensor("gate and up", 2 * self.config.intermediate_size)?;
+            matvec(&mut model, &name("gate, up"), matrices.gate_up, normed, gate_up, None)?;
+            let activated = activation(&mut model, &name("activation"), gate_up)?;
+            let last = layer + 1 == self.layout.layers.len();
+            x = if last { self.last_hidden() } else { model.tensor("residual", self.config.hidden_size)? };
+            matvec(&mut model, &name("down"), matrices.down, activated, x, Some(middle))?;
+        }
+        Ok(model.builder)
+    }
+
+    fn sample(&self) -> Result<Builder<'a>> {
+        let vocabulary = self.config.vocab_size;
+        let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
+        let normed = model.tensor("final norm", self.config.hidden_size)?;
+        model.norm("final norm", self.layout.final_norm, self.last_hidden(), normed)?;
+        let logits = self.logits_slice(1);
+        matvec(&mut model, "logits", self.layout.lm_head, normed, logits, None)?;
+        let kernel = k::sample(self.caps, vocabulary)?;
+        let slices = vec![
+            logits,
+            Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4),
+            Slice::new(Buffer::Token, 0, 4),
+            Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8),
+            model.builder.step(),
+            Slice::new(Buffer::Sampling, 0, 32),
+        ];
+        model.builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
+        Ok(model.builder)
+    }
+}
+
+fn append(model: &mut Model, layer: usize, qkv: Slice, cache: Slice) -> Result<()> {
+    let shape = model.attention_shape();
+    let kernel = k::cache_append(model.builder.caps, shape.stride(), shape.key_offset(), shape.cache_stride())?;
+    let slices = vec![qkv, cache, model.builder.step()];
+    model.builder.dispatch(format!("layer {layer} cache append"), kernel, slices, 0.0)
+}
+
+fn activation(model: &mut Model, label: &str, gate_up: Slice) -> Result<Slice> {
+    let output = model.tensor("activation", model.config.intermediate_size)?;
+    let kernel = k::gated_activation(model.builder.caps, model.activation())?;
+    let flops = 8.0 * (model.builder.tokens * model.config.intermediate_size) as f64;
+    model.builder.dispatch(label, kernel, vec![gate_up, output, model.builder.step()], flops)?;
+    Ok(output)
+}
+
+/// `output = matrix · input`, optionally plus a residual, for one row.
+fn matvec(
+    model: &mut Model,
+    label: &str,
+    matrix: usize,
+    input: Slice,
+    output: Slice,
+    residual: Option<Slice>,
+) -> Result<()> {
+    let shape = model.layout.matrices[matrix].clone();
+    for (index, part) in shape.parts.iter().enumerate() {
+        let kernel = k::matvec(model.builder.caps, part.rows, shape.cols, residual.is_some())?;
+        let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
+        let weight = model.part(matrix, index, Buffer::Weights);
+        let mut slices = vec![input, weight, output, model.builder.range(range)];
+        slices.extend(residual);
+        let flops = 2.0 * (part.rows * shape.cols) as f64;
+        model.builder.dispatch(label, kernel, slices, flops)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Plans: flat lists of prebuilt dispatches as plain data, with no GPU handle in them.
+//!
+//! A model is compiled once into a plan for each thing it does; a step replays plans. Activations
+//! are virtual tensors while a plan is built and share slots once it is finished ([`slots`]).
+
+mod builder;
+mod infer;
+pub mod slots;
+mod train;
+
+pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
+pub use infer::{InferencePlans, batch_bytes, inference_plans};
+pub use train::{BatchLayout, METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
+
+use crate::error::Result;
+use crate::kernels::Kernel;
+use serde::Serialize;
+
+/// A buffer that a plan refers to; the session decides what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Buffer {
+    /// Shards of the parameters and of what has their layout.
+    Weights(usize),
+    Gradients(usize),
+    Moment1(usize),
+    Moment2(usize),
+    /// A virtual tensor, only while a plan is being built.
+    Virtual(usize),
+    /// An activation slot, shared by virtual tensors that are never alive together.
+    Slot(usize),
+    /// Token ids, targets, sort order and documents of a batch ([`BatchLayout`]).
+    Batch,
+    /// The `Step` uniform.
+    Step,
+    /// The `Range` uniforms of this plan, 256 bytes apart.
+    Ranges,
+    /// (cos, sin) by position and pair.
+    RopeTable,
+    /// A loss for each token.
+    Losses,
+    Metrics,
+    /// What AdamW carries besides the moments.
+    Optimizer,
+    /// Partial sums of squared gradients.
+    Squares,
+    /// Key-value cache of a layer.
+    Cache(usize),
+    /// Output of the last layer for a chunk of a prompt.
+    Hidden,
+    /// The row whose next token is decoded.
+    LastHidden,
+    Logits,
+    /// The token to decode next.
+    Token,
+    /// Tokens seen, as a bit set.
+    Seen,
+    Drawn,
+    /// Options of the sampling kernel.
+    Sampling,
+    /// The `Step` of decoding, advanced on the GPU.
+    DecodeStep,
+}
+
+/// Bytes of a buffer that a dispatch binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    pub buffer: Buffer,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Slice {
+    pub const fn new(buffer: Buffer, offset: u64, bytes: u64) -> Self {
+        Self { buffer, offset, bytes }
+    }
+}
+
+/// The `Range` uniform of `lib/range.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Range {
+    pub row0: u32,
+    pub rows: u32,
+    pub col0: u32,
+    pub cols: u32,
+}
+
+impl Range {
+    /// Rows that a batch of `tokens` leaves to this range.
+    pub fn rows_of(&self, tokens: usize) -> usize {
+        tokens.saturating_sub(self.row0 as usize).min(self.rows as usize)
+    }
+}
+
+/// Part of a step that a dispatch belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Forward,
+    Loss,
+    Backward,
+    Optimizer,
+    Prefill,
+    Decode,
+}
+
+/// Arithmetic and memory traffic of a dispatch at the plan's largest batch: an estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub flops: f64,
+    pub bytes: f64,
+}
+
+/// One prebuilt dispatch.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// Index into [`Plan::kernels`].
+    pub kernel: usize,
+    /// Slice `i` is bound at binding `i`.
+    pub slices: Vec<Slice>,
+    /// Token rows covered.
+    pub range: Range,
+    pub phase: Phase,
+    pub label: String,
+    pub cost: Cost,
+}
+
+/// A finished plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub kernels: Vec<Kernel>,
+    pub dispatches: Vec<Dispatch>,
+    /// Contents of [`Buffer::Ranges`], 256 bytes apart.
+    pub ranges: Vec<Range>,
+    /// Bytes of each activation slot that the plan uses.
+    pub slots: Vec<u64>,
+    /// Bytes that the virtual tensors would take if none shared a slot.
+    pub unshared_bytes: u64,
+    /// The batch that costs refer to.
+    pub tokens: usize,
+}
+
+/// A row of `trainer.plan()`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanRow {
+    pub phase: Phase,
+    pub label: String,
+    pub kernel: &'static str,
+    pub variant: String,
+    pub reason: String,
+    pub workgroup_size: u32,
+    pub grid: [u32; 2],
+    pub flops: f64,
+    pub bytes: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_microseconds: Option<f64>,
+}
+
+impl Plan {
+    /// The plan as a table, at its largest batch.
+    pub fn rows(&self, most_workgroups: u32) -> Result<Vec<PlanRow>> {
+        self.dispatches
+            .iter()
+            .map(|dispatch| {
+                let kernel = &self.kernels[dispatch.kernel];
+                let rows = dispatch.range.rows_of(self.tokens);
+                Ok(PlanRow {
+                    phase: dispatch.phase,
+                    label: dispatch.label.clone(),
+                    kernel: kernel.name,
+                    variant: kernel.variant.clone(),
+                    reason: kernel.reason.clone(),
+                    workgroup_size: kernel.workgroup_size,
+                    grid: kernel.grid.resolve(rows, most_workgroups)?.unwrap_or([0, 0]),
+                    flops: dispatch.cost.flops,
+                    bytes: dispatch.cost.bytes,
+                    gpu_microseconds: None,
+                })
+            })
+            .collect()
+    }
+
+    /// Arithmetic of the whole plan at its largest batch.
+    pub fn flops(&self) -> f64 {
+        self.dispatches.iter().map(|d| d.cost.flops).sum()
+    }
+}

@@ -1,0 +1,521 @@
+//! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
+
+use super::builder::Builder;
+use super::{Buffer, Phase, Plan, Range, Slice};
+use crate::caps::Capabilities;
+use crate::config::ModelConfig;
+use crate::error::Result;
+use crate::kernels::{self as k, ActivationWidth, AttentionShape, Form, LinearShape, NORM_ROWS, Output, WriteMode};
+use crate::layout::{ALIGN, Layout};
+
+/// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
+/// binding's alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLayout {
+    /// Elements reserved for each part.
+    pub padded: usize,
+}
+
+impl BatchLayout {
+    pub fn new(tokens: usize) -> Self {
+        Self { padded: tokens.next_multiple_of(ALIGN) }
+    }
+
+    fn slice(&self, part: usize, parts: usize) -> Slice {
+        let bytes = self.padded as u64 * 4;
+        Slice::new(Buffer::Batch, part as u64 * bytes, parts as u64 * bytes)
+    }
+
+    pub fn tokens(&self) -> Slice {
+        self.slice(0, 1)
+    }
+
+    pub fn targets(&self) -> Slice {
+        self.slice(1, 1)
+    }
+
+    /// Positions sorted by token.
+    pub fn order(&self) -> Slice {
+        self.slice(2, 1)
+    }
+
+    /// Document starts, then ends.
+    pub fn documents(&self) -> Slice {
+        self.slice(3, 2)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        5 * self.padded as u64 * 4
+    }
+}
+
+/// Everything a trainer replays.
+#[derive(Clone, Debug)]
+pub struct TrainPlans {
+    pub micro_step: Plan,
+    pub optimizer: Plan,
+    pub evaluate: Plan,
+    /// Sizes of the activation slots, shared by the plans.
+    pub slots: Vec<u64>,
+    pub batch: BatchLayout,
+    /// Rows of logits held at a time.
+    pub logits_rows: usize,
+}
+
+/// Most bytes of logits held at a time; more rows go in several chunks.
+const LOGITS_BYTES: u64 = 64 << 20;
+
+/// Activations of one layer that the backward pass reads again.
+#[derive(Clone, Copy, Debug)]
+struct Saved {
+    input: Slice,
+    attention_norm: Slice,
+    qkv: Slice,
+    attention: Slice,
+    lse: Slice,
+    middle: Slice,
+    mlp_norm: Slice,
+    gate_up: Slice,
+}
+
+/// Builds model-shaped stretches of a plan.
+pub(super) struct Model<'a> {
+    pub config: &'a ModelConfig,
+    pub layout: &'a Layout,
+    pub builder: Builder<'a>,
+}
+
+impl<'a> Model<'a> {
+    pub fn hidden(&self) -> usize {
+        self.config.hidden_size
+    }
+
+    pub fn attention_shape(&self) -> AttentionShape {
+        AttentionShape {
+            heads: self.config.num_attention_heads,
+            kv_heads: self.config.num_key_value_heads,
+            head_dim: self.config.head_dim,
+        }
+    }
+
+    pub fn activation(&self) -> ActivationWidth {
+        ActivationWidth { width: self.config.intermediate_size, activation: self.config.hidden_act }
+    }
+
+    /// A part of a matrix in a set of shards.
+    pub fn part(&self, matrix: usize, part: usize, set: fn(usize) -> Buffer) -> Slice {
+        let matrix = &self.layout.matrices[matrix];
+        let part = &matrix.parts[part];
+        Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
+    }
+
+    pub fn weight(&self, matrix: usize) -> Slice {
+        self.part(matrix, 0, Buffer::Weights)
+    }
+
+    pub fn tensor(&mut self, what: &str, columns: usize) -> Result<Slice> {
+        self.builder.tensor(what, self.builder.tokens * columns)
+    }
+
+    /// `output = input · matrixᵀ`, optionally plus a residual; `rows` are the token rows covered.
+    pub fn linear(
+        &mut self,
+        label: &str,
+        matrix: usize,
+        input: Slice,
+        output: Slice,
+        residual: Option<Slice>,
+        rows: Range,
+    ) -> Result<()> {
+        let shape = self.layout.matrices[matrix].clone();
+        for (index, part) in shape.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::MatmulT,
+                n: part.rows,
+                k: shape.cols,
+                a_stride: shape.cols,
+                c_stride: shape.rows,
+                tokens: rows.rows as usize,
+            };
+            let mode = if residual.is_some() { Output::Residual } else { Output::Mode(WriteMode::Overwrite) };
+            let kernel = k::linear(self.builder.caps, &product, mode)?;
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let mut slices = vec![
+                input,
+                self.part(matrix, index, Buffer::Weights),
+                output,
+                self.builder.step(),
+                self.builder.range(range),
+            ];
+            slices.extend(residual);
+            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+        }
+        Ok(())
+    }
+
+    /// `d_input = d_output · matrix`.
+    fn input_gradient(&mut self, label: &str, matrix: usize, d_output: Slice, d_input: Slice, rows: Range) -> Result<()> {
+        let shape = self.layout.matrices[matrix].clone();
+        for (index, part) in shape.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::Matmul,
+                n: shape.cols,
+                k: part.rows,
+                a_stride: shape.rows,
+                c_stride: shape.cols,
+                tokens: rows.rows as usize,
+            };
+            let mode = if index == 0 { WriteMode::Overwrite } else { WriteMode::Add };
+            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let slices = vec![
+                d_output,
+                self.part(matrix, index, Buffer::Weights),
+                d_input,
+                self.builder.step(),
+                self.builder.range(range),
+            ];
+            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+        }
+        Ok(())
+    }
+
+    /// `d_matrix (+)= d_outputᵀ · input`.
+    fn weight_gradient(
+        &mut self,
+        label: &str,
+        matrix: usize,
+        d_output: Slice,
+        input: Slice,
+        rows: Range,
+        mode: WriteMode,
+    ) -> Result<()> {
+        let shape = self.layout.matrices[matrix].clone();
+        for (index, part) in shape.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::MatmulAt,
+                n: shape.cols,
+                k: part.rows,
+                a_stride: shape.rows,
+                c_stride: shape.cols,
+                tokens: rows.rows as usize,
+            };
+            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let slices = vec![
+                d_output,
+                input,
+                self.part(matrix, index, Buffer::Gradients),
+                self.builder.step(),
+                self.builder.range(range),
+            ];
+            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+        }
+        Ok(())
+    }
+
+    pub fn norm(&mut self, label: &str, matrix: usize, input: Slice, output: Slice) -> Result<()> {
+        let kernel = k::rms_norm_forward(self.builder.caps, self.hidden(), self.config.rms_norm_eps)?;
+        let slices = vec![input, self.weight(matrix), output, self.builder.step()];
+        let flops = 4.0 * (self.builder.tokens * self.hidden()) as f64;
+        self.builder.dispatch(label, kernel, slices, flops)
+    }
+
+    fn norm_backward(
+        &mut self,
+        label: &str,
+        matrix: usize,
+        input: Slice,
+        d_output: Slice,
+        d_input: Slice,
+        mode: WriteMode,
+    ) -> Result<()> {
+        let hidden = self.hidden();
+        let blocks = self.builder.tokens.div_ceil(NORM_ROWS);
+        let partial = self.builder.tensor("norm weight gradient partials", blocks * hidden)?;
+        let kernel = k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
+        let slices = vec![input, self.weight(matrix), d_output, d_input, partial, self.builder.step()];
+        self.builder.dispatch(label, kernel, slices, 12.0 * (self.builder.tokens * hidden) as f64)?;
+        let kernel = k::column_sum(self.builder.caps, hidden)?;
+        let slices = vec![partial, self.part(matrix, 0, Buffer::Gradients), self.builder.step()];
+        self.builder.dispatch(format!("{label} weight"), kernel, slices, (blocks * hidden) as f64)
+    }
+
+    pub fn embed(&mut self, tokens: Slice, output: Slice) -> Result<()> {
+        let matrix = self.layout.embedding;
+        let parts = self.layout.matrices[matrix].parts.clone();
+        for (index, part) in parts.iter().enumerate() {
+            let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
+            let weight = self.part(matrix, index, Buffer::Weights);
+            let slices = vec![tokens, weight, output, self.builder.step(), self.builder.range(range)];
+            self.builder.dispatch_rows("embedding", kernel, slices, range, 0.0)?;
+        }
+        Ok(())
+    }
+
+    pub fn rope(&mut self, label: &str, qkv: Slice, documents: Slice, table: Slice, forward: bool) -> Result<()> {
+        let shape = self.attention_shape();
+        let heads = shape.heads + shape.kv_heads;
+        let kernel = k::rope(self.builder.caps, heads, shape.head_dim, shape.stride(), forward)?;
+        let flops = 3.0 * (self.builder.tokens * heads * shape.head_dim) as f64;
+        self.builder.dispatch(label, kernel, vec![qkv, table, documents, self.builder.step()], flops)
+    }
+
+    fn layer_forward(&mut self, layer: usize, input: Slice, output: Slice, batch: BatchLayout, table: Slice) -> Result<Saved> {
+        let shape = self.attention_shape();
+        let matrices = self.layout.layers[layer];
+        let rows = self.builder.all_rows();
+        let name = |what: &str| format!("layer {layer} {what}");
+        let saved = Saved {
+            input,
+            attention_norm: self.tensor("attention norm", self.hidden())?,
+            qkv: self.tensor("qkv", shape.stride())?,
+            attention: self.tensor("attention output", shape.width())?,
+            lse: self.tensor("logsumexp", shape.heads)?,
+            middle: self.tensor("residual", self.hidden())?,
+            mlp_norm: self.tensor("mlp norm", self.hidden())?,
+            gate_up: self.tensor("gate and up", 2 * self.config.intermediate_size)?,
+        };
+        self.norm(&name("attention norm"), matrices.attention_norm, input, saved.attention_norm)?;
+        self.linear(&name("q, k, v"), matrices.qkv, saved.attention_norm, saved.qkv, None, rows)?;
+        self.rope(&name("rope"), saved.qkv, batch.documents(), table, true)?;
+        let kernel = k::attention_forward(self.builder.caps, shape, false)?;
+        let slices =
+            vec![saved.qkv, saved.qkv, batch.documents(), saved.attention, saved.lse, self.builder.step()];
+        let flops = self.attention_flops(2.0);
+        self.builder.dispatch(name("attention"), kernel, slices, flops)?;
+        self.linear(&name("output"), matrices.output, saved.attention, saved.middle, Some(input), rows)?;
+        self.norm(&name("mlp norm"), matrices.mlp_norm, saved.middle, saved.mlp_norm)?;
+        self.linear(&name("gate, up"), matrices.gate_up, saved.mlp_norm, saved.gate_up, None, rows)?;
+        let activated = self.tensor("activation", self.config.intermediate_size)?;
+        let kernel = k::gated_activation(self.builder.caps, self.activation())?;
+        let flops = 8.0 * (self.builder.tokens * self.config.intermediate_size) as f64;
+        self.builder.dispatch(name("activation"), kernel, vec![saved.gate_up, activated, self.builder.step()], flops)?;
+        self.linear(&name("down"), matrices.down, activated, output, Some(saved.middle), rows)?;
+        Ok(saved)
+    }
+
+    /// `products` of tokens × tokens / 2 × head_dim for every head.
+    fn attention_flops(&self, products: f64) -> f64 {
+        let tokens = self.builder.tokens as f64;
+        products * tokens * tokens * self.attention_shape().width() as f64
+    }
+
+    fn layer_backward(&mut self, layer: usize, saved: &Saved, d_x: Slice, batch: BatchLayout, table: Slice) -> Result<()> {
+        let shape = self.attention_shape();
+        let matrices = self.layout.layers[layer];
+        let rows = self.builder.all_rows();
+        let feed = self.config.intermediate_size;
+        let add = WriteMode::AddAfterFirst;
+        let name = |what: &str| format!("layer {layer} {what}");
+
+        let d_activated = self.tensor("activation gradient", feed)?;
+        self.input_gradient(&name("down input"), matrices.down, d_x, d_activated, rows)?;
+        let d_gate_up = self.tensor("gate and up gradient", 2 * feed)?;
+        let activated = self.tensor("activation", feed)?;
+        let kernel = k::gated_activation_backward(self.builder.caps, self.activation())?;
+        let slices = vec![saved.gate_up, d_activated, d_gate_up, activated, self.builder.step()];
+        self.builder.dispatch(name("activation"), kernel, slices, 16.0 * (self.builder.tokens * feed) as f64)?;
+        self.weight_gradient(&name("down weight"), matrices.down, d_x, activated, rows, add)?;
+        let d_norm = self.tensor("norm gradient", self.hidden())?;
+        self.input_gradient(&name("gate, up input"), matrices.gate_up, d_gate_up, d_norm, rows)?;
+        self.weight_gradient(&name("gate, up weight"), matrices.gate_up, d_gate_up, saved.mlp_norm, rows, add)?;
+        self.norm_backward(&name("mlp norm"), matrices.mlp_norm, saved.middle, d_norm, d_x, WriteMode::Add)?;
+
+        let d_attention = self.tensor("attention gradient", shape.width())?;
+        self.input_gradient(&name("output input"), matrices.output, d_x, d_attention, rows)?;
+        self.weight_gradient(&name("output weight"), matrices.output, d_x, saved.attention, rows, add)?;
+        let delta = self.tensor("delta", shape.heads)?;
+        let kernel = k::attention_delta(self.builder.caps, shape)?;
+        let slices = vec![saved.attention, d_attention, delta, self.builder.step()];
+        self.builder.dispatch(name("attention delta"), kernel, slices, 2.0 * (self.builder.tokens * shape.width()) as f64)?;
+        let d_qkv = self.tensor("qkv gradient", shape.stride())?;
+        let slices =
+            vec![saved.qkv, d_attention, saved.lse, delta, batch.documents(), d_qkv, self.builder.step()];
+        let kernel = k::attention_backward_query(self.builder.caps, shape)?;
+        let flops = self.attention_flops(3.0);
+        self.builder.dispatch(name("attention query"), kernel, slices.clone(), flops)?;
+        let kernel = k::attention_backward_key_value(self.builder.caps, shape, batch.padded)?;
+        let flops = self.attention_flops(4.0);
+        self.builder.dispatch(name("attention key, value"), kernel, slices, flops)?;
+        self.rope(&name("rope"), d_qkv, batch.documents(), table, false)?;
+        let d_norm = self.tensor("norm gradient", self.hidden())?;
+        self.input_gradient(&name("q, k, v input"), matrices.qkv, d_qkv, d_norm, rows)?;
+        self.weight_gradient(&name("q, k, v weight"), matrices.qkv, d_qkv, saved.attention_norm, rows, add)?;
+        self.norm_backward(&name("attention norm"), matrices.attention_norm, saved.input, d_norm, d_x, WriteMode::Add)
+    }
+
+    /// Logits, loss and, with `d_normed`, the gradients of the head, a chunk of rows at a time.
+    fn loss(&mut self, normed: Slice, d_normed: Option<Slice>, batch: BatchLayout, chunk: usize) -> Result<()> {
+        let (tokens, hidden, vocabulary) = (self.builder.tokens, self.hidden(), self.config.vocab_size);
+        let head = self.layout.lm_head;
+        let logits = self.builder.tensor("logits", chunk.min(tokens) * vocabulary)?;
+        let losses = Slice::new(Buffer::Losses, 0, tokens as u64 * 4);
+        for row0 in (0..tokens).step_by(chunk) {
+            let rows = Range { row0: row0 as u32, rows: chunk.min(tokens - row0) as u32, col0: 0, cols: 0 };
+            let cut = |slice: Slice| Slice {
+                offset: slice.offset + (row0 * hidden) as u64 * 4,
+                bytes: u64::from(rows.rows) * hidden as u64 * 4,
+                ..slice
+            };
+            self.builder.phase = Phase::Loss;
+            self.linear("logits", head, cut(normed), logits, None, rows)?;
+            let kernel = k::cross_entropy(self.builder.caps, vocabulary, d_normed.is_some())?;
+            let slices = vec![logits, batch.targets(), losses, self.builder.step(), self.builder.range(rows)];
+            let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
+            self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)?;
+            if let Some(d_normed) = d_normed {
+                self.input_gradient("head input", head, logits, cut(d_normed), rows)?;
+                let mode = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
+                self.weight_gradient("head weight", head, logits, cut(normed), rows, mode)?;
+            }
+        }
+        let kernel = k::loss_sum(self.builder.caps)?;
+        let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
+        self.builder.dispatch("loss sum", kernel, vec![losses, batch.targets(), metrics, self.builder.step()], tokens as f64)
+    }
+
+    fn embedding_backward(&mut self, d_x: Slice, batch: BatchLayout) -> Result<()> {
+        let matrix = self.layout.embedding;
+        let tied = matrix == self.layout.lm_head;
+        let shape = self.layout.matrices[matrix].clone();
+        for (index, part) in shape.parts.iter().enumerate() {
+            let gradient = self.part(matrix, index, Buffer::Gradients);
+            if !tied {
+                let kernel = k::zero(self.builder.caps, part.rows * shape.cols)?;
+                self.builder.dispatch("embedding zero", kernel, vec![gradient, self.builder.step()], 0.0)?;
+            }
+            let kernel = k::embedding_backward(self.builder.caps, self.hidden())?;
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
+            let slices = vec![batch.order(), batch.tokens(), d_x, gradient, self.builder.step(), self.builder.range(range)];
+            let flops = (self.builder.tokens * self.hidden()) as f64;
+            self.builder.dispatch_rows("embedding", kernel, slices, range, flops)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of [`Buffer::Metrics`] and of [`Buffer::Optimizer`].
+pub const METRICS_BYTES: u64 = 32;
+pub const OPTIMIZER_BYTES: u64 = 16;
+
+fn product_flops(shape: &LinearShape) -> f64 {
+    2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64
+}
+
+/// Rows of logits held at a time: within one binding, and a multiple of the offset alignment.
+fn logits_chunk(caps: &Capabilities, vocabulary: usize, tokens: usize) -> usize {
+    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / vocabulary;
+    if most >= tokens { tokens } else { (most / ALIGN * ALIGN).max(ALIGN) }
+}
+
+fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
+    Slice::new(Buffer::RopeTable, 0, (positions * config.head_dim) as u64 * 4)
+}
+
+/// Compiles a model into the plans of training with up to `tokens` tokens a micro-step.
+///
+/// # Errors
+/// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
+pub fn train_plans(caps: &Capabilities, config: &ModelConfig, layout: &Layout, tokens: usize) -> Result<TrainPlans> {
+    let batch = BatchLayout::new(tokens);
+    let chunk = logits_chunk(caps, config.vocab_size, tokens);
+    let micro_step = micro_step(caps, config, layout, tokens, chunk)?.finish(&[]);
+    let evaluate = evaluate(caps, config, layout, tokens, chunk)?.finish(&micro_step.slots);
+    let optimizer = optimizer(caps, layout)?;
+    let slots = evaluate.slots.clone();
+    Ok(TrainPlans { micro_step, optimizer, evaluate, slots, batch, logits_rows: chunk })
+}
+
+fn micro_step<'a>(
+    caps: &'a Capabilities,
+    config: &'a ModelConfig,
+    layout: &'a Layout,
+    tokens: usize,
+    chunk: usize,
+) -> Result<Builder<'a>> {
+    let batch = BatchLayout::new(tokens);
+    let table = rope_table(config, tokens);
+    let mut model = Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
+    let mut x = model.tensor("embedding", config.hidden_size)?;
+    model.embed(batch.tokens(), x)?;
+    let mut saved = Vec::new();
+    for layer in 0..config.num_hidden_layers {
+        let next = model.tensor("residual", config.hidden_size)?;
+        saved.push(model.layer_forward(layer, x, next, batch, table)?);
+        x = next;
+    }
+    let normed = model.tensor("final norm", config.hidden_size)?;
+    model.norm("final norm", layout.final_norm, x, normed)?;
+    let d_normed = model.tensor("final norm gradient", config.hidden_size)?;
+    model.loss(normed, Some(d_normed), batch, chunk)?;
+    model.builder.phase = Phase::Backward;
+    let d_x = model.tensor("residual gradient", config.hidden_size)?;
+    model.norm_backward("final norm", layout.final_norm, x, d_normed, d_x, WriteMode::Overwrite)?;
+    for (layer, saved) in saved.iter().enumerate().rev() {
+        model.layer_backward(layer, saved, d_x, batch, table)?;
+    }
+    model.embedding_backward(d_x, batch)?;
+    Ok(model.builder)
+}
+
+fn evaluate<'a>(
+    caps: &'a Capabilities,
+    config: &'a ModelConfig,
+    layout: &'a Layout,
+    tokens: usize,
+    chunk: usize,
+) -> Result<Builder<'a>> {
+    let batch = BatchLayout::new(tokens);
+    let table = rope_table(config, tokens);
+    let mut model = Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
+    let mut x = model.tensor("embedding", config.hidden_size)?;
+    model.embed(batch.tokens(), x)?;
+    for layer in 0..config.num_hidden_layers {
+        let next = model.tensor("residual", config.hidden_size)?;
+        model.layer_forward(layer, x, next, batch, table)?;
+        x = next;
+    }
+    let normed = model.tensor("final norm", config.hidden_size)?;
+    model.norm("final norm", layout.final_norm, x, normed)?;
+    model.loss(normed, None, batch, chunk)?;
+    Ok(model.builder)
+}
+
+fn optimizer(caps: &Capabilities, layout: &Layout) -> Result<Plan> {
+    let mut builder = Builder::new(caps, Phase::Optimizer, 1, Buffer::Step);
+    let partials = k::GRAD_NORM_GROUPS;
+    let squares_bytes = (partials * layout.shards.len()) as u64 * 4;
+    for (index, shard) in layout.shards.iter().enumerate() {
+        let gradients = Slice::new(Buffer::Gradients(index), 0, shard.len as u64 * 4);
+        let squares = Slice::new(Buffer::Squares, (index * partials) as u64 * 4, partials as u64 * 4);
+        let kernel = k::grad_norm(caps)?;
+        builder.dispatch("gradient norm", kernel, vec![gradients, squares, builder.step()], 2.0 * shard.len as f64)?;
+    }
+    let optimizer = Slice::new(Buffer::Optimizer, 0, OPTIMIZER_BYTES);
+    let slices = vec![
+        Slice::new(Buffer::Squares, 0, squares_bytes),
+        Slice::new(Buffer::Metrics, 0, METRICS_BYTES),
+        optimizer,
+        builder.step(),
+    ];
+    let kernel = k::step_decision(caps, partials * layout.shards.len())?;
+    builder.dispatch("step decision", kernel, slices, squares_bytes as f64 / 4.0)?;
+    for (index, shard) in layout.shards.iter().enumerate() {
+        let whole = |set: fn(usize) -> Buffer| Slice::new(set(index), 0, shard.len as u64 * 4);
+        let range = builder.range(Range { row0: 0, rows: 1, col0: 0, cols: shard.decay_end as u32 });
+        let slices = vec![
+            whole(Buffer::Weights),
+            whole(Buffer::Gradients),
+            whole(Buffer::Moment1),
+            whole(Buffer::Moment2),
+            optimizer,
+            builder.step(),
+            range,
+        ];
+        let kernel = k::adamw(caps, shard.len)?;
+        builder.dispatch("adamw", kernel, slices, 14.0 * shard.len as f64)?;
+    }
+    Ok(builder.finish(&[]))
+}

@@ -1,0 +1,216 @@
+//! Twins of families 05 and 10: causal grouped-query attention over packed documents.
+//!
+//! Rows of `qkv` are fused: `q heads | k heads | v heads`. Query head h uses key/value head
+//! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document to itself.
+
+use super::{NEGATIVE_HUGE, Real, add_assign, dot};
+use std::ops::Range;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionShape {
+    pub n_heads: usize,
+    pub n_kv_heads: usize,
+    pub head_dim: usize,
+    pub tokens: usize,
+}
+
+impl AttentionShape {
+    /// Elements of a fused row.
+    pub fn qkv_width(self) -> usize {
+        (self.n_heads + 2 * self.n_kv_heads) * self.head_dim
+    }
+
+    /// Elements of an output row.
+    pub fn out_width(self) -> usize {
+        self.n_heads * self.head_dim
+    }
+
+    /// Elements of a cache row, `k heads | v heads`.
+    pub fn cache_width(self) -> usize {
+        2 * self.n_kv_heads * self.head_dim
+    }
+
+    /// First key element of a fused row.
+    pub fn key_offset(self) -> usize {
+        self.out_width()
+    }
+
+    /// First value element of a fused row.
+    pub fn value_offset(self) -> usize {
+        self.key_offset() + self.n_kv_heads * self.head_dim
+    }
+
+    /// The key/value head of a query head.
+    pub fn kv_head(self, head: usize) -> usize {
+        head / (self.n_heads / self.n_kv_heads)
+    }
+
+    fn scale<R: Real>(self) -> R {
+        R::ONE / R::from_usize(self.head_dim).sqrt()
+    }
+}
+
+/// One head of a matrix of rows: keys or values inside `qkv` or a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a, R> {
+    pub data: &'a [R],
+    /// Elements from one row to the next.
+    pub stride: usize,
+    pub offset: usize,
+    pub head_dim: usize,
+}
+
+impl<'a, R> Head<'a, R> {
+    pub fn row(&self, i: usize) -> &'a [R] {
+        &self.data[i * self.stride + self.offset..][..self.head_dim]
+    }
+}
+
+/// Running maximum and sum of exponentials of a stream of scores (Milakov and Gimelshein,
+/// arXiv:1805.02867).
+#[derive(Clone, Copy, Debug)]
+pub struct OnlineSoftmax<R> {
+    pub max: R,
+    pub sum: R,
+}
+
+impl<R: Real> Default for OnlineSoftmax<R> {
+    fn default() -> Self {
+        Self { max: R::from_f64(NEGATIVE_HUGE), sum: R::ZERO }
+    }
+}
+
+impl<R: Real> OnlineSoftmax<R> {
+    /// Takes a score; returns the factor that corrects what was summed before, and its own weight.
+    pub fn push(&mut self, score: R) -> (R, R) {
+        let max = self.max.max(score);
+        let (correction, weight) = ((self.max - max).exp(), (score - max).exp());
+        *self = Self { max, sum: self.sum * correction + weight };
+        (correction, weight)
+    }
+
+    /// Natural logarithm of Σ exp(score).
+    pub fn log_sum_exp(&self) -> R {
+        if self.sum > R::ZERO { self.max + self.sum.ln() } else { self.max }
+    }
+}
+
+/// Attention of one query over the keys of a range, in one pass (Dao et al., arXiv:2205.14135):
+/// writes the output and returns the log-sum-exp. With no key the output is 0.
+pub fn attend<R: Real>(
+    query: &[R],
+    keys: Head<'_, R>,
+    values: Head<'_, R>,
+    range: Range<usize>,
+    scale: R,
+    out: &mut [R],
+) -> R {
+    let mut state = OnlineSoftmax::default();
+    out.fill(R::ZERO);
+    for k in range {
+        let (correction, weight) = state.push(dot(query, keys.row(k)) * scale);
+        out.iter_mut().zip(values.row(k)).for_each(|(o, &v)| *o = *o * correction + weight * v);
+    }
+    if state.sum > R::ZERO {
+        out.iter_mut().for_each(|o| *o = *o / state.sum);
+    }
+    state.log_sum_exp()
+}
+
+/// The queries, keys and values of one query head inside fused rows.
+fn heads<R>(shape: AttentionShape, qkv: &[R], head: usize) -> [Head<'_, R>; 3] {
+    let kv = shape.kv_head(head) * shape.head_dim;
+    [head * shape.head_dim, shape.key_offset() + kv, shape.value_offset() + kv].map(|offset| Head {
+        data: qkv,
+        stride: shape.qkv_width(),
+        offset,
+        head_dim: shape.head_dim,
+    })
+}
+
+/// (out `[tokens, n_heads · head_dim]`, natural-log LSE `[tokens, n_heads]`)
+pub fn attention_forward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    documents: &[u32],
+) -> (Vec<R>, Vec<R>) {
+    let mut out = vec![R::ZERO; shape.tokens * shape.out_width()];
+    let mut lse = vec![];
+    for (i, row) in out.chunks_exact_mut(shape.head_dim).enumerate() {
+        let (s, head) = (i / shape.n_heads, i % shape.n_heads);
+        let [q, k, v] = heads(shape, qkv, head);
+        lse.push(attend(q.row(s), k, v, documents[s] as usize..s + 1, shape.scale(), row));
+    }
+    (out, lse)
+}
+
+/// Attention of new rows behind `position` cached ones; the cache already holds the keys and values
+/// of the new rows too. Row t sees cache rows 0 to `position` + t.
+pub fn attention_prefill<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    cache: &[R],
+    position: usize,
+) -> Vec<R> {
+    let (stride, head_dim) = (shape.cache_width(), shape.head_dim);
+    let mut out = vec![R::ZERO; shape.tokens * shape.out_width()];
+    for (i, row) in out.chunks_exact_mut(head_dim).enumerate() {
+        let (t, head) = (i / shape.n_heads, i % shape.n_heads);
+        let query = heads(shape, qkv, head)[0].row(t);
+        let kv_head = |head: usize| Head { data: cache, stride, offset: head * head_dim, head_dim };
+        let key_head = shape.kv_head(head);
+        let (keys, values) = (kv_head(key_head), kv_head(shape.n_kv_heads + key_head));
+        attend(query, keys, values, 0..position + t + 1, shape.scale(), row);
+    }
+    out
+}
+
+/// [`attention_prefill`] of a single row: `qkv_row` is the row of the newest of `cache_len` cached
+/// tokens.
+pub fn attention_decode<R: Real>(
+    shape: AttentionShape,
+    qkv_row: &[R],
+    cache: &[R],
+    cache_len: usize,
+) -> Vec<R> {
+    attention_prefill(AttentionShape { tokens: 1, ..shape }, qkv_row, cache, cache_len - 1)
+}
+
+/// d_qkv, fused like `qkv`, with P recomputed from the LSE (Dao, arXiv:2307.08691):
+/// P = exp(q·k·scale − LSE), D = Σ dO·O, dS = scale · P · (dO·v − D),
+/// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group.
+pub fn attention_backward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    documents: &[u32],
+    out: &[R],
+    lse: &[R],
+    d_out: &[R],
+) -> Vec<R> {
+    let (scale, head_dim) = (shape.scale(), shape.head_dim);
+    let mut d_qkv = vec![R::ZERO; qkv.len()];
+    for head in 0..shape.n_heads {
+        let [q, k, v] = heads(shape, qkv, head);
+        let output =
+            |data| Head { data, stride: shape.out_width(), offset: head * head_dim, head_dim };
+        let (o, d_o) = (output(out), output(d_out));
+        let mut add = |of: Head<'_, R>, row: usize, factor: R, x: &[R]| {
+            let term: Vec<R> = x.iter().map(|&x| factor * x).collect();
+            add_assign(&mut d_qkv[row * of.stride + of.offset..][..head_dim], &term);
+        };
+        for s in 0..shape.tokens {
+            let d = dot(d_o.row(s), o.row(s));
+            for j in documents[s] as usize..s + 1 {
+                let p = (dot(q.row(s), k.row(j)) * scale - lse[s * shape.n_heads + head]).exp();
+                let d_s = scale * p * (dot(d_o.row(s), v.row(j)) - d);
+                add(q, s, d_s, k.row(j));
+                add(k, j, d_s, q.row(s));
+                add(v, j, p, d_o.row(s));
+            }
+        }
+    }
+    d_qkv
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Twins of family 07: cross-entropy over the vocabulary.
+
+use super::Real;
+use crate::data::IGNORE_INDEX;
+
+/// (maximum, Σ exp(x − maximum))
+fn softmax_terms<R: Real>(logits: &[R]) -> (R, R) {
+    let largest = logits.iter().copied().fold(logits[0], R::max);
+    (largest, logits.iter().map(|&x| (x - largest).exp()).sum())
+}
+
+/// log Σ exp of a row.
+pub fn log_sum_exp<R: Real>(logits: &[R]) -> R {
+    let (largest, sum) = softmax_terms(logits);
+    largest + sum.ln()
+}
+
+/// losses[t] = logsumexp(logits[t, :]) − logits[t, targets[t]] in nats, 0 for an ignored target.
+pub fn cross_entropy_forward<R: Real>(logits: &[R], targets: &[u32], vocab_size: usize) -> Vec<R> {
+    assert_eq!(logits.len(), targets.len() * vocab_size);
+    logits
+        .chunks_exact(vocab_size)
+        .zip(targets)
+        .map(|(row, &target)| match target {
+            IGNORE_INDEX => R::ZERO,
+            _ => log_sum_exp(row) - row[target as usize],
+        })
+        .collect()
+}
+
+/// Replaces the logits by dLogits = (softmax(logits) − onehot(target)) · scale, rows of ignored
+/// targets by 0, and returns the losses.
+pub fn cross_entropy_backward<R: Real>(
+    logits: &mut [R],
+    targets: &[u32],
+    vocab_size: usize,
+    scale: R,
+) -> Vec<R> {
+    let losses = cross_entropy_forward(logits, targets, vocab_size);
+    for (row, &target) in logits.chunks_exact_mut(vocab_size).zip(targets) {
+        if target == IGNORE_INDEX {
+            row.fill(R::ZERO);
+            continue;
+        }
+        let (largest, sum) = softmax_terms(row);
+        for (i, x) in row.iter_mut().enumerate() {
+            let onehot = if i == target as usize { R::ONE } else { R::ZERO };
+            *x = scale * ((*x - largest).exp() / sum - onehot);
+        }
+    }
+    losses
+}
+
+/// (Σ losses, number of targets that count)
+pub fn loss_sum_forward<R: Real>(losses: &[R], targets: &[u32]) -> (R, R) {
+    let counted = targets.iter().filter(|&&target| target != IGNORE_INDEX).count();
+    (losses.iter().copied().sum(), R::from_usize(counted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::check::{assert_close, assert_gradient, noise};
+
+    #[test]
+    fn known_losses() {
+        let logits = [0.0, 0.0, 0.0, 0.0, 2.0, 5.0, 1.0, 4.0];
+        let losses = cross_entropy_forward(&logits, &[2, 0], 4);
+        // ln 4, and −ln 0.0347 of the softmax of [2, 5, 1, 4].
+        let sum: f64 = [-3.0, 0.0, -4.0, -1.0].map(f64::exp).iter().sum();
+        assert_close("loss", &losses, &[4.0f64.ln(), 3.0 + sum.ln()], 1e-14, 0.0);
+        assert_close("probability", &[(-losses[1]).exp()], &[0.0347], 5e-5, 0.0);
+        assert_eq!(loss_sum_forward(&[1.5, 0.0, 2.0], &[3, IGNORE_INDEX, 1]), (3.5, 2.0));
+    }
+
+    #[test]
+    fn large_logits_do_not_overflow() {
+        let mut logits = [1e4f32, -1e4, 88.0, 1e4];
+        let losses = cross_entropy_backward(&mut logits, &[0], 4, 1.0);
+        assert_close("loss", &losses, &[2.0f64.ln()], 1e-3, 0.0);
+        assert_close("gradient", &logits, &[-0.5, 0.0, 0.0, 0.5], 1e-6, 0.0);
+    }
+
+    #[test]
+    fn ignored_rows_have_neither_loss_nor_gradient() {
+        let mut logits = [1.0, f64::NAN, 2.0, 3.0];
+        let losses = cross_entropy_backward(&mut logits, &[IGNORE_INDEX, 1], 2, 0.5);
+        assert_eq!((losses[0], &logits[..2]), (0.0, &[0.0, 0.0][..]));
+    }
+
+    #[test]
+    fn gradient_matches_finite_differences() {
+        let targets = [4, IGNORE_INDEX, 0, 6];
+        let logits = noise(1, 4 * 7);
+        let mut gradient = logits.clone();
+        cross_entropy_backward(&mut gradient, &targets, 7, 0.25);
+        assert_gradient("d_logits", &gradient, &logits, &[0.25; 4], |x| {
+            cross_entropy_forward(x, &targets, 7)
+        });
+        // Each row of the gradient sums to zero.
+        assert!(gradient.chunks_exact(7).all(|row| row.iter().sum::<f64>().abs() < 1e-15));
+    }
+}

@@ -1,0 +1,185 @@
+//! Twins of family 12: global gradient norm, the decision about the step, AdamW.
+
+use super::{Real, dot};
+
+/// Σ (gradient · scale)² over one buffer: the first stage of the global norm.
+pub fn grad_norm_forward<R: Real>(gradients: &[R], scale: R) -> R {
+    dot(gradients, gradients) * scale * scale
+}
+
+/// What changes from step to step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptimizerOptions<R> {
+    pub learning_rate: R,
+    pub beta1: R,
+    pub beta2: R,
+    pub epsilon: R,
+    pub weight_decay: R,
+    pub max_grad_norm: R,
+    /// Turns accumulated gradient sums into means.
+    pub gradient_scale: R,
+}
+
+/// Carried from step to step: 1 − βⁿ after n updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BiasCorrection<R> {
+    pub first: R,
+    pub second: R,
+}
+
+/// Second stage of the norm: what the optimizer does with this step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision<R> {
+    pub norm: R,
+    /// False when norm or loss is not finite: weights, moments and corrections stay as they are.
+    pub update: bool,
+    /// Scale and clipping (as torch's `clip_grad_norm_`) in one factor on every gradient.
+    pub factor: R,
+}
+
+/// Decides about a step from the partial sums of squares and the loss; advances the corrections
+/// when the step updates.
+pub fn step_decision_forward<R: Real>(
+    squares: &[R],
+    loss: R,
+    options: &OptimizerOptions<R>,
+    correction: &mut BiasCorrection<R>,
+) -> Decision<R> {
+    let norm = squares.iter().copied().sum::<R>().sqrt();
+    let update = norm.is_finite() && loss.is_finite();
+    if update {
+        correction.first = correction.first * options.beta1 + (R::ONE - options.beta1);
+        correction.second = correction.second * options.beta2 + (R::ONE - options.beta2);
+    }
+    let clip = R::ONE.min(options.max_grad_norm / (norm + R::from_f64(1e-6)));
+    Decision { norm, update, factor: if update { clip * options.gradient_scale } else { R::ZERO } }
+}
+
+/// One AdamW update in place, decoupled decay (Loshchilov and Hutter, arXiv:1711.05101) only where
+/// `decay` says so.
+#[expect(clippy::too_many_arguments, reason = "the kernel's bindings")]
+pub fn adamw_forward<R: Real>(
+    weights: &mut [R],
+    gradients: &[R],
+    moment1: &mut [R],
+    moment2: &mut [R],
+    options: &OptimizerOptions<R>,
+    correction: BiasCorrection<R>,
+    decision: Decision<R>,
+    decay: bool,
+) {
+    if !decision.update {
+        return;
+    }
+    let decay = if decay { options.learning_rate * options.weight_decay } else { R::ZERO };
+    for (i, w) in weights.iter_mut().enumerate() {
+        let gradient = gradients[i] * decision.factor;
+        let m = options.beta1 * moment1[i] + (R::ONE - options.beta1) * gradient;
+        let v = options.beta2 * moment2[i] + (R::ONE - options.beta2) * gradient * gradient;
+        (moment1[i], moment2[i]) = (m, v);
+        let denominator = (v / correction.second).sqrt() + options.epsilon;
+        *w = *w - decay * *w - options.learning_rate * (m / correction.first) / denominator;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::check::assert_close;
+
+    const OPTIONS: OptimizerOptions<f64> = OptimizerOptions {
+        learning_rate: 0.1,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+        max_grad_norm: 1.0,
+        gradient_scale: 1.0,
+    };
+
+    fn step(
+        weights: &mut [f64],
+        gradients: &[f64],
+        state: &mut ([Vec<f64>; 2], BiasCorrection<f64>),
+    ) -> Decision<f64> {
+        let squares = [grad_norm_forward(gradients, OPTIONS.gradient_scale)];
+        let decision = step_decision_forward(&squares, 1.0, &OPTIONS, &mut state.1);
+        let [m, v] = &mut state.0;
+        adamw_forward(weights, gradients, m, v, &OPTIONS, state.1, decision, true);
+        decision
+    }
+
+    #[test]
+    fn the_first_update_is_the_learning_rate_against_the_sign() {
+        let mut weights = vec![1.0, -2.0, 3.0];
+        let mut state = ([vec![0.0; 3], vec![0.0; 3]], BiasCorrection::default());
+        let decision = step(&mut weights, &[0.3, -0.4, 0.0], &mut state);
+        assert_close("norm", &[decision.norm, decision.factor], &[0.5, 1.0], 1e-12, 0.0);
+        assert_close("weights", &weights, &[0.99 - 0.1, -1.98 + 0.1, 2.97], 1e-7, 0.0);
+        let correction = state.1;
+        assert_close(
+            "correction",
+            &[correction.first, correction.second],
+            &[0.1, 0.05],
+            1e-15,
+            0.0,
+        );
+    }
+
+    #[test]
+    fn two_updates_follow_the_textbook() {
+        let mut weights = vec![0.5];
+        let mut state = ([vec![0.0], vec![0.0]], BiasCorrection::default());
+        let (mut w, mut m, mut v) = (0.5f64, 0.0f64, 0.0f64);
+        for (n, g) in [(1, 0.2f64), (2, -3.0)] {
+            step(&mut weights, &[g], &mut state);
+            let g = g * (1.0 / (g.abs() + 1e-6)).min(1.0);
+            (m, v) = (0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g);
+            let (m_hat, v_hat) = (m / (1.0 - 0.9f64.powi(n)), v / (1.0 - 0.95f64.powi(n)));
+            w -= 0.1 * 0.1 * w + 0.1 * m_hat / (v_hat.sqrt() + 1e-8);
+        }
+        assert_close("weight", &weights, &[w], 1e-14, 0.0);
+    }
+
+    #[test]
+    fn clipping_bounds_the_norm_and_the_scale_counts_first() {
+        let mut correction = BiasCorrection::default();
+        let options = OptimizerOptions { gradient_scale: 0.5, ..OPTIONS };
+        let squares = [grad_norm_forward(&[6.0, 8.0], 0.5)];
+        let decision = step_decision_forward(&squares, 1.0, &options, &mut correction);
+        assert_close("decision", &[decision.norm, decision.factor], &[5.0, 0.1], 1e-6, 0.0);
+    }
+
+    #[test]
+    fn a_step_that_is_not_finite_changes_nothing() {
+        for (gradient, loss) in
+            [(f64::NAN, 1.0), (f64::INFINITY, 1.0), (1.0, f64::NAN), (1e200, 1.0)]
+        {
+            let mut correction = BiasCorrection { first: 0.1, second: 0.05 };
+            let squares = [grad_norm_forward(&[gradient], 1.0)];
+            let decision = step_decision_forward(&squares, loss, &OPTIONS, &mut correction);
+            let (mut w, mut m, mut v) = ([1.0], [2.0], [3.0]);
+            adamw_forward(
+                &mut w,
+                &[gradient],
+                &mut m,
+                &mut v,
+                &OPTIONS,
+                correction,
+                decision,
+                true,
+            );
+            assert_eq!((w, m, v, decision.update), ([1.0], [2.0], [3.0], false));
+            assert_eq!(correction, BiasCorrection { first: 0.1, second: 0.05 });
+        }
+    }
+
+    #[test]
+    fn norms_are_not_decayed() {
+        let mut correction = BiasCorrection::default();
+        let decision = step_decision_forward(&[0.0], 1.0, &OPTIONS, &mut correction);
+        let (mut w, mut m, mut v) = ([1.0], [0.0], [0.0]);
+        adamw_forward(&mut w, &[0.0], &mut m, &mut v, &OPTIONS, correction, decision, false);
+        assert_eq!(w, [1.0]);
+    }
+}

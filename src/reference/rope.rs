@@ -1,0 +1,162 @@
+//! Twins of family 04: rotary position embedding (Su et al., arXiv:2104.09864) on fused rows, and
+//! the key-value cache.
+
+use super::Real;
+use super::attention::AttentionShape;
+
+/// (cos, sin) of each position and pair, `[positions, head_dim / 2]`, computed in f64: pair i turns
+/// by position · theta^(−2i / head_dim).
+pub fn rope_table(positions: usize, head_dim: usize, theta: f64) -> Vec<[f64; 2]> {
+    (0..positions)
+        .flat_map(|position| {
+            (0..head_dim / 2).map(move |pair| {
+                let frequency = libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
+                let angle = position as f64 * frequency;
+                [libm::cos(angle), libm::sin(angle)]
+            })
+        })
+        .collect()
+}
+
+/// Rotates the query and key heads of each row of `qkv` in place. Pairs are (i, i + head_dim / 2),
+/// as Hugging Face's `rotate_half` has them; a row's position is `offset` + its index − the start
+/// of its document.
+pub fn rope_forward<R: Real>(
+    shape: AttentionShape,
+    qkv: &mut [R],
+    documents: &[u32],
+    offset: usize,
+    theta: f64,
+) {
+    rotate(shape, qkv, documents, offset, theta, 1.0);
+}
+
+/// The transposed, that is inverse, rotation of [`rope_forward`], for gradients.
+pub fn rope_backward<R: Real>(
+    shape: AttentionShape,
+    d_qkv: &mut [R],
+    documents: &[u32],
+    offset: usize,
+    theta: f64,
+) {
+    rotate(shape, d_qkv, documents, offset, theta, -1.0);
+}
+
+fn rotate<R: Real>(
+    shape: AttentionShape,
+    qkv: &mut [R],
+    documents: &[u32],
+    offset: usize,
+    theta: f64,
+    direction: f64,
+) {
+    let half = shape.head_dim / 2;
+    let table = rope_table(offset + shape.tokens, shape.head_dim, theta);
+    let rotated = (shape.n_heads + shape.n_kv_heads) * shape.head_dim;
+    for (t, row) in qkv.chunks_exact_mut(shape.qkv_width()).enumerate() {
+        let position = offset + t - documents[t] as usize;
+        for head in row[..rotated].chunks_exact_mut(shape.head_dim) {
+            let (first, second) = head.split_at_mut(half);
+            for ((a, b), [cos, sin]) in first.iter_mut().zip(second).zip(&table[position * half..])
+            {
+                let (cos, sin) = (R::from_f64(*cos), R::from_f64(direction * sin));
+                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+            }
+        }
+    }
+}
+
+/// Writes the key and value heads of each row of `qkv` to the cache rows from `position` on; a
+/// cache row is `k heads | v heads`.
+pub fn cache_append_forward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    cache: &mut [R],
+    position: usize,
+) {
+    let width = shape.cache_width();
+    for (t, row) in qkv.chunks_exact(shape.qkv_width()).enumerate() {
+        cache[(position + t) * width..][..width].copy_from_slice(&row[shape.key_offset()..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::check::{assert_close, assert_gradient, noise};
+
+    const SHAPE: AttentionShape =
+        AttentionShape { n_heads: 4, n_kv_heads: 2, head_dim: 6, tokens: 5 };
+    const DOCUMENTS: [u32; 5] = [0, 0, 0, 3, 3];
+
+    fn rotated(x: &[f64], offset: usize) -> Vec<f64> {
+        let mut y = x.to_vec();
+        rope_forward(SHAPE, &mut y, &DOCUMENTS, offset, 100.0);
+        y
+    }
+
+    #[test]
+    fn pairs_are_half_a_head_apart() {
+        let shape = AttentionShape { n_heads: 1, n_kv_heads: 1, head_dim: 4, tokens: 2 };
+        let mut qkv = [[1.0, 0.0, 0.0, 2.0].repeat(3), [1.0, 0.0, 0.0, 2.0].repeat(3)].concat();
+        rope_forward(shape, &mut qkv, &[0, 0], 0, 100.0);
+        let [(sin0, cos0), (sin1, cos1)] = [1.0f64.sin_cos(), 0.1f64.sin_cos()];
+        // Position 0 is not turned, position 1 by angles 1 and 100^(−1/2); values never.
+        assert_eq!(qkv[..12], [1.0, 0.0, 0.0, 2.0].repeat(3));
+        assert_close("q", &qkv[12..16], &[cos0, -2.0 * sin1, sin0, 2.0 * cos1], 1e-15, 0.0);
+        assert_eq!(qkv[12..16], qkv[16..20]);
+        assert_eq!(qkv[20..], [1.0, 0.0, 0.0, 2.0]);
+    }
+
+    #[test]
+    fn positions_restart_with_each_document() {
+        let x = noise::<f64>(1, SHAPE.qkv_width());
+        let y = rotated(&x.repeat(5), 0);
+        let rows: Vec<&[f64]> = y.chunks_exact(SHAPE.qkv_width()).collect();
+        assert_eq!(rows[0], x);
+        assert_eq!((rows[0], rows[1]), (rows[3], rows[4]));
+        assert_ne!(rows[1], rows[2]);
+    }
+
+    #[test]
+    fn offset_continues_a_cached_sequence() {
+        let x = noise::<f64>(1, 5 * SHAPE.qkv_width());
+        let mut whole = x.clone();
+        rope_forward(SHAPE, &mut whole, &[0; 5], 0, 100.0);
+        let split = 2 * SHAPE.qkv_width();
+        let mut tail = x[split..].to_vec();
+        rope_forward(AttentionShape { tokens: 3, ..SHAPE }, &mut tail, &[0; 3], 2, 100.0);
+        assert_eq!(tail, whole[split..]);
+    }
+
+    #[test]
+    fn backward_inverts_forward() {
+        let x = noise::<f64>(1, 5 * SHAPE.qkv_width());
+        let mut y = rotated(&x, 1000);
+        rope_backward(SHAPE, &mut y, &DOCUMENTS, 1000, 100.0);
+        assert_close("x", &y, &x, 1e-14, 0.0);
+    }
+
+    #[test]
+    fn backward_is_the_gradient() {
+        let (x, d_y) = (noise(1, 5 * SHAPE.qkv_width()), noise::<f64>(2, 5 * SHAPE.qkv_width()));
+        let mut d_x = d_y.clone();
+        rope_backward(SHAPE, &mut d_x, &DOCUMENTS, 7, 100.0);
+        assert_gradient("d_x", &d_x, &x, &d_y, |x| rotated(x, 7));
+    }
+
+    #[test]
+    fn the_cache_takes_keys_and_values() {
+        let qkv = noise::<f32>(1, 5 * SHAPE.qkv_width());
+        let width = SHAPE.cache_width();
+        let mut cache = vec![0.0; 9 * width];
+        cache_append_forward(SHAPE, &qkv, &mut cache, 3);
+        assert!(cache[..3 * width].iter().chain(&cache[8 * width..]).all(|&x| x == 0.0));
+        for t in 0..5 {
+            assert_eq!(
+                cache[(3 + t) * width..][..width],
+                qkv[t * SHAPE.qkv_width() + 24..][..width]
+            );
+        }
+    }
+}

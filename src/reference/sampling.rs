@@ -1,0 +1,194 @@
+//! Twin of family 13: one token from one row of logits.
+
+use super::Real;
+use super::loss::log_sum_exp;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplingOptions {
+    /// 0 is greedy.
+    pub temperature: f64,
+    /// 0 keeps every token.
+    pub top_k: usize,
+    /// 1 keeps every token.
+    pub top_p: f64,
+    /// 0 keeps every token.
+    pub min_p: f64,
+    /// 1 is none.
+    pub repetition_penalty: f64,
+}
+
+impl Default for SamplingOptions {
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0 }
+    }
+}
+
+/// The token and its natural-log probability under the model itself (softmax of the unchanged
+/// logits), chosen by the uniform number `u` in [0, 1).
+///
+/// In the order of Hugging Face's processors: penalty on tokens of `history` (a positive logit is
+/// divided by it, a negative one multiplied), temperature, top-k, top-p, min-p. Each filter is a
+/// threshold on the probability, so that tokens of equal probability stay or go together. What is
+/// left is sampled by inverse CDF in the order of token ids. Greedy takes the lowest id among the
+/// largest logits.
+pub fn sample_forward<R: Real>(
+    logits: &[R],
+    history: &[u32],
+    options: &SamplingOptions,
+    u: R,
+) -> (u32, R) {
+    let scores = penalised(logits, history, options.repetition_penalty);
+    let greedy = argmax(&scores);
+    let token =
+        if options.temperature == 0.0 { greedy } else { draw(&scores, scores[greedy], options, u) };
+    (token as u32, logits[token] - log_sum_exp(logits))
+}
+
+/// Index of the first of the largest.
+fn argmax<R: Real>(scores: &[R]) -> usize {
+    (1..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best })
+}
+
+fn penalised<R: Real>(logits: &[R], history: &[u32], penalty: f64) -> Vec<R> {
+    let mut scores = logits.to_vec();
+    let penalty = R::from_f64(penalty);
+    for &token in history {
+        // From the logit, not the score: a token counts once however often it occurs.
+        let logit = logits[token as usize];
+        scores[token as usize] = if logit > R::ZERO { logit / penalty } else { logit * penalty };
+    }
+    scores
+}
+
+fn draw<R: Real>(scores: &[R], largest: R, options: &SamplingOptions, u: R) -> usize {
+    let temperature = R::from_f64(options.temperature);
+    // Relative to the most likely token, whose weight is 1.
+    let mut weights: Vec<R> = scores.iter().map(|&x| ((x - largest) / temperature).exp()).collect();
+    let mut sorted = weights.clone();
+    sorted.sort_by(|a, b| b.partial_cmp(a).expect("weights of finite logits compare"));
+    if options.top_k > 0 && options.top_k < sorted.len() {
+        keep_from(&mut weights, sorted[options.top_k - 1]);
+    }
+    if options.top_p < 1.0 {
+        let threshold = nucleus(&sorted, &weights, options.top_p);
+        keep_from(&mut weights, threshold);
+    }
+    if options.min_p > 0.0 {
+        keep_from(&mut weights, R::from_f64(options.min_p));
+    }
+    let goal = u * weights.iter().copied().sum();
+    let mut cumulative = R::ZERO;
+    // Rounding may leave the goal just past the end: the last kept token then.
+    let mut last = 0;
+    for (i, &weight) in weights.iter().enumerate().filter(|&(_, &weight)| weight > R::ZERO) {
+        (cumulative, last) = (cumulative + weight, i);
+        if cumulative > goal {
+            break;
+        }
+    }
+    last
+}
+
+fn keep_from<R: Real>(weights: &mut [R], threshold: R) {
+    weights.iter_mut().filter(|w| **w < threshold).for_each(|w| *w = R::ZERO);
+}
+
+/// The largest threshold such that the kept weights from it on reach `top_p` of their whole.
+fn nucleus<R: Real>(sorted: &[R], kept: &[R], top_p: f64) -> R {
+    let goal = R::from_f64(top_p) * kept.iter().copied().sum();
+    let mut cumulative = R::ZERO;
+    for &weight in sorted {
+        cumulative += weight;
+        if cumulative >= goal {
+            return weight;
+        }
+    }
+    R::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::check::assert_close;
+
+    /// Tokens that `options` can draw, and how often of a hundred even values of u.
+    fn histogram(probabilities: &[f64], options: SamplingOptions) -> Vec<usize> {
+        let logits: Vec<f64> = probabilities.iter().map(|p| p.ln()).collect();
+        let mut counts = vec![0; logits.len()];
+        for i in 0..100 {
+            counts[sample_forward(&logits, &[], &options, (i as f64 + 0.5) / 100.0).0 as usize] +=
+                1;
+        }
+        counts
+    }
+
+    const P: [f64; 5] = [0.1, 0.4, 0.05, 0.25, 0.2];
+
+    #[test]
+    fn plain_sampling_follows_the_distribution_in_id_order() {
+        let options = SamplingOptions::default();
+        assert_eq!(histogram(&P, options), [10, 40, 5, 25, 20]);
+        let logits = P.map(f64::ln);
+        assert_eq!(sample_forward(&logits, &[], &options, 0.0).0, 0);
+        let (token, logprob) = sample_forward(&logits, &[], &options, 0.499);
+        assert_eq!(token, 1);
+        assert_close("logprob", &[logprob], &[0.4f64.ln()], 1e-14, 0.0);
+        assert_eq!(
+            sample_forward(&logits.map(|x| x as f32), &[], &options, 1.0 - f32::EPSILON / 2.0).0,
+            4
+        );
+    }
+
+    #[test]
+    fn greedy_takes_the_lowest_id_of_a_tie() {
+        let options = SamplingOptions { temperature: 0.0, ..Default::default() };
+        assert_eq!(sample_forward(&[1.0f32, 7.0, -2.0, 7.0], &[], &options, 0.9).0, 1);
+    }
+
+    #[test]
+    fn temperature_sharpens() {
+        let options = SamplingOptions { temperature: 0.5, ..Default::default() };
+        // Squares of P: 0.01, 0.16, 0.0025, 0.0625, 0.04 of 0.275.
+        assert_eq!(histogram(&P, options), [4, 58, 1, 22, 15]);
+    }
+
+    #[test]
+    fn filters_keep_what_they_should() {
+        let kept = |options: SamplingOptions| -> Vec<usize> {
+            let counts = histogram(&P, options);
+            (0..5).filter(|&i| counts[i] > 0).collect()
+        };
+        let all = SamplingOptions::default();
+        assert_eq!(kept(SamplingOptions { top_k: 1, ..all }), [1]);
+        assert_eq!(kept(SamplingOptions { top_k: 3, ..all }), [1, 3, 4]);
+        assert_eq!(kept(SamplingOptions { top_k: 9, ..all }), [0, 1, 2, 3, 4]);
+        assert_eq!(kept(SamplingOptions { top_p: 0.6, ..all }), [1, 3]);
+        assert_eq!(kept(SamplingOptions { top_p: 0.7, ..all }), [1, 3, 4]);
+        assert_eq!(kept(SamplingOptions { top_p: 0.0, ..all }), [1]);
+        assert_eq!(kept(SamplingOptions { min_p: 0.3, ..all }), [1, 3, 4]);
+        assert_eq!(kept(SamplingOptions { min_p: 1.0, ..all }), [1]);
+        // top-p counts within what top-k left: 0.4 of 0.65 is not 0.62, 0.65 is.
+        assert_eq!(kept(SamplingOptions { top_k: 2, top_p: 0.6, ..all }), [1]);
+        assert_eq!(kept(SamplingOptions { top_k: 2, top_p: 0.62, ..all }), [1, 3]);
+    }
+
+    #[test]
+    fn equal_probabilities_stay_together() {
+        let options = SamplingOptions { top_k: 2, ..Default::default() };
+        assert_eq!(histogram(&[0.2, 0.4, 0.2, 0.2], options), [20, 40, 20, 20]);
+        let options = SamplingOptions { top_p: 0.5, ..Default::default() };
+        assert_eq!(histogram(&[0.25; 4], options), [25; 4]);
+    }
+
+    #[test]
+    fn repetition_is_penalised_once_by_sign() {
+        let scores = penalised(&[2.0, -2.0, 3.0], &[0, 1, 0, 0], 2.0);
+        assert_eq!(scores, [1.0, -4.0, 3.0]);
+        let options =
+            SamplingOptions { temperature: 0.0, repetition_penalty: 2.0, ..Default::default() };
+        let (token, logprob) = sample_forward(&[1.0, 3.0, 2.0], &[1], &options, 0.0);
+        assert_eq!(token, 2);
+        let z: f64 = 1f64.exp() + 3f64.exp() + 2f64.exp();
+        assert_close("logprob", &[logprob], &[2.0 - z.ln()], 1e-14, 0.0);
+    }
+}

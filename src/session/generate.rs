@@ -1,0 +1,212 @@
+//! Generation: prefill, then several tokens a submit.
+
+use super::model::Model;
+use super::step::{Sampling, Step};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{LocalFuture, Region, Replay};
+use crate::plan::Buffer;
+use crate::random::split;
+use serde::Deserialize;
+use std::rc::Rc;
+
+/// Options of `model.generate`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GenerateOptions {
+    pub max_tokens: usize,
+    /// 0 takes the likeliest token.
+    pub temperature: f32,
+    /// 0: off.
+    pub top_k: u32,
+    /// 1: off.
+    pub top_p: f32,
+    /// 0: off.
+    pub min_p: f32,
+    /// 1: off.
+    pub repetition_penalty: f32,
+    pub seed: u64,
+    pub stop_tokens: Vec<u32>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_tokens: 128,
+            temperature: 0.8,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed: 0,
+            stop_tokens: Vec::new(),
+        }
+    }
+}
+
+impl GenerateOptions {
+    fn validate(&self) -> Result<()> {
+        let check = |good: bool, name: &str, value: f32, allowed: &str| {
+            if good { Ok(()) } else { Err(Error::options(format!("{name} is {value}; it must be {allowed}"))) }
+        };
+        let t = self.temperature;
+        check(t == 0.0 || (t.is_finite() && t >= 1e-3), "temperature", t, "0, or from 0.001 up")?;
+        check(self.top_p > 0.0 && self.top_p <= 1.0, "topP", self.top_p, "above 0 and at most 1")?;
+        check((0.0..1.0).contains(&self.min_p), "minP", self.min_p, "at least 0 and below 1")?;
+        let penalty = self.repetition_penalty;
+        check(penalty.is_finite() && penalty > 0.0, "repetitionPenalty", penalty, "above 0; 1 turns it off")
+    }
+}
+
+/// A token and its log-probability (nats) under the model, before temperature and filters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    pub token: u32,
+    pub logprob: f32,
+}
+
+/// A running generation. The key-value cache belongs to the model: when something else has used
+/// it, or the weights have changed, the text so far is read again before the next token.
+#[derive(Debug)]
+pub struct Generation {
+    model: Rc<Model>,
+    options: GenerateOptions,
+    /// Prompt and drawn tokens.
+    text: Vec<u32>,
+    draws: usize,
+    epoch: u64,
+    finished: bool,
+}
+
+impl Generation {
+    /// Checks the prompt and options and makes room for the whole text.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
+    pub async fn start(model: &Rc<Model>, prompt: &[u32], options: GenerateOptions) -> Result<Self> {
+        model.check_tokens(prompt)?;
+        options.validate()?;
+        model.prepare_inference(prompt.len()).await?;
+        // Room for the whole text at once, as far as the model's positions reach.
+        let most = model.config.max_position_embeddings;
+        model.prepare_inference((prompt.len() + options.max_tokens).min(most)).await?;
+        let finished = options.max_tokens == 0;
+        let epoch = u64::MAX; // nothing is in the cache yet
+        Ok(Self { model: Rc::clone(model), options, text: prompt.to_vec(), draws: 0, epoch, finished })
+    }
+
+    /// Some more tokens; none when the generation has ended. A stop token ends it and is not given.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`, `non-finite` when the logits have no number to draw from.
+    pub async fn next(&mut self) -> Result<Vec<Drawn>> {
+        if self.finished {
+            return Ok(Vec::new());
+        }
+        let drawn = if self.epoch == self.model.epoch.get() {
+            let turns = self.turns()?;
+            self.decode(turns)?.await?
+        } else {
+            self.prefill().await?
+        };
+        let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
+        self.take(&drawn)
+    }
+
+    /// Tokens still wanted and still within the model's positions.
+    fn left(&self) -> usize {
+        let room = self.model.config.max_position_embeddings.saturating_sub(self.text.len());
+        (self.options.max_tokens - self.draws).min(room)
+    }
+
+    fn turns(&self) -> Result<usize> {
+        self.model.with_inference(|inference| Ok(inference.turns.min(self.left()).max(1)))
+    }
+
+    fn take(&mut self, drawn: &[[u32; 2]]) -> Result<Vec<Drawn>> {
+        let mut given = Vec::new();
+        for &[token, bits] in drawn {
+            let logprob = f32::from_bits(bits);
+            if !logprob.is_finite() {
+                self.finished = true;
+                let message = "the model's logits are not finite: its weights hold NaN or infinity";
+                return Err(Error::new(ErrorCode::NonFinite, message));
+            }
+            self.draws += 1;
+            if self.options.stop_tokens.contains(&token) {
+                self.finished = true;
+                break;
+            }
+            self.text.push(token);
+            given.push(Drawn { token, logprob });
+        }
+        if self.left() == 0 {
+            self.finished = true;
+        }
+        Ok(given)
+    }
+
+    /// Reads the whole text so far into the cache and draws the first next token.
+    async fn prefill(&mut self) -> Result<Vec<u8>> {
+        self.model.prepare_inference(self.text.len()).await?;
+        self.model.touch();
+        self.epoch = self.model.epoch.get();
+        self.write_decode_state()?;
+        let chunk = self.model.chunk()?;
+        let chunks = self.text.len().div_ceil(chunk);
+        for (index, part) in self.text.chunks(chunk).enumerate() {
+            let last = index + 1 == chunks;
+            let done = self.model.run_chunk(index * chunk, part, None, |inference| {
+                if !last {
+                    return Ok((Vec::new(), None));
+                }
+                let buffer = inference.resources.get(Buffer::Drawn)?;
+                Ok((vec![inference.last_row, inference.sample], Some(Region { buffer, offset: 0, bytes: 8 })))
+            })?;
+            let bytes = done.await?;
+            if last {
+                return Ok(bytes);
+            }
+        }
+        Err(Error::internal("a generation without a prompt"))
+    }
+
+    fn write_decode_state(&self) -> Result<()> {
+        let gpu = &self.model.gpu.0;
+        self.model.with_inference(|inference| {
+            let mut seen = vec![0u32; self.model.config.vocab_size.div_ceil(32)];
+            for &token in &self.text {
+                seen[token as usize / 32] |= 1 << (token % 32);
+            }
+            let buffer = |name| inference.resources.get(name);
+            gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
+            let position = self.text.len() as u32 - 1;
+            let step = Step { tokens: 1, position, draws: self.draws as u32, ..Step::default() };
+            gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
+            self.write_sampling(buffer(Buffer::Sampling)?)
+        })
+    }
+
+    fn write_sampling(&self, buffer: crate::gpu::BufferId) -> Result<()> {
+        let sampling = Sampling {
+            temperature: self.options.temperature,
+            top_p: self.options.top_p,
+            min_p: self.options.min_p,
+            repetition_penalty: self.options.repetition_penalty,
+            top_k: self.options.top_k,
+            seed: split(self.options.seed),
+            turn0: self.draws as u32,
+        };
+        self.model.gpu.0.write(buffer, 0, bytemuck::bytes_of(&sampling))
+    }
+
+    /// Decodes `turns` tokens in one submit.
+    fn decode(&self, turns: usize) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        self.model.with_inference(|inference| {
+            self.write_sampling(inference.resources.get(Buffer::Sampling)?)?;
+            let turn = [inference.decode, inference.sample].map(|plan| Replay { plan, rows: 1 });
+            let buffer = inference.resources.get(Buffer::Drawn)?;
+            let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
+            self.model.gpu.0.submit(&turn.repeat(turns), 1, Some(region))
+        })
+    }
+}

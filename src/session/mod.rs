@@ -1,0 +1,15 @@
+//! What a user holds: models, trainers, generations. Owns buffers and plans; speaks to the GPU only
+//! through [`crate::gpu::Gpu`].
+
+mod generate;
+mod inference;
+mod model;
+mod resources;
+mod resume;
+mod step;
+mod trainer;
+
+pub use generate::{GenerateOptions, Generation};
+pub use model::{Model, ModelLoader};
+pub use resume::Resume;
+pub use trainer::{Metrics, Trainer, TrainerOptions};

@@ -1,0 +1,258 @@
+//! A model: its configuration, its layout, its weights on the GPU.
+
+use super::inference::Inference;
+use super::resources::Resources;
+use crate::checkpoint::{CheckpointReader, Wanted, write_header};
+use crate::config::ModelConfig;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
+use crate::layout::{Layout, Tensor};
+use crate::plan::Buffer;
+use crate::random::fill_normal;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Elements generated or uploaded at a time, so that host memory stays small.
+const UPLOAD_ELEMENTS: usize = 1 << 20;
+
+/// A model on a device. Cheap to share; freed by [`Model::free`] or with its last reference.
+#[derive(Debug)]
+pub struct Model {
+    pub(super) gpu: GpuRef,
+    pub(super) config: ModelConfig,
+    pub(super) layout: Layout,
+    pub(super) weights: RefCell<Option<Rc<Resources>>>,
+    pub(super) inference: RefCell<Option<Inference>>,
+    /// Bytes held by trainers of this model.
+    pub(super) trainer_bytes: Cell<u64>,
+    /// Counts changes of the weights and uses of the cache, so that a generation notices both.
+    pub(super) epoch: Cell<u64>,
+}
+
+/// A GPU that can be printed.
+#[derive(Clone)]
+pub(super) struct GpuRef(pub Rc<dyn Gpu>);
+
+impl std::fmt::Debug for GpuRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Gpu").field(self.0.capabilities()).finish()
+    }
+}
+
+impl Model {
+    fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        let layout = Layout::new(&config, gpu.capabilities().limits.binding_bytes().min(1 << 30))?;
+        let mut weights = Resources::new(gpu);
+        for (index, shard) in layout.shards.iter().enumerate() {
+            weights.add(Buffer::Weights(index), shard.len as u64 * 4)?;
+        }
+        Ok(Self {
+            gpu: GpuRef(Rc::clone(gpu)),
+            config,
+            layout,
+            weights: RefCell::new(Some(Rc::new(weights))),
+            inference: RefCell::new(None),
+            trainer_bytes: Cell::new(0),
+            epoch: Cell::new(0),
+        })
+    }
+
+    /// A model with weights as transformers initialises them: matrices and embeddings normal with
+    /// deviation `initializer_range`, norms one. The same seed gives the same bits everywhere.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`.
+    pub async fn create(gpu: &Rc<dyn Gpu>, config: ModelConfig, seed: u64) -> Result<Rc<Self>> {
+        gpu.watch();
+        let made = Self::allocate(gpu, config).and_then(|model| {
+            model.initialize(seed)?;
+            Ok(model)
+        });
+        let checked = gpu.checked().await;
+        let model = made?;
+        checked?;
+        Ok(Rc::new(model))
+    }
+
+    fn initialize(&self, seed: u64) -> Result<()> {
+        let std = self.config.initializer_range as f32;
+        let mut values = vec![0f32; UPLOAD_ELEMENTS];
+        for (stream, tensor) in (0u64..).zip(&self.layout.tensors) {
+            let mut done = 0usize;
+            for run in self.layout.runs(tensor) {
+                let mut offset = 0;
+                while offset < run.len {
+                    let count = UPLOAD_ELEMENTS.min(run.len - offset);
+                    let part = &mut values[..count];
+                    if tensor.shape.len() == 1 {
+                        part.fill(1.0);
+                    } else {
+                        fill_normal(seed, stream, done as u64, std, part);
+                    }
+                    let buffer = self.weights()?.get(Buffer::Weights(run.shard))?;
+                    self.gpu.0.write(buffer, (run.offset + offset) as u64 * 4, bytemuck::cast_slice(part))?;
+                    offset += count;
+                    done += count;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn parameter_count(&self) -> usize {
+        self.layout.parameter_count()
+    }
+
+    pub fn gpu(&self) -> &Rc<dyn Gpu> {
+        &self.gpu.0
+    }
+
+    pub(super) fn weights(&self) -> Result<Rc<Resources>> {
+        let weights = self.weights.borrow();
+        weights.clone().ok_or_else(|| Error::new(ErrorCode::Freed, "this model has been freed; create or load it again"))
+    }
+
+    /// Bytes on the GPU of the weights, the inference buffers and the trainers.
+    pub fn gpu_bytes(&self) -> u64 {
+        let weights = self.weights.borrow().as_ref().map_or(0, |w| w.bytes());
+        let inference = self.inference.borrow().as_ref().map_or(0, Inference::bytes);
+        weights + inference + self.trainer_bytes.get()
+    }
+
+    /// Gives up the GPU memory. Every later use fails with code `freed`.
+    pub fn free(&self) {
+        self.inference.replace(None);
+        self.weights.replace(None);
+    }
+
+    /// Tensor names and shapes in the order of their data in a saved file.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.layout.tensors.iter().map(|t| (t.name.clone(), t.shape.clone())).collect()
+    }
+
+    /// The first bytes of `model.safetensors`: length and header.
+    pub fn save_header(&self) -> Vec<u8> {
+        write_header(&self.tensors(), &[("format", "pt")])
+    }
+
+    /// A weight tensor's bytes, f32 little endian.
+    pub async fn read_tensor(&self, index: usize) -> Result<Vec<u8>> {
+        let weights = self.weights()?;
+        let tensor = tensor_at(&self.layout, index)?;
+        read_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name))?.await
+    }
+
+    pub(super) fn write_tensor(&self, tensor: &Tensor, values: &[f32]) -> Result<()> {
+        let weights = self.weights()?;
+        write_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name), values)
+    }
+
+    pub(super) fn touch(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+    }
+}
+
+pub(super) fn tensor_at(layout: &Layout, index: usize) -> Result<&Tensor> {
+    let count = layout.tensors.len();
+    layout.tensors.get(index).ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
+}
+
+/// Where a tensor's shards are found: a session's own look-up of buffers.
+pub(super) type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
+
+/// Reads a tensor out of a set of shards. All buffers are looked up before the first await.
+pub(super) fn read_tensor(
+    gpu: &Rc<dyn Gpu>,
+    layout: &Layout,
+    tensor: &Tensor,
+    set: fn(usize) -> Buffer,
+    find: Find,
+) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    let mut regions = Vec::new();
+    for run in layout.runs(tensor) {
+        regions.push(Region { buffer: find(set(run.shard))?, offset: run.offset as u64 * 4, bytes: run.len as u64 * 4 });
+    }
+    let gpu = Rc::clone(gpu);
+    Ok(Box::pin(async move {
+        let mut bytes = Vec::with_capacity(regions.iter().map(|r| r.bytes as usize).sum());
+        for region in regions {
+            bytes.extend(gpu.read(region)?.await?);
+        }
+        Ok(bytes)
+    }))
+}
+
+/// Writes a tensor into a set of shards.
+pub(super) fn write_tensor(
+    gpu: &Rc<dyn Gpu>,
+    layout: &Layout,
+    tensor: &Tensor,
+    set: fn(usize) -> Buffer,
+    find: Find,
+    values: &[f32],
+) -> Result<()> {
+    let mut rest = values;
+    for run in layout.runs(tensor) {
+        let (part, after) = rest.split_at(run.len);
+        gpu.write(find(set(run.shard))?, run.offset as u64 * 4, bytemuck::cast_slice(part))?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Builds a model from checkpoint bytes, a tensor at a time.
+#[derive(Debug)]
+pub struct ModelLoader {
+    model: Model,
+    reader: CheckpointReader,
+}
+
+impl ModelLoader {
+    /// Allocates the weights that `config` asks for.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `device-lost`.
+    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        gpu.watch();
+        let reader = CheckpointReader::new(&config.tensors());
+        Ok(Self { model: Model::allocate(gpu, config)?, reader })
+    }
+
+    /// Takes a file's header and tells which byte ranges to hand in.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint`, naming the tensor.
+    pub fn add_file(&mut self, name: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
+        self.reader.add_file(name, header, file_length)
+    }
+
+    /// Converts and uploads one tensor.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` if the bytes are not those that the header announced.
+    pub fn set_tensor(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let values = self.reader.decode(name, bytes)?;
+        let tensor = self.model.layout.tensors.iter().find(|t| t.name == name);
+        let tensor = tensor.ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
+        self.model.write_tensor(tensor, &values)
+    }
+
+    /// The model, once every tensor has arrived.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint`, naming what is missing; `out-of-memory`.
+    pub async fn finish(self) -> Result<Rc<Model>> {
+        let checked = self.model.gpu.0.checked().await;
+        self.reader.finish()?;
+        checked?;
+        Ok(Rc::new(self.model))
+    }
+}

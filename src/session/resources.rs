@@ -1,0 +1,71 @@
+//! Buffers that live and die together, looked up by the names plans use.
+
+use crate::error::{Error, Result};
+use crate::gpu::{BufferId, Gpu, PlanId};
+use crate::plan::{Buffer, Plan};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Owns buffers and installed plans; gives them back when dropped.
+pub(super) struct Resources {
+    gpu: Rc<dyn Gpu>,
+    buffers: HashMap<Buffer, (BufferId, u64)>,
+    plans: Vec<PlanId>,
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resources").field("buffers", &self.buffers).field("plans", &self.plans).finish()
+    }
+}
+
+impl Resources {
+    pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
+        Self { gpu: Rc::clone(gpu), buffers: HashMap::new(), plans: Vec::new() }
+    }
+
+    /// Makes a zeroed buffer under a name.
+    pub fn add(&mut self, name: Buffer, bytes: u64) -> Result<BufferId> {
+        let id = self.gpu.create_buffer(&format!("{name:?}"), bytes)?;
+        if let Some((old, _)) = self.buffers.insert(name, (id, bytes)) {
+            self.gpu.destroy_buffer(old);
+        }
+        Ok(id)
+    }
+
+    pub fn get(&self, name: Buffer) -> Result<BufferId> {
+        let found = self.buffers.get(&name).map(|(id, _)| *id);
+        found.ok_or_else(|| Error::internal(format!("no buffer {name:?}")))
+    }
+
+    pub fn has(&self, name: Buffer) -> bool {
+        self.buffers.contains_key(&name)
+    }
+
+    /// Installs a plan over these buffers and, for names they lack, those of `others`.
+    pub fn install(&mut self, plan: &Plan, others: &[&Self]) -> Result<PlanId> {
+        let resolve = |name: Buffer| {
+            let owner = std::iter::once(&*self).chain(others.iter().copied()).find(|r| r.has(name));
+            owner.ok_or_else(|| Error::internal(format!("no buffer {name:?}")))?.get(name)
+        };
+        let id = self.gpu.install(plan, &resolve)?;
+        self.plans.push(id);
+        Ok(id)
+    }
+
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.values().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+impl Drop for Resources {
+    fn drop(&mut self) {
+        for plan in self.plans.drain(..) {
+            self.gpu.uninstall(plan);
+        }
+        for (_, (id, _)) in self.buffers.drain() {
+            self.gpu.destroy_buffer(id);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The `Step` uniform of `lib/step.wgsl`, and the `Sampling` uniform of `13_sample.wgsl`.
+
+/// What changes from one replay to the next.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct Step {
+    pub tokens: u32,
+    pub position: u32,
+    pub accumulate: u32,
+    pub draws: u32,
+    pub learning_rate: f32,
+    pub loss_scale: f32,
+    pub gradient_scale: f32,
+    pub max_grad_norm: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub epsilon: f32,
+    pub weight_decay: f32,
+    pub one_minus_beta1: f32,
+    pub one_minus_beta2: f32,
+    pub reserved: [u32; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct Sampling {
+    pub temperature: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    pub top_k: u32,
+    pub seed: [u32; 2],
+    pub turn0: u32,
+}
+
+/// (cos, sin) of position · theta^(−2i / head_dim) for each position and pair, computed in f64:
+/// drivers' own sines err too much.
+pub(super) fn rope_table(positions: usize, head_dim: usize, theta: f64) -> Vec<f32> {
+    let half = head_dim / 2;
+    let mut table = Vec::with_capacity(positions * head_dim);
+    for position in 0..positions {
+        for pair in 0..half {
+            let angle = position as f64 * libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
+            table.push(libm::cos(angle) as f32);
+            table.push(libm::sin(angle) as f32);
+        }
+    }
+    table
+}

@@ -1,0 +1,416 @@
+//! Training: options, micro-steps, evaluation, gradients, state.
+
+mod options;
+mod state;
+
+pub use options::TrainerOptions;
+pub(super) use state::{TrainerState, saved_sets};
+
+use super::model::{Model, read_tensor, tensor_at};
+use super::resources::Resources;
+use super::step::{Step, rope_table};
+use crate::data::{Batch, Dataset, IGNORE_INDEX, document_ends, sorted_by_token};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{PlanId, Region, Replay};
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainPlans, train_plans};
+use crate::schedule::Schedule;
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
+const SUBMIT_MILLISECONDS: f64 = 100.0;
+/// Most submits that a step is cut into.
+const MOST_SUBMITS: usize = 64;
+
+/// What a step reports.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// Optimizer steps so far, this one included once its last micro-step is done.
+    pub step: u64,
+    /// Mean cross-entropy in nats over the counted targets: of the whole step on its last
+    /// micro-step, of this micro-step on the others.
+    pub loss: f64,
+    /// Global norm of the averaged gradients before clipping; none before the last micro-step.
+    pub grad_norm: Option<f64>,
+    pub learning_rate: f64,
+    /// Tokens in this call.
+    pub tokens: usize,
+    pub milliseconds: f64,
+    /// The loss or the norm was not finite, and the weights are as they were.
+    pub skipped: bool,
+}
+
+/// Trains a model. Holds gradients, moments and activations on the GPU.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) model: Rc<Model>,
+    pub(super) resources: RefCell<Option<Resources>>,
+    plans: TrainPlans,
+    micro_step: PlanId,
+    optimizer: PlanId,
+    evaluate: PlanId,
+    options: RefCell<TrainerOptions>,
+    schedule: Cell<Schedule>,
+    progress: Cell<Progress>,
+    /// Expected milliseconds of a full micro-step with its optimizer step.
+    expected: Cell<f64>,
+}
+
+/// Where a training run is. Everything that must survive a save besides tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Progress {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Micro-steps of the current accumulation done.
+    pub micro_step: u64,
+    /// Targets counted in the current accumulation; after a step, in the last one.
+    pub counted: u64,
+    /// Batches drawn from the dataset.
+    pub cursor: u64,
+}
+
+impl Trainer {
+    /// Compiles the training plans and allocates what they need.
+    ///
+    /// # Errors
+    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`.
+    pub async fn create(model: &Rc<Model>, options: TrainerOptions) -> Result<Rc<Self>> {
+        let schedule = options.validate()?;
+        let most = model.config().max_position_embeddings;
+        let gpu = Rc::clone(model.gpu());
+        let plans = train_plans(gpu.capabilities(), model.config(), model.layout(), options.tokens_per_step)?;
+        let weights = model.weights()?;
+        gpu.watch();
+        let made = Self::allocate(model, &plans, options.tokens_per_step.min(most)).and_then(|mut resources| {
+            let mut install = |plan| resources.install(plan, &[&weights]);
+            let ids = (install(&plans.micro_step)?, install(&plans.optimizer)?, install(&plans.evaluate)?);
+            Ok((resources, ids))
+        });
+        let checked = gpu.checked().await;
+        let (resources, (micro_step, optimizer, evaluate)) = made?;
+        checked?;
+        model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
+        // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
+        let rate = if gpu.capabilities().software { 3e9 } else { 3e11 };
+        let expected = plans.micro_step.flops() / rate * 1e3;
+        Ok(Rc::new(Self {
+            model: Rc::clone(model),
+            resources: RefCell::new(Some(resources)),
+            plans,
+            micro_step,
+            optimizer,
+            evaluate,
+            options: RefCell::new(options),
+            schedule: Cell::new(schedule),
+            progress: Cell::default(),
+            expected: Cell::new(expected),
+        }))
+    }
+
+    fn allocate(model: &Model, plans: &TrainPlans, positions: usize) -> Result<Resources> {
+        let gpu = model.gpu();
+        let mut resources = Resources::new(gpu);
+        for (index, shard) in model.layout().shards.iter().enumerate() {
+            for set in [Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
+                resources.add(set(index), shard.len as u64 * 4)?;
+            }
+        }
+        for (index, bytes) in plans.slots.iter().enumerate() {
+            resources.add(Buffer::Slot(index), *bytes)?;
+        }
+        let tokens = plans.micro_step.tokens;
+        let partials = crate::kernels::GRAD_NORM_GROUPS * model.layout().shards.len();
+        for (name, bytes) in [
+            (Buffer::Batch, plans.batch.bytes()),
+            (Buffer::Step, STEP_BYTES),
+            (Buffer::Losses, tokens as u64 * 4),
+            (Buffer::Metrics, METRICS_BYTES),
+            (Buffer::Optimizer, OPTIMIZER_BYTES),
+            (Buffer::Squares, partials as u64 * 4),
+            (Buffer::RopeTable, (tokens * model.config().head_dim) as u64 * 4),
+        ] {
+            resources.add(name, bytes)?;
+        }
+        let table = rope_table(positions, model.config().head_dim, model.config().rope_theta);
+        gpu.write(resources.get(Buffer::RopeTable)?, 0, bytemuck::cast_slice(&table))?;
+        Ok(resources)
+    }
+
+    pub fn model(&self) -> &Rc<Model> {
+        &self.model
+    }
+
+    /// The options in force, defaults filled in.
+    pub fn options(&self) -> TrainerOptions {
+        self.options.borrow().clone()
+    }
+
+    /// Frees gradients, moments and activations. Every later use fails with code `freed`.
+    pub fn free(&self) {
+        if let Some(resources) = self.resources.replace(None) {
+            self.model.trainer_bytes.set(self.model.trainer_bytes.get() - resources.bytes());
+        }
+    }
+
+    pub(super) fn buffer(&self, name: Buffer) -> Result<crate::gpu::BufferId> {
+        self.model.weights()?;
+        let resources = self.resources.borrow();
+        let freed = || Error::new(ErrorCode::Freed, "this trainer has been freed; create or resume it again");
+        resources.as_ref().ok_or_else(freed)?.get(name)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.get()
+    }
+
+    pub(super) fn set_progress(&self, progress: Progress) {
+        self.progress.set(progress);
+    }
+
+    /// Steps for the schedule to decay over, when they become known after creation.
+    pub fn set_total_steps(&self, total: u64) -> Result<()> {
+        let mut options = self.options.borrow_mut();
+        let changed = TrainerOptions { total_steps: Some(total), ..options.clone() };
+        self.schedule.set(changed.validate()?);
+        *options = changed;
+        Ok(())
+    }
+
+    /// One micro-step; the last of an accumulation also updates the weights.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `freed`, `device-lost`.
+    pub async fn step(&self, batch: &Batch) -> Result<Metrics> {
+        self.buffer(Buffer::Step)?;
+        self.check(batch)?;
+        let started = self.model.gpu().now();
+        let mut progress = self.progress.get();
+        let accumulation = self.options.borrow().gradient_accumulation;
+        let first = progress.micro_step == 0;
+        let last = progress.micro_step + 1 >= accumulation;
+        if first {
+            progress.counted = 0;
+        }
+        progress.counted += batch.counted() as u64;
+        let learning_rate = self.schedule.get().learning_rate(progress.step);
+        self.write_batch(batch)?;
+        self.write_step(batch.len(), !first, learning_rate, progress.counted)?;
+
+        let mut replays = vec![Replay { plan: self.micro_step, rows: batch.len() }];
+        if last {
+            replays.push(Replay { plan: self.optimizer, rows: 1 });
+            self.model.touch();
+        }
+        let share = batch.len() as f64 / self.plans.micro_step.tokens as f64;
+        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS).ceil().clamp(1.0, MOST_SUBMITS as f64);
+        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
+        progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
+        progress.step += u64::from(last);
+        self.progress.set(progress);
+
+        let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?);
+        let milliseconds = self.model.gpu().now() - started;
+        self.expected.set(0.5 * (self.expected.get() + milliseconds / share));
+        let (sum, count) = if last { (metrics[2], metrics[3]) } else { (metrics[0], metrics[1]) };
+        Ok(Metrics {
+            step: progress.step,
+            loss: f64::from(sum) / f64::from(count),
+            grad_norm: last.then_some(f64::from(metrics[4])),
+            learning_rate,
+            tokens: batch.len(),
+            milliseconds,
+            skipped: last && metrics[5] != 0.0,
+        })
+    }
+
+    fn check(&self, batch: &Batch) -> Result<()> {
+        let config = self.model.config();
+        batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
+        if batch.counted() == 0 {
+            return Err(Error::tokens("every target is 0xffffffff (ignored); a step needs at least one that counts"));
+        }
+        let most = config.max_position_embeddings;
+        let longest = (0u32..).zip(&batch.documents).map(|(i, start)| (i - start) as usize + 1).max().unwrap_or(0);
+        if longest > most {
+            return Err(Error::tokens(format!(
+                "a document of {longest} tokens is longer than max_position_embeddings, {most}; cut it into documents"
+            )));
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, batch: &Batch) -> Result<()> {
+        let padded = self.plans.batch.padded;
+        let mut words = vec![0u32; 5 * padded];
+        let parts = [
+            (0, &batch.tokens),
+            (1, &batch.targets),
+            (2, &sorted_by_token(&batch.tokens)),
+            (3, &batch.documents),
+            (4, &document_ends(&batch.documents)),
+        ];
+        for (part, values) in parts {
+            words[part * padded..part * padded + values.len()].copy_from_slice(values);
+        }
+        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
+    }
+
+    fn write_step(&self, tokens: usize, accumulate: bool, learning_rate: f64, counted: u64) -> Result<()> {
+        let options = self.options.borrow();
+        let nominal = self.plans.micro_step.tokens as f64;
+        let step = Step {
+            tokens: tokens as u32,
+            accumulate: u32::from(accumulate),
+            learning_rate: learning_rate as f32,
+            loss_scale: (1.0 / nominal) as f32,
+            gradient_scale: (nominal / counted.max(1) as f64) as f32,
+            max_grad_norm: options.max_grad_norm.map_or(f32::MAX, |norm| norm as f32),
+            beta1: options.beta1 as f32,
+            beta2: options.beta2 as f32,
+            epsilon: options.epsilon as f32,
+            weight_decay: options.weight_decay as f32,
+            one_minus_beta1: (1.0 - options.beta1) as f32,
+            one_minus_beta2: (1.0 - options.beta2) as f32,
+            ..Step::default()
+        };
+        self.model.gpu().write(self.buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))
+    }
+
+    /// One optimizer step over the dataset's next batches.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub async fn step_dataset(&self, dataset: &Dataset) -> Result<Metrics> {
+        loop {
+            let mut progress = self.progress.get();
+            let batch = dataset.batch(progress.cursor, self.plans.micro_step.tokens);
+            let metrics = self.step(&batch).await?;
+            progress = self.progress.get();
+            progress.cursor += 1;
+            self.progress.set(progress);
+            if progress.micro_step == 0 {
+                return Ok(metrics);
+            }
+        }
+    }
+
+    /// Batches of an evaluation on a dataset's validation split.
+    ///
+    /// # Errors
+    /// `invalid-options` when there is no such split.
+    pub fn evaluation_batches(&self, dataset: &Dataset) -> Result<usize> {
+        match dataset.validation_batches(self.plans.micro_step.tokens) {
+            0 => Err(Error::options(
+                "the dataset has no validation split: validationFraction is 0 or the text too short",
+            )),
+            batches => Ok(batches),
+        }
+    }
+
+    /// Sum of the losses in nats, and the targets counted, of one evaluation batch.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub async fn evaluate_batch(&self, dataset: &Dataset, index: usize) -> Result<[f64; 2]> {
+        let count = self.evaluation_batches(dataset)?;
+        if index >= count {
+            return Err(Error::options(format!("evaluation batch {index} of {count} does not exist")));
+        }
+        let batch = dataset.validation_batch(index, self.plans.micro_step.tokens);
+        batch.validate(self.model.config().vocab_size, self.plans.micro_step.tokens)?;
+        let kept = self.read_accumulated().await?;
+        self.write_batch(&batch)?;
+        self.write_step(batch.len(), false, 0.0, 1)?;
+        let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
+        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS).ceil().clamp(1.0, MOST_SUBMITS as f64);
+        let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
+        let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?);
+        if let Some(kept) = kept {
+            self.model.gpu().write(self.buffer(Buffer::Metrics)?, 0, &kept)?;
+        }
+        Ok([f64::from(metrics[0]), f64::from(metrics[1])])
+    }
+
+    /// The metrics of an accumulation in progress, which an evaluation would overwrite.
+    async fn read_accumulated(&self) -> Result<Option<Vec<u8>>> {
+        if self.progress.get().micro_step == 0 {
+            return Ok(None);
+        }
+        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        Ok(Some(self.model.gpu().read(region)?.await?))
+    }
+
+    /// Gradient of a tensor in the last step, averaged over its counted targets, before clipping.
+    ///
+    /// # Errors
+    /// `invalid-options` before the first step; `freed`, `device-lost`.
+    pub async fn read_gradient(&self, index: usize) -> Result<Vec<f32>> {
+        self.buffer(Buffer::Step)?;
+        let progress = self.progress.get();
+        if progress.counted == 0 {
+            return Err(Error::options("there are no gradients yet: call step first"));
+        }
+        let tensor = tensor_at(self.model.layout(), index)?;
+        let bytes = self.read_set(tensor, Buffer::Gradients).await?;
+        let scale = (self.plans.micro_step.tokens as f64 / progress.counted as f64) as f32;
+        Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
+    }
+
+    pub(super) async fn read_set(&self, tensor: &crate::layout::Tensor, set: fn(usize) -> Buffer) -> Result<Vec<u8>> {
+        read_tensor(self.model.gpu(), self.model.layout(), tensor, set, &|name| self.buffer(name))?.await
+    }
+
+    /// The kernels a step replays, with why each was chosen.
+    pub fn plan(&self) -> Result<Vec<PlanRow>> {
+        let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
+        let mut rows = self.plans.micro_step.rows(most)?;
+        rows.extend(self.plans.optimizer.rows(most)?);
+        Ok(rows)
+    }
+
+    /// Bytes of the activation slots, and what they would be if no tensor shared one.
+    pub fn activation_bytes(&self) -> (u64, u64) {
+        (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
+    }
+
+    /// [`Trainer::plan`] with GPU times where the device has timestamps. Replays the last batch's
+    /// forward and backward; the weights do not change. Gradients are overwritten.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`; `invalid-options` in the middle of an accumulation.
+    pub async fn profile(&self) -> Result<Vec<PlanRow>> {
+        self.buffer(Buffer::Step)?;
+        if self.progress.get().micro_step != 0 {
+            return Err(Error::options("profile in the middle of an accumulation would spoil its gradients"));
+        }
+        let tokens = self.plans.micro_step.tokens;
+        let batch = Batch::new(vec![0; tokens], vec![IGNORE_INDEX; tokens], Some(self.profile_documents(tokens)));
+        self.write_batch(&batch)?;
+        self.write_step(tokens, false, 0.0, 1)?;
+        let mut rows = self.plan()?;
+        let read = self.model.gpu().profile(Replay { plan: self.micro_step, rows: tokens })?;
+        if let Some(times) = read.await? {
+            for (row, time) in rows.iter_mut().zip(times) {
+                row.gpu_microseconds = Some(time);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Documents as long as the model's positions allow.
+    fn profile_documents(&self, tokens: usize) -> Vec<u32> {
+        let most = self.model.config().max_position_embeddings;
+        (0..tokens).map(|i| (i / most * most) as u32).collect()
+    }
+}
+
+impl Drop for Trainer {
+    fn drop(&mut self) {
+        self.free();
+    }
+}

@@ -1,0 +1,101 @@
+//! What a saved training run holds besides the model: `optimizer.safetensors` and
+//! `trainer_state.json`.
+
+use super::{Progress, Trainer, TrainerOptions};
+use crate::checkpoint::write_header;
+use crate::error::{Error, Result};
+use crate::gpu::Region;
+use crate::layout::Tensor;
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
+use serde::{Deserialize, Serialize};
+
+const FORMAT: &str = "tinyloom-trainer-1";
+
+/// `trainer_state.json`. Floats that live on the GPU are kept as their bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct TrainerState {
+    format: String,
+    pub options: TrainerOptions,
+    pub progress: Progress,
+    /// 1 − βⁿ and what the last decision left.
+    pub optimizer: Vec<u32>,
+    /// Loss sums of an accumulation in progress.
+    pub metrics: Vec<u32>,
+}
+
+impl TrainerState {
+    pub fn from_json(text: &str) -> Result<Self> {
+        let state: Self = serde_json::from_str(text)
+            .map_err(|e| Error::checkpoint(format!("trainer_state.json cannot be read: {e}")))?;
+        if state.format != FORMAT {
+            let found = &state.format;
+            return Err(Error::checkpoint(format!("trainer_state.json has format {found:?}; this version reads {FORMAT:?}")));
+        }
+        if state.optimizer.len() as u64 * 4 != OPTIMIZER_BYTES || state.metrics.len() as u64 * 4 != METRICS_BYTES {
+            return Err(Error::checkpoint("trainer_state.json: optimizer must hold 4 numbers and metrics 8"));
+        }
+        Ok(state)
+    }
+}
+
+/// A set of saved buffers: the suffix of its tensors' names, and where it lives.
+pub(in crate::session) type SavedSet = (&'static str, fn(usize) -> Buffer);
+
+/// What an optimizer file holds; the gradients only in the middle of an accumulation.
+pub(in crate::session) fn saved_sets(progress: Progress) -> Vec<SavedSet> {
+    let mut sets: Vec<SavedSet> = vec![("exp_avg", Buffer::Moment1), ("exp_avg_sq", Buffer::Moment2)];
+    if progress.micro_step > 0 {
+        sets.push(("gradient", Buffer::Gradients));
+    }
+    sets
+}
+
+impl Trainer {
+    fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
+        let tensors = &self.model.layout().tensors;
+        let sets = saved_sets(self.progress());
+        sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
+    }
+
+    /// Names and shapes in `optimizer.safetensors`, in the order of their data.
+    pub fn optimizer_tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.saved().into_iter().map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone())).collect()
+    }
+
+    /// The first bytes of `optimizer.safetensors`: length and header.
+    pub fn save_header(&self) -> Vec<u8> {
+        write_header(&self.optimizer_tensors(), &[("format", "pt")])
+    }
+
+    /// An optimizer tensor's bytes, f32 little endian.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`.
+    pub async fn read_optimizer_tensor(&self, index: usize) -> Result<Vec<u8>> {
+        let saved = self.saved();
+        let count = saved.len();
+        let found = saved.get(index).ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
+        self.read_set(found.0, found.1.1).await
+    }
+
+    async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {
+        let region = Region { buffer: self.buffer(name)?, offset: 0, bytes };
+        Ok(bytemuck::pod_collect_to_vec(&self.model.gpu().read(region)?.await?))
+    }
+
+    /// The text of `trainer_state.json`.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`.
+    pub async fn state(&self) -> Result<String> {
+        let state = TrainerState {
+            format: FORMAT.into(),
+            options: self.options(),
+            progress: self.progress(),
+            optimizer: self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
+            metrics: self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
+        };
+        serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
+    }
+}

@@ -1,0 +1,11 @@
+import { test } from "node:test";
+import { runLane } from "./harness.mjs";
+
+test("kernels in Chromium at default limits, without features", { timeout: 1_500_000 }, (t) =>
+  runLane(t, {
+    name: "chromium-default",
+    browser: "chromium",
+    options: { limits: "default", features: { subgroups: false, f16: false, timestamps: false } },
+    expect: { subgroups: false, f16: false },
+  }),
+);

@@ -1,0 +1,116 @@
+// Generation: the same seed, greedy against logits, limits, stop tokens, signals, leaving the loop.
+import { close, equal, ok, refuses } from "./assert.mjs";
+import { collect, config } from "./kit.mjs";
+
+const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
+const ids = (pairs) => pairs.map(({ token }) => token);
+
+/** Log-probabilities of the last row of logits. */
+function lastRow(logits, vocab) {
+  const row = logits.slice(-vocab);
+  const top = Math.max(...row);
+  const sum = Math.log(row.reduce((total, x) => total + Math.exp(x - top), 0)) + top;
+  return row.map((x) => x - sum);
+}
+
+export const cases = {
+  async "greedy tokens are those of the logits"(host) {
+    const model = await make(host);
+    const prompt = [84, 104, 101, 32];
+    const made = await collect(model.generate(prompt, { maxTokens: 12, temperature: 0 }));
+    equal(made.length, 12);
+    const sequence = [...prompt];
+    for (const { token, logprob } of made) {
+      const row = lastRow(await model.logits(sequence), 256);
+      close(row[token], Math.max(...row), 1e-4, "a greedy token is the likeliest");
+      close(logprob, row[token], 1e-3, "its logprob");
+      sequence.push(token);
+    }
+    model.free();
+  },
+
+  async "one seed gives one text"(host) {
+    const model = await make(host);
+    const sample = (seed, more) =>
+      collect(model.generate([1, 2], { maxTokens: 16, seed, ...more }));
+    const first = await sample(1);
+    equal(await sample(1), first, "the same seed");
+    ok(
+      JSON.stringify(ids(await sample(2))) !== JSON.stringify(ids(first)),
+      "another seed gives another text",
+    );
+    equal(
+      ids(await sample(9, { topK: 1 })),
+      ids(await sample(5, { temperature: 0 })),
+      "top-k of 1 is greedy",
+    );
+    const filtered = await sample(3, { topK: 40, topP: 0.9, minP: 0.01, repetitionPenalty: 1.1 });
+    equal(filtered.length, 16);
+    const plain = await collect(model.generate([5]));
+    ok(
+      plain.length > 0 && plain.length <= 63,
+      `defaults work: ${plain.length} tokens within the context`,
+    );
+    model.free();
+  },
+
+  async "stop tokens end it and are not given out"(host) {
+    const model = await make(host);
+    const all = ids(await collect(model.generate([7], { maxTokens: 12, temperature: 0 })));
+    const stop = all[6];
+    const cut = ids(
+      await collect(model.generate([7], { maxTokens: 12, temperature: 0, stopTokens: [stop] })),
+    );
+    equal(cut, all.slice(0, all.indexOf(stop)));
+    model.free();
+  },
+
+  async "the signal, a break and two at once"(host) {
+    const model = await make(host);
+    await refuses("aborted", [], () => model.generate([1], { signal: AbortSignal.abort() }));
+    const controller = new AbortController();
+    let seen = 0;
+    await refuses("aborted", [], async () => {
+      for await (const _ of model.generate([1], { maxTokens: 60, signal: controller.signal })) {
+        seen += 1;
+        if (seen === 3) controller.abort();
+      }
+    });
+    equal(seen, 3, "tokens before the abort");
+    const wanted = ids(await collect(model.generate([3, 4], { maxTokens: 8, temperature: 0 })));
+    const broken = [];
+    for await (const { token } of model.generate([3, 4], { maxTokens: 60, temperature: 0 })) {
+      broken.push(token);
+      if (broken.length === 8) break;
+    }
+    equal(broken, wanted, "leaving the loop early");
+    const pair = [0, 1].map(() =>
+      collect(model.generate([3, 4], { maxTokens: 8, temperature: 0 })),
+    );
+    for (const one of await Promise.all(pair)) equal(ids(one), wanted, "two generations at once");
+    model.free();
+  },
+
+  async "a prompt fills the context and no more"(host) {
+    const model = await make(host);
+    const prompt = new Uint32Array(60).fill(65);
+    const made = await collect(model.generate(prompt, { maxTokens: 100, temperature: 0 }));
+    ok(made.length >= 1 && made.length <= 5, `${made.length} tokens after 60 of 64`);
+    const long = new Uint32Array(100).fill(65);
+    const error = await refusedWith(() => collect(model.generate(long)));
+    ok(
+      ["invalid-tokens", "limit-exceeded"].includes(error.code),
+      `a long prompt gave ${error.code}`,
+    );
+    model.free();
+  },
+};
+
+async function refusedWith(work) {
+  try {
+    await work();
+  } catch (error) {
+    return error;
+  }
+  return { code: "nothing" };
+}

@@ -1,0 +1,103 @@
+// What the test bodies share: a tiny model, a text, safetensors files made by hand.
+
+/** A model that a software adapter trains in tens of milliseconds a step. */
+export const config = {
+  model_type: "llama",
+  vocab_size: 256,
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 2,
+  num_attention_heads: 2,
+  num_key_value_heads: 1,
+  max_position_embeddings: 64,
+  tie_word_embeddings: true,
+};
+
+/** A text with enough regularity to be learnt in a few steps. */
+export const text = Array.from(
+  { length: 240 },
+  (_, i) => `the ${["cat", "dog", "owl"][i % 3]} sat on ${["the mat", "a log"][i % 2]}. `,
+).join("");
+
+export const trainerOptions = {
+  learningRate: 3e-3,
+  warmupSteps: 4,
+  tokensPerStep: 64,
+  totalSteps: 20,
+  seed: 7,
+};
+export const datasetOptions = { sequenceLength: 16, validationFraction: 0.1, seed: 3 };
+
+/** A fresh dataset of the text. */
+export const dataset = ({ Dataset, ByteTokenizer }) =>
+  Dataset.fromText(text, new ByteTokenizer(), datasetOptions);
+
+/** Everything an async iterable gives. */
+export async function collect(iterable) {
+  const all = [];
+  for await (const one of iterable) all.push(one);
+  return all;
+}
+
+/** A batch that predicts each next byte of the text. */
+export function batch(length, start = 0) {
+  const bytes = Uint32Array.from(new TextEncoder().encode(text.slice(start, start + length + 1)));
+  return { tokens: bytes.slice(0, length), targets: bytes.slice(1) };
+}
+
+/** The header and the data of a safetensors file. */
+export function openFile(bytes) {
+  const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+  return {
+    header: JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))),
+    data: bytes.subarray(8 + length),
+  };
+}
+
+/** A safetensors file of a header (an object, or text as it is) and data. */
+export function makeFile(header, data = new Uint8Array(0)) {
+  const json = new TextEncoder().encode(
+    typeof header === "string" ? header : JSON.stringify(header),
+  );
+  const file = new Uint8Array(8 + json.length + data.length);
+  new DataView(file.buffer).setBigUint64(0, BigInt(json.length), true);
+  file.set(json, 8);
+  file.set(data, 8 + json.length);
+  return file;
+}
+
+/** The same checkpoint with every F32 tensor as BF16 (by truncation) or F16. */
+export function convert(bytes, dtype) {
+  const { header, data } = openFile(bytes);
+  const made = {};
+  const pieces = [];
+  let offset = 0;
+  for (const [name, entry] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const [begin, end] = entry.data_offsets;
+    const words = new Uint32Array(data.slice(begin, end).buffer);
+    const half = Uint16Array.from(words, dtype === "BF16" ? (word) => word >>> 16 : toHalf);
+    pieces.push(new Uint8Array(half.buffer));
+    made[name] = { dtype, shape: entry.shape, data_offsets: [offset, offset + half.byteLength] };
+    offset += half.byteLength;
+  }
+  return makeFile(made, concat(pieces));
+}
+
+/** The pieces in one array. */
+export function concat(pieces) {
+  const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let offset = 0;
+  for (const piece of pieces) {
+    whole.set(piece, offset);
+    offset += piece.length;
+  }
+  return whole;
+}
+
+/** Bits of the 16-bit float below in magnitude; numbers too small become zero. */
+function toHalf(word) {
+  const sign = (word >>> 16) & 0x8000;
+  const exponent = ((word >>> 23) & 0xff) - 112;
+  return exponent <= 0 ? sign : sign | (exponent << 10) | ((word >>> 13) & 0x3ff);
+}

@@ -1,0 +1,117 @@
+// What needs no model: option objects, tokenizer, runtime, life.
+import { equal, ok, refuses } from "./assert.mjs";
+import { config, text } from "./kit.mjs";
+
+export const cases = {
+  async "capabilities are plain data"({ runtime }) {
+    const { adapter, limits, features, subgroupSize } = runtime.capabilities;
+    equal(typeof adapter.vendor, "string");
+    ok(limits.maxStorageBuffersPerShaderStage >= 8, "storage buffers of at least WebGPU's floor");
+    equal(typeof features.subgroups, "boolean");
+    equal(subgroupSize.length, 2);
+    equal(JSON.parse(JSON.stringify(runtime.capabilities)), runtime.capabilities);
+    equal(runtime.device.limits.maxBufferSize, limits.maxBufferSize, "the raw device's limit");
+  },
+
+  async "limits default and features false are honoured"({ tinyloom, gpu }) {
+    const runtime = await tinyloom.Runtime.create({ gpu, limits: "default", features: false });
+    const { limits, features } = runtime.capabilities;
+    equal(features, { subgroups: false, f16: false, timestamps: false });
+    equal(limits.maxComputeWorkgroupStorageSize, 16_384);
+    equal(limits.maxStorageBufferBindingSize, 134_217_728);
+    equal(runtime.device.features.has("subgroups"), false);
+    runtime.destroy();
+  },
+
+  async "a cap on a limit is respected, or refused by name"({ tinyloom, gpu }) {
+    const capped = { maxComputeInvocationsPerWorkgroup: 128 };
+    const runtime = await tinyloom.Runtime.create({ gpu, limits: capped });
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    for (const { kernel, workgroupSize } of trainer.plan()) {
+      const invocations = workgroupSize.reduce((product, n) => product * n, 1);
+      ok(invocations <= 128, `${kernel} runs ${invocations} invocations`);
+    }
+    runtime.destroy();
+  },
+
+  async "lost settles after destroy"({ tinyloom, gpu }) {
+    const runtime = await tinyloom.Runtime.create({ gpu });
+    runtime.destroy();
+    runtime.destroy();
+    const { reason } = await runtime.lost;
+    equal(reason, "destroyed");
+    await refuses("freed", "Runtime", () => runtime.device);
+    await refuses("freed", "Runtime", () => tinyloom.Model.create(runtime, config));
+  },
+
+  async "no WebGPU and no adapter are told apart"({ tinyloom }) {
+    const { Runtime } = tinyloom;
+    await refuses("webgpu-unavailable", "navigator.gpu", () => Runtime.create({ gpu: null }));
+    const none = { requestAdapter: async () => null, getPreferredCanvasFormat: () => "rgba8unorm" };
+    await refuses("adapter-unavailable", "adapter", () => Runtime.create({ gpu: none }));
+  },
+
+  async "wrong options are named, with what is allowed"({ tinyloom, gpu, runtime }) {
+    const { Runtime, Model, Trainer, Dataset, ByteTokenizer } = tinyloom;
+    const wrong = (words, work) => refuses("invalid-options", words, work);
+    await wrong(["gpus", "powerPreference"], () => Runtime.create({ gpus: gpu }));
+    await wrong(["gpu", '"x"'], () => Runtime.create({ gpu: "x" }));
+    await wrong(["powerPreference", "low-power"], () =>
+      Runtime.create({ gpu, powerPreference: "fast" }),
+    );
+    await wrong(["limits", "max"], () => Runtime.create({ gpu, limits: "max" }));
+    await wrong("maxBufferSize", () => Runtime.create({ gpu, limits: { maxBufferSize: -1 } }));
+    await wrong("subgroups", () => Runtime.create({ gpu, features: { subgroups: true } }));
+    await wrong("wasm", () => Runtime.create({ gpu, wasm: 5 }));
+    await wrong(["seed", "-1"], () => Model.create(runtime, config, { seed: -1 }));
+    await wrong("Runtime", () => Model.create({}, config));
+    await wrong("Model", () => Trainer.create({}, {}));
+    await wrong("Runtime.create takes", () => Runtime.create("fast"));
+    const model = await Model.create(runtime, config);
+    for (const [name, value] of [
+      ["learningRate", "1e-3"],
+      ["learningRate", Number.NaN],
+      ["schedule", "step"],
+      ["warmupSteps", 1.5],
+      ["totalSteps", 0],
+      ["weightDecay", -0.1],
+      ["beta1", 1],
+      ["epsilon", 0],
+      ["gradientAccumulation", 0],
+      ["tokensPerStep", 0],
+      ["lr", 1e-3],
+    ]) {
+      await wrong(name, () => Trainer.create(model, { [name]: value }));
+    }
+    for (const [name, value] of [
+      ["maxTokens", 0],
+      ["temperature", -1],
+      ["topK", 1.5],
+      ["topP", 0],
+      ["minP", 1],
+      ["repetitionPenalty", 0],
+      ["stopTokens", [-1]],
+      ["signal", {}],
+      ["top_k", 5],
+    ]) {
+      await wrong(name, () => model.generate([1], { [name]: value }));
+    }
+    await wrong("sequenceLength", () => Dataset.fromTokens([1, 2], { sequenceLength: 0 }));
+    await wrong("validationFraction", () => Dataset.fromTokens([1, 2], { validationFraction: 1 }));
+    await wrong("tokenizer", () => Dataset.fromText(text, {}));
+    await wrong("string", () => Dataset.fromText(5, new ByteTokenizer()));
+    await refuses("invalid-tokens", "empty", () => Dataset.fromText("", new ByteTokenizer()));
+    equal((await model.logits([1, 2])).length, 512, "the model stays usable");
+    model.free();
+  },
+
+  async "the byte tokenizer gives back every text"({ tinyloom }) {
+    const tokenizer = new tinyloom.ByteTokenizer();
+    equal(tokenizer.vocabSize, 256);
+    for (const one of ["", "abc", "héllo – 😀\n"])
+      equal(tokenizer.decode(tokenizer.encode(one)), one);
+    equal([...tokenizer.encode("é")], [0xc3, 0xa9]);
+    await refuses("invalid-tokens", "256", () => tokenizer.decode([256]));
+  },
+};

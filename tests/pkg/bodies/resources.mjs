@@ -1,0 +1,85 @@
+// Steps replay plans: nothing is made in them. What is freed is gone.
+import { equal, ok } from "./assert.mjs";
+import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+
+/** What of the counters must not move. */
+const made = ({ buffers, bindGroups, pipelines }) => ({ buffers, bindGroups, pipelines });
+
+export const cases = {
+  async "after warm-up a step makes no buffer, bind group or pipeline"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    const data = await dataset(tinyloom);
+    const warm = await collect(trainer.run(data, { steps: 3, evaluateEvery: 3 }));
+    warm.push(await trainer.step(batch(16)));
+    const before = runtime._counters();
+    const metrics = await collect(trainer.run(data, { steps: 4 }));
+    const after = runtime._counters();
+    equal(made(after), made(before), "objects made in four steps");
+    const slowest = Math.max(...[...warm, ...metrics].map((m) => (m.milliseconds * 64) / m.tokens));
+    const submits = (after.submits - before.submits) / 4;
+    ok(
+      submits >= 1 && submits <= Math.ceil(slowest / 100),
+      `${submits} submits a step of ${slowest} ms at most`,
+    );
+    for (const length of [1, 7, 33, 64]) await trainer.step(batch(length));
+    equal(made(runtime._counters()), made(before), "objects made for other batch lengths");
+    await trainer.evaluate(data);
+    equal(made(runtime._counters()), made(before), "objects made in an evaluation");
+    const dispatches = (after.dispatches - before.dispatches) / 4;
+    model.free();
+    return `${dispatches} dispatches and ${submits} submits a step`;
+  },
+
+  async "another prompt length compiles nothing"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const generate = (length) =>
+      collect(model.generate(batch(length).tokens, { maxTokens: 6, temperature: 0.8, topK: 40 }));
+    await generate(4);
+    const { pipelines } = runtime._counters();
+    for (const length of [1, 9, 40]) await generate(length);
+    equal(runtime._counters().pipelines, pipelines, "pipelines");
+    model.free();
+  },
+
+  async "memory is accounted for, and given back"({ tinyloom, runtime }) {
+    await settled(runtime);
+    const { gpuBytes: empty } = runtime._counters();
+    const model = await tinyloom.Model.create(runtime, config);
+    ok(model.gpuBytes >= model.parameterCount * 4, "a model takes four bytes a weight");
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    ok(
+      model.gpuBytes >= model.parameterCount * 16,
+      "training takes gradients and two moments more",
+    );
+    await trainer.step(batch(32));
+    const { gpuBytes: full } = runtime._counters();
+    ok(
+      full - empty <= model.gpuBytes * 1.05 + 65_536,
+      `${full - empty} bytes in use, ${model.gpuBytes} told`,
+    );
+    trainer.free();
+    model.free();
+    await settled(runtime);
+    equal(runtime._counters().gpuBytes, empty, "bytes after free");
+  },
+
+  async "the plan says what runs and why"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    const rows = trainer.plan();
+    ok(rows.length > 20, `${rows.length} rows`);
+    for (const row of rows) {
+      ok(row.phase && row.kernel && row.variant && row.reason, `row ${JSON.stringify(row)}`);
+      ok(row.grid.length === 3 && row.workgroupSize.length === 3, `grid of ${row.kernel}`);
+      ok(row.flops >= 0 && row.bytes > 0, `cost of ${row.kernel}`);
+    }
+    const phases = new Set(rows.map((row) => row.phase));
+    for (const phase of ["forward", "backward", "optimizer"])
+      ok(phases.has(phase), `phase ${phase}`);
+    model.free();
+  },
+};
+
+/** Lets queued releases happen. */
+const settled = (runtime) => runtime.device.queue.onSubmittedWorkDone();

@@ -1,0 +1,32 @@
+// Runs test bodies in whichever host: a page, or Node with Dawn.
+
+/** The modules with test bodies; each exports `cases`, functions by name. */
+export const BODIES = ["options", "bad-input", "checkpoint", "decoding", "training", "resources"];
+
+/**
+ * Runs the cases of one body module on one runtime.
+ *
+ * @param tinyloom - the package.
+ * @param gpu - the GPU object.
+ * @param body - one of BODIES.
+ * @returns `[{ name, ok, detail, milliseconds }]`.
+ */
+export async function runBody(tinyloom, gpu, body) {
+  const { cases } = await import(`./${body}.mjs`);
+  const runtime = await tinyloom.Runtime.create({ gpu });
+  const results = [];
+  for (const [name, work] of Object.entries(cases)) {
+    const began = performance.now();
+    const result = { name, ok: true, detail: "" };
+    try {
+      result.detail = (await work({ tinyloom, gpu, runtime })) ?? "";
+    } catch (error) {
+      result.ok = false;
+      result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;
+    }
+    result.milliseconds = Math.round(performance.now() - began);
+    results.push(result);
+  }
+  runtime.destroy();
+  return results;
+}

@@ -1,0 +1,166 @@
+// Training: it learns, to the same bits each time, also across save and resume.
+import { close, equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
+import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+
+async function make({ tinyloom, runtime }, options = trainerOptions) {
+  const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
+  return tinyloom.Trainer.create(model, options);
+}
+
+/** Trains a fresh model and gives its files. */
+async function train(host, steps) {
+  const trainer = await make(host);
+  const metrics = await collect(trainer.run(await dataset(host.tinyloom), { steps }));
+  const files = await trainer.save();
+  trainer.model.free();
+  return { metrics, files };
+}
+
+export const cases = {
+  async "the loss falls and is reported"(host) {
+    const { metrics } = await train(host, 20);
+    equal(metrics.length, 20);
+    equal(
+      metrics.map((m) => m.step),
+      Array.from({ length: 20 }, (_, i) => i + 1),
+    );
+    const [first, last] = [metrics[0], metrics[19]];
+    close(first.loss, Math.log(256), 0.4, "the first loss is that of chance");
+    ok(last.loss < first.loss - 1, `the loss fell from ${first.loss} to ${last.loss}`);
+    for (const m of metrics) {
+      ok(Number.isFinite(m.gradNorm) && m.gradNorm > 0, "gradNorm");
+      ok(m.learningRate > 0 && m.learningRate <= 3e-3 + 1e-9, "learningRate");
+      ok(
+        m.tokens > 0 && m.tokens <= 64 && m.milliseconds >= 0 && m.skipped === false,
+        "tokens, time",
+      );
+    }
+  },
+
+  async "training twice gives identical bytes"(host) {
+    const [a, b] = [await train(host, 20), await train(host, 20)];
+    equal(
+      a.metrics.map((m) => m.loss),
+      b.metrics.map((m) => m.loss),
+      "losses",
+    );
+    sameFiles(a.files, b.files);
+  },
+
+  async "20 steps are 10, save, resume, 10: to the bit"(host) {
+    const { Trainer } = host.tinyloom;
+    const { files: whole, metrics } = await train(host, 20);
+    const { files: half } = await train(host, 10);
+    const resumed = await Trainer.resume(host.runtime, half);
+    sameFiles(await resumed.save(), half, "what was resumed saves as it was");
+    const rest = await collect(resumed.run(await dataset(host.tinyloom), { steps: 10 }));
+    equal(
+      rest.map((m) => m.loss),
+      metrics.slice(10).map((m) => m.loss),
+      "losses",
+    );
+    sameFiles(await resumed.save(), whole);
+    resumed.model.free();
+  },
+
+  async "a run that is cut short keeps its schedule"(host) {
+    const { totalSteps: _, ...open } = trainerOptions;
+    const data = await dataset(host.tinyloom);
+    const whole = await make(host, open);
+    await collect(whole.run(data, { steps: 12 }));
+    const cut = await make(host, open);
+    for await (const { step } of cut.run(data, { steps: 12 })) if (step === 5) break;
+    const resumed = await host.tinyloom.Trainer.resume(host.runtime, await cut.save());
+    await collect(resumed.run(data, { steps: 7 }));
+    const [a, b] = [await resumed.save(), await whole.save()];
+    sameBytes(a["model.safetensors"], b["model.safetensors"], "weights");
+    for (const { model } of [whole, cut, resumed]) model.free();
+  },
+
+  async "evaluation, and metrics with validationLoss"(host) {
+    const trainer = await make(host);
+    const data = await dataset(host.tinyloom);
+    const before = await trainer.evaluate(data);
+    ok(before.tokens > 300, `${before.tokens} tokens of the validation split`);
+    equal(await trainer.evaluate(data), before, "evaluation repeats");
+    const metrics = await collect(trainer.run(data, { steps: 9, evaluateEvery: 4 }));
+    const at = metrics.filter((m) => m.validationLoss !== undefined).map((m) => m.step);
+    equal(at, [4, 8, 9], "evaluated at");
+    ok(metrics[8].validationLoss < before.loss, "the validation loss falls");
+    close((await trainer.evaluate(data)).loss, metrics[8].validationLoss, 1e-6);
+    await refuses("aborted", [], () => trainer.evaluate(data, { signal: AbortSignal.abort() }));
+    trainer.model.free();
+  },
+
+  async "accumulation is one larger batch"(host) {
+    const base = { learningRate: 1e-3, warmupSteps: 0, schedule: "constant", maxGradNorm: 1e9 };
+    const one = await make(host, { ...base, tokensPerStep: 32 });
+    const two = await make(host, { ...base, tokensPerStep: 16, gradientAccumulation: 2 });
+    const [a, b] = [batch(16, 0), batch(16, 30)];
+    const join = (key) => Uint32Array.from([...a[key], ...b[key]]);
+    const documents = Uint32Array.from({ length: 32 }, (_, i) => (i < 16 ? 0 : 16));
+    const m = await one.step({ tokens: join("tokens"), targets: join("targets"), documents });
+    await two.step(a);
+    await two.step(b);
+    const [whole, parts] = [await one.gradients(), await two.gradients()];
+    equal(Object.keys(parts).sort(), Object.keys(whole).sort(), "gradient names");
+    for (const [name, gradient] of Object.entries(whole)) {
+      for (const [i, value] of gradient.entries()) close(parts[name][i], value, 1e-5, name);
+    }
+    equal(m.step, 1);
+    for (const { model } of [one, two]) model.free();
+  },
+
+  async "a run stops at the signal and goes on later"(host) {
+    const trainer = await make(host);
+    const data = await dataset(host.tinyloom);
+    const controller = new AbortController();
+    let seen = 0;
+    await refuses("aborted", [], async () => {
+      for await (const { step } of trainer.run(data, { steps: 20, signal: controller.signal })) {
+        seen = step;
+        if (step === 4) controller.abort();
+      }
+    });
+    equal(seen, 4);
+    equal(
+      (await collect(trainer.run(data, { steps: 2 }))).map((m) => m.step),
+      [5, 6],
+    );
+    trainer.model.free();
+  },
+
+  async "a loss that is not finite skips the step and ends the run"(host) {
+    const trainer = await make(host, { learningRate: 1e18, warmupSteps: 0, tokensPerStep: 32 });
+    const data = await dataset(host.tinyloom);
+    const seen = [];
+    await refuses("non-finite", "learningRate", async () => {
+      for await (const m of trainer.run(data, { steps: 20 })) seen.push(m.skipped);
+    });
+    equal(seen.slice(-3), [true, true, true], "three skipped steps in a row");
+    const weights = (await trainer.model.save())["model.safetensors"];
+    equal((await trainer.step(batch(16))).skipped, true);
+    sameBytes(
+      (await trainer.model.save())["model.safetensors"],
+      weights,
+      "weights of a skipped step",
+    );
+    trainer.model.free();
+  },
+
+  async "resume refuses files that are not its own"(host) {
+    const { Trainer } = host.tinyloom;
+    const { files } = await train(host, 2);
+    const resume = (change) => () => Trainer.resume(host.runtime, { ...files, ...change });
+    const wrong = (words, change) => refuses("invalid-checkpoint", words, resume(change));
+    await wrong("trainer_state.json", { "trainer_state.json": undefined });
+    await wrong("optimizer.safetensors", { "optimizer.safetensors": undefined });
+    await wrong("trainer_state.json", { "trainer_state.json": new TextEncoder().encode("{") });
+    await wrong("optimizer.safetensors", {
+      "optimizer.safetensors": files["optimizer.safetensors"].subarray(0, 99),
+    });
+    const trainer = await resume({})();
+    equal((await trainer.step(batch(16))).step, 3);
+    trainer.model.free();
+  },
+};

@@ -1,0 +1,4 @@
+import { test } from "node:test";
+import { inBrowser } from "./harness.mjs";
+
+test("the public API in Chromium", { timeout: 1_200_000 }, (t) => inBrowser(t, "chromium"));

@@ -1,0 +1,222 @@
+// The parts of the TypeScript layer that need no GPU: files, sources, queue, options, arguments.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { parseCommand } from "../../scripts/args.mjs";
+import { line } from "../../scripts/progress.mjs";
+import { makeFile } from "./bodies/kit.mjs";
+
+const { Handle, Queue } = await import("../../pkg/dist/handle.js");
+const { assemble, pullTensors, readHeader } = await import("../../pkg/dist/safetensors.js");
+const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
+const { check, integer, number } = await import("../../pkg/dist/options.js");
+const { toTokens } = await import("../../pkg/dist/tokens.js");
+
+const data = Uint8Array.from([1, 2, 3, 4, 5, 6, 7, 8]);
+const header = {
+  a: { dtype: "F32", shape: [1], data_offsets: [0, 4] },
+  b: { dtype: "F32", shape: [1], data_offsets: [4, 8] },
+};
+const code = (wanted) => (error) => error.name === "TinyloomError" && error.code === wanted;
+
+/** A sink that takes what the header says, and remembers it. */
+function recorder() {
+  const taken = {};
+  return {
+    taken,
+    addFile(_name, bytes) {
+      const start = 8 + bytes.length;
+      return JSON.stringify(
+        Object.entries(JSON.parse(new TextDecoder().decode(bytes))).map(
+          ([
+            name,
+            {
+              data_offsets: [begin, end],
+            },
+          ]) => ({
+            name,
+            begin: start + begin,
+            end: start + end,
+          }),
+        ),
+      );
+    },
+    setTensor(name, bytes) {
+      taken[name] = [...bytes];
+    },
+  };
+}
+
+const open = (files) => openSource("test", files, {});
+
+test("tensors are pulled from Blobs and bytes, with progress", async () => {
+  const file = makeFile(header, data);
+  for (const content of [file, file.buffer, new Blob([file])]) {
+    const sink = recorder();
+    const progress = [];
+    const files = await weightFiles(open({ "model.safetensors": content }));
+    await pullTensors(files, sink, (loaded, total) => progress.push([loaded, total]));
+    assert.deepEqual(sink.taken, { a: [1, 2, 3, 4], b: [5, 6, 7, 8] });
+    assert.deepEqual(progress, [
+      [0, 8],
+      [4, 8],
+      [8, 8],
+    ]);
+  }
+});
+
+test("a header that cannot be is refused", async () => {
+  const part = (bytes) => ({
+    name: "x",
+    size: bytes.length,
+    read: async (b, e) => bytes.subarray(b, e),
+  });
+  const lying = (length) => {
+    const bytes = new Uint8Array(16);
+    new DataView(bytes.buffer).setBigUint64(0, length, true);
+    return part(bytes);
+  };
+  await assert.rejects(readHeader(part(new Uint8Array(7))), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(9n)), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(100_000_001n)), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(2n ** 64n - 1n)), code("invalid-checkpoint"));
+  assert.equal((await readHeader(lying(8n))).length, 8);
+});
+
+test("a base URL gives files, shards and clear failures", async (t) => {
+  const files = {
+    "/m/config.json": "{}",
+    "/m/model.safetensors.index.json": JSON.stringify({ weight_map: { a: "s.safetensors" } }),
+    "/m/s.safetensors": makeFile(header, data),
+  };
+  const server = createServer((request, response) => {
+    const body = files[request.url];
+    response.writeHead(request.url.startsWith("/broken") ? 500 : body ? 200 : 404).end(body);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => server.close());
+  const base = `http://127.0.0.1:${server.address().port}`;
+  const stages = new Set();
+  const onProgress = ({ stage }) => stages.add(stage);
+  const [shard] = await weightFiles(openSource("test", `${base}/m`, { onProgress }));
+  assert.equal(shard.name, "s.safetensors");
+  assert.equal(shard.size, files["/m/s.safetensors"].length);
+  assert.ok(stages.has("download s.safetensors"));
+  await assert.rejects(open(`${base}/broken/`).find("config.json"), code("invalid-checkpoint"));
+  await assert.rejects(open("http://127.0.0.1:1/").find("config.json"), code("invalid-checkpoint"));
+  const signal = AbortSignal.abort();
+  await assert.rejects(openSource("test", base, { signal }).find("config.json"), code("aborted"));
+  assert.throws(() => open("/relative"), code("invalid-options"));
+});
+
+test("a saved file is assembled, and its length checked", async () => {
+  const file = makeFile(header, data);
+  const start = file.length - data.length;
+  const writer = (tensors) => ({
+    saveHeader: () => file.slice(0, start),
+    tensorCount: () => tensors.length,
+    readTensor: async (index) => tensors[index],
+  });
+  const whole = await assemble(writer([data.slice(0, 4), data.slice(4)]), () => {});
+  assert.deepEqual(whole, file);
+  await assert.rejects(
+    assemble(writer([data.slice(0, 4)]), () => {}),
+    code("internal"),
+  );
+});
+
+test("operations run in order, and a freed object refuses", async () => {
+  const queue = new Queue();
+  const events = [];
+  const raw = { release: () => events.push("release") };
+  const handle = new Handle("Model", raw, queue);
+  const slow = handle.run(async () => {
+    await new Promise((done) => setTimeout(done, 20));
+    events.push("first");
+  });
+  const second = handle.run(() => {
+    throw { code: "invalid-tokens", message: "no" };
+  });
+  const third = handle.run(() => events.push("third"));
+  await assert.rejects(second, code("invalid-tokens"));
+  await Promise.all([slow, third]);
+  const running = handle.run(
+    () => new Promise((_, fail) => setTimeout(() => fail(new Error("gone")), 20)),
+  );
+  const waiting = handle.run(() => events.push("never"));
+  await Promise.resolve();
+  handle.free();
+  handle.free();
+  await assert.rejects(running, code("freed"));
+  await assert.rejects(waiting, code("freed"));
+  await assert.rejects(
+    handle.run(() => {}),
+    code("freed"),
+  );
+  assert.throws(() => handle.now(() => {}), code("freed"));
+  assert.deepEqual(events, ["first", "third", "release"]);
+});
+
+test("options are checked by name, type and range", () => {
+  const rules = { steps: integer(1, 10), rate: number(0, 1, true) };
+  assert.deepEqual(check("f", { steps: 3, rate: undefined }, rules), { steps: 3 });
+  assert.deepEqual(check("f", undefined, rules), {});
+  for (const wrong of [
+    { steps: 0 },
+    { steps: 11 },
+    { steps: "3" },
+    { steps: null },
+    { rate: 0 },
+    { rate: NaN },
+  ]) {
+    assert.throws(() => check("f", wrong, rules), code("invalid-options"));
+  }
+  assert.throws(
+    () => check("f", { stepz: 3 }, rules),
+    /f has no option "stepz"; it takes steps, rate/,
+  );
+  assert.throws(() => check("f", [], rules), code("invalid-options"));
+  assert.deepEqual([...toTokens("tokens", [1, 2])], [1, 2]);
+  assert.throws(() => toTokens("tokens", new Float32Array(2)), code("invalid-tokens"));
+  assert.throws(() => toTokens("tokens", [1, 2 ** 32]), /tokens\[1\] is 4294967296/);
+});
+
+test("the command line is parsed, and refused with usage", () => {
+  const parsed = parseCommand([
+    ...["--headless", "--browser", "firefox", "--config", '{"hidden_size":128}', "--steps", "300"],
+    ...["--learning-rate", "1e-3", "--seed", "0", "--json"],
+  ]);
+  assert.equal(parsed.browser, "firefox");
+  assert.equal(parsed.json, true);
+  assert.deepEqual(parsed.job, {
+    config: { hidden_size: 128 },
+    steps: 300,
+    learningRate: 1e-3,
+    seed: 0,
+  });
+  assert.equal(parseCommand(["--headless", "--config", "small"]).job.config, "small");
+  assert.deepEqual(parseCommand([]), { headless: false, port: 8080 });
+  for (const wrong of [
+    ["--headless", "--steps", "0"],
+    ["--headless", "--steps", "ten"],
+    ["--headless", "--steps=-1"],
+    ["--headless", "--learning-rate", "fast"],
+    ["--headless", "--browser", "opera"],
+    ["--headless", "--config", "{"],
+    ["--headless", "--config", "[1]"],
+    ["--headless", "--text", "/no/such/file"],
+    ["--headless", "extra"],
+    ["--steps", "3"],
+    ["--unknown"],
+  ]) {
+    assert.throws(
+      () => parseCommand(wrong),
+      (error) => error.exitCode === 2 && error.message.includes("npm start"),
+    );
+  }
+});
+
+test("a line of progress has step, loss, speed and time left", () => {
+  const text = line({ step: 75, steps: 300, loss: 2.34567, tokensPerSecond: 812.4 }, 30);
+  assert.match(text, /75\/300 {2}loss 2\.346 {2}812 tokens\/s {2}0:30 {2}1:30 left/);
+});

@@ -1,0 +1,53 @@
+// Runs the public-API test bodies in a browser or in Node with Dawn, each case as a subtest.
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { dawnEnv } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
+import { BODIES } from "./bodies/run.mjs";
+
+/** Reports a body's results as subtests. */
+async function report(t, body, results) {
+  for (const { name, ok, detail, milliseconds } of results) {
+    await t.test(`${body}: ${name}`, (sub) => {
+      sub.diagnostic(`${milliseconds} ms${ok && detail ? `, ${detail}` : ""}`);
+      assert.ok(ok, detail);
+    });
+  }
+}
+
+/** Every body in a browser. */
+export function inBrowser(t, kind) {
+  const errors = [];
+  const onConsole = (type, text) => {
+    if (type === "error") errors.push(text);
+  };
+  return withPage(kind, onConsole, async (page, url) => {
+    for (const body of BODIES) {
+      const results = await page.evaluate(
+        async (base, body) => {
+          const tinyloom = await import(`${base}/pkg/index.js`);
+          const { runBody } = await import(`${base}/tests/pkg/bodies/run.mjs`);
+          return runBody(tinyloom, navigator.gpu, body);
+        },
+        url,
+        body,
+      );
+      await report(t, body, results);
+    }
+    assert.deepEqual(errors, [], "the page's console has errors");
+  });
+}
+
+/** Every body in a Node process of its own, with the environment that Dawn needs. */
+export async function inNode(t) {
+  const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
+  const child = fork(host, BODIES, { env: { ...process.env, ...dawnEnv() } });
+  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
+  const arrived = [];
+  child.on("message", (message) => arrived.push(message));
+  const code = await ended;
+  for (const { body, results } of arrived) await report(t, body, results);
+  assert.equal(code, 0, `the Node process ended with ${code}`);
+  assert.equal(arrived.length, BODIES.length, "every body reported");
+}

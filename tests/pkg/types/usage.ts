@@ -1,0 +1,70 @@
+// A strict user's program; tsc compiles it and nothing runs it.
+import {
+  ByteTokenizer,
+  type Capabilities,
+  Dataset,
+  type ErrorCode,
+  Model,
+  Runtime,
+  type StepMetrics,
+  TinyloomError,
+  Trainer,
+} from "tinyloom";
+
+export async function use(blob: Blob, controller: AbortController): Promise<void> {
+  const runtime = await Runtime.create({
+    limits: { maxComputeWorkgroupStorageSize: 16_384 },
+    features: false,
+  });
+  const device: GPUDevice = runtime.device;
+  const capabilities: Capabilities = runtime.capabilities;
+  const [narrow, wide]: readonly [number, number] = capabilities.subgroupSize;
+  void [device.limits.maxBufferSize, narrow + wide, (await runtime.lost).reason.length];
+
+  const model = await Model.create(
+    runtime,
+    { hidden_size: 64, num_attention_heads: 2 },
+    { seed: 1 },
+  );
+  const same = await Model.fromPretrained(
+    runtime,
+    { "config.json": blob, "model.safetensors": new Uint8Array(8) },
+    {
+      onProgress: ({ loaded, total, stage }) => console.log(stage, loaded / total),
+      signal: controller.signal,
+    },
+  );
+  const logits: Float32Array = await same.logits(new Uint32Array(4));
+  const loss: number = await same.loss([1, 2, 3]);
+  for await (const { token, logprob } of model.generate([1], { maxTokens: 5, stopTokens: [0] })) {
+    void (token + logprob + loss + (logits[0] ?? 0));
+  }
+  const file: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];
+  void new Blob([file]);
+
+  const dataset = await Dataset.fromText(blob, new ByteTokenizer(), { sequenceLength: 32 });
+  const trainer = await Trainer.create(model, { schedule: "linear", gradientAccumulation: 2 });
+  for await (const metrics of trainer.run(dataset, { steps: 2, evaluateEvery: 1 })) {
+    const m: StepMetrics = metrics;
+    void (m.loss + (m.validationLoss ?? 0));
+  }
+  const { loss: validation, tokens } = await trainer.evaluate(dataset);
+  const gradients: { [name: string]: Float32Array } = await trainer.gradients();
+  const resumed = await Trainer.resume(runtime, await trainer.save());
+  void [validation, tokens, gradients, resumed.model.parameterCount, trainer.plan()[0]?.kernel];
+
+  // @ts-expect-error: no such schedule
+  await Trainer.create(model, { schedule: "exponential" });
+  // @ts-expect-error: no such option
+  await Trainer.create(model, { lr: 1 });
+  // @ts-expect-error: internal
+  runtime._counters();
+  // @ts-expect-error: only through Model.create
+  new Model();
+  model.free();
+  runtime.destroy();
+}
+
+export function explain(error: unknown): ErrorCode | undefined {
+  return error instanceof TinyloomError ? error.code : undefined;
+}

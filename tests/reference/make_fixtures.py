@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Writes the PyTorch fixtures that tinyloom's numerics are tested against.
+
+    python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
+
+Every fixture is a tiny LlamaForCausalLM written by transformers' own `save_pretrained`, with an
+oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come from
+numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
+Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
+no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
+"""
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.numpy import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+import packed_llama
+
+HERE = Path(__file__).resolve().parent
+IGNORE = 0xFFFF_FFFF
+OPTIONS = {
+    "learning_rate": 1e-3,
+    "schedule": "constant",
+    "weight_decay": 0.1,
+    "beta1": 0.9,
+    "beta2": 0.95,
+    "epsilon": 1e-8,
+    "max_grad_norm": 1.0,
+}
+STEPS = 10
+# A tenth of what tinyloom's tests allow: logits and losses absolute, gradients relative in L2.
+LOGIT_NOISE, GRADIENT_NOISE, LOSS_NOISE = 1e-5, 1e-4, 1e-5
+
+# `lengths` are the packed documents; `ignored` are positions whose target does not count.
+# Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
+# untied, the three activations, GQA groups of 1, 2 and 3, documents of one token.
+FIXTURES = {
+    "llama": {
+        "seed": 1,
+        "lengths": [13, 1, 29, 4],
+        "ignored": [12, 20, 42, 46],
+        "config": dict(
+            vocab_size=61, hidden_size=40, intermediate_size=72, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+            rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        ),
+    },
+    "llama-tied": {
+        "seed": 2,
+        "lengths": [1, 17, 19],
+        "ignored": [0, 17],
+        # Between the largest and the smallest norm of the ten steps: clipped at first, then not.
+        "max_grad_norm": 5.0,
+        "config": dict(
+            vocab_size=256, hidden_size=32, intermediate_size=52, num_hidden_layers=3,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=64,
+            hidden_act="gelu_pytorch_tanh", rope_theta=500.0, rms_norm_eps=1e-5,
+            tie_word_embeddings=True,
+        ),
+    },
+    "llama-f16-sharded": {
+        "seed": 3,
+        "lengths": [23],
+        "dtype": torch.float16,
+        "max_shard_size": "16KB",
+        "config": dict(
+            vocab_size=67, hidden_size=24, intermediate_size=44, num_hidden_layers=2,
+            num_attention_heads=3, num_key_value_heads=1, head_dim=32, hidden_act="gelu",
+            rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        ),
+    },
+    "llama-bf16": {
+        "seed": 4,
+        "lengths": [19],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
+            num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
+            rope_theta=500000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        ),
+    },
+}
+
+
+def hf_config(sizes):
+    sizes = dict(sizes)
+    theta = sizes.pop("rope_theta")
+    return LlamaConfig(
+        **sizes,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+        max_position_embeddings=64,
+        attn_implementation="eager",
+    )
+
+
+def v4_config(sizes, dtype):
+    """The same model in the spelling of transformers 4, for the config reader's tests."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "initializer_range": 0.02,
+        "max_position_embeddings": 64,
+        "mlp_bias": False,
+        "model_type": "llama",
+        "pretraining_tp": 1,
+        "rope_scaling": None,
+        "torch_dtype": str(dtype).removeprefix("torch."),
+        "transformers_version": "4.57.1",
+        "use_cache": True,
+        **sizes,
+    }
+
+
+def fill(model, seed):
+    """Overwrites every parameter, in name order, from a numpy stream of its own."""
+    with torch.no_grad():
+        for index, (name, p) in enumerate(sorted(model.named_parameters())):
+            normal = np.random.default_rng([seed, index]).standard_normal(p.shape)
+            if p.dim() == 1:
+                normal = 1.0 + 0.2 * normal
+            elif name.endswith("embed_tokens.weight"):
+                normal *= 0.3
+            else:
+                # Queries and keys above unit variance: attention that picks, not averages.
+                normal *= (1.5 if "q_proj" in name or "k_proj" in name else 1.0) * p.shape[1] ** -0.5
+            p.copy_(torch.from_numpy(normal.astype(np.float32)))
+
+
+def make_batch(fixture):
+    """tokens, targets and document starts; the target of a document's last token is a new one."""
+    rng = np.random.default_rng([fixture["seed"], 1000])
+    lengths = fixture["lengths"]
+    rows = [rng.integers(0, fixture["config"]["vocab_size"], n + 1) for n in lengths]
+    tokens = np.concatenate([r[:-1] for r in rows])
+    targets = np.concatenate([r[1:] for r in rows])
+    targets[fixture.get("ignored", [])] = IGNORE
+    starts = np.repeat(np.cumsum([0] + lengths[:-1]), lengths)
+    return torch.from_numpy(tokens), torch.from_numpy(targets), torch.from_numpy(starts)
+
+
+def forward(model, tokens, starts):
+    """Logits with every document run on its own: what packing must not change."""
+    edges = torch.unique(starts).tolist() + [len(tokens)]
+    spans = zip(edges, edges[1:])
+    return torch.cat([model(tokens[None, a:b], use_cache=False).logits[0] for a, b in spans])
+
+
+def mean_loss(logits, targets):
+    return F.cross_entropy(logits, targets.where(targets != IGNORE, -100), ignore_index=-100)
+
+
+def train(model, tokens, targets, starts, options):
+    """Ten AdamW steps on one batch, with torch's own optimizer and clipping."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    norms = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices}, {"params": norms, "weight_decay": 0.0}],
+        lr=options["learning_rate"],
+        betas=(options["beta1"], options["beta2"]),
+        eps=options["epsilon"],
+        weight_decay=options["weight_decay"],
+        foreach=False,
+    )
+    steps = []
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        loss = mean_loss(forward(model, tokens, starts), targets)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["max_grad_norm"])
+        optimizer.step()
+        steps.append({"step": step, "loss": loss.item(), "grad_norm": norm.item()})
+    return steps
+
+
+def second_opinion(fixture, options, initial, oracle, steps, final):
+    """Repeats oracle and training in float64 and measures how far float32 was from it."""
+    tokens, targets, starts = make_batch(fixture)
+    weights = {k: v.double().requires_grad_() for k, v in initial.items()}
+    moments, worst = {}, {"gradient": 0.0, "loss": 0.0, "weight": 0.0}
+    for step in range(1, len(steps) + 1):
+        logits = packed_llama.logits(fixture["config"], weights, tokens, starts)
+        loss = mean_loss(logits, targets)
+        gradients = dict(zip(weights, torch.autograd.grad(loss, weights.values())))
+        if step == 1:
+            worst["logit"] = (logits - oracle["logits"]).abs().max().item()
+            for name, g in gradients.items():
+                distance = ((oracle[f"grad.{name}"] - g).norm() / g.norm()).item()
+                worst["gradient"] = max(worst["gradient"], distance)
+        with torch.no_grad():
+            packed_llama.adamw(weights, gradients, moments, step, options)
+        worst["loss"] = max(worst["loss"], abs(steps[step - 1]["loss"] - loss.item()))
+    for name, w in weights.items():
+        distance = (final[name] - w).norm() / (w - initial[name]).norm()
+        worst["weight"] = max(worst["weight"], distance.item())
+    return worst
+
+
+def training_oracle(model, fixture):
+    tokens, targets, starts = batch = make_batch(fixture)
+    options = OPTIONS | {k: fixture[k] for k in OPTIONS.keys() & fixture.keys()}
+    # The float32 pass leaves its gradients in the parameters; a tied head adds into its embedding.
+    logits = forward(model, tokens, starts)
+    loss = mean_loss(logits, targets)
+    loss.backward()
+    named = dict(model.named_parameters())
+    oracle = {"logits": logits.detach(), "loss": loss.detach()[None]}
+    oracle |= {f"grad.{k}": p.grad.clone() for k, p in named.items()}
+    initial = {k: p.detach().clone() for k, p in named.items()}
+    steps = train(model, *batch, options)
+    final = {k: p.detach() for k, p in named.items()}
+    worst = second_opinion(fixture, options, initial, oracle, steps, final)
+    assert worst["logit"] < LOGIT_NOISE and worst["gradient"] < GRADIENT_NOISE, worst
+    assert worst["loss"] < LOSS_NOISE, worst
+    # Norm weights whole (an undue decay shows there), every other tensor by its sums in float64.
+    oracle |= {f"final.{k}": p for k, p in final.items() if p.dim() == 1}
+    sums = {
+        k: {
+            "sum": p.double().sum().item(),
+            "l2": p.double().norm().item(),
+            "moved": (p.double() - initial[k].double()).norm().item(),
+        }
+        for k, p in final.items()
+    }
+    losses = {"options": options, "steps": steps, "final_weights": sums, "float32_noise": worst}
+    return oracle, losses
+
+
+def logits_oracle(model, fixture):
+    tokens, _, starts = make_batch(fixture)
+    with torch.no_grad():
+        logits = forward(model, tokens, starts)
+    weights = {k: p.detach().double() for k, p in model.named_parameters()}
+    exact = packed_llama.logits(fixture["config"], weights, tokens, starts)
+    worst = (exact - logits).abs().max().item()
+    assert worst < LOGIT_NOISE, worst
+    return {"logits": logits}
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def make(name, fixture, out):
+    folder = out / name
+    # A hash of what tinyloom saved stays: check_saved.py owns it.
+    for old in folder.glob("*"):
+        if old.name != "saved.sha256":
+            old.unlink()
+    dtype = fixture.get("dtype", torch.float32)
+    model = LlamaForCausalLM(hf_config(fixture["config"]))
+    fill(model, fixture["seed"])
+    model.to(dtype).save_pretrained(folder, max_shard_size=fixture.get("max_shard_size", "1GB"))
+    (folder / "generation_config.json").unlink()
+    write_json(folder / "config.v4.json", v4_config(fixture["config"], dtype))
+
+    # Read back, so that the oracle is of the bytes on disk; a cast model keeps a cast RoPE table.
+    model, info = LlamaForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    assert not any(info.values()), info
+    v4 = LlamaConfig.from_pretrained(folder / "config.v4.json")
+    assert v4.rope_parameters == model.config.rope_parameters, v4
+    if dtype == torch.float32:
+        oracle, losses = training_oracle(model, fixture)
+        write_json(folder / "losses.json", losses)
+        print(name, json.dumps(losses["float32_noise"]))
+    else:
+        oracle = logits_oracle(model, fixture)
+    arrays = {k: np.ascontiguousarray(v.numpy()) for k, v in oracle.items()}
+    for key, value in zip(("tokens", "targets", "documents"), make_batch(fixture)):
+        arrays[key] = value.numpy().astype(np.uint32)
+    save_file(arrays, folder / "oracle.safetensors")
+    for path in sorted(folder.iterdir()):
+        print(f"  {path.stat().st_size:8} {name}/{path.name}")
+
+
+def main():
+    for line in (HERE / "requirements.txt").read_text().splitlines():
+        package, _, wanted = line.partition("==")
+        if wanted and version(package) != wanted:
+            sys.exit(f"{package} is {version(package)}: the fixtures are made with {wanted}")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures"
+    for name, fixture in FIXTURES.items():
+        (out / name).mkdir(parents=True, exist_ok=True)
+        make(name, fixture, out)
+
+
+if __name__ == "__main__":
+    main()

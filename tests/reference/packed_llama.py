@@ -1,0 +1,87 @@
+"""A second opinion on the oracle: a Llama in float64, on one packed row of documents.
+
+transformers keeps its norms, its softmax and its RoPE table in float32 whatever the dtype of the
+model, so a `model.double()` says nothing about rounding. This one is float64 throughout, shares
+no code with transformers, and takes the documents the way tinyloom does: one row of tokens, a
+block-diagonal causal mask, positions that restart in every document.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+ACTIVATIONS = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+def rms_norm(x, weight, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def rope(x, cos, sin):
+    """Rotates [heads, tokens, head_dim] by halves: element i pairs with i + head_dim / 2."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def logits(config, weights, tokens, documents):
+    """Logits [tokens, vocab] for float64 `weights` by safetensors name."""
+    n, dim = len(tokens), config["head_dim"]
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    eps = config["rms_norm_eps"]
+    rows = torch.arange(n)
+    frequencies = config["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    angles = (rows - documents).double()[:, None] * frequencies
+    cos, sin = angles.cos(), angles.sin()
+    visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
+
+    x = weights["model.embed_tokens.weight"][tokens]
+    for layer in range(config["num_hidden_layers"]):
+        w = {k: weights[f"model.layers.{layer}.{k}.weight"] for k in LAYER_NAMES}
+        h = rms_norm(x, w["input_layernorm"], eps)
+        q, k, v = (
+            (h @ w[f"self_attn.{p}_proj"].T).view(n, -1, dim).transpose(0, 1) for p in "qkv"
+        )
+        # Query head i reads key/value head i // (heads / kv_heads).
+        k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (rope(k, cos, sin), v))
+        scores = rope(q, cos, sin) @ k.transpose(1, 2) / math.sqrt(dim)
+        attended = scores.masked_fill(~visible, -math.inf).softmax(-1) @ v
+        x = x + attended.transpose(0, 1).reshape(n, heads * dim) @ w["self_attn.o_proj"].T
+        h = rms_norm(x, w["post_attention_layernorm"], eps)
+        gate = ACTIVATIONS[config["hidden_act"]](h @ w["mlp.gate_proj"].T)
+        x = x + (gate * (h @ w["mlp.up_proj"].T)) @ w["mlp.down_proj"].T
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return rms_norm(x, weights["model.norm.weight"], eps) @ head.T
+
+
+LAYER_NAMES = (
+    "input_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "post_attention_layernorm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+)
+
+
+def adamw(parameters, gradients, moments, step, options):
+    """One AdamW update in place, written out: clipping by global norm, decoupled decay."""
+    norm = math.sqrt(sum(g.square().sum().item() for g in gradients.values()))
+    scale = min(1.0, options["max_grad_norm"] / norm)
+    beta1, beta2, rate = options["beta1"], options["beta2"], options["learning_rate"]
+    for name, p in parameters.items():
+        g = gradients[name] * scale
+        m, v = moments.setdefault(name, (torch.zeros_like(p), torch.zeros_like(p)))
+        m.lerp_(g, 1 - beta1)
+        v.lerp_(g * g, 1 - beta2)
+        decay = options["weight_decay"] if p.dim() > 1 else 0.0
+        m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+        p.sub_(rate * (decay * p + m_hat / (v_hat.sqrt() + options["epsilon"])))
+    return norm

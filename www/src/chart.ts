@@ -1,0 +1,118 @@
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+/** Weight of the newest step in the smoothed training curve. */
+const SMOOTHING = 0.25;
+const HEIGHT = 280;
+
+/** The loss curve: training loss as it is and smoothed, validation loss, and the entropy as the floor below both. */
+export class LossChart {
+  readonly #host: HTMLElement;
+  #plot: uPlot | undefined;
+  #entropy: number | undefined;
+  #end = 100;
+  #scheduled = false;
+  #steps: number[] = [];
+  #training: number[] = [];
+  #smoothed: number[] = [];
+  #validation: (number | null)[] = [];
+
+  constructor(host: HTMLElement) {
+    this.#host = host;
+    new ResizeObserver(() => {
+      this.#plot?.setSize({ width: host.clientWidth, height: HEIGHT });
+    }).observe(host);
+    // uPlot paints with the colours it was made with.
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#build());
+    this.#build();
+  }
+
+  /** Clears the curves for a run that ends at step `end`. */
+  reset(end: number, entropy: number | undefined): void {
+    this.#end = end;
+    this.#entropy = entropy;
+    this.#steps = [];
+    this.#training = [];
+    this.#smoothed = [];
+    this.#validation = [];
+    this.#build();
+  }
+
+  addLoss(step: number, loss: number): void {
+    if (!Number.isFinite(loss)) return;
+    const before = this.#smoothed.at(-1) ?? loss;
+    this.#steps.push(step);
+    this.#training.push(loss);
+    this.#smoothed.push(before + SMOOTHING * (loss - before));
+    this.#validation.push(null);
+    this.#schedule();
+  }
+
+  addValidation(step: number, loss: number): void {
+    const index = this.#steps.lastIndexOf(step);
+    if (index >= 0) this.#validation[index] = loss;
+    this.#schedule();
+  }
+
+  /** One repaint a frame, however many steps arrive. */
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    requestAnimationFrame(() => {
+      this.#scheduled = false;
+      this.#plot?.setData(this.#data());
+      const loss = this.#smoothed.at(-1);
+      if (loss !== undefined) {
+        const label = `Loss by step: ${loss.toFixed(2)} at step ${this.#steps.at(-1)}, ${this.#training[0]!.toFixed(2)} at the start`;
+        this.#host.setAttribute("aria-label", label);
+      }
+    });
+  }
+
+  #data(): uPlot.AlignedData {
+    const floor = this.#steps.map(() => this.#entropy ?? null);
+    return [this.#steps, this.#training, this.#smoothed, this.#validation, floor];
+  }
+
+  #build(): void {
+    this.#plot?.destroy();
+    const style = getComputedStyle(this.#host);
+    const color = (name: string): string => style.getPropertyValue(`--${name}`).trim();
+    const axis = {
+      stroke: color("muted"),
+      grid: { stroke: color("line"), width: 1 },
+      ticks: { stroke: color("line"), width: 1, size: 4 },
+      font: "12px system-ui, sans-serif",
+    };
+    const lines: uPlot.Series[] = [
+      { stroke: color("madder-faint"), width: 1, points: { show: false } },
+      { stroke: color("madder"), width: 2, points: { show: false } },
+      {
+        stroke: color("indigo"),
+        width: 2,
+        spanGaps: true,
+        points: { show: true, size: 5, fill: color("indigo") },
+      },
+      { stroke: color("weld"), width: 1.5, dash: [6, 4], points: { show: false } },
+    ];
+    this.#plot = new uPlot(
+      {
+        width: Math.max(this.#host.clientWidth, 200),
+        height: HEIGHT,
+        cursor: { show: false },
+        legend: { show: false },
+        scales: {
+          x: { time: false, range: () => [0, this.#end] },
+          y: { range: (_plot, _low, high) => [0, (high ?? 6) * 1.05] },
+        },
+        axes: [
+          { ...axis, size: 32 },
+          { ...axis, size: 40 },
+        ],
+        series: [{}, ...lines],
+      },
+      this.#data(),
+      this.#host,
+    );
+  }
+}

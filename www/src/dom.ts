@@ -1,0 +1,38 @@
+/** The element with an id, as the type the caller expects; a page without it is a defect. */
+export function byId<T extends Element>(id: string, type: new () => T): T {
+  const element = document.getElementById(id);
+  if (!(element instanceof type)) throw new Error(`the page has no ${type.name} #${id}`);
+  return element;
+}
+
+/** Makes an element with text or children. */
+export function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  className: string,
+  ...children: (Node | string)[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  if (className !== "") element.className = className;
+  element.append(...children);
+  return element;
+}
+
+/** Shows a number; its exact value is in data-value. Without one, a dash. */
+export function showNumber(id: string, value: number | undefined, text?: string): void {
+  const element = byId(id, HTMLElement);
+  element.dataset["value"] = value === undefined ? "" : String(value);
+  element.textContent = value === undefined ? "–" : (text ?? value.toLocaleString("en"));
+}
+
+const units = ["bytes", "KiB", "MiB", "GiB"];
+
+export function bytes(count: number): string {
+  const power = count < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(count) / 10));
+  return `${(count / 1024 ** power).toLocaleString("en", { maximumFractionDigits: 1 })} ${units[power]}`;
+}
+
+/** A duration as m:ss. */
+export function clock(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}

@@ -1,0 +1,85 @@
+import type { Capabilities, ModelConfig } from "tinyloom";
+import { generateStories } from "../stories/generate.ts";
+import { storyPrompt } from "../stories/preset.ts";
+import { isPresetName, presetFor, presets } from "./presets.ts";
+
+/** What the caller of a run chose; the rest follows from the adapter and the text. */
+export interface RunChoices {
+  /** A preset's name, or a config with Hugging Face's names. */
+  config?: string | ModelConfig | undefined;
+  sequenceLength?: number | undefined;
+  tokensPerStep?: number | undefined;
+  learningRate?: number | undefined;
+  steps?: number | undefined;
+  seed?: number | undefined;
+}
+
+export interface RunSettings {
+  config: ModelConfig;
+  sequenceLength: number;
+  tokensPerStep: number;
+  learningRate: number;
+  /** Absent: a tenth of the learning rate. */
+  minLearningRate?: number;
+  steps: number;
+  temperature: number;
+  seed: number;
+}
+
+/** Settings for a config given as an object, where the caller leaves them open. */
+const openSettings = {
+  sequenceLength: 128,
+  tokensPerStep: 1024,
+  learningRate: 1e-3,
+  steps: 300,
+  temperature: 0.8,
+};
+
+/** Fills in the choices left open. A name that is no preset gives undefined. */
+export function resolveSettings(
+  choices: RunChoices,
+  capabilities: Capabilities,
+): RunSettings | undefined {
+  const chosen = choices.config ?? presetFor(capabilities);
+  if (typeof chosen === "string" && !isPresetName(chosen)) return undefined;
+  const { config, ...rest } =
+    typeof chosen === "string" ? presets[chosen] : { config: chosen, ...openSettings };
+  const sequenceLength = choices.sequenceLength ?? rest.sequenceLength;
+  const settings: RunSettings = {
+    sequenceLength,
+    tokensPerStep: choices.tokensPerStep ?? Math.max(rest.tokensPerStep, sequenceLength),
+    learningRate: choices.learningRate ?? rest.learningRate,
+    steps: choices.steps ?? rest.steps,
+    temperature: rest.temperature,
+    seed: choices.seed ?? 1,
+    config: { ...byteConfig(config, sequenceLength) },
+  };
+  if (choices.learningRate === undefined && "minLearningRate" in rest) {
+    settings.minLearningRate = rest.minLearningRate;
+  }
+  return settings;
+}
+
+/** A config for a model of bytes: the vocabulary and the longest document follow the data unless they are given. */
+function byteConfig(config: ModelConfig, sequenceLength: number): ModelConfig {
+  const positions = config.max_position_embeddings ?? sequenceLength;
+  return {
+    vocab_size: 256,
+    ...config,
+    max_position_embeddings: Math.max(positions, sequenceLength),
+  };
+}
+
+/** Share of a text that is kept for validation: its last part. */
+export const validationFraction = 0.1;
+
+/** The built-in text: long enough that no document is seen twice, unless the run is very long. */
+export function storiesFor({ steps, tokensPerStep, seed }: RunSettings): string {
+  const wanted = (steps * tokensPerStep) / (1 - validationFraction);
+  return generateStories(seed, Math.ceil(Math.min(Math.max(wanted * 1.05, 280_000), 4_000_000)));
+}
+
+/** What samples continue: a sentence of the stories, or for another text a new line. */
+export function defaultPrompt(stories: boolean): string {
+  return stories ? storyPrompt : "\n";
+}

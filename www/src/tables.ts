@@ -1,0 +1,96 @@
+import type { Capabilities, PlanRow } from "tinyloom";
+import { bytes, make } from "./dom.ts";
+
+/** One line of the plan table: equal dispatches of a phase together. */
+interface PlanGroup {
+  row: PlanRow;
+  count: number;
+  flops: number;
+  bytes: number;
+}
+
+function fill(
+  table: HTMLTableElement,
+  heads: readonly string[],
+  body: readonly HTMLTableRowElement[],
+): void {
+  const cells = heads.map((text) => {
+    const cell = make("th", "", text);
+    cell.scope = "col";
+    return cell;
+  });
+  table.replaceChildren(make("thead", "", make("tr", "", ...cells)), make("tbody", "", ...body));
+}
+
+function tableRow(head: string, ...cells: (string | Node)[]): HTMLTableRowElement {
+  const first = make("th", "", head);
+  first.scope = "row";
+  return make("tr", "", first, ...cells.map((cell) => make("td", "", cell)));
+}
+
+const yesNo = (value: boolean): string => (value ? "yes" : "no");
+
+export function showCapabilities(table: HTMLTableElement, capabilities: Capabilities): void {
+  const { adapter, limits, features, subgroupSize, software } = capabilities;
+  const adapterRows = Object.entries(adapter)
+    .filter(([, text]) => text !== "")
+    .map(([name, text]) => tableRow(name, text));
+  const [narrow, wide] = subgroupSize;
+  const limitRows = Object.entries(limits).map(([name, value]) =>
+    tableRow(name, value.toLocaleString("en")),
+  );
+  fill(
+    table,
+    ["Name", "Value"],
+    [
+      ...adapterRows,
+      tableRow("computes on", software ? "the CPU (a software adapter)" : "a GPU"),
+      tableRow("subgroups", yesNo(features.subgroups)),
+      tableRow("subgroup width", narrow === wide ? `${narrow}` : `${narrow} to ${wide}`),
+      tableRow("f16 arithmetic", yesNo(features.f16)),
+      tableRow("timestamps", yesNo(features.timestamps)),
+      ...limitRows,
+    ],
+  );
+}
+
+function group(plan: readonly PlanRow[]): PlanGroup[] {
+  const groups = new Map<string, PlanGroup>();
+  for (const row of plan) {
+    const key = [row.phase, row.kernel, row.variant, row.workgroupSize, row.grid].join("|");
+    const known = groups.get(key) ?? { row, count: 0, flops: 0, bytes: 0 };
+    known.count++;
+    known.flops += row.flops;
+    known.bytes += row.bytes;
+    groups.set(key, known);
+  }
+  return [...groups.values()];
+}
+
+export function showPlan(table: HTMLTableElement, plan: readonly PlanRow[]): void {
+  const rows = group(plan).map(({ row, count, flops, bytes: moved }) =>
+    tableRow(
+      row.phase,
+      make("code", "", row.kernel),
+      row.variant,
+      `${count}`,
+      row.workgroupSize.join(" × "),
+      row.grid.join(" × "),
+      (flops / 1e6).toLocaleString("en", { maximumFractionDigits: 2 }),
+      bytes(moved),
+      make("span", "reason", row.reason),
+    ),
+  );
+  const heads = [
+    "Phase",
+    "Kernel",
+    "Variant",
+    "Times",
+    "Workgroup",
+    "Grid",
+    "MFLOP",
+    "Memory",
+    "Why",
+  ];
+  fill(table, heads, rows);
+}

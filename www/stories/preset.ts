@@ -1,0 +1,65 @@
+/**
+ * Sizes and settings that learn the stories, with what was measured for them (PyTorch, AdamW as in tinyloom's
+ * defaults, sampled at temperature 0.8 after a one-sentence prompt).
+ */
+
+/** What a training run needs besides its text. The config has the names of Hugging Face's config.json. */
+export interface Preset {
+  config: Record<string, number | boolean>;
+  sequenceLength: number;
+  tokensPerStep: number;
+  learningRate: number;
+  minLearningRate?: number;
+  steps: number;
+  temperature: number;
+}
+
+/**
+ * For software adapters: 115 thousand weights and 256 thousand tokens, 2e11 operations in all, which is about 100 s
+ * at 2 GFLOP/s. Over three seeds 94 to 97 % of the sampled sentences were grammatical, at a validation loss of 0.36
+ * to 0.37 nats a byte. The wide initialisation matters: transformers' 0.02 takes half as long again to get there.
+ */
+export const softwarePreset: Preset = {
+  config: {
+    vocab_size: 256,
+    hidden_size: 64,
+    intermediate_size: 192,
+    num_hidden_layers: 2,
+    num_attention_heads: 2,
+    num_key_value_heads: 1,
+    head_dim: 32,
+    max_position_embeddings: 128,
+    initializer_range: 0.08,
+    tie_word_embeddings: true,
+  },
+  sequenceLength: 128,
+  tokensPerStep: 512,
+  learningRate: 6e-3,
+  minLearningRate: 6e-5,
+  steps: 500,
+  temperature: 0.8,
+};
+
+/** For real GPUs: 0.8 million weights and 0.8 million tokens, 4e12 operations. */
+export const hardwarePreset: Preset = {
+  config: {
+    vocab_size: 256,
+    hidden_size: 128,
+    intermediate_size: 384,
+    num_hidden_layers: 4,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    max_position_embeddings: 256,
+    initializer_range: 0.05,
+    tie_word_embeddings: true,
+  },
+  sequenceLength: 256,
+  tokensPerStep: 2048,
+  learningRate: 2e-3,
+  minLearningRate: 2e-5,
+  steps: 400,
+  temperature: 0.8,
+};
+
+/** A whole sentence of the stories: what a sample continues unless told otherwise. */
+export const storyPrompt = "one day shy fox found a red ball by the pond. ";
