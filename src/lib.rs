@@ -15,3 +15,5 @@ pub mod random;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+#[cfg(target_arch = "wasm32")]
+pub mod web;

@@ -155,7 +155,7 @@ impl<'a> Context<'a> {
     }
 
     fn loss(&self) -> Result<Builder<'a>> {
-        let mut model = self.model(Phase::Loss, self.chunk, Buffer::Step);
+        let mut model = self.model(Phase::Forward, self.chunk, Buffer::Step);
         let rows = model.builder.all_rows();
         let targets = batch_part(self.chunk, 1);
         let losses = Slice::new(Buffer::Losses, 0, self.chunk as u64 * 4);

@@ -97,7 +97,6 @@ impl Range {
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     Forward,
-    Loss,
     Backward,
     Optimizer,
     Prefill,
@@ -149,8 +148,8 @@ pub struct PlanRow {
     pub kernel: &'static str,
     pub variant: String,
     pub reason: String,
-    pub workgroup_size: u32,
-    pub grid: [u32; 2],
+    pub workgroup_size: [u32; 3],
+    pub grid: [u32; 3],
     pub flops: f64,
     pub bytes: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,8 +170,8 @@ impl Plan {
                     kernel: kernel.name,
                     variant: kernel.variant.clone(),
                     reason: kernel.reason.clone(),
-                    workgroup_size: kernel.workgroup_size,
-                    grid: kernel.grid.resolve(rows, most_workgroups)?.unwrap_or([0, 0]),
+                    workgroup_size: [kernel.workgroup_size, 1, 1],
+                    grid: kernel.grid.resolve(rows, most_workgroups)?.map_or([0, 0, 0], |[x, y]| [x, y, 1]),
                     flops: dispatch.cost.flops,
                     bytes: dispatch.cost.bytes,
                     gpu_microseconds: None,

@@ -359,13 +359,14 @@ impl<'a> Model<'a> {
                 bytes: u64::from(rows.rows) * hidden as u64 * 4,
                 ..slice
             };
-            self.builder.phase = Phase::Loss;
+            self.builder.phase = Phase::Forward;
             self.linear("logits", head, cut(normed), logits, None, rows)?;
             let kernel = k::cross_entropy(self.builder.caps, vocabulary, d_normed.is_some())?;
             let slices = vec![logits, batch.targets(), losses, self.builder.step(), self.builder.range(rows)];
             let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
             self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)?;
             if let Some(d_normed) = d_normed {
+                self.builder.phase = Phase::Backward;
                 self.input_gradient("head input", head, logits, cut(d_normed), rows)?;
                 let mode = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
                 self.weight_gradient("head weight", head, logits, cut(normed), rows, mode)?;

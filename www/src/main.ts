@@ -144,12 +144,12 @@ async function train(): Promise<void> {
   clearError();
   setState("training");
   say("Training.");
-  const end = await studio.train();
+  const { finished, step } = await studio.train();
   if (document.body.dataset["state"] === "error") return;
-  const paused = end === "halted" && halting === "paused";
+  const paused = !finished && halting === "paused";
   setState(paused ? "paused" : "stopped");
-  if (paused) say(`Paused after step ${run.step}.`);
-  else say(end === "finished" ? "Done. Ask it for more below." : `Stopped after step ${run.step}.`);
+  if (finished) say("Done. Ask it for more below.");
+  else say(`${paused ? "Paused" : "Stopped"} after step ${step}.`);
 }
 
 /** Runs an action of the page and shows what goes wrong in it. */

@@ -48,8 +48,11 @@ export type StudioEvent =
 /** A part of a sample; text other than the stories has no verdict. */
 export type SamplePiece = JudgedPiece | { text: string; verdict?: undefined };
 
-/** How a call of `train` ended. */
-export type TrainEnd = "finished" | "halted";
+/** How a call of `train` ended: after the last step of the run, or at a step because of `halt`. */
+export interface TrainEnd {
+  finished: boolean;
+  step: number;
+}
 
 /** An error on its way from the worker; Comlink would drop the code of an Error. */
 export interface Failure {

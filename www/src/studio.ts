@@ -112,16 +112,16 @@ export class Studio {
       const run = this.#current();
       this.#halt = false;
       const { steps } = run.settings;
-      if (run.step >= steps) return "finished";
+      if (run.step >= steps) return { finished: true, step: run.step };
       const speed = new Speed();
       for await (const metrics of run.trainer.run(run.dataset, { steps: steps - run.step })) {
         run.step = metrics.step;
         const { step, loss, skipped } = metrics;
         this.#emit({ type: "step", step, loss, skipped, tokensPerSecond: speed.add(metrics) });
         await this.#observe(run);
-        if (this.#halt) return run.step >= steps ? "finished" : "halted";
+        if (this.#halt) break;
       }
-      return "finished";
+      return { finished: run.step >= steps, step: run.step };
     });
   }
 

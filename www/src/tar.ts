@@ -1,5 +1,7 @@
 /** A checkpoint as one file to download: a plain tar (ustar) archive, which any tool unpacks for transformers. */
 
+import { TinyloomError } from "tinyloom";
+
 const BLOCK = 512;
 const padded = (size: number): number => Math.ceil(size / BLOCK) * BLOCK;
 
@@ -44,7 +46,10 @@ export async function unpack(archive: Blob): Promise<Record<string, Blob>> {
     if (name === "") break;
     const size = Number.parseInt(field(124, 12), 8);
     if (field(257, 5) !== "ustar" || !(offset + BLOCK + size <= archive.size)) {
-      throw new Error("this is no whole tar archive; load a checkpoint saved by this page");
+      throw new TinyloomError(
+        "invalid-checkpoint",
+        "this is no whole tar archive; load a checkpoint that this page saved",
+      );
     }
     files[name] = archive.slice(offset + BLOCK, offset + BLOCK + size);
     offset += BLOCK + padded(size);

@@ -17,7 +17,7 @@ export interface Preset {
 /**
  * For software adapters: 115 thousand weights and 256 thousand tokens, 2e11 operations in all, which is about 100 s
  * at 2 GFLOP/s. Over three seeds 94 to 97 % of the sampled sentences were grammatical, at a validation loss of 0.36
- * to 0.37 nats a byte. The wide initialisation matters: transformers' 0.02 takes half as long again to get there.
+ * to 0.37 nats a byte. The wide initialisation matters: at equal cost 0.04 gave 84 % where 0.08 gave 92 %.
  */
 export const softwarePreset: Preset = {
   config: {
@@ -40,7 +40,7 @@ export const softwarePreset: Preset = {
   temperature: 0.8,
 };
 
-/** For real GPUs: 0.8 million weights and 0.8 million tokens, 4e12 operations. */
+/** For real GPUs: 0.8 million weights and tokens, 4e12 operations; 97 % grammatical at a validation loss of 0.334. */
 export const hardwarePreset: Preset = {
   config: {
     vocab_size: 256,

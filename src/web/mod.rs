@@ -1,0 +1,40 @@
+//! The raw classes that the TypeScript package wraps: the only code that speaks wasm-bindgen.
+//!
+//! Every failure crosses as a plain object `{ code, message }`. Structured values cross as JSON
+//! text, tensors as typed arrays. Futures own what they use, so no borrow of an object outlives a
+//! call.
+
+mod adapter;
+mod dataset;
+mod model;
+mod runtime;
+mod trainer;
+
+use crate::error::Error;
+use js_sys::{Object, Reflect};
+use serde::Serialize;
+use wasm_bindgen::JsValue;
+
+type JsResult<T> = Result<T, JsValue>;
+
+/// An error as JavaScript sees it.
+fn to_js(error: Error) -> JsValue {
+    let object = Object::new();
+    for (name, value) in [("code", error.code.as_str()), ("message", &error.message)] {
+        // Setting a property of a fresh plain object cannot fail.
+        let _ = Reflect::set(&object, &name.into(), &value.into());
+    }
+    object.into()
+}
+
+fn json<T: Serialize>(value: &T) -> JsResult<String> {
+    serde_json::to_string(value).map_err(|e| to_js(Error::internal(e.to_string())))
+}
+
+/// A number from JavaScript as a seed: any non-negative integer that a double holds exactly.
+fn seed(value: f64) -> JsResult<u64> {
+    if value >= 0.0 && value.fract() == 0.0 && value <= 9_007_199_254_740_991.0 {
+        return Ok(value as u64);
+    }
+    Err(to_js(Error::options(format!("seed is {value}; it must be an integer from 0 to 2^53 − 1"))))
+}

@@ -1,0 +1,151 @@
+//! `RawModel`, `RawLoader` and `RawGeneration`.
+
+use super::runtime::RawRuntime;
+use super::{JsResult, json, seed, to_js};
+use crate::config::ModelConfig;
+use crate::error::{Error, ErrorCode};
+use crate::session::{GenerateOptions, Generation, Model, ModelLoader};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+
+/// A model.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawModel {
+    pub(super) model: Rc<Model>,
+}
+
+#[wasm_bindgen]
+impl RawModel {
+    pub async fn create(runtime: &RawRuntime, config: String, seed_value: f64) -> JsResult<RawModel> {
+        let gpu = runtime.gpu()?;
+        let seed = seed(seed_value)?;
+        let config = ModelConfig::from_json(&config).map_err(to_js)?;
+        let model = Model::create(&gpu, config, seed).await.map_err(to_js)?;
+        Ok(Self { model })
+    }
+
+    pub fn config(&self) -> String {
+        self.model.config().to_json()
+    }
+
+    #[wasm_bindgen(js_name = parameterCount)]
+    pub fn parameter_count(&self) -> f64 {
+        self.model.parameter_count() as f64
+    }
+
+    #[wasm_bindgen(js_name = gpuBytes)]
+    pub fn gpu_bytes(&self) -> f64 {
+        self.model.gpu_bytes() as f64
+    }
+
+    pub async fn logits(&self, tokens: Vec<u32>) -> JsResult<Vec<f32>> {
+        let model = Rc::clone(&self.model);
+        model.logits(&tokens).await.map_err(to_js)
+    }
+
+    pub async fn loss(&self, tokens: Vec<u32>, targets: Option<Vec<u32>>) -> JsResult<f64> {
+        let model = Rc::clone(&self.model);
+        model.loss(&tokens, targets.as_deref()).await.map_err(to_js)
+    }
+
+    pub async fn generate(&self, prompt: Vec<u32>, options: String) -> JsResult<RawGeneration> {
+        let model = Rc::clone(&self.model);
+        let options: GenerateOptions = serde_json::from_str(&options)
+            .map_err(|e| to_js(Error::options(format!("generate options: {e}"))))?;
+        let generation = Generation::start(&model, &prompt, options).await.map_err(to_js)?;
+        Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
+    }
+
+    #[wasm_bindgen(js_name = saveHeader)]
+    pub fn save_header(&self) -> Vec<u8> {
+        self.model.save_header()
+    }
+
+    #[wasm_bindgen(js_name = tensorCount)]
+    pub fn tensor_count(&self) -> usize {
+        self.model.layout().tensors.len()
+    }
+
+    #[wasm_bindgen(js_name = readTensor)]
+    pub async fn read_tensor(&self, index: usize) -> JsResult<Vec<u8>> {
+        let model = Rc::clone(&self.model);
+        model.read_tensor(index).await.map_err(to_js)
+    }
+
+    pub fn release(&self) {
+        self.model.free();
+    }
+}
+
+/// A model being loaded.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawLoader {
+    loader: RefCell<Option<ModelLoader>>,
+}
+
+fn finished() -> JsValue {
+    to_js(Error::new(ErrorCode::Freed, "this loader has already finished"))
+}
+
+#[wasm_bindgen]
+impl RawLoader {
+    #[wasm_bindgen(constructor)]
+    pub fn new(runtime: &RawRuntime, config: &str) -> JsResult<RawLoader> {
+        let config = ModelConfig::from_json(config).map_err(to_js)?;
+        let loader = ModelLoader::new(&runtime.gpu()?, config).map_err(to_js)?;
+        Ok(Self { loader: RefCell::new(Some(loader)) })
+    }
+
+    #[wasm_bindgen(js_name = addFile)]
+    pub fn add_file(&self, name: &str, header: &[u8], file_length: f64) -> JsResult<String> {
+        let mut loader = self.loader.borrow_mut();
+        let loader = loader.as_mut().ok_or_else(finished)?;
+        json(&loader.add_file(name, header, file_length as u64).map_err(to_js)?)
+    }
+
+    #[wasm_bindgen(js_name = setTensor)]
+    pub fn set_tensor(&self, name: &str, bytes: &[u8]) -> JsResult<()> {
+        let mut loader = self.loader.borrow_mut();
+        loader.as_mut().ok_or_else(finished)?.set_tensor(name, bytes).map_err(to_js)
+    }
+
+    pub async fn finish(&self) -> JsResult<RawModel> {
+        let loader = self.loader.replace(None).ok_or_else(finished)?;
+        let model = loader.finish().await.map_err(to_js)?;
+        Ok(RawModel { model })
+    }
+
+    pub fn release(&self) {
+        self.loader.replace(None);
+    }
+}
+
+/// A running generation.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawGeneration {
+    generation: Rc<RefCell<Option<Generation>>>,
+}
+
+#[wasm_bindgen]
+impl RawGeneration {
+    /// Token and log-probability pairs; empty when finished.
+    pub async fn next(&self) -> JsResult<Vec<f64>> {
+        let slot = Rc::clone(&self.generation);
+        // Taken out for the await: a second call meanwhile fails instead of meeting a live borrow.
+        let taken = slot.replace(None);
+        let busy = || to_js(Error::new(ErrorCode::Freed, "this generation is finished, or already producing tokens"));
+        let mut generation = taken.ok_or_else(busy)?;
+        let drawn = generation.next().await;
+        slot.replace(Some(generation));
+        let drawn = drawn.map_err(to_js)?;
+        Ok(drawn.iter().flat_map(|d| [f64::from(d.token), f64::from(d.logprob)]).collect())
+    }
+
+    pub fn release(&self) {
+        self.generation.replace(None);
+    }
+}

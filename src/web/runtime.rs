@@ -1,0 +1,113 @@
+//! `RawRuntime`: a device.
+
+use super::{JsResult, adapter, json, to_js};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, PowerPreference, RequestedFeatures, WgpuDevice};
+use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LimitsOption {
+    Named(String),
+    Caps(BTreeMap<String, u64>),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RuntimeOptions {
+    power_preference: PowerPreference,
+    limits: Option<LimitsOption>,
+    features: FeatureOptions,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct FeatureOptions {
+    subgroups: bool,
+    f16: bool,
+    timestamps: bool,
+}
+
+impl Default for FeatureOptions {
+    fn default() -> Self {
+        Self { subgroups: true, f16: true, timestamps: true }
+    }
+}
+
+fn request(options: &str) -> Result<DeviceRequest> {
+    let options: RuntimeOptions =
+        serde_json::from_str(options).map_err(|e| Error::options(format!("runtime options: {e}")))?;
+    let limits = match options.limits {
+        None => LimitsRequest::Adapter,
+        Some(LimitsOption::Named(name)) if name == "adapter" => LimitsRequest::Adapter,
+        Some(LimitsOption::Named(name)) if name == "default" => LimitsRequest::Default,
+        Some(LimitsOption::Named(name)) => {
+            let message = format!("limits is {name:?}; it must be \"adapter\", \"default\" or an object of caps");
+            return Err(Error::options(message));
+        }
+        Some(LimitsOption::Caps(caps)) => LimitsRequest::Capped(caps),
+    };
+    let FeatureOptions { subgroups, f16, timestamps } = options.features;
+    let features = RequestedFeatures { subgroups, f16, timestamps };
+    Ok(DeviceRequest { power_preference: options.power_preference, limits, features })
+}
+
+/// A device and its capabilities.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawRuntime {
+    device: RefCell<Option<Rc<WgpuDevice>>>,
+}
+
+impl RawRuntime {
+    pub(crate) fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
+        let freed = || to_js(Error::new(ErrorCode::Freed, "this runtime has been destroyed; create another"));
+        self.device.borrow().clone().ok_or_else(freed)
+    }
+
+    pub(crate) fn gpu(&self) -> JsResult<Rc<dyn Gpu>> {
+        Ok(self.device_rc()?)
+    }
+}
+
+#[wasm_bindgen]
+impl RawRuntime {
+    pub async fn create(gpu: JsValue, options: String) -> JsResult<RawRuntime> {
+        let request = request(&options).map_err(to_js)?;
+        let device = adapter::open(&gpu, &request).await.map_err(to_js)?;
+        Ok(Self { device: RefCell::new(Some(device)) })
+    }
+
+    /// The raw GPUDevice.
+    pub fn device(&self) -> JsResult<JsValue> {
+        let device = self.device_rc()?;
+        let raw = device.raw().as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone());
+        raw.ok_or_else(|| to_js(Error::internal("the device is not a WebGPU device")))
+    }
+
+    pub fn capabilities(&self) -> JsResult<String> {
+        json(self.device_rc()?.capabilities())
+    }
+
+    /// Resolves when the device is lost, with `{ reason, message }`.
+    pub async fn lost(&self) -> JsResult<String> {
+        let waiting = self.device_rc()?.when_lost();
+        let message = waiting.await;
+        let reason = if message.starts_with("Destroyed") { "destroyed" } else { "unknown" };
+        json(&serde_json::json!({ "reason": reason, "message": message }))
+    }
+
+    pub fn counters(&self) -> JsResult<String> {
+        json(&self.device_rc()?.counters())
+    }
+
+    pub fn release(&self) {
+        if let Some(device) = self.device.replace(None) {
+            device.destroy();
+        }
+    }
+}

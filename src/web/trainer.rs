@@ -1,0 +1,150 @@
+//! `RawTrainer` and `RawResume`.
+
+use super::dataset::RawDataset;
+use super::model::RawModel;
+use super::{JsResult, json, to_js};
+use crate::data::Batch;
+use crate::error::{Error, ErrorCode};
+use crate::session::{Resume, Trainer, TrainerOptions};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+
+/// A trainer.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawTrainer {
+    trainer: Rc<Trainer>,
+}
+
+#[wasm_bindgen]
+impl RawTrainer {
+    pub async fn create(model: &RawModel, options: String) -> JsResult<RawTrainer> {
+        let model = Rc::clone(&model.model);
+        let options = TrainerOptions::from_json(&options).map_err(to_js)?;
+        let trainer = Trainer::create(&model, options).await.map_err(to_js)?;
+        Ok(Self { trainer })
+    }
+
+    pub fn options(&self) -> JsResult<String> {
+        json(&self.trainer.options())
+    }
+
+    pub async fn step(&self, tokens: Vec<u32>, targets: Vec<u32>, documents: Option<Vec<u32>>) -> JsResult<String> {
+        let trainer = Rc::clone(&self.trainer);
+        let batch = Batch::new(tokens, targets, documents);
+        json(&trainer.step(&batch).await.map_err(to_js)?)
+    }
+
+    #[wasm_bindgen(js_name = stepDataset)]
+    pub async fn step_dataset(&self, dataset: &RawDataset) -> JsResult<String> {
+        let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
+        json(&trainer.step_dataset(&dataset).await.map_err(to_js)?)
+    }
+
+    #[wasm_bindgen(js_name = setTotalSteps)]
+    pub fn set_total_steps(&self, total: f64) -> JsResult<()> {
+        self.trainer.set_total_steps(total as u64).map_err(to_js)
+    }
+
+    #[wasm_bindgen(js_name = evaluationBatches)]
+    pub fn evaluation_batches(&self, dataset: &RawDataset) -> JsResult<usize> {
+        self.trainer.evaluation_batches(&*dataset.get()?).map_err(to_js)
+    }
+
+    #[wasm_bindgen(js_name = evaluateBatch)]
+    pub async fn evaluate_batch(&self, dataset: &RawDataset, index: usize) -> JsResult<Vec<f64>> {
+        let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
+        Ok(trainer.evaluate_batch(&dataset, index).await.map_err(to_js)?.to_vec())
+    }
+
+    #[wasm_bindgen(js_name = gradientNames)]
+    pub fn gradient_names(&self) -> JsResult<String> {
+        let names: Vec<_> = self.trainer.model().layout().tensors.iter().map(|t| &t.name).collect();
+        json(&names)
+    }
+
+    #[wasm_bindgen(js_name = readGradient)]
+    pub async fn read_gradient(&self, index: usize) -> JsResult<Vec<f32>> {
+        let trainer = Rc::clone(&self.trainer);
+        trainer.read_gradient(index).await.map_err(to_js)
+    }
+
+    #[wasm_bindgen(js_name = saveHeader)]
+    pub fn save_header(&self) -> Vec<u8> {
+        self.trainer.save_header()
+    }
+
+    #[wasm_bindgen(js_name = tensorCount)]
+    pub fn tensor_count(&self) -> usize {
+        self.trainer.optimizer_tensors().len()
+    }
+
+    #[wasm_bindgen(js_name = readTensor)]
+    pub async fn read_tensor(&self, index: usize) -> JsResult<Vec<u8>> {
+        let trainer = Rc::clone(&self.trainer);
+        trainer.read_optimizer_tensor(index).await.map_err(to_js)
+    }
+
+    pub async fn state(&self) -> JsResult<String> {
+        let trainer = Rc::clone(&self.trainer);
+        trainer.state().await.map_err(to_js)
+    }
+
+    pub fn plan(&self) -> JsResult<String> {
+        json(&self.trainer.plan().map_err(to_js)?)
+    }
+
+    pub async fn profile(&self) -> JsResult<String> {
+        let trainer = Rc::clone(&self.trainer);
+        json(&trainer.profile().await.map_err(to_js)?)
+    }
+
+    /// Bytes of the activation slots, and what they would be without sharing.
+    #[wasm_bindgen(js_name = activationBytes)]
+    pub fn activation_bytes(&self) -> Vec<f64> {
+        let (shared, unshared) = self.trainer.activation_bytes();
+        vec![shared as f64, unshared as f64]
+    }
+
+    pub fn release(&self) {
+        self.trainer.free();
+    }
+}
+
+/// A training run being resumed.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawResume {
+    resume: RefCell<Option<Resume>>,
+}
+
+fn finished() -> JsValue {
+    to_js(Error::new(ErrorCode::Freed, "this run has already been resumed"))
+}
+
+#[wasm_bindgen]
+impl RawResume {
+    pub async fn create(model: &RawModel, state: String) -> JsResult<RawResume> {
+        let model = Rc::clone(&model.model);
+        let resume = Resume::new(&model, &state).await.map_err(to_js)?;
+        Ok(Self { resume: RefCell::new(Some(resume)) })
+    }
+
+    #[wasm_bindgen(js_name = addFile)]
+    pub fn add_file(&self, name: &str, header: &[u8], file_length: f64) -> JsResult<String> {
+        let mut resume = self.resume.borrow_mut();
+        json(&resume.as_mut().ok_or_else(finished)?.add_file(name, header, file_length as u64).map_err(to_js)?)
+    }
+
+    #[wasm_bindgen(js_name = setTensor)]
+    pub fn set_tensor(&self, name: &str, bytes: &[u8]) -> JsResult<()> {
+        let mut resume = self.resume.borrow_mut();
+        resume.as_mut().ok_or_else(finished)?.set_tensor(name, bytes).map_err(to_js)
+    }
+
+    pub async fn finish(&self) -> JsResult<RawTrainer> {
+        let resume = self.resume.replace(None).ok_or_else(finished)?;
+        Ok(RawTrainer { trainer: resume.finish().map_err(to_js)? })
+    }
+}
