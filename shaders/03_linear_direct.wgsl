@@ -1,6 +1,7 @@
 // matmul, matmul_t, matmul_at with no workgroup memory and no barrier, TM×TN results an invocation
 // in registers: the form for adapters that run on a CPU, where a barrier costs more than it saves.
-// Bindings and modes are those of 03_linear_tiled.wgsl.
+// Bindings and modes are those of 03_linear_tiled.wgsl; `block` is written out by the host
+// (src/kernels/unrolled.rs).
 //
 // Rows and columns past the end are computed from clamped addresses and not stored.
 // Grid: one invocation for a block of TM×TN results, columns fastest.
@@ -8,23 +9,13 @@ const BM: u32 = TM;
 const BK: u32 = 4u;
 const BLOCKS_N: u32 = (N + TN - 1u) / TN;
 
-var<private> sums: array<array<vec4<f32>, TN / 4u>, TM>;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let rows = range_rows(step.tokens, range);
   let m_end = size_m(rows);
   let id = flat_id(lane, workgroup, workgroups);
   let m0 = id / BLOCKS_N * TM;
   let n0 = id % BLOCKS_N * TN;
-  if m0 >= m_end {
-    return;
-  }
-  accumulate(m0, n0, m_end, size_k(rows), column_of_a(range));
-  for (var i = 0u; i < min(TM, m_end - m0); i++) {
-    for (var j = 0u; j < TN / 4u; j++) {
-      if n0 + j * 4u < N {
-        store_c(m0 + i, n0 + j * 4u, column_of_c(range), sums[i][j]);
-      }
-    }
+  if m0 < m_end {
+    block(m0, n0, m_end, size_k(rows), column_of_a(range), column_of_c(range));
   }
 }

@@ -1,7 +1,8 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass, decode.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::norm::variant;
+use super::unrolled::head_module;
 use super::{check_storage, reduction, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -116,6 +117,25 @@ fn composer(name: &'static str, shape: AttentionShape, tile: &Tile) -> Composer 
         .module(shader!("lib/attention_tile"))
 }
 
+/// Constants and modules of the kernels with one invocation a row and head.
+fn row_composer(caps: &Capabilities, name: &'static str, shape: AttentionShape) -> Result<Composer> {
+    let size = workgroup_size(caps, 8, 1, name)?;
+    Ok(Composer::new(name, size)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .float("SCALE", shape.scale())
+        .module(shader!("lib/step"))
+        .module(shader!("lib/flat")))
+}
+
+fn row_grid(composer: &Composer, heads: usize) -> Grid {
+    Grid::Flat { rows: 1, per_block: heads, per_group: composer.workgroup_size() }
+}
+
+const ROW_VARIANT: &str = "invocation a row and head";
+const ROW_REASON: &str = "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
+
 fn tile_name(tile: &Tile) -> String {
     format!("tiled {}x{}", tile.rows, tile.columns)
 }
@@ -128,25 +148,32 @@ fn query_bytes(shape: AttentionShape) -> impl Fn(&Tile) -> usize {
 /// the key-value cache. Bindings: query, keys, documents, output, lse, step.
 pub fn attention_forward(caps: &Capabilities, shape: AttentionShape, cached: bool) -> Result<Kernel> {
     let name = "attention_forward";
-    let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
     let (stride, key, value) = if cached {
         (shape.cache_stride(), 0, shape.kv_heads * shape.head_dim)
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    composer(name, shape, &tile)
-        .size("Q_STRIDE", shape.stride())
-        .size("KV_STRIDE", stride)
-        .size("KEY_OFFSET", key)
-        .size("VALUE_OFFSET", value)
+    let place = |composer: Composer| {
+        composer
+            .size("Q_STRIDE", shape.stride())
+            .size("KV_STRIDE", stride)
+            .size("KEY_OFFSET", key)
+            .size("VALUE_OFFSET", value)
+    };
+    let bindings = [Read, Read, Read, ReadWrite, ReadWrite, Uniform];
+    if caps.software {
+        let loads = [("load_query", "query"), ("load_keys", "keys")];
+        let composer = place(row_composer(caps, name, shape)?)
+            .module(&head_module(shape.head_dim / 4, &loads, &[("store_output", "output")]))
+            .module(shader!("05_attention_forward_row"));
+        let grid = row_grid(&composer, shape.heads);
+        return composer.finish(caps, &bindings, grid, ROW_VARIANT, ROW_REASON);
+    }
+    let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
+    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+    place(composer(name, shape, &tile))
         .module(shader!("05_attention_forward"))
-        .finish(
-            caps,
-            &[Read, Read, Read, ReadWrite, ReadWrite, Uniform],
-            Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 },
-            tile_name(&tile),
-            reason,
-        )
+        .finish(caps, &bindings, grid, tile_name(&tile), reason)
 }
 
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step.
@@ -168,43 +195,56 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Ker
         )
 }
 
+const BACKWARD_BINDINGS: [Binding; 7] = [Read, Read, Read, Read, Read, ReadWrite, Uniform];
+
+fn backward_place(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
+        .size("STRIDE", shape.stride())
+        .size("KEY_OFFSET", shape.key_offset())
+        .size("VALUE_OFFSET", shape.value_offset())
+}
+
+fn backward_heads(shape: AttentionShape) -> String {
+    let loads = [("load_qkv", "qkv"), ("load_d_output", "d_output")];
+    head_module(shape.head_dim / 4, &loads, &[("store_d_qkv", "d_qkv")])
+}
+
 /// `attention_backward_query`. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
 pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
     let name = "attention_backward_query";
+    if caps.software {
+        let composer = backward_place(row_composer(caps, name, shape)?, shape)
+            .module(&backward_heads(shape))
+            .module(shader!("10_attention_backward_query_row"));
+        let grid = row_grid(&composer, shape.heads);
+        return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
+    }
     let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
-    composer(name, shape, &tile)
-        .size("STRIDE", shape.stride())
-        .size("KEY_OFFSET", shape.key_offset())
-        .size("VALUE_OFFSET", shape.value_offset())
+    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+    backward_place(composer(name, shape, &tile), shape)
         .module(shader!("10_attention_backward_query"))
-        .finish(
-            caps,
-            &[Read, Read, Read, Read, Read, ReadWrite, Uniform],
-            Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 },
-            tile_name(&tile),
-            reason,
-        )
+        .finish(caps, &BACKWARD_BINDINGS, grid, tile_name(&tile), reason)
 }
 
-/// `attention_backward_key_value` for batches of up to `tokens` rows, whose document ends lie
-/// `tokens` elements after the starts. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
-pub fn attention_backward_key_value(caps: &Capabilities, shape: AttentionShape, tokens: usize) -> Result<Kernel> {
+/// `attention_backward_key_value` for batches whose document ends lie `ends` elements after the
+/// starts. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
+pub fn attention_backward_key_value(caps: &Capabilities, shape: AttentionShape, ends: usize) -> Result<Kernel> {
     let name = "attention_backward_key_value";
+    if caps.software {
+        let composer = backward_place(row_composer(caps, name, shape)?, shape)
+            .size("DOCUMENT_ENDS", ends)
+            .module(&backward_heads(shape))
+            .module(shader!("10_attention_backward_key_value_row"));
+        let grid = row_grid(&composer, shape.kv_heads);
+        return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
+    }
     let bytes = |t: &Tile| 8 * (t.columns * shape.head_dim + t.rows * t.columns);
     let (tile, reason) = pick(caps, shape, 2, bytes, name)?;
-    composer(name, shape, &tile)
-        .size("STRIDE", shape.stride())
-        .size("KEY_OFFSET", shape.key_offset())
-        .size("VALUE_OFFSET", shape.value_offset())
-        .size("DOCUMENT_ENDS", tokens)
+    let grid = Grid::RowsByX { rows: tile.rows, y: shape.kv_heads as u32 };
+    backward_place(composer(name, shape, &tile), shape)
+        .size("DOCUMENT_ENDS", ends)
         .module(shader!("10_attention_backward_key_value"))
-        .finish(
-            caps,
-            &[Read, Read, Read, Read, Read, ReadWrite, Uniform],
-            Grid::RowsByX { rows: tile.rows, y: shape.kv_heads as u32 },
-            tile_name(&tile),
-            reason,
-        )
+        .finish(caps, &BACKWARD_BINDINGS, grid, tile_name(&tile), reason)
 }
 
 /// `attention_decode`: one query row against the cache. Bindings: query, cache, output, step.

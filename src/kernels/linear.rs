@@ -1,6 +1,7 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, and `matvec`.
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::unrolled::direct_block;
 use super::{WriteMode, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -103,7 +104,9 @@ const TILES: [LinearTile; 4] = [
     LinearTile::square(32, 4),
     LinearTile::square(16, 4),
 ];
-const DIRECT: LinearTile = LinearTile::Direct { tm: 4, tn: 4 };
+/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
+/// pattern: the larger the block the better, until compiling it takes too long.
+const DIRECT: LinearTile = LinearTile::Direct { tm: 16, tn: 16 };
 
 /// Fewest workgroups that keep a large GPU busy; below, a smaller tile is chosen.
 const BUSY_GROUPS: usize = 96;
@@ -167,7 +170,7 @@ pub fn linear_with_tile(
     }
     let size = match tile {
         LinearTile::Tiled { .. } => tile.needs().0,
-        LinearTile::Direct { .. } => workgroup_size(caps, 64, 1, name)?,
+        LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
     let composer = constants(Composer::new(name, size), shape, output, tile);
     let composer = modules(composer, shape, output, tile);
@@ -243,14 +246,8 @@ fn modules(composer: Composer, shape: &LinearShape, output: Output, tile: Linear
             .module(if form == Form::MatmulAt { shader!("lib/stage_a_columns") } else { shader!("lib/stage_a_rows") })
             .module(if form == Form::MatmulT { shader!("lib/stage_b_rows") } else { shader!("lib/stage_b_columns") })
             .module(shader!("03_linear_tiled")),
-        (LinearTile::Direct { .. }, Form::MatmulT) => {
-            composer.module(shader!("03_linear_direct")).module(shader!("lib/direct_t"))
-        }
-        (LinearTile::Direct { .. }, Form::Matmul) => {
-            composer.module(shader!("03_linear_direct")).module(shader!("lib/direct_n"))
-        }
-        (LinearTile::Direct { .. }, Form::MatmulAt) => {
-            composer.module(shader!("03_linear_direct")).module(shader!("lib/direct_at"))
+        (LinearTile::Direct { tm, tn }, form) => {
+            composer.module(shader!("03_linear_direct")).module(&direct_block(form, tm, tn))
         }
     }
 }

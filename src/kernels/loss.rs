@@ -2,7 +2,7 @@
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::norm::variant;
-use super::{reduction, workgroup_size};
+use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
@@ -11,8 +11,7 @@ use crate::error::Result;
 pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> Result<Kernel> {
     let name = if gradient { "cross_entropy_backward" } else { "cross_entropy_forward" };
     let (subgroups, why) = reduction(caps);
-    let wanted = (vocabulary / 4).next_power_of_two().clamp(64, 256) as u32;
-    let size = workgroup_size(caps, wanted, 1, name)?;
+    let size = row_workgroup(caps, vocabulary, name)?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
     Composer::new(name, size)
         .size("VOCABULARY", vocabulary)
@@ -29,7 +28,7 @@ pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> 
 pub fn loss_sum(caps: &Capabilities) -> Result<Kernel> {
     let name = "loss_sum_forward";
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+    Composer::new(name, row_workgroup(caps, 1024, name)?)
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("07_loss_sum"))

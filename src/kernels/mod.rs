@@ -9,6 +9,7 @@ mod loss;
 mod norm;
 mod optimizer;
 mod sample;
+mod unrolled;
 
 pub use attention::{
     AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode, attention_delta,
@@ -52,6 +53,17 @@ pub(super) fn workgroup_size(caps: &Capabilities, wanted: u32, least: u32, what:
         return Err(Error::limit(name, u64::from(allowed), u64::from(least), what));
     }
     Ok(wanted.min(1 << allowed.ilog2()))
+}
+
+/// Invocations of a workgroup that reduces one row of `columns` elements. A CPU runs one subgroup
+/// of a workgroup at a time and pays for each switch at a barrier: there a workgroup is a subgroup.
+fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> Result<u32> {
+    if caps.software {
+        return workgroup_size(caps, caps.subgroup_size[0].clamp(4, 8), 1, what);
+    }
+    // The reduction costs log2(workgroup) barriers: no more invocations than a quarter of the row
+    // can keep busy, at least one wide subgroup.
+    workgroup_size(caps, (columns / 4).next_power_of_two().clamp(64, 256) as u32, 1, what)
 }
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit.

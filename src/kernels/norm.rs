@@ -1,19 +1,12 @@
 //! RMSNorm, forward and backward.
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
-use super::{WriteMode, reduction, workgroup_size};
+use super::{WriteMode, reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
 /// Rows that one workgroup of `rms_norm_backward` folds into one partial weight gradient.
 pub const NORM_ROWS: usize = 8;
-
-fn row_workgroup(caps: &Capabilities, hidden: usize, name: &'static str) -> Result<u32> {
-    // A row is read once and the reduction costs log2(workgroup) barriers: no more invocations than
-    // a quarter of the row can keep busy, at least one wide subgroup.
-    let wanted = (hidden / 4).next_power_of_two().clamp(64, 256) as u32;
-    workgroup_size(caps, wanted, 1, name)
-}
 
 /// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup a row.
 pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {

@@ -2,7 +2,7 @@
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::norm::variant;
-use super::{reduction, workgroup_size};
+use super::{reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
     let grid = Grid::Fixed { x: GRAD_NORM_GROUPS as u32, y: 1 };
     let name = "grad_norm_forward";
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+    Composer::new(name, row_workgroup(caps, 1024, name)?)
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("12_grad_norm"))
@@ -25,7 +25,7 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
 pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
     let name = "step_decision_forward";
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+    Composer::new(name, row_workgroup(caps, 1024, name)?)
         .size("COUNT", partials)
         .module(shader!("lib/step"))
         .module(shader!("lib/finite"))

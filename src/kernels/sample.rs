@@ -2,7 +2,7 @@
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::norm::variant;
-use super::{reduction, workgroup_size};
+use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 pub fn sample(caps: &Capabilities, vocabulary: usize) -> Result<Kernel> {
     let name = "sample_forward";
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+    Composer::new(name, row_workgroup(caps, vocabulary, name)?)
         .size("VOCABULARY", vocabulary)
         .module(shader!("lib/step"))
         .module(shader!("lib/philox"))

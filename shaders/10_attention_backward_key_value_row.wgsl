@@ -1,0 +1,42 @@
+// attention_backward_key_value with one invocation a key row and key-value head, no workgroup
+// memory and no barrier: for adapters that run on a CPU. Bindings and results are those of
+// 10_attention_backward_key_value.wgsl.
+//
+// Grid: one invocation a row and key-value head, heads fastest.
+@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> lse: array<f32>;
+@group(0) @binding(3) var<storage, read> delta: array<f32>;
+@group(0) @binding(4) var<storage, read> documents: array<u32>;
+@group(0) @binding(5) var<storage, read_write> d_qkv: array<vec4<f32>>;
+@group(0) @binding(6) var<uniform> step: Step;
+
+const VECTORS: u32 = HEAD_DIM / 4u;
+const ROW: u32 = STRIDE / 4u;
+const GROUP: u32 = HEADS / KV_HEADS;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let row = id / KV_HEADS;
+  let kv_head = id % KV_HEADS;
+  if row >= step.tokens {
+    return;
+  }
+  let base = row * ROW + kv_head * VECTORS;
+  let key = load_qkv(base + KEY_OFFSET / 4u);
+  let value = load_qkv(base + VALUE_OFFSET / 4u);
+  var d_key = Head();
+  var d_value = Head();
+  for (var head = kv_head * GROUP; head < (kv_head + 1u) * GROUP; head++) {
+    for (var q = row; q < documents[DOCUMENT_ENDS + row]; q++) {
+      let query = load_qkv(q * ROW + head * VECTORS);
+      let slope = load_d_output((q * HEADS + head) * VECTORS);
+      let weight = exp(head_dot(query, key) * SCALE - lse[q * HEADS + head]);
+      let d_score = SCALE * weight * (head_dot(slope, value) - delta[q * HEADS + head]);
+      d_value = head_axpy(d_value, weight, slope);
+      d_key = head_axpy(d_key, d_score, query);
+    }
+  }
+  store_d_qkv(base + KEY_OFFSET / 4u, d_key);
+  store_d_qkv(base + VALUE_OFFSET / 4u, d_value);
+}
