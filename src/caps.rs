@@ -45,23 +45,33 @@ impl Limits {
         let small = u32::try_from(value).unwrap_or(u32::MAX);
         let lower = |field: &mut u32| *field = (*field).min(small);
         match name {
-            "maxStorageBuffersPerShaderStage" => lower(&mut self.max_storage_buffers_per_shader_stage),
+            "maxStorageBuffersPerShaderStage" => {
+                lower(&mut self.max_storage_buffers_per_shader_stage)
+            }
             "maxStorageBufferBindingSize" => {
-                self.max_storage_buffer_binding_size = self.max_storage_buffer_binding_size.min(value);
+                self.max_storage_buffer_binding_size =
+                    self.max_storage_buffer_binding_size.min(value);
             }
             "maxBufferSize" => self.max_buffer_size = self.max_buffer_size.min(value),
             "maxUniformBufferBindingSize" => {
-                self.max_uniform_buffer_binding_size = self.max_uniform_buffer_binding_size.min(value);
+                self.max_uniform_buffer_binding_size =
+                    self.max_uniform_buffer_binding_size.min(value);
             }
             "maxComputeWorkgroupStorageSize" => lower(&mut self.max_compute_workgroup_storage_size),
-            "maxComputeInvocationsPerWorkgroup" => lower(&mut self.max_compute_invocations_per_workgroup),
+            "maxComputeInvocationsPerWorkgroup" => {
+                lower(&mut self.max_compute_invocations_per_workgroup)
+            }
             "maxComputeWorkgroupSizeX" => lower(&mut self.max_compute_workgroup_size_x),
-            "maxComputeWorkgroupsPerDimension" => lower(&mut self.max_compute_workgroups_per_dimension),
+            "maxComputeWorkgroupsPerDimension" => {
+                lower(&mut self.max_compute_workgroups_per_dimension)
+            }
             "minStorageBufferOffsetAlignment" => {
-                self.min_storage_buffer_offset_alignment = self.min_storage_buffer_offset_alignment.max(small);
+                self.min_storage_buffer_offset_alignment =
+                    self.min_storage_buffer_offset_alignment.max(small);
             }
             "minUniformBufferOffsetAlignment" => {
-                self.min_uniform_buffer_offset_alignment = self.min_uniform_buffer_offset_alignment.max(small);
+                self.min_uniform_buffer_offset_alignment =
+                    self.min_uniform_buffer_offset_alignment.max(small);
             }
             _ => {
                 return Err(Error::options(format!(

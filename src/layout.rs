@@ -89,10 +89,15 @@ impl Layout {
         let mut builder = Builder::new((binding_bytes / 4) as usize / ALIGN * ALIGN);
         let hidden = config.hidden_size;
         let head = config.head_dim;
-        let (query, key_value) = (config.num_attention_heads * head, config.num_key_value_heads * head);
+        let (query, key_value) =
+            (config.num_attention_heads * head, config.num_key_value_heads * head);
         let feed = config.intermediate_size;
 
-        let embedding = builder.matrix(config.vocab_size, hidden, &[("model.embed_tokens.weight", config.vocab_size)])?;
+        let embedding = builder.matrix(
+            config.vocab_size,
+            hidden,
+            &[("model.embed_tokens.weight", config.vocab_size)],
+        )?;
         let mut projections = Vec::new();
         for layer in 0..config.num_hidden_layers {
             let name = |suffix: &str| format!("model.layers.{layer}.{suffix}.weight");
@@ -181,15 +186,33 @@ struct Builder {
 
 impl Builder {
     fn new(capacity: usize) -> Self {
-        Self { capacity, matrices: vec![], tensors: vec![], shards: vec![], used: 0, decay_end: None }
+        Self {
+            capacity,
+            matrices: vec![],
+            tensors: vec![],
+            shards: vec![],
+            used: 0,
+            decay_end: None,
+        }
     }
 
-    fn matrix<S: AsRef<str>>(&mut self, rows: usize, cols: usize, members: &[(S, usize)]) -> Result<usize> {
+    fn matrix<S: AsRef<str>>(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        members: &[(S, usize)],
+    ) -> Result<usize> {
         let index = self.place(rows, cols, members[0].0.as_ref())?;
         let mut row0 = 0;
         for (name, rows) in members {
             let shape = vec![*rows, cols];
-            self.tensors.push(Tensor { name: name.as_ref().into(), shape, matrix: index, row0, rows: *rows });
+            self.tensors.push(Tensor {
+                name: name.as_ref().into(),
+                shape,
+                matrix: index,
+                row0,
+                rows: *rows,
+            });
             row0 += rows;
         }
         Ok(index)
@@ -209,7 +232,12 @@ impl Builder {
         let per_part = if fits { rows } else { self.capacity / cols / ALIGN * ALIGN };
         if per_part == 0 {
             let need = (cols * ALIGN * 4) as u64;
-            return Err(Error::limit("maxStorageBufferBindingSize", self.capacity as u64 * 4, need, name));
+            return Err(Error::limit(
+                "maxStorageBufferBindingSize",
+                self.capacity as u64 * 4,
+                need,
+                name,
+            ));
         }
         let mut parts = Vec::new();
         let mut row0 = 0;

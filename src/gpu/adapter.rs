@@ -57,7 +57,11 @@ pub struct AdapterFacts {
 }
 
 /// The capabilities that a request leaves of an adapter.
-pub(super) fn capabilities(adapter: &wgpu::Adapter, facts: &AdapterFacts, request: &DeviceRequest) -> Result<Capabilities> {
+pub(super) fn capabilities(
+    adapter: &wgpu::Adapter,
+    facts: &AdapterFacts,
+    request: &DeviceRequest,
+) -> Result<Capabilities> {
     let has = adapter.features();
     let wanted = request.features;
     let info = adapter.get_info();
@@ -69,7 +73,9 @@ pub(super) fn capabilities(adapter: &wgpu::Adapter, facts: &AdapterFacts, reques
     });
     let subgroups = facts.subgroups && wanted.subgroups;
     Ok(Capabilities {
-        software: info.device_type == wgpu::DeviceType::Cpu || facts.fallback || names_software(&name),
+        software: info.device_type == wgpu::DeviceType::Cpu
+            || facts.fallback
+            || names_software(&name),
         adapter: name,
         limits: limits(&adapter.limits(), &request.limits)?,
         features: Features {
@@ -85,8 +91,11 @@ pub(super) fn capabilities(adapter: &wgpu::Adapter, facts: &AdapterFacts, reques
 
 /// Adapters that run on the CPU say so only in their names.
 fn names_software(name: &AdapterName) -> bool {
-    let all = format!("{} {} {} {}", name.vendor, name.architecture, name.device, name.description).to_lowercase();
-    ["swiftshader", "llvmpipe", "lavapipe", "software", "basic render"].iter().any(|word| all.contains(word))
+    let all = format!("{} {} {} {}", name.vendor, name.architecture, name.device, name.description)
+        .to_lowercase();
+    ["swiftshader", "llvmpipe", "lavapipe", "software", "basic render"]
+        .iter()
+        .any(|word| all.contains(word))
 }
 
 fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
@@ -111,8 +120,12 @@ fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
             limits.cap(name, *value)?;
         }
     }
-    if limits.min_storage_buffer_offset_alignment > 256 || limits.min_uniform_buffer_offset_alignment > 256 {
-        return Err(Error::options("an offset alignment above 256 bytes is more than WebGPU allows an adapter to ask"));
+    if limits.min_storage_buffer_offset_alignment > 256
+        || limits.min_uniform_buffer_offset_alignment > 256
+    {
+        return Err(Error::options(
+            "an offset alignment above 256 bytes is more than WebGPU allows an adapter to ask",
+        ));
     }
     Ok(limits)
 }
@@ -122,7 +135,9 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     let floor = Limits::default();
     let limits = &caps.limits;
     let required_limits = wgpu::Limits {
-        max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size.max(floor.max_storage_buffer_binding_size),
+        max_storage_buffer_binding_size: limits
+            .max_storage_buffer_binding_size
+            .max(floor.max_storage_buffer_binding_size),
         max_buffer_size: limits.max_buffer_size.max(floor.max_buffer_size),
         max_compute_workgroup_storage_size: limits
             .max_compute_workgroup_storage_size
@@ -130,7 +145,9 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
         max_compute_invocations_per_workgroup: limits
             .max_compute_invocations_per_workgroup
             .max(floor.max_compute_invocations_per_workgroup),
-        max_compute_workgroup_size_x: limits.max_compute_workgroup_size_x.max(floor.max_compute_workgroup_size_x),
+        max_compute_workgroup_size_x: limits
+            .max_compute_workgroup_size_x
+            .max(floor.max_compute_workgroup_size_x),
         ..wgpu::Limits::default()
     };
     let mut required_features = wgpu::Features::empty();
@@ -143,7 +160,12 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     if caps.features.subgroups && caps.target == Target::Native {
         required_features |= wgpu::Features::SUBGROUP;
     }
-    wgpu::DeviceDescriptor { label: Some("tinyloom"), required_features, required_limits, ..Default::default() }
+    wgpu::DeviceDescriptor {
+        label: Some("tinyloom"),
+        required_features,
+        required_limits,
+        ..Default::default()
+    }
 }
 
 pub(super) fn no_adapter(reason: &str) -> Error {

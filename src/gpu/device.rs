@@ -75,7 +75,10 @@ impl WgpuDevice {
     }
 
     /// The adapter for a request.
-    pub async fn adapter(instance: &wgpu::Instance, request: &DeviceRequest) -> Result<wgpu::Adapter> {
+    pub async fn adapter(
+        instance: &wgpu::Instance,
+        request: &DeviceRequest,
+    ) -> Result<wgpu::Adapter> {
         let options = wgpu::RequestAdapterOptions {
             power_preference: match request.power_preference {
                 adapter::PowerPreference::HighPerformance => wgpu::PowerPreference::HighPerformance,
@@ -87,7 +90,12 @@ impl WgpuDevice {
     }
 
     /// Makes a device on an adapter; `clock` gives milliseconds.
-    pub async fn from_adapter(adapter: &wgpu::Adapter, facts: &AdapterFacts, request: &DeviceRequest, clock: fn() -> f64) -> Result<Rc<Self>> {
+    pub async fn from_adapter(
+        adapter: &wgpu::Adapter,
+        facts: &AdapterFacts,
+        request: &DeviceRequest,
+        clock: fn() -> f64,
+    ) -> Result<Rc<Self>> {
         let caps = adapter::capabilities(adapter, facts, request)?;
         let (device, queue) = adapter
             .request_device(&adapter::descriptor(&caps))
@@ -153,7 +161,9 @@ impl WgpuDevice {
 
     fn alive(&self) -> Result<()> {
         match self.lost() {
-            Some(reason) => Err(Error::new(ErrorCode::DeviceLost, format!("the GPU device is lost ({reason})"))),
+            Some(reason) => {
+                Err(Error::new(ErrorCode::DeviceLost, format!("the GPU device is lost ({reason})")))
+            }
             None => Ok(()),
         }
     }
@@ -162,7 +172,10 @@ impl WgpuDevice {
     fn settle(trouble: &Mutex<Trouble>) -> Result<()> {
         let mut trouble = trouble.lock().map_err(|_| Error::internal("a GPU callback panicked"))?;
         if let Some(reason) = &trouble.lost {
-            return Err(Error::new(ErrorCode::DeviceLost, format!("the GPU device is lost ({reason})")));
+            return Err(Error::new(
+                ErrorCode::DeviceLost,
+                format!("the GPU device is lost ({reason})"),
+            ));
         }
         trouble.error.take().map_or(Ok(()), Err)
     }
@@ -176,8 +189,12 @@ impl WgpuDevice {
     fn layout(&self, bindings: &[Binding]) -> wgpu::BindGroupLayout {
         let mut layouts = self.layouts.borrow_mut();
         let make = || {
-            let entries: Vec<_> = (0..).zip(bindings).map(|(binding, kind)| layout_entry(binding, *kind)).collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
+            let entries: Vec<_> =
+                (0..).zip(bindings).map(|(binding, kind)| layout_entry(binding, *kind)).collect();
+            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &entries,
+            })
         };
         layouts.entry(bindings.to_vec()).or_insert_with(make).clone()
     }
@@ -228,7 +245,11 @@ impl WgpuDevice {
             .zip(&bound)
             .map(|(binding, (buffer, offset, size))| wgpu::BindGroupEntry {
                 binding,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset: *offset, size: *size }),
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: *offset,
+                    size: *size,
+                }),
             })
             .collect();
         self.count(|c| c.bind_groups += 1);
@@ -260,7 +281,8 @@ impl WgpuDevice {
 
 #[cfg(not(target_arch = "wasm32"))]
 fn native_clock() -> f64 {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed().as_secs_f64() * 1e3
 }
 
@@ -300,11 +322,18 @@ impl Gpu for WgpuDevice {
         if bytes > have {
             return Err(Error::limit("maxBufferSize", have, bytes, label));
         }
-        let mut usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let mut usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST;
         if bytes <= UNIFORM_BYTES {
             usage |= wgpu::BufferUsages::UNIFORM;
         }
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size: bytes, usage, mapped_at_creation: false };
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some(label),
+            size: bytes,
+            usage,
+            mapped_at_creation: false,
+        };
         let buffer = self.device.create_buffer(&descriptor);
         self.count(|c| {
             c.buffers += 1;
@@ -320,7 +349,9 @@ impl Gpu for WgpuDevice {
     }
 
     fn destroy_buffer(&self, buffer: BufferId) {
-        if let Some(gone) = self.buffers.borrow_mut().get_mut(buffer.0 as usize).and_then(Option::take) {
+        if let Some(gone) =
+            self.buffers.borrow_mut().get_mut(buffer.0 as usize).and_then(Option::take)
+        {
             gone.buffer.destroy();
             self.count(|c| c.gpu_bytes -= gone.bytes);
         }
@@ -352,7 +383,8 @@ impl Gpu for WgpuDevice {
             });
         }
         let ranges_bytes = ranges.size();
-        let plan = Rc::new(InstalledPlan { pipelines, dispatches: installed, ranges, ranges_bytes });
+        let plan =
+            Rc::new(InstalledPlan { pipelines, dispatches: installed, ranges, ranges_bytes });
         let mut plans = self.plans.borrow_mut();
         let free = plans.iter().position(Option::is_none).unwrap_or_else(|| {
             plans.push(None);
@@ -363,13 +395,19 @@ impl Gpu for WgpuDevice {
     }
 
     fn uninstall(&self, plan: PlanId) {
-        if let Some(gone) = self.plans.borrow_mut().get_mut(plan.0 as usize).and_then(Option::take) {
+        if let Some(gone) = self.plans.borrow_mut().get_mut(plan.0 as usize).and_then(Option::take)
+        {
             gone.ranges.destroy();
             self.count(|c| c.gpu_bytes -= gone.ranges_bytes);
         }
     }
 
-    fn submit(&self, replays: &[Replay], submits: usize, read: Option<Region>) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    fn submit(
+        &self,
+        replays: &[Replay],
+        submits: usize,
+        read: Option<Region>,
+    ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         self.alive()?;
         self.replay(replays, submits, read)
     }
@@ -380,7 +418,11 @@ impl Gpu for WgpuDevice {
     }
 
     fn watch(&self) {
-        for filter in [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Internal] {
+        for filter in [
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Internal,
+        ] {
             self.scopes.borrow_mut().push(self.device.push_error_scope(filter));
         }
     }

@@ -60,7 +60,12 @@ pub trait Gpu {
 
     /// Runs replays in order in `submits` submits of about equal cost, then, if asked, brings a
     /// region back.
-    fn submit(&self, replays: &[Replay], submits: usize, read: Option<Region>) -> Result<LocalFuture<Result<Vec<u8>>>>;
+    fn submit(
+        &self,
+        replays: &[Replay],
+        submits: usize,
+        read: Option<Region>,
+    ) -> Result<LocalFuture<Result<Vec<u8>>>>;
 
     /// Brings a region back.
     fn read(&self, region: Region) -> Result<LocalFuture<Result<Vec<u8>>>> {

@@ -118,7 +118,11 @@ fn composer(name: &'static str, shape: AttentionShape, tile: &Tile) -> Composer 
 }
 
 /// Constants and modules of the kernels with one invocation a row and head.
-fn row_composer(caps: &Capabilities, name: &'static str, shape: AttentionShape) -> Result<Composer> {
+fn row_composer(
+    caps: &Capabilities,
+    name: &'static str,
+    shape: AttentionShape,
+) -> Result<Composer> {
     let size = workgroup_size(caps, 8, 1, name)?;
     Ok(Composer::new(name, size)
         .size("HEADS", shape.heads)
@@ -134,7 +138,8 @@ fn row_grid(composer: &Composer, heads: usize) -> Grid {
 }
 
 const ROW_VARIANT: &str = "invocation a row and head";
-const ROW_REASON: &str = "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
+const ROW_REASON: &str =
+    "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
 
 fn tile_name(tile: &Tile) -> String {
     format!("tiled {}x{}", tile.rows, tile.columns)
@@ -146,7 +151,11 @@ fn query_bytes(shape: AttentionShape) -> impl Fn(&Tile) -> usize {
 
 /// `attention_forward`. Keys and values come from the fused rows themselves, or with `cached` from
 /// the key-value cache. Bindings: query, keys, documents, output, lse, step.
-pub fn attention_forward(caps: &Capabilities, shape: AttentionShape, cached: bool) -> Result<Kernel> {
+pub fn attention_forward(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cached: bool,
+) -> Result<Kernel> {
     let name = "attention_forward";
     let (stride, key, value) = if cached {
         (shape.cache_stride(), 0, shape.kv_heads * shape.head_dim)
@@ -171,9 +180,13 @@ pub fn attention_forward(caps: &Capabilities, shape: AttentionShape, cached: boo
     }
     let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
     let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-    place(composer(name, shape, &tile))
-        .module(shader!("05_attention_forward"))
-        .finish(caps, &bindings, grid, tile_name(&tile), reason)
+    place(composer(name, shape, &tile)).module(shader!("05_attention_forward")).finish(
+        caps,
+        &bindings,
+        grid,
+        tile_name(&tile),
+        reason,
+    )
 }
 
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step.
@@ -228,7 +241,11 @@ pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> R
 
 /// `attention_backward_key_value` for batches whose document ends lie `ends` elements after the
 /// starts. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
-pub fn attention_backward_key_value(caps: &Capabilities, shape: AttentionShape, ends: usize) -> Result<Kernel> {
+pub fn attention_backward_key_value(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    ends: usize,
+) -> Result<Kernel> {
     let name = "attention_backward_key_value";
     if caps.software {
         let composer = backward_place(row_composer(caps, name, shape)?, shape)

@@ -16,14 +16,27 @@ pub enum Binding {
 /// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grid {
-    Fixed { x: u32, y: u32 },
+    Fixed {
+        x: u32,
+        y: u32,
+    },
     /// Rows in blocks of `rows`, `per_block` units of work each, `per_group` units a workgroup,
     /// the workgroups folded into two dimensions.
-    Flat { rows: usize, per_block: usize, per_group: usize },
+    Flat {
+        rows: usize,
+        per_block: usize,
+        per_group: usize,
+    },
     /// A tile of `rows` rows for each x, `y` of them side by side.
-    RowsByX { rows: usize, y: u32 },
+    RowsByX {
+        rows: usize,
+        y: u32,
+    },
     /// A tile of `rows` rows for each y, `x` of them side by side.
-    RowsByY { rows: usize, x: u32 },
+    RowsByY {
+        rows: usize,
+        x: u32,
+    },
 }
 
 impl Grid {
@@ -135,10 +148,19 @@ impl Composer {
         let storage = bindings.iter().filter(|b| **b != Binding::Uniform).count() as u64;
         let allowed = u64::from(caps.limits.max_storage_buffers_per_shader_stage);
         if storage > allowed {
-            return Err(Error::limit("maxStorageBuffersPerShaderStage", allowed, storage, self.name));
+            return Err(Error::limit(
+                "maxStorageBuffersPerShaderStage",
+                allowed,
+                storage,
+                self.name,
+            ));
         }
         let name = self.name;
-        let enable = if self.subgroups && caps.target == Target::Browser { "enable subgroups;\n" } else { "" };
+        let enable = if self.subgroups && caps.target == Target::Browser {
+            "enable subgroups;\n"
+        } else {
+            ""
+        };
         let (extra, store) = if self.subgroups {
             (
                 ",\n  @builtin(subgroup_id) subgroup: u32, @builtin(num_subgroups) subgroups: u32,\n  \

@@ -20,14 +20,24 @@ fn composer(caps: &Capabilities, name: &'static str) -> Result<Composer> {
 }
 
 /// One invocation for each of `width` elements of a row.
-fn finish(composer: Composer, caps: &Capabilities, bindings: &[Binding], width: usize) -> Result<Kernel> {
+fn finish(
+    composer: Composer,
+    caps: &Capabilities,
+    bindings: &[Binding],
+    width: usize,
+) -> Result<Kernel> {
     let reason = "one invocation an element, workgroup as large as the device allows up to 256";
     let grid = Grid::Flat { rows: 1, per_block: width, per_group: composer.workgroup_size() };
     composer.finish(caps, bindings, grid, "flat", reason)
 }
 
 /// One invocation for each of `count` elements, however many rows the batch has.
-fn fixed(composer: Composer, caps: &Capabilities, bindings: &[Binding], count: usize) -> Result<Kernel> {
+fn fixed(
+    composer: Composer,
+    caps: &Capabilities,
+    bindings: &[Binding],
+    count: usize,
+) -> Result<Kernel> {
     let most = caps.limits.max_compute_workgroups_per_dimension;
     let flat = Grid::Flat { rows: 1, per_block: count, per_group: composer.workgroup_size() };
     let [x, y] = flat.resolve(1, most)?.unwrap_or([1, 1]);
@@ -61,13 +71,20 @@ pub fn zero(caps: &Capabilities, count: usize) -> Result<Kernel> {
 
 /// `copy_row_forward`: the batch's last row of `hidden` elements.
 pub fn copy_row(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer = composer(caps, "copy_row_forward")?.size("HIDDEN", hidden).module(shader!("00_copy_row"));
+    let composer =
+        composer(caps, "copy_row_forward")?.size("HIDDEN", hidden).module(shader!("00_copy_row"));
     fixed(composer, caps, &[Read, ReadWrite, Uniform], hidden)
 }
 
 /// `rope_forward` or `rope_backward` over the first `heads` heads of rows of `stride` elements.
 /// Grid: `tokens · heads · head_dim / 2` invocations.
-pub fn rope(caps: &Capabilities, heads: usize, head_dim: usize, stride: usize, forward: bool) -> Result<Kernel> {
+pub fn rope(
+    caps: &Capabilities,
+    heads: usize,
+    head_dim: usize,
+    stride: usize,
+    forward: bool,
+) -> Result<Kernel> {
     let composer = composer(caps, if forward { "rope_forward" } else { "rope_backward" })?
         .size("HEADS", heads)
         .size("HEAD_DIM", head_dim)
@@ -79,7 +96,12 @@ pub fn rope(caps: &Capabilities, heads: usize, head_dim: usize, stride: usize, f
 
 /// `cache_append_forward`: `width` elements a row from column `key_offset` of rows of `stride`.
 /// Grid: `tokens · width` invocations.
-pub fn cache_append(caps: &Capabilities, stride: usize, key_offset: usize, width: usize) -> Result<Kernel> {
+pub fn cache_append(
+    caps: &Capabilities,
+    stride: usize,
+    key_offset: usize,
+    width: usize,
+) -> Result<Kernel> {
     let composer = composer(caps, "cache_append_forward")?
         .size("STRIDE", stride)
         .size("KEY_OFFSET", key_offset)

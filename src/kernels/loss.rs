@@ -21,7 +21,13 @@ pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> 
         .module(shader!("lib/flat"))
         .reduction(subgroups)
         .module(shader!("07_cross_entropy"))
-        .finish(caps, &[ReadWrite, Read, ReadWrite, Uniform, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[ReadWrite, Read, ReadWrite, Uniform, Uniform],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `loss_sum_forward`. Grid: one workgroup.
@@ -32,5 +38,11 @@ pub fn loss_sum(caps: &Capabilities) -> Result<Kernel> {
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("07_loss_sum"))
-        .finish(caps, &[Read, Read, ReadWrite, Uniform], Grid::Fixed { x: 1, y: 1 }, variant(subgroups), why)
+        .finish(
+            caps,
+            &[Read, Read, ReadWrite, Uniform],
+            Grid::Fixed { x: 1, y: 1 },
+            variant(subgroups),
+            why,
+        )
 }

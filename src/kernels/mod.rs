@@ -12,13 +12,17 @@ mod sample;
 mod unrolled;
 
 pub use attention::{
-    AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode, attention_delta,
-    attention_forward,
+    AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode,
+    attention_delta, attention_forward,
 };
 pub use compose::{Binding, Grid, Kernel};
-pub use elementwise::{ActivationWidth, cache_append, copy_row, embedding_backward, embedding_forward,
-    gated_activation, gated_activation_backward, rope, zero};
-pub use linear::{Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec};
+pub use elementwise::{
+    ActivationWidth, cache_append, copy_row, embedding_backward, embedding_forward,
+    gated_activation, gated_activation_backward, rope, zero,
+};
+pub use linear::{
+    Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec,
+};
 pub use loss::{cross_entropy, loss_sum};
 pub use norm::{NORM_ROWS, column_sum, rms_norm_backward, rms_norm_forward};
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
@@ -46,7 +50,12 @@ impl WriteMode {
 ///
 /// # Errors
 /// `limit-exceeded` when not even `least` fits.
-pub(super) fn workgroup_size(caps: &Capabilities, wanted: u32, least: u32, what: &str) -> Result<u32> {
+pub(super) fn workgroup_size(
+    caps: &Capabilities,
+    wanted: u32,
+    least: u32,
+    what: &str,
+) -> Result<u32> {
     let allowed = caps.limits.workgroup_invocations();
     if allowed < least {
         let name = "maxComputeInvocationsPerWorkgroup";

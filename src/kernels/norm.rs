@@ -26,7 +26,12 @@ pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Res
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written. Grid: one
 /// workgroup for [`NORM_ROWS`] rows.
-pub fn rms_norm_backward(caps: &Capabilities, hidden: usize, epsilon: f64, mode: WriteMode) -> Result<Kernel> {
+pub fn rms_norm_backward(
+    caps: &Capabilities,
+    hidden: usize,
+    epsilon: f64,
+    mode: WriteMode,
+) -> Result<Kernel> {
     let name = "rms_norm_backward";
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, name)?;
@@ -42,7 +47,13 @@ pub fn rms_norm_backward(caps: &Capabilities, hidden: usize, epsilon: f64, mode:
         .module(shader!("lib/write_mode"))
         .reduction(subgroups)
         .module(shader!("02_rms_norm_backward"))
-        .finish(caps, &[Read, Read, Read, ReadWrite, ReadWrite, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[Read, Read, Read, ReadWrite, ReadWrite, Uniform],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `column_sum_forward`: adds up the partial weight gradients. Grid: `hidden` invocations.
@@ -58,7 +69,13 @@ pub fn column_sum(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .module(shader!("02_column_sum"))
-        .finish(caps, &[Read, ReadWrite, Uniform], grid, "flat", "one invocation a column: small workgroups spread")
+        .finish(
+            caps,
+            &[Read, ReadWrite, Uniform],
+            grid,
+            "flat",
+            "one invocation a column: small workgroups spread",
+        )
 }
 
 pub(super) fn variant(subgroups: bool) -> String {

@@ -31,7 +31,13 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
         .module(shader!("lib/finite"))
         .reduction(subgroups)
         .module(shader!("12_step_decision"))
-        .finish(caps, &[Read, ReadWrite, ReadWrite, Uniform], Grid::Fixed { x: 1, y: 1 }, variant(subgroups), why)
+        .finish(
+            caps,
+            &[Read, ReadWrite, ReadWrite, Uniform],
+            Grid::Fixed { x: 1, y: 1 },
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `adamw_forward` of one shard of `count` elements. Grid: one invocation an element.

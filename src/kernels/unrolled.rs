@@ -61,7 +61,8 @@ pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
 
 fn fetch_left_rows(text: &mut String, tm: usize) {
     for i in 0..tm {
-        let _ = writeln!(text, "    let left_{i} = fetch_a(min(m0 + {i}u, m_end - 1u), k, column);");
+        let _ =
+            writeln!(text, "    let left_{i} = fetch_a(min(m0 + {i}u, m_end - 1u), k, column);");
     }
 }
 
@@ -75,7 +76,8 @@ fn dot_steps(text: &mut String, tm: usize, tn: usize) {
             let _ = writeln!(text, "    let right_{col} = fetch_b(min(n0 + {col}u, N - 1u), k);");
         }
         for i in 0..tm {
-            let dots: Vec<_> = (0..4).map(|lane| format!("dot(left_{i}, right_{})", j * 4 + lane)).collect();
+            let dots: Vec<_> =
+                (0..4).map(|lane| format!("dot(left_{i}, right_{})", j * 4 + lane)).collect();
             let _ = writeln!(text, "    {} += vec4({});", sum_name(i, j), dots.join(", "));
         }
     }
@@ -93,7 +95,8 @@ fn row_steps(text: &mut String, tm: usize, tn: usize, steps: usize) {
             );
             for i in 0..tm {
                 let lane = ["x", "y", "z", "w"][step];
-                let _ = writeln!(text, "    {} += left_{i}.{lane} * right_{step}_{j};", sum_name(i, j));
+                let _ =
+                    writeln!(text, "    {} += left_{i}.{lane} * right_{step}_{j};", sum_name(i, j));
             }
         }
     }
@@ -103,10 +106,17 @@ fn row_steps(text: &mut String, tm: usize, tn: usize, steps: usize) {
 fn tail_row_step(text: &mut String, tm: usize, tn: usize) {
     text.push_str("    let aligned = k / 4u * 4u;\n");
     for i in 0..tm {
-        let _ = writeln!(text, "    let left_{i} = fetch_a(min(m0 + {i}u, m_end - 1u), aligned, column)[k - aligned];");
+        let _ = writeln!(
+            text,
+            "    let left_{i} = fetch_a(min(m0 + {i}u, m_end - 1u), aligned, column)[k - aligned];"
+        );
     }
     for j in 0..tn / 4 {
-        let _ = writeln!(text, "    let right_{j} = fetch_b(k, min(n0 + {}u, (N - 1u) / 4u * 4u));", j * 4);
+        let _ = writeln!(
+            text,
+            "    let right_{j} = fetch_b(k, min(n0 + {}u, (N - 1u) / 4u * 4u));",
+            j * 4
+        );
         for i in 0..tm {
             let _ = writeln!(text, "    {} += left_{i} * right_{j};", sum_name(i, j));
         }
@@ -130,7 +140,12 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
         );
         for i in 0..tm {
             let lane = ["x", "y", "z", "w"][i % 4];
-            let _ = writeln!(text, "    {} += left_{step}_{}.{lane} * right_{step}_{j};", sum_name(i, j), i / 4);
+            let _ = writeln!(
+                text,
+                "    {} += left_{step}_{}.{lane} * right_{step}_{j};",
+                sum_name(i, j),
+                i / 4
+            );
         }
     }
 }
@@ -138,7 +153,11 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
 /// A head's vector as a struct of named members, with the operations that attention needs:
 /// `head_dot`, `head_axpy` (y + s · x), `head_scale`. `loads` are (function, buffer) pairs:
 /// `fn function(vector: u32) -> Head` reads from the buffer's vector `vector` on; `stores` likewise.
-pub(super) fn head_module(vectors: usize, loads: &[(&str, &str)], stores: &[(&str, &str)]) -> String {
+pub(super) fn head_module(
+    vectors: usize,
+    loads: &[(&str, &str)],
+    stores: &[(&str, &str)],
+) -> String {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -160,7 +179,8 @@ pub(super) fn head_module(vectors: usize, loads: &[(&str, &str)], stores: &[(&st
     );
     for (function, buffer) in loads {
         let items = each(", ", &|i| format!("{buffer}[vector + {i}u]"));
-        let _ = writeln!(text, "fn {function}(vector: u32) -> Head {{\n  return Head({items});\n}}");
+        let _ =
+            writeln!(text, "fn {function}(vector: u32) -> Head {{\n  return Head({items});\n}}");
     }
     for (function, buffer) in stores {
         let items = each("\n  ", &|i| format!("{buffer}[vector + {i}u] = x.v{i};"));

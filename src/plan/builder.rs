@@ -76,7 +76,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends a dispatch over all token rows.
-    pub fn dispatch(&mut self, label: impl Into<String>, kernel: Kernel, slices: Vec<Slice>, flops: f64) -> Result<()> {
+    pub fn dispatch(
+        &mut self,
+        label: impl Into<String>,
+        kernel: Kernel,
+        slices: Vec<Slice>,
+        flops: f64,
+    ) -> Result<()> {
         let range = self.all_rows();
         self.dispatch_rows(label, kernel, slices, range, flops)
     }
@@ -92,12 +98,19 @@ impl<'a> Builder<'a> {
     ) -> Result<()> {
         let label = label.into();
         if slices.len() != kernel.bindings.len() {
-            return Err(Error::internal(format!("{label}: {} slices for {}", slices.len(), kernel.name)));
+            return Err(Error::internal(format!(
+                "{label}: {} slices for {}",
+                slices.len(),
+                kernel.name
+            )));
         }
         for (i, a) in slices.iter().enumerate() {
             let writes = kernel.bindings[i] == Binding::ReadWrite;
             if writes && slices.iter().enumerate().any(|(j, b)| i != j && a.buffer == b.buffer) {
-                return Err(Error::internal(format!("{label}: {:?} is bound twice and written", a.buffer)));
+                return Err(Error::internal(format!(
+                    "{label}: {:?} is bound twice and written",
+                    a.buffer
+                )));
             }
         }
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
@@ -106,7 +119,14 @@ impl<'a> Builder<'a> {
             self.kernels.len() - 1
         });
         let cost = Cost { flops, bytes };
-        self.dispatches.push(Dispatch { kernel: index, slices, range, phase: self.phase, label, cost });
+        self.dispatches.push(Dispatch {
+            kernel: index,
+            slices,
+            range,
+            phase: self.phase,
+            label,
+            cost,
+        });
         Ok(())
     }
 
@@ -116,7 +136,11 @@ impl<'a> Builder<'a> {
         for (index, dispatch) in self.dispatches.iter().enumerate() {
             for slice in &dispatch.slices {
                 if let Buffer::Virtual(id) = slice.buffer {
-                    let life = lifetimes[id].get_or_insert(Lifetime { bytes: self.virtuals[id], first: index, last: index });
+                    let life = lifetimes[id].get_or_insert(Lifetime {
+                        bytes: self.virtuals[id],
+                        first: index,
+                        last: index,
+                    });
                     life.last = index;
                 }
             }

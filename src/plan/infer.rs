@@ -72,7 +72,17 @@ pub fn inference_plans(
     let decode = context.decode()?.finish(&last_row.slots);
     let sample = context.sample()?.finish(&decode.slots);
     let slots = sample.slots.clone();
-    Ok(InferencePlans { prefill, logits, loss, last_row, decode, sample, slots, chunk, turns: TURNS })
+    Ok(InferencePlans {
+        prefill,
+        logits,
+        loss,
+        last_row,
+        decode,
+        sample,
+        slots,
+        chunk,
+        turns: TURNS,
+    })
 }
 
 struct Context<'a> {
@@ -128,7 +138,8 @@ impl<'a> Context<'a> {
             let attention = model.tensor("attention output", shape.width())?;
             let lse = model.tensor("logsumexp", shape.heads)?;
             let kernel = k::attention_forward(self.caps, shape, true)?;
-            let slices = vec![qkv, self.cache(layer), documents, attention, lse, model.builder.step()];
+            let slices =
+                vec![qkv, self.cache(layer), documents, attention, lse, model.builder.step()];
             let flops = 4.0 * (self.chunk * self.chunk * shape.width()) as f64;
             model.builder.dispatch(name("attention"), kernel, slices, flops)?;
             let middle = model.tensor("residual", self.config.hidden_size)?;
@@ -139,7 +150,11 @@ impl<'a> Context<'a> {
             model.linear(&name("gate, up"), matrices.gate_up, normed, gate_up, None, rows)?;
             let activated = activation(&mut model, &name("activation"), gate_up)?;
             let last = layer + 1 == self.layout.layers.len();
-            x = if last { self.hidden(self.chunk) } else { model.tensor("residual", self.config.hidden_size)? };
+            x = if last {
+                self.hidden(self.chunk)
+            } else {
+                model.tensor("residual", self.config.hidden_size)?
+            };
             model.linear(&name("down"), matrices.down, activated, x, Some(middle), rows)?;
         }
         Ok(model.builder)
@@ -150,7 +165,14 @@ impl<'a> Context<'a> {
         let rows = model.builder.all_rows();
         let normed = model.tensor("final norm", self.config.hidden_size)?;
         model.norm("final norm", self.layout.final_norm, self.hidden(self.chunk), normed)?;
-        model.linear("logits", self.layout.lm_head, normed, self.logits_slice(self.chunk), None, rows)?;
+        model.linear(
+            "logits",
+            self.layout.lm_head,
+            normed,
+            self.logits_slice(self.chunk),
+            None,
+            rows,
+        )?;
         Ok(model.builder)
     }
 
@@ -161,7 +183,8 @@ impl<'a> Context<'a> {
         let losses = Slice::new(Buffer::Losses, 0, self.chunk as u64 * 4);
         let kernel = k::cross_entropy(self.caps, self.config.vocab_size, false)?;
         let range = model.builder.range(rows);
-        let slices = vec![self.logits_slice(self.chunk), targets, losses, model.builder.step(), range];
+        let slices =
+            vec![self.logits_slice(self.chunk), targets, losses, model.builder.step(), range];
         let flops = 6.0 * (self.chunk * self.config.vocab_size) as f64;
         model.builder.dispatch("cross-entropy", kernel, slices, flops)?;
         let kernel = k::loss_sum(self.caps)?;
@@ -206,7 +229,11 @@ impl<'a> Context<'a> {
             matvec(&mut model, &name("gate, up"), matrices.gate_up, normed, gate_up, None)?;
             let activated = activation(&mut model, &name("activation"), gate_up)?;
             let last = layer + 1 == self.layout.layers.len();
-            x = if last { self.last_hidden() } else { model.tensor("residual", self.config.hidden_size)? };
+            x = if last {
+                self.last_hidden()
+            } else {
+                model.tensor("residual", self.config.hidden_size)?
+            };
             matvec(&mut model, &name("down"), matrices.down, activated, x, Some(middle))?;
         }
         Ok(model.builder)
@@ -235,7 +262,12 @@ impl<'a> Context<'a> {
 
 fn append(model: &mut Model, layer: usize, qkv: Slice, cache: Slice) -> Result<()> {
     let shape = model.attention_shape();
-    let kernel = k::cache_append(model.builder.caps, shape.stride(), shape.key_offset(), shape.cache_stride())?;
+    let kernel = k::cache_append(
+        model.builder.caps,
+        shape.stride(),
+        shape.key_offset(),
+        shape.cache_stride(),
+    )?;
     let slices = vec![qkv, cache, model.builder.step()];
     model.builder.dispatch(format!("layer {layer} cache append"), kernel, slices, 0.0)
 }

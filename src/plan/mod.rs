@@ -171,7 +171,10 @@ impl Plan {
                     variant: kernel.variant.clone(),
                     reason: kernel.reason.clone(),
                     workgroup_size: [kernel.workgroup_size, 1, 1],
-                    grid: kernel.grid.resolve(rows, most_workgroups)?.map_or([0, 0, 0], |[x, y]| [x, y, 1]),
+                    grid: kernel
+                        .grid
+                        .resolve(rows, most_workgroups)?
+                        .map_or([0, 0, 0], |[x, y]| [x, y, 1]),
                     flops: dispatch.cost.flops,
                     bytes: dispatch.cost.bytes,
                     gpu_microseconds: None,

@@ -25,13 +25,15 @@ pub fn assign(tensors: &[Lifetime], existing: &[u64]) -> (Vec<usize>, Vec<u64>) 
     let mut slot_of = vec![usize::MAX; tensors.len()];
     for i in order {
         let fits = |slot: &usize| {
-            sizes[*slot] >= tensors[i].bytes && tenants[*slot].iter().all(|&t| !tensors[t].overlaps(&tensors[i]))
+            sizes[*slot] >= tensors[i].bytes
+                && tenants[*slot].iter().all(|&t| !tensors[t].overlaps(&tensors[i]))
         };
-        let slot = (0..sizes.len()).filter(fits).min_by_key(|&slot| sizes[slot]).unwrap_or_else(|| {
-            sizes.push(tensors[i].bytes);
-            tenants.push(Vec::new());
-            sizes.len() - 1
-        });
+        let slot =
+            (0..sizes.len()).filter(fits).min_by_key(|&slot| sizes[slot]).unwrap_or_else(|| {
+                sizes.push(tensors[i].bytes);
+                tenants.push(Vec::new());
+                sizes.len() - 1
+            });
         tenants[slot].push(i);
         slot_of[i] = slot;
     }
@@ -48,12 +50,17 @@ mod tests {
 
     #[test]
     fn tensors_alive_together_never_share() {
-        let tensors: Vec<_> = (0..60).map(|i| life(64 * (1 + i as u64 * 7 % 13), i, i + 1 + i % 5)).collect();
+        let tensors: Vec<_> =
+            (0..60).map(|i| life(64 * (1 + i as u64 * 7 % 13), i, i + 1 + i % 5)).collect();
         let (slot_of, sizes) = assign(&tensors, &[100, 5000]);
         for (i, a) in tensors.iter().enumerate() {
             assert!(sizes[slot_of[i]] >= a.bytes);
             for (j, b) in tensors.iter().enumerate().skip(i + 1) {
-                assert!(slot_of[i] != slot_of[j] || !a.overlaps(b), "{i} and {j} share slot {}", slot_of[i]);
+                assert!(
+                    slot_of[i] != slot_of[j] || !a.overlaps(b),
+                    "{i} and {j} share slot {}",
+                    slot_of[i]
+                );
             }
         }
     }

@@ -5,7 +5,9 @@ use super::{Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels::{self as k, ActivationWidth, AttentionShape, Form, LinearShape, NORM_ROWS, Output, WriteMode};
+use crate::kernels::{
+    self as k, ActivationWidth, AttentionShape, Form, LinearShape, NORM_ROWS, Output, WriteMode,
+};
 use crate::layout::{ALIGN, Layout};
 
 /// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
@@ -137,7 +139,11 @@ impl<'a> Model<'a> {
                 c_stride: shape.rows,
                 tokens: rows.rows as usize,
             };
-            let mode = if residual.is_some() { Output::Residual } else { Output::Mode(WriteMode::Overwrite) };
+            let mode = if residual.is_some() {
+                Output::Residual
+            } else {
+                Output::Mode(WriteMode::Overwrite)
+            };
             let kernel = k::linear(self.builder.caps, &product, mode)?;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let mut slices = vec![
@@ -154,7 +160,14 @@ impl<'a> Model<'a> {
     }
 
     /// `d_input = d_output · matrix`.
-    fn input_gradient(&mut self, label: &str, matrix: usize, d_output: Slice, d_input: Slice, rows: Range) -> Result<()> {
+    fn input_gradient(
+        &mut self,
+        label: &str,
+        matrix: usize,
+        d_output: Slice,
+        d_input: Slice,
+        rows: Range,
+    ) -> Result<()> {
         let shape = self.layout.matrices[matrix].clone();
         for (index, part) in shape.parts.iter().enumerate() {
             let product = LinearShape {
@@ -215,7 +228,8 @@ impl<'a> Model<'a> {
     }
 
     pub fn norm(&mut self, label: &str, matrix: usize, input: Slice, output: Slice) -> Result<()> {
-        let kernel = k::rms_norm_forward(self.builder.caps, self.hidden(), self.config.rms_norm_eps)?;
+        let kernel =
+            k::rms_norm_forward(self.builder.caps, self.hidden(), self.config.rms_norm_eps)?;
         let slices = vec![input, self.weight(matrix), output, self.builder.step()];
         let flops = 4.0 * (self.builder.tokens * self.hidden()) as f64;
         self.builder.dispatch(label, kernel, slices, flops)
@@ -233,9 +247,16 @@ impl<'a> Model<'a> {
         let hidden = self.hidden();
         let blocks = self.builder.tokens.div_ceil(NORM_ROWS);
         let partial = self.builder.tensor("norm weight gradient partials", blocks * hidden)?;
-        let kernel = k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
-        let slices = vec![input, self.weight(matrix), d_output, d_input, partial, self.builder.step()];
-        self.builder.dispatch(label, kernel, slices, 12.0 * (self.builder.tokens * hidden) as f64)?;
+        let kernel =
+            k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
+        let slices =
+            vec![input, self.weight(matrix), d_output, d_input, partial, self.builder.step()];
+        self.builder.dispatch(
+            label,
+            kernel,
+            slices,
+            12.0 * (self.builder.tokens * hidden) as f64,
+        )?;
         let kernel = k::column_sum(self.builder.caps, hidden)?;
         let slices = vec![partial, self.part(matrix, 0, Buffer::Gradients), self.builder.step()];
         self.builder.dispatch(format!("{label} weight"), kernel, slices, (blocks * hidden) as f64)
@@ -246,23 +267,44 @@ impl<'a> Model<'a> {
         let parts = self.layout.matrices[matrix].parts.clone();
         for (index, part) in parts.iter().enumerate() {
             let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
+            let range =
+                Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
             let weight = self.part(matrix, index, Buffer::Weights);
-            let slices = vec![tokens, weight, output, self.builder.step(), self.builder.range(range)];
+            let slices =
+                vec![tokens, weight, output, self.builder.step(), self.builder.range(range)];
             self.builder.dispatch_rows("embedding", kernel, slices, range, 0.0)?;
         }
         Ok(())
     }
 
-    pub fn rope(&mut self, label: &str, qkv: Slice, documents: Slice, table: Slice, forward: bool) -> Result<()> {
+    pub fn rope(
+        &mut self,
+        label: &str,
+        qkv: Slice,
+        documents: Slice,
+        table: Slice,
+        forward: bool,
+    ) -> Result<()> {
         let shape = self.attention_shape();
         let heads = shape.heads + shape.kv_heads;
         let kernel = k::rope(self.builder.caps, heads, shape.head_dim, shape.stride(), forward)?;
         let flops = 3.0 * (self.builder.tokens * heads * shape.head_dim) as f64;
-        self.builder.dispatch(label, kernel, vec![qkv, table, documents, self.builder.step()], flops)
+        self.builder.dispatch(
+            label,
+            kernel,
+            vec![qkv, table, documents, self.builder.step()],
+            flops,
+        )
     }
 
-    fn layer_forward(&mut self, layer: usize, input: Slice, output: Slice, batch: BatchLayout, table: Slice) -> Result<Saved> {
+    fn layer_forward(
+        &mut self,
+        layer: usize,
+        input: Slice,
+        output: Slice,
+        batch: BatchLayout,
+        table: Slice,
+    ) -> Result<Saved> {
         let shape = self.attention_shape();
         let matrices = self.layout.layers[layer];
         let rows = self.builder.all_rows();
@@ -281,17 +323,42 @@ impl<'a> Model<'a> {
         self.linear(&name("q, k, v"), matrices.qkv, saved.attention_norm, saved.qkv, None, rows)?;
         self.rope(&name("rope"), saved.qkv, batch.documents(), table, true)?;
         let kernel = k::attention_forward(self.builder.caps, shape, false)?;
-        let slices =
-            vec![saved.qkv, saved.qkv, batch.documents(), saved.attention, saved.lse, self.builder.step()];
+        let slices = vec![
+            saved.qkv,
+            saved.qkv,
+            batch.documents(),
+            saved.attention,
+            saved.lse,
+            self.builder.step(),
+        ];
         let flops = self.attention_flops(2.0);
         self.builder.dispatch(name("attention"), kernel, slices, flops)?;
-        self.linear(&name("output"), matrices.output, saved.attention, saved.middle, Some(input), rows)?;
+        self.linear(
+            &name("output"),
+            matrices.output,
+            saved.attention,
+            saved.middle,
+            Some(input),
+            rows,
+        )?;
         self.norm(&name("mlp norm"), matrices.mlp_norm, saved.middle, saved.mlp_norm)?;
-        self.linear(&name("gate, up"), matrices.gate_up, saved.mlp_norm, saved.gate_up, None, rows)?;
+        self.linear(
+            &name("gate, up"),
+            matrices.gate_up,
+            saved.mlp_norm,
+            saved.gate_up,
+            None,
+            rows,
+        )?;
         let activated = self.tensor("activation", self.config.intermediate_size)?;
         let kernel = k::gated_activation(self.builder.caps, self.activation())?;
         let flops = 8.0 * (self.builder.tokens * self.config.intermediate_size) as f64;
-        self.builder.dispatch(name("activation"), kernel, vec![saved.gate_up, activated, self.builder.step()], flops)?;
+        self.builder.dispatch(
+            name("activation"),
+            kernel,
+            vec![saved.gate_up, activated, self.builder.step()],
+            flops,
+        )?;
         self.linear(&name("down"), matrices.down, activated, output, Some(saved.middle), rows)?;
         Ok(saved)
     }
@@ -302,7 +369,14 @@ impl<'a> Model<'a> {
         products * tokens * tokens * self.attention_shape().width() as f64
     }
 
-    fn layer_backward(&mut self, layer: usize, saved: &Saved, d_x: Slice, batch: BatchLayout, table: Slice) -> Result<()> {
+    fn layer_backward(
+        &mut self,
+        layer: usize,
+        saved: &Saved,
+        d_x: Slice,
+        batch: BatchLayout,
+        table: Slice,
+    ) -> Result<()> {
         let shape = self.attention_shape();
         let matrices = self.layout.layers[layer];
         let rows = self.builder.all_rows();
@@ -316,23 +390,61 @@ impl<'a> Model<'a> {
         let activated = self.tensor("activation", feed)?;
         let kernel = k::gated_activation_backward(self.builder.caps, self.activation())?;
         let slices = vec![saved.gate_up, d_activated, d_gate_up, activated, self.builder.step()];
-        self.builder.dispatch(name("activation"), kernel, slices, 16.0 * (self.builder.tokens * feed) as f64)?;
+        self.builder.dispatch(
+            name("activation"),
+            kernel,
+            slices,
+            16.0 * (self.builder.tokens * feed) as f64,
+        )?;
         self.weight_gradient(&name("down weight"), matrices.down, d_x, activated, rows, add)?;
         let d_norm = self.tensor("norm gradient", self.hidden())?;
         self.input_gradient(&name("gate, up input"), matrices.gate_up, d_gate_up, d_norm, rows)?;
-        self.weight_gradient(&name("gate, up weight"), matrices.gate_up, d_gate_up, saved.mlp_norm, rows, add)?;
-        self.norm_backward(&name("mlp norm"), matrices.mlp_norm, saved.middle, d_norm, d_x, WriteMode::Add)?;
+        self.weight_gradient(
+            &name("gate, up weight"),
+            matrices.gate_up,
+            d_gate_up,
+            saved.mlp_norm,
+            rows,
+            add,
+        )?;
+        self.norm_backward(
+            &name("mlp norm"),
+            matrices.mlp_norm,
+            saved.middle,
+            d_norm,
+            d_x,
+            WriteMode::Add,
+        )?;
 
         let d_attention = self.tensor("attention gradient", shape.width())?;
         self.input_gradient(&name("output input"), matrices.output, d_x, d_attention, rows)?;
-        self.weight_gradient(&name("output weight"), matrices.output, d_x, saved.attention, rows, add)?;
+        self.weight_gradient(
+            &name("output weight"),
+            matrices.output,
+            d_x,
+            saved.attention,
+            rows,
+            add,
+        )?;
         let delta = self.tensor("delta", shape.heads)?;
         let kernel = k::attention_delta(self.builder.caps, shape)?;
         let slices = vec![saved.attention, d_attention, delta, self.builder.step()];
-        self.builder.dispatch(name("attention delta"), kernel, slices, 2.0 * (self.builder.tokens * shape.width()) as f64)?;
+        self.builder.dispatch(
+            name("attention delta"),
+            kernel,
+            slices,
+            2.0 * (self.builder.tokens * shape.width()) as f64,
+        )?;
         let d_qkv = self.tensor("qkv gradient", shape.stride())?;
-        let slices =
-            vec![saved.qkv, d_attention, saved.lse, delta, batch.documents(), d_qkv, self.builder.step()];
+        let slices = vec![
+            saved.qkv,
+            d_attention,
+            saved.lse,
+            delta,
+            batch.documents(),
+            d_qkv,
+            self.builder.step(),
+        ];
         let kernel = k::attention_backward_query(self.builder.caps, shape)?;
         let flops = self.attention_flops(3.0);
         self.builder.dispatch(name("attention query"), kernel, slices.clone(), flops)?;
@@ -342,18 +454,44 @@ impl<'a> Model<'a> {
         self.rope(&name("rope"), d_qkv, batch.documents(), table, false)?;
         let d_norm = self.tensor("norm gradient", self.hidden())?;
         self.input_gradient(&name("q, k, v input"), matrices.qkv, d_qkv, d_norm, rows)?;
-        self.weight_gradient(&name("q, k, v weight"), matrices.qkv, d_qkv, saved.attention_norm, rows, add)?;
-        self.norm_backward(&name("attention norm"), matrices.attention_norm, saved.input, d_norm, d_x, WriteMode::Add)
+        self.weight_gradient(
+            &name("q, k, v weight"),
+            matrices.qkv,
+            d_qkv,
+            saved.attention_norm,
+            rows,
+            add,
+        )?;
+        self.norm_backward(
+            &name("attention norm"),
+            matrices.attention_norm,
+            saved.input,
+            d_norm,
+            d_x,
+            WriteMode::Add,
+        )
     }
 
     /// Logits, loss and, with `d_normed`, the gradients of the head, a chunk of rows at a time.
-    fn loss(&mut self, normed: Slice, d_normed: Option<Slice>, batch: BatchLayout, chunk: usize) -> Result<()> {
-        let (tokens, hidden, vocabulary) = (self.builder.tokens, self.hidden(), self.config.vocab_size);
+    fn loss(
+        &mut self,
+        normed: Slice,
+        d_normed: Option<Slice>,
+        batch: BatchLayout,
+        chunk: usize,
+    ) -> Result<()> {
+        let (tokens, hidden, vocabulary) =
+            (self.builder.tokens, self.hidden(), self.config.vocab_size);
         let head = self.layout.lm_head;
         let logits = self.builder.tensor("logits", chunk.min(tokens) * vocabulary)?;
         let losses = Slice::new(Buffer::Losses, 0, tokens as u64 * 4);
         for row0 in (0..tokens).step_by(chunk) {
-            let rows = Range { row0: row0 as u32, rows: chunk.min(tokens - row0) as u32, col0: 0, cols: 0 };
+            let rows = Range {
+                row0: row0 as u32,
+                rows: chunk.min(tokens - row0) as u32,
+                col0: 0,
+                cols: 0,
+            };
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + (row0 * hidden) as u64 * 4,
                 bytes: u64::from(rows.rows) * hidden as u64 * 4,
@@ -362,7 +500,13 @@ impl<'a> Model<'a> {
             self.builder.phase = Phase::Forward;
             self.linear("logits", head, cut(normed), logits, None, rows)?;
             let kernel = k::cross_entropy(self.builder.caps, vocabulary, d_normed.is_some())?;
-            let slices = vec![logits, batch.targets(), losses, self.builder.step(), self.builder.range(rows)];
+            let slices = vec![
+                logits,
+                batch.targets(),
+                losses,
+                self.builder.step(),
+                self.builder.range(rows),
+            ];
             let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
             self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)?;
             if let Some(d_normed) = d_normed {
@@ -374,7 +518,12 @@ impl<'a> Model<'a> {
         }
         let kernel = k::loss_sum(self.builder.caps)?;
         let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
-        self.builder.dispatch("loss sum", kernel, vec![losses, batch.targets(), metrics, self.builder.step()], tokens as f64)
+        self.builder.dispatch(
+            "loss sum",
+            kernel,
+            vec![losses, batch.targets(), metrics, self.builder.step()],
+            tokens as f64,
+        )
     }
 
     fn embedding_backward(&mut self, d_x: Slice, batch: BatchLayout) -> Result<()> {
@@ -385,11 +534,24 @@ impl<'a> Model<'a> {
             let gradient = self.part(matrix, index, Buffer::Gradients);
             if !tied {
                 let kernel = k::zero(self.builder.caps, part.rows * shape.cols)?;
-                self.builder.dispatch("embedding zero", kernel, vec![gradient, self.builder.step()], 0.0)?;
+                self.builder.dispatch(
+                    "embedding zero",
+                    kernel,
+                    vec![gradient, self.builder.step()],
+                    0.0,
+                )?;
             }
             let kernel = k::embedding_backward(self.builder.caps, self.hidden())?;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
-            let slices = vec![batch.order(), batch.tokens(), d_x, gradient, self.builder.step(), self.builder.range(range)];
+            let range =
+                Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
+            let slices = vec![
+                batch.order(),
+                batch.tokens(),
+                d_x,
+                gradient,
+                self.builder.step(),
+                self.builder.range(range),
+            ];
             let flops = (self.builder.tokens * self.hidden()) as f64;
             self.builder.dispatch_rows("embedding", kernel, slices, range, flops)?;
         }
@@ -419,7 +581,12 @@ fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
-pub fn train_plans(caps: &Capabilities, config: &ModelConfig, layout: &Layout, tokens: usize) -> Result<TrainPlans> {
+pub fn train_plans(
+    caps: &Capabilities,
+    config: &ModelConfig,
+    layout: &Layout,
+    tokens: usize,
+) -> Result<TrainPlans> {
     let batch = BatchLayout::new(tokens);
     let chunk = logits_chunk(caps, config.vocab_size, tokens);
     let micro_step = micro_step(caps, config, layout, tokens, chunk)?.finish(&[]);
@@ -438,7 +605,8 @@ fn micro_step<'a>(
 ) -> Result<Builder<'a>> {
     let batch = BatchLayout::new(tokens);
     let table = rope_table(config, tokens);
-    let mut model = Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
+    let mut model =
+        Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
     let mut x = model.tensor("embedding", config.hidden_size)?;
     model.embed(batch.tokens(), x)?;
     let mut saved = Vec::new();
@@ -470,7 +638,8 @@ fn evaluate<'a>(
 ) -> Result<Builder<'a>> {
     let batch = BatchLayout::new(tokens);
     let table = rope_table(config, tokens);
-    let mut model = Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
+    let mut model =
+        Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
     let mut x = model.tensor("embedding", config.hidden_size)?;
     model.embed(batch.tokens(), x)?;
     for layer in 0..config.num_hidden_layers {
@@ -490,9 +659,15 @@ fn optimizer(caps: &Capabilities, layout: &Layout) -> Result<Plan> {
     let squares_bytes = (partials * layout.shards.len()) as u64 * 4;
     for (index, shard) in layout.shards.iter().enumerate() {
         let gradients = Slice::new(Buffer::Gradients(index), 0, shard.len as u64 * 4);
-        let squares = Slice::new(Buffer::Squares, (index * partials) as u64 * 4, partials as u64 * 4);
+        let squares =
+            Slice::new(Buffer::Squares, (index * partials) as u64 * 4, partials as u64 * 4);
         let kernel = k::grad_norm(caps)?;
-        builder.dispatch("gradient norm", kernel, vec![gradients, squares, builder.step()], 2.0 * shard.len as f64)?;
+        builder.dispatch(
+            "gradient norm",
+            kernel,
+            vec![gradients, squares, builder.step()],
+            2.0 * shard.len as f64,
+        )?;
     }
     let optimizer = Slice::new(Buffer::Optimizer, 0, OPTIMIZER_BYTES);
     let slices = vec![
@@ -505,7 +680,8 @@ fn optimizer(caps: &Capabilities, layout: &Layout) -> Result<Plan> {
     builder.dispatch("step decision", kernel, slices, squares_bytes as f64 / 4.0)?;
     for (index, shard) in layout.shards.iter().enumerate() {
         let whole = |set: fn(usize) -> Buffer| Slice::new(set(index), 0, shard.len as u64 * 4);
-        let range = builder.range(Range { row0: 0, rows: 1, col0: 0, cols: shard.decay_end as u32 });
+        let range =
+            builder.range(Range { row0: 0, rows: 1, col0: 0, cols: shard.decay_end as u32 });
         let slices = vec![
             whole(Buffer::Weights),
             whole(Buffer::Gradients),

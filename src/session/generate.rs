@@ -46,14 +46,23 @@ impl Default for GenerateOptions {
 impl GenerateOptions {
     fn validate(&self) -> Result<()> {
         let check = |good: bool, name: &str, value: f32, allowed: &str| {
-            if good { Ok(()) } else { Err(Error::options(format!("{name} is {value}; it must be {allowed}"))) }
+            if good {
+                Ok(())
+            } else {
+                Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
+            }
         };
         let t = self.temperature;
         check(t == 0.0 || (t.is_finite() && t >= 1e-3), "temperature", t, "0, or from 0.001 up")?;
         check(self.top_p > 0.0 && self.top_p <= 1.0, "topP", self.top_p, "above 0 and at most 1")?;
         check((0.0..1.0).contains(&self.min_p), "minP", self.min_p, "at least 0 and below 1")?;
         let penalty = self.repetition_penalty;
-        check(penalty.is_finite() && penalty > 0.0, "repetitionPenalty", penalty, "above 0; 1 turns it off")
+        check(
+            penalty.is_finite() && penalty > 0.0,
+            "repetitionPenalty",
+            penalty,
+            "above 0; 1 turns it off",
+        )
     }
 }
 
@@ -82,7 +91,11 @@ impl Generation {
     ///
     /// # Errors
     /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
-    pub async fn start(model: &Rc<Model>, prompt: &[u32], options: GenerateOptions) -> Result<Self> {
+    pub async fn start(
+        model: &Rc<Model>,
+        prompt: &[u32],
+        options: GenerateOptions,
+    ) -> Result<Self> {
         model.check_tokens(prompt)?;
         options.validate()?;
         model.prepare_inference(prompt.len()).await?;
@@ -91,7 +104,14 @@ impl Generation {
         model.prepare_inference((prompt.len() + options.max_tokens).min(most)).await?;
         let finished = options.max_tokens == 0;
         let epoch = u64::MAX; // nothing is in the cache yet
-        Ok(Self { model: Rc::clone(model), options, text: prompt.to_vec(), draws: 0, epoch, finished })
+        Ok(Self {
+            model: Rc::clone(model),
+            options,
+            text: prompt.to_vec(),
+            draws: 0,
+            epoch,
+            finished,
+        })
     }
 
     /// Some more tokens; none when the generation has ended. A stop token ends it and is not given.
@@ -160,7 +180,10 @@ impl Generation {
                     return Ok((Vec::new(), None));
                 }
                 let buffer = inference.resources.get(Buffer::Drawn)?;
-                Ok((vec![inference.last_row, inference.sample], Some(Region { buffer, offset: 0, bytes: 8 })))
+                Ok((
+                    vec![inference.last_row, inference.sample],
+                    Some(Region { buffer, offset: 0, bytes: 8 }),
+                ))
             })?;
             let bytes = done.await?;
             if last {

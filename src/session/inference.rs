@@ -7,7 +7,9 @@ use super::step::{Step, rope_table};
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
-use crate::plan::{Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, inference_plans};
+use crate::plan::{
+    Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, inference_plans,
+};
 use std::rc::Rc;
 
 /// Fewest tokens of cache allocated.
@@ -37,13 +39,31 @@ impl Inference {
         let mut resources = Resources::new(gpu);
         Self::allocate(&mut resources, model, &plans, capacity)?;
         let mut install = |plan| resources.install(plan, &[&weights]);
-        let (prefill, logits, loss) = (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
-        let (last_row, decode, sample) = (install(&plans.last_row)?, install(&plans.decode)?, install(&plans.sample)?);
+        let (prefill, logits, loss) =
+            (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
+        let (last_row, decode, sample) =
+            (install(&plans.last_row)?, install(&plans.decode)?, install(&plans.sample)?);
         let InferencePlans { chunk, turns, .. } = plans;
-        Ok(Self { resources, prefill, logits, loss, last_row, decode, sample, chunk, turns, capacity })
+        Ok(Self {
+            resources,
+            prefill,
+            logits,
+            loss,
+            last_row,
+            decode,
+            sample,
+            chunk,
+            turns,
+            capacity,
+        })
     }
 
-    fn allocate(resources: &mut Resources, model: &Model, plans: &InferencePlans, capacity: usize) -> Result<()> {
+    fn allocate(
+        resources: &mut Resources,
+        model: &Model,
+        plans: &InferencePlans,
+        capacity: usize,
+    ) -> Result<()> {
         let config = &model.config;
         let hidden = config.hidden_size as u64 * 4;
         for (index, bytes) in plans.slots.iter().enumerate() {
@@ -118,7 +138,10 @@ impl Model {
         }
     }
 
-    pub(super) fn with_inference<T>(&self, use_it: impl FnOnce(&Inference) -> Result<T>) -> Result<T> {
+    pub(super) fn with_inference<T>(
+        &self,
+        use_it: impl FnOnce(&Inference) -> Result<T>,
+    ) -> Result<T> {
         let inference = self.inference.borrow();
         use_it(inference.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
     }
@@ -139,7 +162,8 @@ impl Model {
             if let Some(targets) = targets {
                 gpu.write(batch, batch_bytes(inference.chunk) / 3, bytemuck::cast_slice(targets))?;
             }
-            let step = Step { tokens: tokens.len() as u32, position: position as u32, ..Step::default() };
+            let step =
+                Step { tokens: tokens.len() as u32, position: position as u32, ..Step::default() };
             gpu.write(inference.resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
             let (plans, region) = after(inference)?;
             let replays: Vec<_> = std::iter::once(inference.prefill)
@@ -168,7 +192,10 @@ impl Model {
             let row = self.config.vocab_size as u64 * 4;
             let read = self.run_chunk(index * chunk, part, None, |inference| {
                 let buffer = inference.resources.get(Buffer::Logits)?;
-                Ok((vec![inference.logits], Some(Region { buffer, offset: 0, bytes: part.len() as u64 * row })))
+                Ok((
+                    vec![inference.logits],
+                    Some(Region { buffer, offset: 0, bytes: part.len() as u64 * row }),
+                ))
             })?;
             logits.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?));
         }
@@ -194,7 +221,8 @@ impl Model {
         self.touch();
         let chunk = self.chunk()?;
         let (mut sum, mut count) = (0.0, 0.0);
-        for (index, (part, targets)) in tokens.chunks(chunk).zip(targets.chunks(chunk)).enumerate() {
+        for (index, (part, targets)) in tokens.chunks(chunk).zip(targets.chunks(chunk)).enumerate()
+        {
             let read = self.run_chunk(index * chunk, part, Some(targets), |inference| {
                 let buffer = inference.resources.get(Buffer::Metrics)?;
                 let region = Region { buffer, offset: 0, bytes: METRICS_BYTES };
@@ -209,17 +237,24 @@ impl Model {
 
     fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {
         if targets.len() != tokens.len() {
-            return Err(Error::tokens(format!("{} targets for {} tokens; give one each", targets.len(), tokens.len())));
+            return Err(Error::tokens(format!(
+                "{} targets for {} tokens; give one each",
+                targets.len(),
+                tokens.len()
+            )));
         }
         let vocabulary = self.config.vocab_size;
-        if let Some(i) = targets.iter().position(|&t| t != IGNORE_INDEX && t as usize >= vocabulary) {
+        if let Some(i) = targets.iter().position(|&t| t != IGNORE_INDEX && t as usize >= vocabulary)
+        {
             return Err(Error::tokens(format!(
                 "targets[{i}] is {}; a target must be below vocab_size, {vocabulary}, or 0xffffffff to be ignored",
                 targets[i]
             )));
         }
         if targets.iter().all(|&t| t == IGNORE_INDEX) {
-            return Err(Error::tokens("no target counts: give at least two tokens, or a target that is not 0xffffffff"));
+            return Err(Error::tokens(
+                "no target counts: give at least two tokens, or a target that is not 0xffffffff",
+            ));
         }
         Ok(())
     }

@@ -90,7 +90,11 @@ impl Model {
                         fill_normal(seed, stream, done as u64, std, part);
                     }
                     let buffer = self.weights()?.get(Buffer::Weights(run.shard))?;
-                    self.gpu.0.write(buffer, (run.offset + offset) as u64 * 4, bytemuck::cast_slice(part))?;
+                    self.gpu.0.write(
+                        buffer,
+                        (run.offset + offset) as u64 * 4,
+                        bytemuck::cast_slice(part),
+                    )?;
                     offset += count;
                     done += count;
                 }
@@ -117,7 +121,9 @@ impl Model {
 
     pub(super) fn weights(&self) -> Result<Rc<Resources>> {
         let weights = self.weights.borrow();
-        weights.clone().ok_or_else(|| Error::new(ErrorCode::Freed, "this model has been freed; create or load it again"))
+        weights.clone().ok_or_else(|| {
+            Error::new(ErrorCode::Freed, "this model has been freed; create or load it again")
+        })
     }
 
     /// Bytes on the GPU of the weights, the inference buffers and the trainers.
@@ -147,12 +153,20 @@ impl Model {
     pub async fn read_tensor(&self, index: usize) -> Result<Vec<u8>> {
         let weights = self.weights()?;
         let tensor = tensor_at(&self.layout, index)?;
-        read_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name))?.await
+        read_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name))?
+            .await
     }
 
     pub(super) fn write_tensor(&self, tensor: &Tensor, values: &[f32]) -> Result<()> {
         let weights = self.weights()?;
-        write_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name), values)
+        write_tensor(
+            &self.gpu.0,
+            &self.layout,
+            tensor,
+            Buffer::Weights,
+            &|name| weights.get(name),
+            values,
+        )
     }
 
     pub(super) fn touch(&self) {
@@ -162,7 +176,10 @@ impl Model {
 
 pub(super) fn tensor_at(layout: &Layout, index: usize) -> Result<&Tensor> {
     let count = layout.tensors.len();
-    layout.tensors.get(index).ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
+    layout
+        .tensors
+        .get(index)
+        .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
 }
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
@@ -178,7 +195,11 @@ pub(super) fn read_tensor(
 ) -> Result<LocalFuture<Result<Vec<u8>>>> {
     let mut regions = Vec::new();
     for run in layout.runs(tensor) {
-        regions.push(Region { buffer: find(set(run.shard))?, offset: run.offset as u64 * 4, bytes: run.len as u64 * 4 });
+        regions.push(Region {
+            buffer: find(set(run.shard))?,
+            offset: run.offset as u64 * 4,
+            bytes: run.len as u64 * 4,
+        });
     }
     let gpu = Rc::clone(gpu);
     Ok(Box::pin(async move {
@@ -241,7 +262,8 @@ impl ModelLoader {
     pub fn set_tensor(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let values = self.reader.decode(name, bytes)?;
         let tensor = self.model.layout.tensors.iter().find(|t| t.name == name);
-        let tensor = tensor.ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
+        let tensor = tensor
+            .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
         self.model.write_tensor(tensor, &values)
     }
 

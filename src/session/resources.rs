@@ -15,7 +15,10 @@ pub(super) struct Resources {
 
 impl std::fmt::Debug for Resources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resources").field("buffers", &self.buffers).field("plans", &self.plans).finish()
+        f.debug_struct("Resources")
+            .field("buffers", &self.buffers)
+            .field("plans", &self.plans)
+            .finish()
     }
 }
 

@@ -44,7 +44,10 @@ impl Resume {
         let values = self.reader.decode(name, bytes)?;
         let layout = self.trainer.model.layout();
         for (suffix, set) in saved_sets(self.state.progress) {
-            let own = |t: &&crate::layout::Tensor| name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(suffix);
+            let own = |t: &&crate::layout::Tensor| {
+                name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))
+                    == Some(suffix)
+            };
             if let Some(tensor) = layout.tensors.iter().find(own) {
                 let find = |name| self.trainer.buffer(name);
                 return write_tensor(self.trainer.model.gpu(), layout, tensor, set, &find, &values);
@@ -60,8 +63,16 @@ impl Resume {
     pub fn finish(self) -> Result<Rc<Trainer>> {
         self.reader.finish()?;
         let gpu = self.trainer.model.gpu();
-        gpu.write(self.trainer.buffer(Buffer::Optimizer)?, 0, bytemuck::cast_slice(&self.state.optimizer))?;
-        gpu.write(self.trainer.buffer(Buffer::Metrics)?, 0, bytemuck::cast_slice(&self.state.metrics))?;
+        gpu.write(
+            self.trainer.buffer(Buffer::Optimizer)?,
+            0,
+            bytemuck::cast_slice(&self.state.optimizer),
+        )?;
+        gpu.write(
+            self.trainer.buffer(Buffer::Metrics)?,
+            0,
+            bytemuck::cast_slice(&self.state.metrics),
+        )?;
         Ok(self.trainer)
     }
 }

@@ -12,7 +12,9 @@ use super::step::{Step, rope_table};
 use crate::data::{Batch, Dataset, IGNORE_INDEX, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Region, Replay};
-use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainPlans, train_plans};
+use crate::plan::{
+    Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainPlans, train_plans,
+};
 use crate::schedule::Schedule;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -81,14 +83,25 @@ impl Trainer {
         let schedule = options.validate()?;
         let most = model.config().max_position_embeddings;
         let gpu = Rc::clone(model.gpu());
-        let plans = train_plans(gpu.capabilities(), model.config(), model.layout(), options.tokens_per_step)?;
+        let plans = train_plans(
+            gpu.capabilities(),
+            model.config(),
+            model.layout(),
+            options.tokens_per_step,
+        )?;
         let weights = model.weights()?;
         gpu.watch();
-        let made = Self::allocate(model, &plans, options.tokens_per_step.min(most)).and_then(|mut resources| {
-            let mut install = |plan| resources.install(plan, &[&weights]);
-            let ids = (install(&plans.micro_step)?, install(&plans.optimizer)?, install(&plans.evaluate)?);
-            Ok((resources, ids))
-        });
+        let made = Self::allocate(model, &plans, options.tokens_per_step.min(most)).and_then(
+            |mut resources| {
+                let mut install = |plan| resources.install(plan, &[&weights]);
+                let ids = (
+                    install(&plans.micro_step)?,
+                    install(&plans.optimizer)?,
+                    install(&plans.evaluate)?,
+                );
+                Ok((resources, ids))
+            },
+        );
         let checked = gpu.checked().await;
         let (resources, (micro_step, optimizer, evaluate)) = made?;
         checked?;
@@ -158,7 +171,9 @@ impl Trainer {
     pub(super) fn buffer(&self, name: Buffer) -> Result<crate::gpu::BufferId> {
         self.model.weights()?;
         let resources = self.resources.borrow();
-        let freed = || Error::new(ErrorCode::Freed, "this trainer has been freed; create or resume it again");
+        let freed = || {
+            Error::new(ErrorCode::Freed, "this trainer has been freed; create or resume it again")
+        };
         resources.as_ref().ok_or_else(freed)?.get(name)
     }
 
@@ -205,8 +220,11 @@ impl Trainer {
             self.model.touch();
         }
         let share = batch.len() as f64 / self.plans.micro_step.tokens as f64;
-        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS).ceil().clamp(1.0, MOST_SUBMITS as f64);
-        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS)
+            .ceil()
+            .clamp(1.0, MOST_SUBMITS as f64);
+        let region =
+            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
         let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
@@ -231,10 +249,16 @@ impl Trainer {
         let config = self.model.config();
         batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
         if batch.counted() == 0 {
-            return Err(Error::tokens("every target is 0xffffffff (ignored); a step needs at least one that counts"));
+            return Err(Error::tokens(
+                "every target is 0xffffffff (ignored); a step needs at least one that counts",
+            ));
         }
         let most = config.max_position_embeddings;
-        let longest = (0u32..).zip(&batch.documents).map(|(i, start)| (i - start) as usize + 1).max().unwrap_or(0);
+        let longest = (0u32..)
+            .zip(&batch.documents)
+            .map(|(i, start)| (i - start) as usize + 1)
+            .max()
+            .unwrap_or(0);
         if longest > most {
             return Err(Error::tokens(format!(
                 "a document of {longest} tokens is longer than max_position_embeddings, {most}; cut it into documents"
@@ -259,7 +283,13 @@ impl Trainer {
         self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
     }
 
-    fn write_step(&self, tokens: usize, accumulate: bool, learning_rate: f64, counted: u64) -> Result<()> {
+    fn write_step(
+        &self,
+        tokens: usize,
+        accumulate: bool,
+        learning_rate: f64,
+        counted: u64,
+    ) -> Result<()> {
         let options = self.options.borrow();
         let nominal = self.plans.micro_step.tokens as f64;
         let step = Step {
@@ -318,7 +348,9 @@ impl Trainer {
     pub async fn evaluate_batch(&self, dataset: &Dataset, index: usize) -> Result<[f64; 2]> {
         let count = self.evaluation_batches(dataset)?;
         if index >= count {
-            return Err(Error::options(format!("evaluation batch {index} of {count} does not exist")));
+            return Err(Error::options(format!(
+                "evaluation batch {index} of {count} does not exist"
+            )));
         }
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens);
         batch.validate(self.model.config().vocab_size, self.plans.micro_step.tokens)?;
@@ -326,8 +358,11 @@ impl Trainer {
         self.write_batch(&batch)?;
         self.write_step(batch.len(), false, 0.0, 1)?;
         let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
-        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
-        let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS).ceil().clamp(1.0, MOST_SUBMITS as f64);
+        let region =
+            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
+            .ceil()
+            .clamp(1.0, MOST_SUBMITS as f64);
         let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
         let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?);
         if let Some(kept) = kept {
@@ -341,7 +376,8 @@ impl Trainer {
         if self.progress.get().micro_step == 0 {
             return Ok(None);
         }
-        let region = Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
+        let region =
+            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
         Ok(Some(self.model.gpu().read(region)?.await?))
     }
 
@@ -361,8 +397,13 @@ impl Trainer {
         Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
     }
 
-    pub(super) async fn read_set(&self, tensor: &crate::layout::Tensor, set: fn(usize) -> Buffer) -> Result<Vec<u8>> {
-        read_tensor(self.model.gpu(), self.model.layout(), tensor, set, &|name| self.buffer(name))?.await
+    pub(super) async fn read_set(
+        &self,
+        tensor: &crate::layout::Tensor,
+        set: fn(usize) -> Buffer,
+    ) -> Result<Vec<u8>> {
+        read_tensor(self.model.gpu(), self.model.layout(), tensor, set, &|name| self.buffer(name))?
+            .await
     }
 
     /// The kernels a step replays, with why each was chosen.
@@ -386,10 +427,16 @@ impl Trainer {
     pub async fn profile(&self) -> Result<Vec<PlanRow>> {
         self.buffer(Buffer::Step)?;
         if self.progress.get().micro_step != 0 {
-            return Err(Error::options("profile in the middle of an accumulation would spoil its gradients"));
+            return Err(Error::options(
+                "profile in the middle of an accumulation would spoil its gradients",
+            ));
         }
         let tokens = self.plans.micro_step.tokens;
-        let batch = Batch::new(vec![0; tokens], vec![IGNORE_INDEX; tokens], Some(self.profile_documents(tokens)));
+        let batch = Batch::new(
+            vec![0; tokens],
+            vec![IGNORE_INDEX; tokens],
+            Some(self.profile_documents(tokens)),
+        );
         self.write_batch(&batch)?;
         self.write_step(tokens, false, 0.0, 1)?;
         let mut rows = self.plan()?;

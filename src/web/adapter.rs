@@ -28,7 +28,8 @@ pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<Wg
     if facts.subgroups && request.features.subgroups {
         request_subgroups(&adapter).map_err(|e| thrown("replacing requestDevice", &e))?;
     }
-    let instance = instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
+    let instance =
+        instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
     let adapter = WgpuDevice::adapter(&instance, request).await?;
     WgpuDevice::from_adapter(&adapter, &facts, request, now).await
 }
@@ -37,7 +38,11 @@ pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<Wg
 fn now() -> f64 {
     let performance = get(&js_sys::global(), "performance");
     let clock = get(&performance, "now").dyn_into::<Function>();
-    clock.and_then(|clock| clock.call0(&performance)).ok().and_then(|ms| ms.as_f64()).unwrap_or_else(js_sys::Date::now)
+    clock
+        .and_then(|clock| clock.call0(&performance))
+        .ok()
+        .and_then(|ms| ms.as_f64())
+        .unwrap_or_else(js_sys::Date::now)
 }
 
 fn thrown(doing: &str, error: &JsValue) -> Error {
@@ -50,7 +55,9 @@ fn get(object: &JsValue, name: &str) -> JsValue {
 
 fn method(object: &JsValue, name: &str) -> Result<Function> {
     let found = get(object, name).dyn_into();
-    found.map_err(|_| Error::new(ErrorCode::WebgpuUnavailable, format!("the gpu object has no {name} method")))
+    found.map_err(|_| {
+        Error::new(ErrorCode::WebgpuUnavailable, format!("the gpu object has no {name} method"))
+    })
 }
 
 async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsValue> {
@@ -62,12 +69,19 @@ async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsVal
     let unavailable = |reason: String| {
         Error::new(
             ErrorCode::AdapterUnavailable,
-            format!("no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"),
+            format!(
+                "no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"
+            ),
         )
     };
-    Reflect::set(&options, &"powerPreference".into(), &preference.into()).map_err(|e| thrown("setting an option", &e))?;
-    let asked = method(gpu, "requestAdapter")?.call1(gpu, &options).map_err(|e| unavailable(format!("{e:?}")))?;
-    let adapter = JsFuture::from(Promise::resolve(&asked)).await.map_err(|e| unavailable(format!("{e:?}")))?;
+    Reflect::set(&options, &"powerPreference".into(), &preference.into())
+        .map_err(|e| thrown("setting an option", &e))?;
+    let asked = method(gpu, "requestAdapter")?
+        .call1(gpu, &options)
+        .map_err(|e| unavailable(format!("{e:?}")))?;
+    let adapter = JsFuture::from(Promise::resolve(&asked))
+        .await
+        .map_err(|e| unavailable(format!("{e:?}")))?;
     if adapter.is_null() || adapter.is_undefined() {
         return Err(unavailable("requestAdapter found none".into()));
     }
@@ -104,12 +118,14 @@ fn has(set: &JsValue, name: &str) -> bool {
 fn request_subgroups(adapter: &JsValue) -> std::result::Result<(), JsValue> {
     let own = get(adapter, "requestDevice").dyn_into::<Function>()?;
     let this = adapter.clone();
-    let replacement = Closure::once_into_js(move |descriptor: JsValue| -> std::result::Result<JsValue, JsValue> {
-        let features = Array::from(&get(&descriptor, "requiredFeatures"));
-        features.push(&"subgroups".into());
-        Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
-        own.call1(&this, &descriptor)
-    });
+    let replacement = Closure::once_into_js(
+        move |descriptor: JsValue| -> std::result::Result<JsValue, JsValue> {
+            let features = Array::from(&get(&descriptor, "requiredFeatures"));
+            features.push(&"subgroups".into());
+            Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
+            own.call1(&this, &descriptor)
+        },
+    );
     Reflect::set(adapter, &"requestDevice".into(), &replacement)?;
     Ok(())
 }

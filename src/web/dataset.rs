@@ -16,7 +16,8 @@ pub struct RawDataset {
 
 impl RawDataset {
     pub(super) fn get(&self) -> JsResult<Rc<Dataset>> {
-        let freed = || to_js(Error::new(ErrorCode::Freed, "this dataset has been freed; create it again"));
+        let freed =
+            || to_js(Error::new(ErrorCode::Freed, "this dataset has been freed; create it again"));
         self.dataset.borrow().clone().ok_or_else(freed)
     }
 }

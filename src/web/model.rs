@@ -18,7 +18,11 @@ pub struct RawModel {
 
 #[wasm_bindgen]
 impl RawModel {
-    pub async fn create(runtime: &RawRuntime, config: String, seed_value: f64) -> JsResult<RawModel> {
+    pub async fn create(
+        runtime: &RawRuntime,
+        config: String,
+        seed_value: f64,
+    ) -> JsResult<RawModel> {
         let gpu = runtime.gpu()?;
         let seed = seed(seed_value)?;
         let config = ModelConfig::from_json(&config).map_err(to_js)?;
@@ -137,7 +141,12 @@ impl RawGeneration {
         let slot = Rc::clone(&self.generation);
         // Taken out for the await: a second call meanwhile fails instead of meeting a live borrow.
         let taken = slot.replace(None);
-        let busy = || to_js(Error::new(ErrorCode::Freed, "this generation is finished, or already producing tokens"));
+        let busy = || {
+            to_js(Error::new(
+                ErrorCode::Freed,
+                "this generation is finished, or already producing tokens",
+            ))
+        };
         let mut generation = taken.ok_or_else(busy)?;
         let drawn = generation.next().await;
         slot.replace(Some(generation));

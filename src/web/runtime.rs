@@ -2,7 +2,9 @@
 
 use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, PowerPreference, RequestedFeatures, WgpuDevice};
+use crate::gpu::{
+    DeviceRequest, Gpu, LimitsRequest, PowerPreference, RequestedFeatures, WgpuDevice,
+};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -39,14 +41,16 @@ impl Default for FeatureOptions {
 }
 
 fn request(options: &str) -> Result<DeviceRequest> {
-    let options: RuntimeOptions =
-        serde_json::from_str(options).map_err(|e| Error::options(format!("runtime options: {e}")))?;
+    let options: RuntimeOptions = serde_json::from_str(options)
+        .map_err(|e| Error::options(format!("runtime options: {e}")))?;
     let limits = match options.limits {
         None => LimitsRequest::Adapter,
         Some(LimitsOption::Named(name)) if name == "adapter" => LimitsRequest::Adapter,
         Some(LimitsOption::Named(name)) if name == "default" => LimitsRequest::Default,
         Some(LimitsOption::Named(name)) => {
-            let message = format!("limits is {name:?}; it must be \"adapter\", \"default\" or an object of caps");
+            let message = format!(
+                "limits is {name:?}; it must be \"adapter\", \"default\" or an object of caps"
+            );
             return Err(Error::options(message));
         }
         Some(LimitsOption::Caps(caps)) => LimitsRequest::Capped(caps),
@@ -65,7 +69,9 @@ pub struct RawRuntime {
 
 impl RawRuntime {
     pub(crate) fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
-        let freed = || to_js(Error::new(ErrorCode::Freed, "this runtime has been destroyed; create another"));
+        let freed = || {
+            to_js(Error::new(ErrorCode::Freed, "this runtime has been destroyed; create another"))
+        };
         self.device.borrow().clone().ok_or_else(freed)
     }
 

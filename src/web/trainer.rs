@@ -30,7 +30,12 @@ impl RawTrainer {
         json(&self.trainer.options())
     }
 
-    pub async fn step(&self, tokens: Vec<u32>, targets: Vec<u32>, documents: Option<Vec<u32>>) -> JsResult<String> {
+    pub async fn step(
+        &self,
+        tokens: Vec<u32>,
+        targets: Vec<u32>,
+        documents: Option<Vec<u32>>,
+    ) -> JsResult<String> {
         let trainer = Rc::clone(&self.trainer);
         let batch = Batch::new(tokens, targets, documents);
         json(&trainer.step(&batch).await.map_err(to_js)?)
@@ -134,7 +139,13 @@ impl RawResume {
     #[wasm_bindgen(js_name = addFile)]
     pub fn add_file(&self, name: &str, header: &[u8], file_length: f64) -> JsResult<String> {
         let mut resume = self.resume.borrow_mut();
-        json(&resume.as_mut().ok_or_else(finished)?.add_file(name, header, file_length as u64).map_err(to_js)?)
+        json(
+            &resume
+                .as_mut()
+                .ok_or_else(finished)?
+                .add_file(name, header, file_length as u64)
+                .map_err(to_js)?,
+        )
     }
 
     #[wasm_bindgen(js_name = setTensor)]

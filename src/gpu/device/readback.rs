@@ -72,12 +72,22 @@ impl StagingPool {
             WgpuDevice::settle(&trouble)?;
             match mapped {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(Error::new(ErrorCode::DeviceLost, format!("a readback failed: {error}"))),
-                Err(_) => return Err(Error::new(ErrorCode::DeviceLost, "a readback was dropped with its device")),
+                Ok(Err(error)) => {
+                    return Err(Error::new(
+                        ErrorCode::DeviceLost,
+                        format!("a readback failed: {error}"),
+                    ));
+                }
+                Err(_) => {
+                    return Err(Error::new(
+                        ErrorCode::DeviceLost,
+                        "a readback was dropped with its device",
+                    ));
+                }
             }
-            let range = staging
-                .get_mapped_range(..bytes)
-                .map_err(|error| Error::internal(format!("a readback could not be mapped: {error}")))?;
+            let range = staging.get_mapped_range(..bytes).map_err(|error| {
+                Error::internal(format!("a readback could not be mapped: {error}"))
+            })?;
             let data = range.to_vec();
             drop(range);
             staging.unmap();

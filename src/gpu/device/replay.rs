@@ -30,11 +30,14 @@ impl WgpuDevice {
     fn plan(&self, replay: &Replay) -> Result<Rc<super::InstalledPlan>> {
         let plans = self.plans.borrow();
         let found = plans.get(replay.plan.0 as usize).and_then(Option::as_ref);
-        found.cloned().ok_or_else(|| Error::internal(format!("plan {} is not installed", replay.plan.0)))
+        found
+            .cloned()
+            .ok_or_else(|| Error::internal(format!("plan {} is not installed", replay.plan.0)))
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
-        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("replay") })
+        self.device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("replay") })
     }
 
     fn send(&self, encoder: wgpu::CommandEncoder) {
@@ -49,7 +52,9 @@ impl WgpuDevice {
         for replay in replays {
             let plan = self.plan(replay)?;
             for (index, dispatch) in plan.dispatches.iter().enumerate() {
-                if let Some(groups) = dispatch.grid.resolve(dispatch.range.rows_of(replay.rows), most)? {
+                if let Some(groups) =
+                    dispatch.grid.resolve(dispatch.range.rows_of(replay.rows), most)?
+                {
                     schedule.push((Rc::clone(&plan), index, groups));
                 }
             }
@@ -64,7 +69,8 @@ impl WgpuDevice {
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         let schedule = self.schedule(replays)?;
-        let total: f64 = schedule.iter().map(|(plan, index, _)| plan.dispatches[*index].weight).sum();
+        let total: f64 =
+            schedule.iter().map(|(plan, index, _)| plan.dispatches[*index].weight).sum();
         let mut encoder = self.encoder();
         let mut next = schedule.iter().peekable();
         for submit in 1..=submits.max(1) {
@@ -92,21 +98,34 @@ impl WgpuDevice {
     }
 
     /// Submits an encoder, with a copy to staging at its end if a region is asked for.
-    fn finish(&self, mut encoder: wgpu::CommandEncoder, read: Option<Region>) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    fn finish(
+        &self,
+        mut encoder: wgpu::CommandEncoder,
+        read: Option<Region>,
+    ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         let Some(region) = read else {
             self.send(encoder);
             return Ok(Box::pin(async { Ok(Vec::new()) }));
         };
         let staging = self.staging.take(region.bytes);
         self.with_buffer(region.buffer, |allocation| {
-            encoder.copy_buffer_to_buffer(&allocation.buffer, region.offset, &staging, 0, region.bytes);
+            encoder.copy_buffer_to_buffer(
+                &allocation.buffer,
+                region.offset,
+                &staging,
+                0,
+                region.bytes,
+            );
         })?;
         self.send(encoder);
         Ok(self.staging.fetch(staging, region.bytes, Arc::clone(&self.trouble)))
     }
 
     /// One compute pass a dispatch with a timestamp at both ends.
-    pub(super) fn timed_replay(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
+    pub(super) fn timed_replay(
+        &self,
+        replay: Replay,
+    ) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
         if !self.capabilities().features.timestamps {
             return Ok(Box::pin(async { Ok(None) }));
         }
@@ -142,7 +161,12 @@ impl WgpuDevice {
                 pass.set_bind_group(0, &dispatch.bind_group, &[]);
                 pass.dispatch_workgroups(groups[0], groups[1], 1);
             }
-            encoder.resolve_query_set(&queries, 0..dispatches.len() as u32 * 2, &resolved, (batch * MOST) as u64 * 8);
+            encoder.resolve_query_set(
+                &queries,
+                0..dispatches.len() as u32 * 2,
+                &resolved,
+                (batch * MOST) as u64 * 8,
+            );
         }
         let staging = self.staging.take(bytes);
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
@@ -154,8 +178,10 @@ impl WgpuDevice {
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
             resolved.destroy();
-            let stamps: Vec<u64> =
-                bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8"))).collect();
+            let stamps: Vec<u64> = bytes
+                .chunks_exact(8)
+                .map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8")))
+                .collect();
             let mut times = vec![0.0; count];
             for (index, pair) in indices.iter().zip(stamps.chunks_exact(2)) {
                 times[*index] = pair[1].saturating_sub(pair[0]) as f64 * period / 1000.0;

@@ -51,21 +51,51 @@ impl TrainerOptions {
     /// Checks every value and gives the schedule.
     pub(super) fn validate(&self) -> Result<Schedule> {
         let check = |good: bool, name: &str, value: f64, allowed: &str| {
-            if good { Ok(()) } else { Err(Error::options(format!("{name} is {value}; it must be {allowed}"))) }
+            if good {
+                Ok(())
+            } else {
+                Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
+            }
         };
         let unit = |beta: f64| (0.0..1.0).contains(&beta);
         check(unit(self.beta1), "beta1", self.beta1, "at least 0 and below 1")?;
         check(unit(self.beta2), "beta2", self.beta2, "at least 0 and below 1")?;
-        check(self.epsilon.is_finite() && self.epsilon > 0.0, "epsilon", self.epsilon, "a finite number above 0")?;
+        check(
+            self.epsilon.is_finite() && self.epsilon > 0.0,
+            "epsilon",
+            self.epsilon,
+            "a finite number above 0",
+        )?;
         let decay = self.weight_decay;
-        check(decay.is_finite() && decay >= 0.0, "weightDecay", decay, "a finite number from 0 up")?;
+        check(
+            decay.is_finite() && decay >= 0.0,
+            "weightDecay",
+            decay,
+            "a finite number from 0 up",
+        )?;
         if let Some(norm) = self.max_grad_norm {
-            check(norm.is_finite() && norm > 0.0, "maxGradNorm", norm, "a finite number above 0, or null for no clipping")?;
+            check(
+                norm.is_finite() && norm > 0.0,
+                "maxGradNorm",
+                norm,
+                "a finite number above 0, or null for no clipping",
+            )?;
         }
         let accumulation = self.gradient_accumulation as f64;
         check(self.gradient_accumulation >= 1, "gradientAccumulation", accumulation, "at least 1")?;
         let tokens = self.tokens_per_step;
-        check((1..=1 << 24).contains(&tokens), "tokensPerStep", tokens as f64, "from 1 to 16777216")?;
-        Schedule::new(self.schedule, self.learning_rate, self.warmup_steps, self.total_steps, self.min_learning_rate)
+        check(
+            (1..=1 << 24).contains(&tokens),
+            "tokensPerStep",
+            tokens as f64,
+            "from 1 to 16777216",
+        )?;
+        Schedule::new(
+            self.schedule,
+            self.learning_rate,
+            self.warmup_steps,
+            self.total_steps,
+            self.min_learning_rate,
+        )
     }
 }

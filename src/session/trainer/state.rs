@@ -30,10 +30,16 @@ impl TrainerState {
             .map_err(|e| Error::checkpoint(format!("trainer_state.json cannot be read: {e}")))?;
         if state.format != FORMAT {
             let found = &state.format;
-            return Err(Error::checkpoint(format!("trainer_state.json has format {found:?}; this version reads {FORMAT:?}")));
+            return Err(Error::checkpoint(format!(
+                "trainer_state.json has format {found:?}; this version reads {FORMAT:?}"
+            )));
         }
-        if state.optimizer.len() as u64 * 4 != OPTIMIZER_BYTES || state.metrics.len() as u64 * 4 != METRICS_BYTES {
-            return Err(Error::checkpoint("trainer_state.json: optimizer must hold 4 numbers and metrics 8"));
+        if state.optimizer.len() as u64 * 4 != OPTIMIZER_BYTES
+            || state.metrics.len() as u64 * 4 != METRICS_BYTES
+        {
+            return Err(Error::checkpoint(
+                "trainer_state.json: optimizer must hold 4 numbers and metrics 8",
+            ));
         }
         Ok(state)
     }
@@ -44,7 +50,8 @@ pub(in crate::session) type SavedSet = (&'static str, fn(usize) -> Buffer);
 
 /// What an optimizer file holds; the gradients only in the middle of an accumulation.
 pub(in crate::session) fn saved_sets(progress: Progress) -> Vec<SavedSet> {
-    let mut sets: Vec<SavedSet> = vec![("exp_avg", Buffer::Moment1), ("exp_avg_sq", Buffer::Moment2)];
+    let mut sets: Vec<SavedSet> =
+        vec![("exp_avg", Buffer::Moment1), ("exp_avg_sq", Buffer::Moment2)];
     if progress.micro_step > 0 {
         sets.push(("gradient", Buffer::Gradients));
     }
@@ -60,7 +67,10 @@ impl Trainer {
 
     /// Names and shapes in `optimizer.safetensors`, in the order of their data.
     pub fn optimizer_tensors(&self) -> Vec<(String, Vec<usize>)> {
-        self.saved().into_iter().map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone())).collect()
+        self.saved()
+            .into_iter()
+            .map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone()))
+            .collect()
     }
 
     /// The first bytes of `optimizer.safetensors`: length and header.
@@ -75,7 +85,9 @@ impl Trainer {
     pub async fn read_optimizer_tensor(&self, index: usize) -> Result<Vec<u8>> {
         let saved = self.saved();
         let count = saved.len();
-        let found = saved.get(index).ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
+        let found = saved
+            .get(index)
+            .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
         self.read_set(found.0, found.1.1).await
     }
 

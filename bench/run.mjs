@@ -1,0 +1,86 @@
+// npm run bench [-- --browser chromium|firefox|node] [--only TEXT] [--steps N] [--profile] [--out FOLDER]
+// Measures tinyloom on this machine's GPU from the built files in pkg/dist: no install, no network.
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const { values } = parseArgs({
+  options: {
+    browser: { type: "string", default: "chromium" },
+    only: { type: "string", default: "" },
+    steps: { type: "string", default: "40" },
+    profile: { type: "boolean", default: false },
+    limits: { type: "string", default: "adapter" },
+    out: { type: "string", default: join(root, "bench", "results") },
+  },
+});
+const options = {
+  only: values.only,
+  steps: Number(values.steps),
+  profile: values.profile,
+  limits: values.limits,
+};
+
+if (!existsSync(join(root, "pkg/dist/tinyloom_bg.wasm"))) {
+  console.error("pkg/dist is not built; run: npm run build");
+  process.exit(1);
+}
+const measured = values.browser === "node" ? await inNode() : await inBrowser(values.browser);
+const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
+console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
+const name = `${new Date().toISOString().slice(0, 10)}-${slug(measured.adapter)}-${values.browser}.json`;
+mkdirSync(values.out, { recursive: true });
+writeFileSync(join(values.out, name), `${JSON.stringify(measured, null, 2)}\n`);
+console.log(`written: ${name}`);
+process.exit(0);
+
+function slug({ vendor, architecture }) {
+  return [vendor, architecture].filter(Boolean).join("-").toLowerCase().replace(/[^a-z0-9-]+/g, "-") || "unnamed";
+}
+
+function print(result) {
+  const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
+  const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
+  const loss = firstLoss === undefined ? "" : `loss ${firstLoss.toFixed(3)} -> ${lastLoss.toFixed(3)}  cold ${result.coldMilliseconds.toFixed(0)} ms  `;
+  const memory = result.gpuBytes === undefined ? "" : `${result.dispatches} dispatches  ${(result.gpuBytes / 1e6).toFixed(1)} MB`;
+  console.log(`${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${loss}${memory}`);
+  for (const row of profile ?? []) {
+    const rate = row.microseconds > 0 ? (row.flops / row.microseconds / 1e6).toFixed(2) : "-";
+    console.log(`  ${row.microseconds.toFixed(0).padStart(8)} us ${rate.padStart(7)} TFLOP/s ${String(row.count).padStart(4)}x ${row.key} ${row.grid}`);
+  }
+}
+
+async function inNode() {
+  const { create } = await import("webgpu");
+  const gpu = create(["disable-dawn-features=timestamp_quantization"]);
+  const tinyloom = await import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
+  const { runAll } = await import("./workloads.mjs");
+  return runAll(tinyloom, gpu, options, print);
+}
+
+async function inBrowser(kind) {
+  const { serve } = await import("../scripts/server.mjs");
+  const { launch } = await import("./browser.mjs");
+  const server = await serve({
+    "/blank.html": Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>'),
+    "/pkg": join(root, "pkg", "dist"),
+    "/bench": join(root, "bench"),
+  });
+  const browser = await launch(kind);
+  try {
+    const page = await browser.newPage();
+    page.on("console", (message) => console.error(`page: ${message.text()}`));
+    await page.exposeFunction("report", (text) => print(JSON.parse(text)));
+    await page.goto(`${server.url}/blank.html`);
+    return await page.evaluate(async (settings) => {
+      const tinyloom = await import("/pkg/index.js");
+      const { runAll } = await import("/bench/workloads.mjs");
+      return runAll(tinyloom, navigator.gpu, settings, (result) => window.report(JSON.stringify(result)));
+    }, options);
+  } finally {
+    await browser.close();
+    await server.close();
+  }
+}

@@ -1,0 +1,154 @@
+// The measured work, importable in a page and in Node: training steps and decoding of the three
+// reference configurations.
+
+const LLAMA = { model_type: "llama", tie_word_embeddings: true, max_position_embeddings: 8192 };
+
+/** The configurations of the benchmark: batch 1, one document of `tokens` tokens. */
+export const CONFIGS = {
+  tiny: {
+    tokens: 256,
+    config: {
+      ...LLAMA,
+      num_hidden_layers: 4,
+      hidden_size: 128,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      intermediate_size: 384,
+      vocab_size: 256,
+    },
+  },
+  mid: {
+    tokens: 256,
+    config: {
+      ...LLAMA,
+      num_hidden_layers: 6,
+      hidden_size: 384,
+      num_attention_heads: 6,
+      num_key_value_heads: 2,
+      intermediate_size: 1024,
+      vocab_size: 4096,
+    },
+  },
+  seed: {
+    tokens: 512,
+    config: {
+      ...LLAMA,
+      num_hidden_layers: 12,
+      hidden_size: 768,
+      num_attention_heads: 12,
+      num_key_value_heads: 4,
+      intermediate_size: 2048,
+      vocab_size: 8192,
+    },
+  },
+};
+
+/** A reproducible batch: tokens that follow no rule, so that a falling loss means learning by heart. */
+function batch(tokens, vocabulary) {
+  let state = 12345;
+  const next = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return (state >>> 8) % vocabulary;
+  };
+  const ids = Uint32Array.from({ length: tokens + 1 }, next);
+  return { tokens: ids.slice(0, tokens), targets: ids.slice(1) };
+}
+
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)];
+}
+
+/**
+ * Trains one configuration for `steps` steps with the loss read back each step.
+ *
+ * @returns milliseconds a step (median), the cold start apart, losses, bytes, and with `profile`
+ *   the GPU time by kernel.
+ */
+export async function train(tinyloom, runtime, name, { steps = 40, profile = false, tokens } = {}) {
+  const workload = CONFIGS[name];
+  const length = tokens ?? workload.tokens;
+  const began = performance.now();
+  const model = await tinyloom.Model.create(runtime, workload.config, { seed: 1 });
+  const trainer = await tinyloom.Trainer.create(model, {
+    tokensPerStep: length,
+    learningRate: 3e-4,
+    schedule: "constant",
+  });
+  const data = batch(length, workload.config.vocab_size);
+  const first = await trainer.step(data);
+  const cold = performance.now() - began;
+  const times = [];
+  let last = first;
+  for (let i = 0; i < steps; i++) {
+    const start = performance.now();
+    last = await trainer.step(data);
+    times.push(performance.now() - start);
+  }
+  const result = {
+    workload: `train ${name}`,
+    tokens: length,
+    milliseconds: median(times),
+    tokensPerSecond: (length / median(times)) * 1000,
+    coldMilliseconds: cold,
+    firstLoss: first.loss,
+    lastLoss: last.loss,
+    dispatches: trainer.plan().length,
+    gpuBytes: model.gpuBytes,
+    ...(profile ? { profile: byKernel(await trainer.profile()) } : {}),
+  };
+  model.free();
+  return result;
+}
+
+function byKernel(rows) {
+  const groups = new Map();
+  for (const row of rows) {
+    const shape = row.kernel.startsWith("matmul") ? ` ${row.label.replace(/^layer \d+ /, "")}` : "";
+    const key = `${row.phase} ${row.kernel}${shape} [${row.variant}]`;
+    const group = groups.get(key) ?? { key, count: 0, microseconds: 0, flops: 0, grid: row.grid };
+    group.count += 1;
+    group.microseconds += row.gpuMicroseconds ?? 0;
+    group.flops += row.flops;
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((a, b) => b.microseconds - a.microseconds);
+}
+
+/** Decodes `tokens` tokens after a prompt of `context` and gives tokens a second. */
+export async function decode(tinyloom, runtime, name, { tokens = 256, context = 128 } = {}) {
+  const { config } = CONFIGS[name];
+  const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
+  const prompt = batch(context, config.vocab_size).tokens;
+  const draw = async (maxTokens) => {
+    let count = 0;
+    const start = performance.now();
+    for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8 })) count += 1;
+    return { count, milliseconds: performance.now() - start };
+  };
+  await draw(32);
+  const short = await draw(1);
+  const long = await draw(tokens + 1);
+  model.free();
+  const milliseconds = long.milliseconds - short.milliseconds;
+  return { workload: `decode ${name}`, context, tokensPerSecond: ((long.count - short.count) / milliseconds) * 1000 };
+}
+
+/** Everything, in order; `only` keeps the workloads whose names contain it. */
+export async function runAll(tinyloom, gpu, { only = "", profile = false, steps = 40, limits = "adapter" } = {}, report = () => {}) {
+  const runtime = await tinyloom.Runtime.create({ gpu, limits });
+  const results = [];
+  const record = (result) => {
+    results.push(result);
+    report(result);
+  };
+  for (const name of Object.keys(CONFIGS)) {
+    if (`train ${name}`.includes(only)) record(await train(tinyloom, runtime, name, { steps, profile }));
+  }
+  for (const name of Object.keys(CONFIGS)) {
+    if (`decode ${name}`.includes(only)) record(await decode(tinyloom, runtime, name));
+  }
+  const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
+  runtime.destroy();
+  return { adapter, software, features, subgroupSize, limits: chosen, results };
+}
