@@ -27,7 +27,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane_n = lane % LANES_N;
   let lane_m = lane / LANES_N;
 
-  var sums: array<array<vec4<f32>, TN / 4u>, TM>;
+  var sums = array<array<vec4<f32>, TN / 4u>, TM>();
   for (var k0 = 0u; k0 < k_end; k0 += BK) {
     stage_a(lane, m0, k0, m_end, k_end, column);
     stage_b(lane, n0, k0, k_end);

@@ -47,7 +47,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row0 = lane / COLUMN_GROUPS * RQ;
   let column = lane % COLUMN_GROUPS;
 
-  var sums: array<array<vec4<f32>, RV>, RQ>;
+  var sums = array<array<vec4<f32>, RV>, RQ>();
   var largest: array<f32, RQ>;
   var totals: array<f32, RQ>;
   var starts: array<u32, RQ>;
@@ -63,7 +63,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var k0 = documents[first_row] / BK * BK; k0 < key_count; k0 += BK) {
     stage(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
     workgroupBarrier();
-    var scores: array<array<f32, RK>, RQ>;
+    var scores = array<array<f32, RK>, RQ>();
     for (var v = 0u; v < VECTORS; v++) {
       var key: array<vec4<f32>, RK>;
       for (var j = 0u; j < RK; j++) {

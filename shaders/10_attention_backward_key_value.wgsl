@@ -56,8 +56,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row0 = lane / COLUMN_GROUPS * RQ;
   let column = lane % COLUMN_GROUPS;
 
-  var d_keys: array<array<vec4<f32>, RV>, RQ>;
-  var d_values: array<array<vec4<f32>, RV>, RQ>;
+  var d_keys = array<array<vec4<f32>, RV>, RQ>();
+  var d_values = array<array<vec4<f32>, RV>, RQ>();
   var rows: array<u32, RQ>;
   for (var r = 0u; r < RQ; r++) {
     rows[r] = min(first_key + row0 + r, last_key);
@@ -68,8 +68,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var q0 = first_key; q0 < query_end; q0 += BK) {
       stage(lane, q0, query_end, head);
       workgroupBarrier();
-      var scores: array<array<f32, RK>, RQ>;
-      var slopes: array<array<f32, RK>, RQ>;
+      var scores = array<array<f32, RK>, RQ>();
+      var slopes = array<array<f32, RK>, RQ>();
       for (var v = 0u; v < VECTORS; v++) {
         for (var r = 0u; r < RQ; r++) {
           let key = qkv[rows[r] * ROW + KEY_OFFSET / 4u + kv_head * VECTORS + v];

@@ -47,7 +47,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row0 = lane / COLUMN_GROUPS * RQ;
   let column = lane % COLUMN_GROUPS;
 
-  var sums: array<array<vec4<f32>, RV>, RQ>;
+  var sums = array<array<vec4<f32>, RV>, RQ>();
   var rows: array<u32, RQ>;
   for (var r = 0u; r < RQ; r++) {
     rows[r] = min(first_row + row0 + r, last_row);
@@ -56,7 +56,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var k0 = documents[first_row] / BK * BK; k0 < key_count; k0 += BK) {
     stage(lane, k0, key_count, VALUE_OFFSET + kv_head * HEAD_DIM);
     workgroupBarrier();
-    var d_weights: array<array<f32, RK>, RQ>;
+    var d_weights = array<array<f32, RK>, RQ>();
     for (var v = 0u; v < VECTORS; v++) {
       for (var r = 0u; r < RQ; r++) {
         let slope = d_output[(rows[r] * HEADS + head) * VECTORS + v];
@@ -69,7 +69,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
     stage(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
     workgroupBarrier();
-    var scores: array<array<f32, RK>, RQ>;
+    var scores = array<array<f32, RK>, RQ>();
     for (var v = 0u; v < VECTORS; v++) {
       for (var r = 0u; r < RQ; r++) {
         let q = qkv[rows[r] * ROW + head * VECTORS + v];

@@ -64,6 +64,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   state(): Promise<string>;
   plan(): string;
   profile(): Promise<string>;
+  activationBytes(): Float64Array;
 }
 
 export interface RawResume {

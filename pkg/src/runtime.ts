@@ -1,4 +1,3 @@
-/// <reference types="@webgpu/types" preserve="true" />
 import { TinyloomError, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
@@ -47,6 +46,8 @@ export interface Capabilities {
   /** The optional features in use. */
   readonly features: {
     readonly subgroups: boolean;
+    /** WGSL's `subgroup_id` and `num_subgroups`, a language feature of its own. */
+    readonly subgroupId: boolean;
     readonly f16: boolean;
     readonly timestamps: boolean;
   };

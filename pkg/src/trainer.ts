@@ -176,6 +176,7 @@ export class Trainer {
     const chosen = check("run", options, RUN);
     const { signal, evaluateEvery, maxSkipped = 3 } = chosen;
     throwIfAborted(signal, "run");
+    this.#data(dataset); // refused before the schedule learns of the steps
     const last = this.#plannedEnd(chosen.steps);
     let skipped = 0;
     while (this.#step < last) {
@@ -271,6 +272,12 @@ export class Trainer {
    */
   async profile(): Promise<ProfileRow[]> {
     return this.#handle.run(async (raw) => JSON.parse(await raw.profile()) as ProfileRow[]);
+  }
+
+  /** Bytes of the activation slots, as shared and without sharing; for the project's tests. @internal */
+  _activationBytes(): { shared: number; unshared: number } {
+    const [shared = 0, unshared = 0] = this.#handle.now((raw) => raw.activationBytes());
+    return { shared, unshared };
   }
 
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */

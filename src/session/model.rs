@@ -230,10 +230,18 @@ pub(super) fn write_tensor(
 }
 
 /// Builds a model from checkpoint bytes, a tensor at a time.
-#[derive(Debug)]
 pub struct ModelLoader {
     model: Model,
+    /// Whether there was memory for the model. Its error scopes end with the allocation: a loader
+    /// may be dropped, or outlive other calls.
+    allocated: LocalFuture<Result<()>>,
     reader: CheckpointReader,
+}
+
+impl std::fmt::Debug for ModelLoader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelLoader").field("model", &self.model).finish_non_exhaustive()
+    }
 }
 
 impl ModelLoader {
@@ -242,9 +250,11 @@ impl ModelLoader {
     /// # Errors
     /// `limit-exceeded`, `device-lost`.
     pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        gpu.watch();
         let reader = CheckpointReader::new(&config.tensors());
-        Ok(Self { model: Model::allocate(gpu, config)?, reader })
+        gpu.watch();
+        let model = Model::allocate(gpu, config);
+        let allocated = gpu.checked();
+        Ok(Self { model: model?, allocated, reader })
     }
 
     /// Takes a file's header and tells which byte ranges to hand in.
@@ -272,9 +282,8 @@ impl ModelLoader {
     /// # Errors
     /// `invalid-checkpoint`, naming what is missing; `out-of-memory`.
     pub async fn finish(self) -> Result<Rc<Model>> {
-        let checked = self.model.gpu.0.checked().await;
         self.reader.finish()?;
-        checked?;
+        self.allocated.await?;
         Ok(Rc::new(self.model))
     }
 }

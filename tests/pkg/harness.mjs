@@ -1,7 +1,9 @@
 // Runs the public-API test bodies in a browser or in Node with Dawn, each case as a subtest.
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { BODIES } from "./bodies/run.mjs";
@@ -39,10 +41,13 @@ export function inBrowser(t, kind) {
   });
 }
 
+/** Where the Node process keeps saved models. */
+export const saved = join(target, "saved");
+
 /** Every body in a Node process of its own, with the environment that Dawn needs. */
 export async function inNode(t) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
-  const child = fork(host, BODIES, { env: { ...process.env, ...dawnEnv() } });
+  const child = fork(host, [saved, ...BODIES], { env: { ...process.env, ...dawnEnv() } });
   const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
   const arrived = [];
   child.on("message", (message) => arrived.push(message));

@@ -1,11 +1,25 @@
-// A Node process with Dawn that runs the test bodies named on its command line.
+// A Node process with Dawn that runs the test bodies named on its command line. Models that they save
+// are kept for check_saved.py.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import * as tinyloom from "tinyloom";
 import { create } from "webgpu";
 import { runBody } from "./bodies/run.mjs";
 
+const [saved, ...bodies] = process.argv.slice(2);
+
+function keep(name, files, tokens, logits) {
+  const folder = join(saved, name);
+  mkdirSync(folder, { recursive: true });
+  for (const [file, bytes] of Object.entries(files)) writeFileSync(join(folder, file), bytes);
+  writeFileSync(join(folder, "logits.f32"), logits);
+  const expected = { tokens: [...tokens], logits: "logits.f32" };
+  writeFileSync(join(folder, "expected.json"), JSON.stringify(expected));
+}
+
 const gpu = create([]);
-for (const body of process.argv.slice(2)) {
-  const results = await runBody(tinyloom, gpu, body);
+for (const body of bodies) {
+  const results = await runBody(tinyloom, gpu, body, keep);
   await new Promise((sent) => process.send({ body, results }, sent));
 }
 process.exit(0); // Dawn's threads would keep the process alive

@@ -6,7 +6,10 @@ export const cases = {
   async "configs that cannot be"({ tinyloom, runtime }) {
     const make = (change) => () => tinyloom.Model.create(runtime, { ...config, ...change });
     const wrong = (words, change) => refuses("invalid-config", words, make(change));
-    await wrong("num_key_value_heads", { num_attention_heads: 3, num_key_value_heads: 2 });
+    await wrong("num_attention_heads", { num_attention_heads: 3, num_key_value_heads: 1 });
+    await wrong("num_key_value_heads", { num_attention_heads: 2, num_key_value_heads: 3 });
+    await wrong("head_dim", { head_dim: 25 });
+    await wrong("head_dim", { head_dim: 512 });
     await wrong("hidden_size", { hidden_size: 0 });
     await wrong("vocab_size", { vocab_size: -5 });
     await wrong("num_hidden_layers", { num_hidden_layers: 1.5 });

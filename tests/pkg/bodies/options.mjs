@@ -16,7 +16,7 @@ export const cases = {
   async "limits default and features false are honoured"({ tinyloom, gpu }) {
     const runtime = await tinyloom.Runtime.create({ gpu, limits: "default", features: false });
     const { limits, features } = runtime.capabilities;
-    equal(features, { subgroups: false, f16: false, timestamps: false });
+    equal(features, { subgroups: false, subgroupId: false, f16: false, timestamps: false });
     equal(limits.maxComputeWorkgroupStorageSize, 16_384);
     equal(limits.maxStorageBufferBindingSize, 134_217_728);
     equal(runtime.device.features.has("subgroups"), false);

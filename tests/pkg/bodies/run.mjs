@@ -1,7 +1,15 @@
 // Runs test bodies in whichever host: a page, or Node with Dawn.
 
 /** The modules with test bodies; each exports `cases`, functions by name. */
-export const BODIES = ["options", "bad-input", "checkpoint", "decoding", "training", "resources"];
+export const BODIES = [
+  "options",
+  "bad-input",
+  "checkpoint",
+  "decoding",
+  "training",
+  "resources",
+  "fixtures",
+];
 
 /**
  * Runs the cases of one body module on one runtime.
@@ -9,9 +17,11 @@ export const BODIES = ["options", "bad-input", "checkpoint", "decoding", "traini
  * @param tinyloom - the package.
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
+ * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
+ *   (name, files, tokens, logits).
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
-export async function runBody(tinyloom, gpu, body) {
+export async function runBody(tinyloom, gpu, body, keep) {
   const { cases } = await import(`./${body}.mjs`);
   const runtime = await tinyloom.Runtime.create({ gpu });
   const results = [];
@@ -19,7 +29,7 @@ export async function runBody(tinyloom, gpu, body) {
     const began = performance.now();
     const result = { name, ok: true, detail: "" };
     try {
-      result.detail = (await work({ tinyloom, gpu, runtime })) ?? "";
+      result.detail = (await work({ tinyloom, gpu, runtime, keep })) ?? "";
     } catch (error) {
       result.ok = false;
       result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;

@@ -1,0 +1,158 @@
+//! Family 10: the gradients of attention, each side by its own kernel.
+
+use super::attention::{HEADS, SOFTMAX, batches, shapes};
+use super::harness::{Job, Operand, Outputs, POISON, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, directional, dot, narrow, of, text, wide};
+use super::{Case, Outcome};
+use crate::caps::Capabilities;
+use crate::data::document_ends;
+use crate::error::Result;
+use crate::kernels::{self as k, Kernel};
+use crate::reference::attention::{AttentionShape, attention_backward, attention_forward};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Where the ends begin behind the starts: beyond any batch here, as plans have it.
+const ENDS: usize = 128;
+
+pub(super) fn cases() -> Vec<Case> {
+    HEADS
+        .into_iter()
+        .flat_map(|heads| {
+            let (n, kv, dim) = heads;
+            let name = |what: &str| format!("attention backward {what} {n}/{kv} heads of {dim}");
+            [
+                Case::new(name("delta"), move |lane| delta(lane, heads)),
+                Case::new(name("query"), move |lane| query(lane, heads)),
+                Case::new(name("key, value"), move |lane| key_value(lane, heads)),
+            ]
+        })
+        .collect()
+}
+
+/// A batch with what the forward pass leaves.
+struct Batch {
+    shape: AttentionShape,
+    documents: Vec<u32>,
+    qkv: Vec<f32>,
+    out: Vec<f64>,
+    lse: Vec<f64>,
+    d_out: Vec<f32>,
+    expected: Vec<f64>,
+}
+
+impl Batch {
+    fn new(lane: &Lane, heads: (usize, usize, usize), documents: Vec<u32>) -> Self {
+        let (shape, _) = shapes(heads, documents.len());
+        let qkv = lane.normal(shape.tokens * shape.qkv_width());
+        let d_out = lane.normal(shape.tokens * shape.out_width());
+        let exact = wide(&qkv);
+        let (out, lse) = attention_forward(shape, &exact, &documents);
+        let expected =
+            attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
+        Self { shape, documents, qkv, out, lse, d_out, expected }
+    }
+
+    /// Σ output · d_output of each row and head.
+    fn delta(&self) -> Vec<f64> {
+        let d_out = wide(&self.d_out);
+        let rows = self.out.chunks_exact(self.shape.head_dim);
+        rows.zip(d_out.chunks_exact(self.shape.head_dim)).map(|(o, d)| dot(o, d)).collect()
+    }
+
+    fn job(&self, kernel: &Kernel) -> Job {
+        let mut documents = self.documents.clone();
+        documents.resize(ENDS, u32::MAX);
+        documents.extend(document_ends(&self.documents));
+        let operands = vec![
+            Operand::floats(&self.qkv),
+            Operand::floats(&self.d_out),
+            Operand::floats(&narrow(&self.lse)),
+            Operand::floats(&narrow(&self.delta())),
+            Operand::words(&documents),
+            Operand::poison(self.qkv.len()),
+            Operand::uniform(&Step::of(self.shape.tokens)),
+        ];
+        Job::new(kernel, self.shape.tokens, operands)
+    }
+
+    /// Compares the columns that a kernel owns; all others must not have been written.
+    fn check(&self, lane: &Lane, got: &Outputs, columns: &Range<usize>) -> Result<(), String> {
+        let width = self.shape.qkv_width();
+        let owned = |i: &usize| columns.contains(&(i % width));
+        if let Some(i) = (0..self.qkv.len()).find(|i| !owned(i) && got.words(0)[*i] != POISON) {
+            return Err(format!("column {} belongs to the other kernel", i % width));
+        }
+        let got = got.floats(0);
+        let own = |x: &[f64]| (0..x.len()).filter(owned).map(|i| x[i]).collect::<Vec<_>>();
+        let got: Vec<f32> = (0..got.len()).filter(owned).map(|i| got[i]).collect();
+        let what = format!("{} tokens", self.shape.tokens);
+        close(&what, &got, &own(&self.expected), 2.0 * SOFTMAX)?;
+        let exact = wide(&self.qkv);
+        directional(&what, &got, &own(&exact), &lane.normal(got.len()), |moved| {
+            let mut point = exact.clone();
+            (0..point.len()).filter(owned).zip(moved).for_each(|(i, &x)| point[i] = x);
+            dot(&attention_forward(self.shape, &point, &self.documents).0, &wide(&self.d_out))
+        })
+    }
+}
+
+async fn delta(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
+    let made = lane.variants(|caps| k::attention_delta(caps, shapes(heads, 0).1)).map_err(text)?;
+    for documents in batches(&lane) {
+        let batch = Batch::new(&lane, heads, documents);
+        let tokens = batch.shape.tokens;
+        let out = narrow(&batch.out);
+        let exact: Vec<f64> = wide(&out)
+            .chunks_exact(batch.shape.head_dim)
+            .zip(wide(&batch.d_out).chunks_exact(batch.shape.head_dim))
+            .map(|(o, d)| dot(o, d))
+            .collect();
+        let operands = [
+            Operand::floats(&out),
+            Operand::floats(&batch.d_out),
+            Operand::poison(exact.len()),
+            Operand::uniform(&Step::of(tokens)),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            close("delta", &got.floats(0), &exact, ROUNDING).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn query(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
+    let (shape, _) = shapes(heads, 0);
+    side(lane, heads, 0..shape.key_offset(), |caps| {
+        k::attention_backward_query(caps, shapes(heads, 0).1)
+    })
+    .await
+}
+
+async fn key_value(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
+    let (shape, _) = shapes(heads, 0);
+    side(lane, heads, shape.key_offset()..shape.qkv_width(), |caps| {
+        k::attention_backward_key_value(caps, shapes(heads, 0).1, ENDS)
+    })
+    .await
+}
+
+async fn side(
+    lane: Rc<Lane>,
+    heads: (usize, usize, usize),
+    columns: Range<usize>,
+    make: impl Fn(&Capabilities) -> Result<Kernel>,
+) -> Outcome {
+    let made = lane.variants(make).map_err(text)?;
+    for documents in batches(&lane) {
+        let batch = Batch::new(&lane, heads, documents);
+        let jobs: Vec<_> = made.iter().map(|kernel| batch.job(kernel)).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            batch.check(&lane, &got, &columns).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}

@@ -1,0 +1,182 @@
+//! Families 00, 04, 06 and 09: helpers, RoPE and the key-value cache, gated activations.
+
+use super::harness::{Job, Operand, POISON, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, directional, dot, narrow, of, same, text, wide};
+use super::{Case, Outcome};
+use crate::config::Activation;
+use crate::kernels::{self as k, ActivationWidth, Kernel};
+use crate::reference::activation::{gated_activation_backward, gated_activation_forward};
+use crate::reference::attention::AttentionShape;
+use crate::reference::rope::{cache_append_forward, rope_backward, rope_forward, rope_table};
+use std::rc::Rc;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        Case::new("zero", zero),
+        Case::new("copy_row", copy_row),
+        Case::new("rope", rope),
+        Case::new("cache_append", cache_append),
+    ];
+    cases.extend(Activation::ALL.map(|activation| {
+        Case::new(format!("gated_activation {}", activation.name()), move |lane| {
+            gated_activation(lane, activation)
+        })
+    }));
+    cases
+}
+
+fn jobs(kernels: &[Kernel], rows: usize, operands: &[Operand]) -> Vec<Job> {
+    kernels.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect()
+}
+
+async fn zero(lane: Rc<Lane>) -> Outcome {
+    for count in [1, 257, 20_000] {
+        let made = lane.variants(|caps| k::zero(caps, count)).map_err(text)?;
+        for accumulate in [0, 1] {
+            let before = lane.normal(count);
+            let step = Step { accumulate, ..Step::of(1) };
+            let jobs = jobs(&made, 1, &[Operand::floats(&before), Operand::uniform(&step)]);
+            let expected: Vec<u32> =
+                before.iter().map(|x| if accumulate == 0 { 0 } else { x.to_bits() }).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                same("data", got.words(0), &expected).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn copy_row(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 300] {
+        let made = lane.variants(|caps| k::copy_row(caps, hidden)).map_err(text)?;
+        for rows in [1, 7] {
+            let input = lane.normal(9 * hidden);
+            let operands = [
+                Operand::floats(&input),
+                Operand::poison(hidden),
+                Operand::uniform(&Step::of(rows)),
+            ];
+            let expected = Operand::floats(&input[(rows - 1) * hidden..rows * hidden]);
+            let jobs = jobs(&made, rows, &operands);
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                same("row", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn rope(lane: Rc<Lane>) -> Outcome {
+    const THETA: f64 = 10_000.0;
+    for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 12), (3, 1, 80)] {
+        for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
+            let shape = AttentionShape { n_heads, n_kv_heads, head_dim, tokens };
+            let heads = n_heads + n_kv_heads;
+            let documents =
+                if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
+            let qkv = lane.normal(tokens * shape.qkv_width());
+            let table: Vec<f32> =
+                rope_table(64, head_dim, THETA).iter().flat_map(|pair| narrow(pair)).collect();
+            for forward in [true, false] {
+                let made = lane
+                    .variants(|caps| k::rope(caps, heads, head_dim, shape.qkv_width(), forward))
+                    .map_err(text)?;
+                let mut expected = wide(&qkv);
+                let rotate = if forward { rope_forward } else { rope_backward };
+                rotate(shape, &mut expected, &documents, position, THETA);
+                let step = Step { position: position as u32, ..Step::of(tokens) };
+                let operands = [
+                    Operand::floats(&qkv),
+                    Operand::floats(&table),
+                    Operand::words(&documents),
+                    Operand::uniform(&step),
+                ];
+                let jobs = jobs(&made, tokens, &operands);
+                for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                    close("qkv", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+                }
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn cache_append(lane: Rc<Lane>) -> Outcome {
+    for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 20)] {
+        for (tokens, position) in [(1, 0), (1, 8), (5, 3)] {
+            let shape = AttentionShape { n_heads, n_kv_heads, head_dim, tokens };
+            let make = |caps: &_| {
+                k::cache_append(caps, shape.qkv_width(), shape.key_offset(), shape.cache_width())
+            };
+            let made = lane.variants(make).map_err(text)?;
+            let qkv = lane.normal(tokens * shape.qkv_width());
+            let mut expected = vec![f32::from_bits(POISON); 9 * shape.cache_width()];
+            cache_append_forward(shape, &qkv, &mut expected, position);
+            let step = Step { position: position as u32, ..Step::of(tokens) };
+            let operands = [
+                Operand::floats(&qkv),
+                Operand::poison(expected.len()),
+                Operand::uniform(&step),
+            ];
+            let jobs = jobs(&made, tokens, &operands);
+            let expected = Operand::floats(&expected);
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                same("cache", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
+    for (rows, width) in [(1, 1), (13, 67)] {
+        let shape = ActivationWidth { width, activation };
+        let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
+        let exact = wide(&gate_up);
+        let output = gated_activation_forward(activation, &exact, width);
+        let step = Operand::uniform(&Step::of(rows));
+
+        let made = lane.variants(|caps| k::gated_activation(caps, shape)).map_err(text)?;
+        let forward = [Operand::floats(&gate_up), Operand::poison(output.len()), step.clone()];
+        let forward = jobs(&made, rows, &forward);
+        for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
+            close("output", &got.floats(0), &output, ROUNDING).map_err(of(&job.kernel))?;
+        }
+
+        let made = lane.variants(|caps| k::gated_activation_backward(caps, shape)).map_err(text)?;
+        let (gradient, _) =
+            gated_activation_backward(activation, &exact, &wide(&d_output), width);
+        let backward = [
+            Operand::floats(&gate_up),
+            Operand::floats(&d_output),
+            Operand::poison(gate_up.len()),
+            Operand::poison(output.len()),
+            step,
+        ];
+        let backward = jobs(&made, rows, &backward);
+        for (job, got) in backward.iter().zip(lane.run(&backward).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            close("d_gate_up", &got.floats(0), &gradient, ROUNDING).map_err(&named)?;
+            close("output", &got.floats(1), &output, ROUNDING).map_err(&named)?;
+            let loss = |x: &[f64]| {
+                dot(&gated_activation_forward(activation, x, width), &wide(&d_output))
+            };
+            directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
+                .map_err(&named)?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Gates of every size, the far tails among them: nothing may overflow there.
+fn gates(lane: &Lane, rows: usize, width: usize) -> Vec<f32> {
+    let mut gate_up = lane.normal(rows * 2 * width);
+    if width > 8 {
+        for (row, tails) in gate_up.chunks_exact_mut(2 * width).zip([1.0f32, 3.0, -1.0].iter().cycle()) {
+            row[..8].copy_from_slice(&[0.0, 5.5, -5.5, 12.0, -12.0, 95.0, -95.0, 0.46].map(|x| x * tails));
+            row[width + 5..width + 7].fill(0.01);
+        }
+    }
+    gate_up
+}

@@ -1,0 +1,113 @@
+//! Family 01: rows of a table in parts, and their deterministic gradient.
+
+use super::harness::{Job, Operand, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, directional, dot, of, same, text, wide};
+use super::{Case, Outcome};
+use crate::data::sorted_by_token;
+use crate::kernels as k;
+use crate::reference::embedding::{embedding_backward, embedding_forward};
+use std::rc::Rc;
+
+const VOCABULARY: usize = 61;
+/// The vocabulary rows of a part in the middle: tokens of the other parts are left alone.
+const PART: std::ops::Range<usize> = 17..47;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![Case::new("embedding_forward", forward), Case::new("embedding_backward", backward)]
+}
+
+async fn forward(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 5, 40] {
+        let made = lane.variants(|caps| k::embedding_forward(caps, hidden)).map_err(text)?;
+        for rows in [1, 67] {
+            let tokens = lane.integers(rows, VOCABULARY);
+            let weight = lane.normal(VOCABULARY * hidden);
+            let before = lane.normal(rows * hidden);
+            let gathered = embedding_forward(&tokens, &weight, hidden);
+            let expected: Vec<u32> = (0..rows * hidden)
+                .map(|i| PART.contains(&(tokens[i / hidden] as usize)).then_some(gathered[i]))
+                .zip(&before)
+                .map(|(own, &before)| own.unwrap_or(before).to_bits())
+                .collect();
+            let jobs: Vec<_> = made
+                .iter()
+                .map(|kernel| {
+                    let part = &weight[PART.start * hidden..PART.end * hidden];
+                    let operands = vec![
+                        Operand::words(&tokens),
+                        Operand::floats(part),
+                        Operand::floats(&before),
+                        Operand::uniform(&Step::of(rows)),
+                        Operand::range(0, rows, PART.start, PART.len()),
+                    ];
+                    Job::new(kernel, rows, operands)
+                })
+                .collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                same("x", got.words(0), &expected).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn backward(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 37] {
+        let made = lane.variants(|caps| k::embedding_backward(caps, hidden)).map_err(text)?;
+        for (rows, bound) in [(1, VOCABULARY), (67, VOCABULARY), (130, 20)] {
+            let tokens = lane.integers(rows, bound);
+            let d_output = lane.normal(rows * hidden);
+            let before = lane.normal(PART.len() * hidden);
+            let whole = embedding_backward(&tokens, &wide(&d_output), hidden, VOCABULARY);
+            let own = &whole[PART.start * hidden..PART.end * hidden];
+            let expected: Vec<f64> =
+                own.iter().zip(&before).map(|(d, &b)| d + f64::from(b)).collect();
+            let jobs: Vec<_> = made
+                .iter()
+                .map(|kernel| {
+                    let operands = vec![
+                        Operand::words(&sorted_by_token(&tokens)),
+                        Operand::words(&tokens),
+                        Operand::floats(&d_output),
+                        Operand::floats(&before),
+                        Operand::uniform(&Step::of(rows)),
+                        Operand::range(0, rows, PART.start, PART.len()),
+                    ];
+                    Job::new(kernel, rows, operands)
+                })
+                .collect();
+            let got = lane.run(&jobs).await.map_err(text)?;
+            for (job, got) in jobs.iter().zip(&got) {
+                let named = of(&job.kernel);
+                close("d_weight", &got.floats(0), &expected, ROUNDING).map_err(&named)?;
+                differences(&lane, &got.floats(0), &before, &tokens, &wide(&d_output), hidden)
+                    .map_err(&named)?;
+            }
+            // One owner and one order of addition an element: every variant gives the same bits,
+            // and so does the same one again.
+            let again = lane.run(&jobs).await.map_err(text)?;
+            for (job, got) in jobs.iter().zip(again.iter().chain(&got)) {
+                same("bits", got.words(0), again[0].words(0)).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+fn differences(
+    lane: &Lane,
+    d_weight: &[f32],
+    before: &[f32],
+    tokens: &[u32],
+    d_output: &[f64],
+    hidden: usize,
+) -> Result<(), String> {
+    let own: Vec<f32> = d_weight.iter().zip(before).map(|(d, b)| d - b).collect();
+    let part = wide(&lane.normal(own.len()));
+    directional("d_weight", &own, &part, &lane.normal(own.len()), |part| {
+        let mut weight = vec![0.0; VOCABULARY * hidden];
+        weight[PART.start * hidden..PART.end * hidden].copy_from_slice(part);
+        dot(&embedding_forward(tokens, &weight, hidden), d_output)
+    })
+}

@@ -1,0 +1,229 @@
+//! Runs kernels, one dispatch each, on the device: operands in, what they wrote out.
+
+use super::lane::Lane;
+use crate::error::{Error, Result};
+use crate::gpu::{BufferId, Gpu, Region, Replay};
+use crate::kernels::{Binding, Kernel};
+use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
+
+/// The `Step` uniform as `lib/step.wgsl` declares it, written down a second time on purpose.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct Step {
+    pub tokens: u32,
+    pub position: u32,
+    pub accumulate: u32,
+    pub draws: u32,
+    pub learning_rate: f32,
+    pub loss_scale: f32,
+    pub gradient_scale: f32,
+    pub max_grad_norm: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub epsilon: f32,
+    pub weight_decay: f32,
+    pub one_minus_beta1: f32,
+    pub one_minus_beta2: f32,
+    pub reserved: [u32; 2],
+}
+
+impl Step {
+    pub fn of(tokens: usize) -> Self {
+        Self { tokens: tokens as u32, ..Self::default() }
+    }
+}
+
+/// A quiet NaN that no kernel computes: what outputs hold before a kernel, and guards around them.
+pub(super) const POISON: u32 = 0x7fc0_dead;
+
+/// What is bound, in 32-bit words.
+#[derive(Clone, Debug)]
+pub(super) struct Operand(Vec<u32>);
+
+impl Operand {
+    pub fn floats(values: &[f32]) -> Self {
+        Self(values.iter().map(|x| x.to_bits()).collect())
+    }
+
+    pub fn words(values: &[u32]) -> Self {
+        Self(values.to_vec())
+    }
+
+    /// An output that nobody has written yet.
+    pub fn poison(len: usize) -> Self {
+        Self(vec![POISON; len])
+    }
+
+    pub fn uniform<T: bytemuck::Pod>(value: &T) -> Self {
+        Self(bytemuck::pod_collect_to_vec(std::slice::from_ref(value)))
+    }
+
+    pub fn contents(&self) -> &[u32] {
+        &self.0
+    }
+
+    pub fn range(row0: usize, rows: usize, col0: usize, cols: usize) -> Self {
+        let [row0, rows, col0, cols] = [row0, rows, col0, cols].map(|x| x as u32);
+        Self::uniform(&Range { row0, rows, col0, cols })
+    }
+}
+
+/// One kernel with its operands.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub kernel: Kernel,
+    /// Token rows that the grid is for.
+    pub rows: usize,
+    pub operands: Vec<Operand>,
+    /// Dispatches of it, one after the other.
+    pub repeat: usize,
+}
+
+impl Job {
+    pub fn new(kernel: &Kernel, rows: usize, operands: Vec<Operand>) -> Self {
+        Self { kernel: kernel.clone(), rows, operands, repeat: 1 }
+    }
+}
+
+/// What a job left in its writable operands, in the order of their bindings.
+#[derive(Clone, Debug)]
+pub(super) struct Outputs(Vec<Vec<u32>>);
+
+impl Outputs {
+    pub fn words(&self, index: usize) -> &[u32] {
+        &self.0[index]
+    }
+
+    pub fn floats(&self, index: usize) -> Vec<f32> {
+        self.0[index].iter().map(|&bits| f32::from_bits(bits)).collect()
+    }
+}
+
+/// Words between operands: offsets are multiples of 256 bytes, and outputs have guards.
+const ALIGN: usize = 64;
+
+/// Operands of one kind of all jobs, laid out in one buffer.
+#[derive(Default)]
+struct Arena {
+    words: Vec<u32>,
+}
+
+impl Arena {
+    fn push(&mut self, operand: &Operand) -> usize {
+        let offset = self.words.len();
+        self.words.extend(&operand.0);
+        let padded = (self.words.len() + 1).next_multiple_of(ALIGN);
+        self.words.resize(padded, POISON);
+        offset
+    }
+
+    fn upload(&self, lane: &Lane, label: &str) -> Result<BufferId> {
+        let buffer = lane.gpu.create_buffer(label, self.words.len() as u64 * 4)?;
+        lane.gpu.write(buffer, 0, bytemuck::cast_slice(&self.words))?;
+        Ok(buffer)
+    }
+}
+
+const INPUTS: Buffer = Buffer::Slot(0);
+const OUTPUTS: Buffer = Buffer::Slot(1);
+const UNIFORMS: Buffer = Buffer::Slot(2);
+
+/// The jobs as a plan over three buffers, and where each job's outputs lie.
+struct Layout {
+    plan: Plan,
+    arenas: [Arena; 3],
+    outputs: Vec<Vec<(usize, usize)>>,
+}
+
+fn lay_out(jobs: &[Job]) -> Result<Layout> {
+    let mut layout = Layout {
+        plan: Plan {
+            kernels: Vec::new(),
+            dispatches: Vec::new(),
+            ranges: Vec::new(),
+            slots: Vec::new(),
+            unshared_bytes: 0,
+            tokens: 0,
+        },
+        arenas: Default::default(),
+        outputs: Vec::new(),
+    };
+    for (index, job) in jobs.iter().enumerate() {
+        let (have, need) = (job.operands.len(), job.kernel.bindings.len());
+        if have != need {
+            let name = job.kernel.name;
+            return Err(Error::internal(format!("{have} operands for the {need} of {name}")));
+        }
+        let mut outputs = Vec::new();
+        let mut slices = Vec::new();
+        for (binding, operand) in job.kernel.bindings.iter().zip(&job.operands) {
+            let (arena, buffer) = match binding {
+                Binding::Read => (0, INPUTS),
+                Binding::ReadWrite => (1, OUTPUTS),
+                Binding::Uniform => (2, UNIFORMS),
+            };
+            let offset = layout.arenas[arena].push(operand);
+            slices.push(Slice::new(buffer, offset as u64 * 4, operand.0.len() as u64 * 4));
+            if *binding == Binding::ReadWrite {
+                outputs.push((offset, operand.0.len()));
+            }
+        }
+        layout.outputs.push(outputs);
+        layout.plan.kernels.push(job.kernel.clone());
+        let dispatch = Dispatch {
+            kernel: index,
+            slices,
+            range: Range { row0: 0, rows: job.rows as u32, col0: 0, cols: 0 },
+            phase: Phase::Forward,
+            label: job.kernel.name.into(),
+            cost: Cost::default(),
+        };
+        for _ in 0..job.repeat {
+            layout.plan.dispatches.push(dispatch.clone());
+        }
+    }
+    Ok(layout)
+}
+
+/// Fails when a word outside the outputs was written.
+fn check_guards(layout: &Layout, words: &[u32], jobs: &[Job]) -> Result<()> {
+    let mut free = vec![true; words.len()];
+    for (offset, len) in layout.outputs.iter().flatten() {
+        free[*offset..offset + len].fill(false);
+    }
+    match (0..words.len()).find(|&i| free[i] && words[i] != POISON) {
+        None => Ok(()),
+        Some(at) => {
+            let before = |outputs: &&Vec<(usize, usize)>| outputs.iter().any(|(offset, _)| *offset <= at);
+            let job = layout.outputs.iter().rposition(|outputs| before(&outputs)).unwrap_or(0);
+            Err(Error::internal(format!("{} wrote past its output", jobs[job].kernel.name)))
+        }
+    }
+}
+
+/// Runs the jobs in order in one submit.
+pub(super) async fn run(lane: &Lane, jobs: &[Job]) -> Result<Vec<Outputs>> {
+    let layout = lay_out(jobs)?;
+    let gpu = &lane.gpu;
+    gpu.watch();
+    let mut buffers = Vec::new();
+    for (arena, label) in layout.arenas.iter().zip(["inputs", "outputs", "uniforms"]) {
+        buffers.push(arena.upload(lane, label)?);
+    }
+    let resolve = |name: Buffer| match name {
+        Buffer::Slot(index) => Ok(buffers[index]),
+        other => Err(Error::internal(format!("no buffer {other:?}"))),
+    };
+    let plan = gpu.install(&layout.plan, &resolve)?;
+    gpu.checked().await?;
+    let bytes = layout.arenas[1].words.len() as u64 * 4;
+    let region = Region { buffer: buffers[1], offset: 0, bytes };
+    let rows = jobs.iter().map(|job| job.rows).max().unwrap_or(0);
+    let read = gpu.submit(&[Replay { plan, rows }], 1, Some(region))?.await?;
+    gpu.uninstall(plan);
+    buffers.into_iter().for_each(|buffer| gpu.destroy_buffer(buffer));
+    let words = bytemuck::pod_collect_to_vec::<u8, u32>(&read);
+    check_guards(&layout, &words, jobs)?;
+    let cut = |&(offset, len): &(usize, usize)| words[offset..offset + len].to_vec();
+    Ok(layout.outputs.iter().map(|outputs| Outputs(outputs.iter().map(cut).collect())).collect())
+}

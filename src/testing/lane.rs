@@ -1,0 +1,135 @@
+//! What a case has at hand: the device, the table of adapters, random data.
+
+use super::adapters::{restrict, table};
+use super::harness::{self, Job, Outputs};
+use crate::caps::Capabilities;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, WgpuDevice};
+use crate::kernels::Kernel;
+use crate::random::{below, fill_normal, philox, split};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Jobs of one submit: software adapters must not be kept busy for long, buffers stay small.
+const JOBS: usize = 24;
+
+/// A device under test with one case's random stream.
+#[derive(Debug)]
+pub struct Lane {
+    pub(super) gpu: Rc<WgpuDevice>,
+    pub(super) seed: u64,
+    stream: Cell<u64>,
+    /// Distinct kernels that ran, and that the whole table asks for.
+    tally: Cell<[usize; 2]>,
+}
+
+impl Lane {
+    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64) -> Self {
+        let gpu = Rc::clone(device);
+        Self { gpu, seed, stream: Cell::new(0), tally: Cell::default() }
+    }
+
+    pub(super) fn caps(&self) -> &Capabilities {
+        self.gpu.capabilities()
+    }
+
+    fn next_stream(&self) -> u64 {
+        self.stream.set(self.stream.get() + 1);
+        self.stream.get()
+    }
+
+    /// Standard normal data, another each time.
+    pub(super) fn normal(&self, len: usize) -> Vec<f32> {
+        let mut values = vec![0.0; len];
+        fill_normal(self.seed, self.next_stream(), 0, 1.0, &mut values);
+        values
+    }
+
+    /// Integers below `bound`, others each time.
+    pub(super) fn integers(&self, len: usize, bound: usize) -> Vec<u32> {
+        let stream = split(self.next_stream());
+        let draw = |i: u32| {
+            let words = philox([i, 0, stream[0], stream[1] ^ 0x1717], split(self.seed));
+            below(words[0], words[1], bound as u64) as u32
+        };
+        (0..len as u32).map(draw).collect()
+    }
+
+    /// Starts of packed documents of random lengths, the first of a single position.
+    pub(super) fn documents(&self, tokens: usize) -> Vec<u32> {
+        let cuts = self.integers(tokens, 12);
+        let mut start = 0;
+        let begins = |t: u32| t == 1 || (t > 1 && cuts[t as usize] == 0);
+        (0..tokens as u32)
+            .map(|t| {
+                if begins(t) {
+                    start = t;
+                }
+                start
+            })
+            .collect()
+    }
+
+    /// The distinct kernels that `make` gives over the table, lowered to this device, and for the
+    /// device itself. A limit that forbids a kernel is the answer `limit-exceeded` and none else.
+    pub(super) fn kernels(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+    ) -> Result<Vec<Kernel>> {
+        let device = self.caps();
+        let whole = table(device.target);
+        let lowered: Vec<_> = whole.iter().map(|adapter| restrict(adapter, device)).collect();
+        let all = distinct(&whole, &make)?;
+        let mut possible = distinct(std::slice::from_ref(device), &make)?;
+        for kernel in distinct(&lowered, &make)? {
+            if !possible.contains(&kernel) {
+                possible.push(kernel);
+            }
+        }
+        let [ran, asked] = self.tally.get();
+        self.tally.set([ran + possible.len(), asked + all.len()]);
+        Ok(possible)
+    }
+
+    /// [`Lane::kernels`] of a selection that gives one.
+    pub(super) fn variants(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Kernel>,
+    ) -> Result<Vec<Kernel>> {
+        self.kernels(|caps| make(caps).map(|kernel| vec![kernel]))
+    }
+
+    /// Runs jobs, several a submit, and gives what each wrote.
+    pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
+        let mut outputs = Vec::with_capacity(jobs.len());
+        for some in jobs.chunks(JOBS) {
+            outputs.extend(harness::run(self, some).await?);
+        }
+        Ok(outputs)
+    }
+
+    /// What a case that passed reports.
+    pub(super) fn summary(&self) -> String {
+        let [ran, asked] = self.tally.get();
+        format!("{ran} distinct kernels; the table asks for {asked}")
+    }
+}
+
+fn distinct(
+    adapters: &[Capabilities],
+    make: &impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+) -> Result<Vec<Kernel>> {
+    let mut kernels: Vec<Kernel> = Vec::new();
+    for caps in adapters {
+        let made = match make(caps) {
+            Err(Error { code: ErrorCode::LimitExceeded, .. }) => continue,
+            made => made?,
+        };
+        for kernel in made {
+            if !kernels.iter().any(|k| k.wgsl == kernel.wgsl && k.grid == kernel.grid) {
+                kernels.push(kernel);
+            }
+        }
+    }
+    Ok(kernels)
+}

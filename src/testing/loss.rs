@@ -1,0 +1,149 @@
+//! Family 07: cross-entropy with its gradient in place, and the sum of losses.
+
+use super::harness::{Job, Operand, POISON, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, directional, of, same, text, wide};
+use super::{Case, Outcome};
+use crate::data::IGNORE_INDEX;
+use crate::kernels as k;
+use crate::reference::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use std::rc::Rc;
+
+/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them.
+const VOCABULARIES: [usize; 4] = [1, 61, 257, 1031];
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("cross_entropy_forward", |lane| cross_entropy(lane, false)),
+        Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
+        Case::new("cross_entropy of large and broken logits", extremes),
+        Case::new("loss_sum", loss_sum),
+    ]
+}
+
+fn targets(lane: &Lane, rows: usize, vocabulary: usize) -> Vec<u32> {
+    let mut targets = lane.integers(rows, vocabulary);
+    targets.iter_mut().skip(2).step_by(3).for_each(|target| *target = IGNORE_INDEX);
+    targets
+}
+
+async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
+    const SCALE: f32 = 0.125;
+    for vocabulary in VOCABULARIES {
+        let made = lane.variants(|caps| k::cross_entropy(caps, vocabulary, gradient)).map_err(text)?;
+        // Chunk of a longer batch: rows before it and behind it are not its own.
+        for (row0, rows) in [(0, 1), (3, 7)] {
+            let targets = targets(&lane, row0 + rows + 2, vocabulary);
+            let own = &targets[row0..row0 + rows];
+            let logits: Vec<f32> =
+                lane.normal(rows * vocabulary).into_iter().map(|x| 3.0 * x).collect();
+            let mut expected = wide(&logits);
+            let losses = if gradient {
+                cross_entropy_backward(&mut expected, own, vocabulary, f64::from(SCALE))
+            } else {
+                cross_entropy_forward(&expected, own, vocabulary)
+            };
+            let step = Step { loss_scale: SCALE, ..Step::of(row0 + rows) };
+            let operands = [
+                Operand::floats(&logits),
+                Operand::words(&targets),
+                Operand::poison(row0 + rows + 2),
+                Operand::uniform(&step),
+                Operand::range(row0, rows + 1, 0, 0),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                let own_losses = &got.floats(1)[row0..row0 + rows];
+                close(&format!("losses of {vocabulary}"), own_losses, &losses, ROUNDING)
+                    .map_err(&named)?;
+                let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
+                same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+                    .map_err(&named)?;
+                if !gradient {
+                    let before = Operand::floats(&logits);
+                    same("logits", got.words(0), before.contents()).map_err(&named)?;
+                    continue;
+                }
+                close("d_logits", &got.floats(0), &expected, ROUNDING).map_err(&named)?;
+                let loss = |x: &[f64]| {
+                    let losses = cross_entropy_forward(x, own, vocabulary);
+                    f64::from(SCALE) * losses.iter().sum::<f64>()
+                };
+                let direction = lane.normal(logits.len());
+                directional("d_logits", &got.floats(0), &wide(&logits), &direction, loss)
+                    .map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Ignored rows give exactly 0 whatever their logits hold; large logits do not overflow; NaN in a
+/// counted row shows in its loss.
+async fn extremes(lane: Rc<Lane>) -> Outcome {
+    const VOCABULARY: usize = 67;
+    let made = lane.variants(|caps| k::cross_entropy(caps, VOCABULARY, true)).map_err(text)?;
+    let mut logits = lane.normal(5 * VOCABULARY);
+    logits[3] = f32::NAN;
+    logits[VOCABULARY + 5] = f32::INFINITY;
+    logits[VOCABULARY + 6] = f32::NEG_INFINITY;
+    logits[2 * VOCABULARY + 1] = 1e4;
+    logits[2 * VOCABULARY + 9] = 1e4;
+    logits[2 * VOCABULARY + 2] = -1e4;
+    logits[4 * VOCABULARY + 66] = f32::NAN;
+    let targets = [IGNORE_INDEX, IGNORE_INDEX, 1, 7, 8];
+    let operands = [
+        Operand::floats(&logits),
+        Operand::words(&targets),
+        Operand::poison(5),
+        Operand::uniform(&Step { loss_scale: 1.0, ..Step::of(5) }),
+        Operand::range(0, 5, 0, 0),
+    ];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 5, operands.to_vec())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        let zero = |words: &[u32]| words.iter().all(|bits| bits & 0x7fff_ffff == 0);
+        if !zero(&got.words(0)[..2 * VOCABULARY]) || !zero(&got.words(1)[..2]) {
+            return Err(named("NaN or infinity in an ignored row reached its result".into()));
+        }
+        let good = 2 * VOCABULARY..4 * VOCABULARY;
+        let mut expected = wide(&logits[good.clone()]);
+        let losses = cross_entropy_backward(&mut expected, &targets[2..4], VOCABULARY, 1.0);
+        close("losses", &got.floats(1)[2..4], &losses, ROUNDING).map_err(&named)?;
+        close("d_logits", &got.floats(0)[good], &expected, ROUNDING).map_err(&named)?;
+        if got.floats(1)[4].is_finite() {
+            return Err(named("NaN in a counted row left its loss finite".into()));
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn loss_sum(lane: Rc<Lane>) -> Outcome {
+    let made = lane.variants(k::loss_sum).map_err(text)?;
+    for (rows, accumulate) in [(1, 0), (1031, 0), (300, 1)] {
+        let targets = targets(&lane, rows, 7);
+        let losses: Vec<f32> = lane.normal(rows).into_iter().map(f32::abs).collect();
+        let before = lane.normal(8);
+        let (sum, count) = loss_sum_forward(&wide(&losses), &targets);
+        let (first, second) = match accumulate {
+            0 => (0.0, 0.0),
+            _ => (f64::from(before[2]), f64::from(before[3])),
+        };
+        let mut expected = wide(&before);
+        expected[..4].copy_from_slice(&[sum, count, sum + first, count + second]);
+        let operands = [
+            Operand::floats(&losses),
+            Operand::words(&targets),
+            Operand::floats(&before),
+            Operand::uniform(&Step { accumulate, ..Step::of(rows) }),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            close("metrics", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}

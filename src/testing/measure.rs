@@ -1,0 +1,105 @@
+//! How far a result may be from the twin's.
+
+/// Relative error in L2 that rounding to f32 explains for sums of up to a few thousand terms.
+pub(super) const ROUNDING: f64 = 2e-6;
+
+/// Holds `got` against `expected`: the relative error in L2 at most `tolerance`, no element farther
+/// than eight times that of the largest. NaN fails.
+pub(super) fn close(
+    what: &str,
+    got: &[f32],
+    expected: &[f64],
+    tolerance: f64,
+) -> Result<(), String> {
+    if got.len() != expected.len() {
+        return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
+    }
+    let error = |i: usize| {
+        let error = (f64::from(got[i]) - expected[i]).abs();
+        if error.is_nan() { f64::INFINITY } else { error }
+    };
+    let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+    let norm = |terms: &dyn Fn(usize) -> f64| {
+        (0..got.len()).map(|i| terms(i).powi(2)).sum::<f64>().sqrt()
+    };
+    let (distance, scale) = (norm(&error), norm(&|i| expected[i]));
+    let worst = (0..got.len()).max_by(|&i, &j| error(i).total_cmp(&error(j))).unwrap_or(0);
+    if distance <= tolerance * scale && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest)
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: relative error {:.2e} in L2 (allowed {tolerance:.0e}), worst at {worst} of {}: {} for {}",
+        distance / scale,
+        got.len(),
+        got[worst],
+        expected[worst]
+    ))
+}
+
+/// Fails unless every word is exactly as expected.
+pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), String> {
+    match (0..got.len().max(expected.len())).find(|&i| got.get(i) != expected.get(i)) {
+        None => Ok(()),
+        Some(i) => Err(format!(
+            "{what}: {:#x?} in place of {:#x?} at {i}",
+            got.get(i),
+            expected.get(i)
+        )),
+    }
+}
+
+/// Holds a gradient that the GPU computed against a central difference (of fourth order) of the
+/// twin's forward in f64, along one direction: Σ gradient · direction.
+pub(super) fn directional(
+    what: &str,
+    gradient: &[f32],
+    x: &[f64],
+    direction: &[f32],
+    loss: impl Fn(&[f64]) -> f64,
+) -> Result<(), String> {
+    const STEP: f64 = 1e-3;
+    let at = |offset: f64| {
+        let moved: Vec<f64> =
+            x.iter().zip(direction).map(|(x, &d)| x + offset * STEP * f64::from(d)).collect();
+        loss(&moved)
+    };
+    let numeric = (8.0 * (at(1.0) - at(-1.0)) - (at(2.0) - at(-2.0))) / (12.0 * STEP);
+    let terms = || gradient.iter().zip(direction).map(|(&g, &d)| f64::from(g) * f64::from(d));
+    let analytic: f64 = terms().sum();
+    // A random direction's sum is of the size of the gradient's norm, and so is its rounding.
+    let scale = terms().map(|term| term * term).sum::<f64>().sqrt();
+    let error = (analytic - numeric).abs();
+    if error <= 1e-7 + 1e-5 * scale {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: slope {analytic:.9} along a direction, {numeric:.9} by finite differences"
+    ))
+}
+
+/// A kernel's name and variant before a message.
+pub(super) fn of(kernel: &crate::kernels::Kernel) -> impl Fn(String) -> String {
+    let name = format!("{} ({}, workgroup {})", kernel.name, kernel.variant, kernel.workgroup_size);
+    move |message| format!("{name}: {message}")
+}
+
+/// An error of the library as a case's message.
+pub(super) fn text(error: crate::error::Error) -> String {
+    format!("{}: {}", error.code, error.message)
+}
+
+/// Everything in f64, for the twins.
+pub(super) fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&x| f64::from(x)).collect()
+}
+
+/// Everything in f32, for the kernels.
+pub(super) fn narrow(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&x| x as f32).collect()
+}
+
+/// Σ a · b.
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    crate::reference::dot(a, b)
+}

@@ -1,0 +1,107 @@
+//! The kernels' tests: one body for every lane (native, and the browsers through wasm).
+//!
+//! A case builds each distinct kernel that selection returns over [`adapters::table`], as far as
+//! the lane's device can compile it, runs it on fresh random data with poisoned outputs and holds
+//! the result against the CPU twin in f64.
+
+pub mod adapters;
+mod attention;
+mod attention_backward;
+pub mod catalogue;
+mod elementwise;
+mod embedding;
+mod harness;
+mod lane;
+mod linear;
+mod loss;
+mod measure;
+mod model;
+mod norm;
+mod optimizer;
+mod pretend;
+mod sample;
+mod training;
+
+pub use lane::Lane;
+
+use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
+use serde::Serialize;
+use std::fmt::Debug;
+use std::future::Future;
+use std::rc::Rc;
+
+/// What a case says when it passes, or what went wrong.
+type Outcome = Result<String, String>;
+
+/// A test by name.
+pub struct Case {
+    pub name: String,
+    body: Box<dyn Fn(Rc<Lane>) -> LocalFuture<Outcome>>,
+}
+
+impl Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Case {
+    fn new<F: Future<Output = Outcome> + 'static>(
+        name: impl Into<String>,
+        body: impl Fn(Rc<Lane>) -> F + 'static,
+    ) -> Self {
+        Self { name: name.into(), body: Box::new(move |lane| Box::pin(body(lane))) }
+    }
+}
+
+/// What a case reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub name: String,
+    pub ok: bool,
+    pub detail: String,
+    /// Pipelines compiled for it.
+    pub pipelines: u64,
+    pub milliseconds: f64,
+}
+
+/// Every case, in the order of the kernels' numbers.
+pub fn cases() -> Vec<Case> {
+    [
+        elementwise::cases(),
+        embedding::cases(),
+        norm::cases(),
+        linear::cases(),
+        attention::cases(),
+        attention_backward::cases(),
+        loss::cases(),
+        optimizer::cases(),
+        sample::cases(),
+        model::cases(),
+        training::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Runs the case called `name` with random data from `seed`.
+pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Report {
+    let before = device.counters().pipelines;
+    let started = device.now();
+    let outcome = match cases().into_iter().find(|case| case.name == name) {
+        Some(case) => (case.body)(Rc::new(Lane::new(device, seed))).await,
+        None => Err("there is no such case".into()),
+    };
+    let (ok, detail) = match outcome {
+        Ok(detail) => (true, detail),
+        Err(detail) => (false, format!("{detail} (seed {seed})")),
+    };
+    Report {
+        name: name.into(),
+        ok,
+        detail,
+        pipelines: device.counters().pipelines - before,
+        milliseconds: device.now() - started,
+    }
+}

@@ -1,0 +1,150 @@
+//! Family 02: RMSNorm forward and backward, and the sum of its partial weight gradients.
+
+use super::harness::{Job, Operand, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, directional, dot, of, text, wide};
+use super::{Case, Outcome};
+use crate::kernels::{self as k, NORM_ROWS, WriteMode};
+use crate::reference::norm::{rms_norm_backward, rms_norm_forward};
+use std::rc::Rc;
+
+const EPSILON: f64 = 1e-5;
+/// Smaller than a workgroup, odd, one past each workgroup size that a row's length leads to.
+const WIDTHS: [usize; 4] = [1, 37, 260, 1028];
+/// One row; one past two blocks of the backward kernel.
+const ROWS: [usize; 2] = [1, 2 * NORM_ROWS + 1];
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("rms_norm_forward", forward),
+        Case::new("rms_norm_backward", backward),
+        Case::new("column_sum", column_sum),
+    ]
+}
+
+async fn forward(lane: Rc<Lane>) -> Outcome {
+    for hidden in WIDTHS {
+        let made =
+            lane.variants(|caps| k::rms_norm_forward(caps, hidden, EPSILON)).map_err(text)?;
+        for rows in ROWS {
+            let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
+            let expected = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
+            let operands = || {
+                let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
+                vec![x, weight, Operand::poison(rows * hidden), Operand::uniform(&Step::of(rows))]
+            };
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close(&format!("{rows}x{hidden}"), &got.floats(0), &expected, ROUNDING)
+                    .map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn backward(lane: Rc<Lane>) -> Outcome {
+    use WriteMode::{Add, AddAfterFirst, Overwrite};
+    for (hidden, mode) in WIDTHS.into_iter().zip([Overwrite, Add, Overwrite, Add]) {
+        one_backward(&lane, hidden, mode, false).await?;
+    }
+    one_backward(&lane, 64, AddAfterFirst, false).await?;
+    one_backward(&lane, 64, AddAfterFirst, true).await?;
+    Ok(lane.summary())
+}
+
+async fn one_backward(
+    lane: &Lane,
+    hidden: usize,
+    mode: WriteMode,
+    later: bool,
+) -> Result<(), String> {
+    let made =
+        lane.variants(|caps| k::rms_norm_backward(caps, hidden, EPSILON, mode)).map_err(text)?;
+    let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
+    for rows in ROWS {
+        let blocks = rows.div_ceil(NORM_ROWS);
+        let [x, d_y, before] = [(); 3].map(|()| lane.normal(rows * hidden));
+        let weight = lane.normal(hidden);
+        let (d_x, d_weight) = rms_norm_backward(&wide(&x), &wide(&weight), &wide(&d_y), EPSILON);
+        let before = if adds { before } else { vec![f32::NAN; rows * hidden] };
+        let expected: Vec<f64> = d_x
+            .iter()
+            .zip(&before)
+            .map(|(d, &b)| d + if adds { f64::from(b) } else { 0.0 })
+            .collect();
+        let jobs: Vec<_> = made
+            .iter()
+            .map(|kernel| {
+                let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
+                let read = [&x, &weight, &d_y, &before].map(|x| Operand::floats(x));
+                let mut operands = read.to_vec();
+                operands.extend([Operand::poison(blocks * hidden), Operand::uniform(&step)]);
+                Job::new(kernel, rows, operands)
+            })
+            .collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            close(&format!("d_x {rows}x{hidden}"), &got.floats(0), &expected, 2.0 * ROUNDING)
+                .map_err(&named)?;
+            let mut sums = vec![0.0f64; hidden];
+            for row in got.floats(1).chunks_exact(hidden) {
+                sums.iter_mut().zip(row).for_each(|(sum, &part)| *sum += f64::from(part));
+            }
+            let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
+            close("d_weight", &sums, &d_weight, ROUNDING).map_err(&named)?;
+            differences(lane, &got.floats(0), &sums, [&x, &weight, &d_y, &before], adds)
+                .map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Both gradients against finite differences of the twin's forward.
+fn differences(
+    lane: &Lane,
+    d_x: &[f32],
+    d_weight: &[f32],
+    [x, weight, d_y, before]: [&Vec<f32>; 4],
+    adds: bool,
+) -> Result<(), String> {
+    let base = |i: usize| if adds { before[i] } else { 0.0 };
+    let own: Vec<f32> = d_x.iter().enumerate().map(|(i, d)| d - base(i)).collect();
+    let (x, weight, d_y) = (wide(x), wide(weight), wide(d_y));
+    let loss = |x: &[f64], weight: &[f64]| dot(&rms_norm_forward(x, weight, EPSILON), &d_y);
+    // A row of one element has no slope but that of epsilon: its derivatives are too large for a
+    // difference of this step.
+    if weight.len() > 1 {
+        directional("d_x", &own, &x, &lane.normal(x.len()), |x| loss(x, &weight))?;
+    }
+    directional("d_weight", d_weight, &weight, &lane.normal(weight.len()), |w| loss(&x, w))
+}
+
+async fn column_sum(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 131] {
+        let made = lane.variants(|caps| k::column_sum(caps, hidden)).map_err(text)?;
+        for (rows, later) in [(1, true), (NORM_ROWS * 5 + 3, false), (NORM_ROWS * 2, true)] {
+            let blocks = rows.div_ceil(NORM_ROWS);
+            let partial = lane.normal(blocks * hidden);
+            let before = if later { lane.normal(hidden) } else { vec![f32::NAN; hidden] };
+            let expected: Vec<f64> = (0..hidden)
+                .map(|i| {
+                    let sum: f64 = (0..blocks).map(|b| f64::from(partial[b * hidden + i])).sum();
+                    if later { sum + f64::from(before[i]) } else { sum }
+                })
+                .collect();
+            let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
+            let operands = || {
+                let (partial, before) = (Operand::floats(&partial), Operand::floats(&before));
+                vec![partial, before, Operand::uniform(&step)]
+            };
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("sum", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}

@@ -1,0 +1,210 @@
+// Against PyTorch: logits, loss, gradients and ten AdamW steps of the models in tests/reference, and
+// the way back. Its README describes the files.
+import { close, equal, ok, sameBytes } from "./assert.mjs";
+import { openFile } from "./kit.mjs";
+import { readReference, referenceUrl } from "./reference.mjs";
+
+const IGNORED = 0xffff_ffff;
+const IN_PAGE = typeof process === "undefined";
+
+const NAMES = ["llama", "llama-tied", "llama-f16-sharded", "llama-bf16"];
+const TRAINED = ["llama", "llama-tied"];
+
+/** A model whose weights come from a seed alone, for the way back. */
+const FRESH = {
+  vocab_size: 53,
+  hidden_size: 32,
+  intermediate_size: 48,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 64,
+  rope_theta: 5000,
+  tie_word_embeddings: true,
+};
+
+/** The oracle's tensors by name, as typed arrays. */
+async function oracleOf(name) {
+  const { header, data } = openFile(await readReference(`${name}/oracle.safetensors`));
+  const tensors = {};
+  for (const [key, { dtype, data_offsets: range }] of Object.entries(header)) {
+    if (key === "__metadata__") continue;
+    const { buffer } = data.slice(...range);
+    tensors[key] = dtype === "U32" ? new Uint32Array(buffer) : new Float32Array(buffer);
+  }
+  return tensors;
+}
+
+/** The checkpoint's files with that config. */
+async function filesOf(name, config = "config.json") {
+  const files = { "config.json": await readReference(`${name}/${config}`) };
+  const weights = name.includes("sharded")
+    ? ["model.safetensors.index.json", ...[1, 2, 3].map((n) => `model-0000${n}-of-00003.safetensors`)]
+    : ["model.safetensors"];
+  for (const file of weights) files[file] = await readReference(`${name}/${file}`);
+  return files;
+}
+
+/** Bounds of the packed documents, as [begin, end). */
+function spansOf({ documents }) {
+  const starts = [...new Set(documents)];
+  return starts.map((start, i) => [start, starts[i + 1] ?? documents.length]);
+}
+
+/** Logits of all documents, each on its own, in one row. */
+async function logitsOf(model, oracle) {
+  const rows = [];
+  for (const span of spansOf(oracle)) rows.push(await model.logits(oracle.tokens.slice(...span)));
+  return Float32Array.from(rows.flatMap((row) => [...row]));
+}
+
+/** The mean over the targets that count, from the losses of the documents. */
+async function lossOf(model, oracle) {
+  let [sum, count] = [0, 0];
+  for (const span of spansOf(oracle)) {
+    const targets = oracle.targets.slice(...span);
+    const counted = targets.filter((target) => target !== IGNORED).length;
+    if (counted === 0) continue;
+    sum += counted * (await model.loss(oracle.tokens.slice(...span), targets));
+    count += counted;
+  }
+  return sum / count;
+}
+
+const furthest = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+/** Distance in L2, relative to the expected array's length. */
+const apart = (a, b) => norm(a.map((x, i) => x - b[i])) / norm(b);
+
+/** Loads a fixture: in a page, its single files over HTTP. */
+async function load({ tinyloom, runtime }, name) {
+  const overHttp = IN_PAGE && !name.includes("sharded");
+  const source = overHttp ? referenceUrl(`${name}/`) : await filesOf(name);
+  return tinyloom.Model.fromPretrained(runtime, source);
+}
+
+async function hash(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** What `save` wrote has the bytes that transformers once read: the same on every adapter. */
+async function wayBack(host, name, model, tokens) {
+  const files = await model.save();
+  await host.keep?.(name, files, tokens, await model.logits(tokens));
+  const recorded = new TextDecoder().decode(await readReference(`${name}/saved.sha256`));
+  let found = "";
+  for (const file of ["config.json", "model.safetensors"]) {
+    found += `${await hash(files[file])}  ${file}\n`;
+  }
+  equal(found, recorded, `the saved files are not those of ${name}/saved.sha256`);
+}
+
+async function inference(host, name) {
+  const oracle = await oracleOf(name);
+  const model = await load(host, name);
+  const logits = await logitsOf(model, oracle);
+  equal(logits.length, oracle.logits.length, "number of logits");
+  const difference = furthest(logits, oracle.logits);
+  ok(difference <= 1e-4, `the logits differ by ${difference}`);
+  const v4 = await filesOf(name, "config.v4.json");
+  const same = await host.tinyloom.Model.fromPretrained(host.runtime, v4);
+  const plain = ({ transformers_version: _, ...config }) => JSON.stringify(config);
+  equal(plain(same.config), plain(model.config), "config.v4.json reads as config.json");
+  same.free();
+  let detail = `logits within ${difference.toExponential(1)}`;
+  if (oracle.loss) {
+    const loss = await lossOf(model, oracle);
+    close(loss, oracle.loss[0], 1e-4, "loss");
+    detail += `, loss within ${Math.abs(loss - oracle.loss[0]).toExponential(1)}`;
+  }
+  const [begin, end] = spansOf(oracle).sort(([a, b], [c, d]) => d - c - (b - a))[0];
+  await wayBack(host, name, model, oracle.tokens.slice(begin, end));
+  model.free();
+  return detail;
+}
+
+/** Options under their names in the API. */
+function trainerOptions(options, tokens) {
+  const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+  const renamed = Object.entries(options).map(([name, value]) => [camel(name), value]);
+  return { ...Object.fromEntries(renamed), warmupSteps: 0, tokensPerStep: tokens };
+}
+
+async function checkGradients(trainer, oracle) {
+  const gradients = await trainer.gradients();
+  const expected = Object.keys(oracle).filter((key) => key.startsWith("grad."));
+  equal(
+    Object.keys(gradients).sort(),
+    expected.map((key) => key.slice("grad.".length)).sort(),
+    "names of gradients",
+  );
+  let worst = 0;
+  for (const [name, gradient] of Object.entries(gradients)) {
+    const wanted = oracle[`grad.${name}`];
+    equal(gradient.length, wanted.length, `size of the gradient of ${name}`);
+    const difference = apart(gradient, wanted);
+    ok(difference <= 1e-3, `the gradient of ${name} is ${difference} off in L2`);
+    worst = Math.max(worst, difference);
+  }
+  return worst;
+}
+
+/** The weights after the ten steps: the norms in full, of the others their sizes. */
+async function checkWeights(model, before, oracle, summaries) {
+  const read = ({ header, data }, name) =>
+    new Float32Array(data.slice(...header[name].data_offsets).buffer);
+  const after = openFile((await model.save())["model.safetensors"]);
+  for (const [name, { l2, moved }] of Object.entries(summaries)) {
+    const [was, is] = [read(before, name), read(after, name)];
+    close(norm(is) / l2, 1, 1e-4, `length of ${name}`);
+    close(norm(is.map((x, i) => x - was[i])) / moved, 1, 1e-2, `distance moved by ${name}`);
+    const final = oracle[`final.${name}`];
+    if (final) ok(furthest(is, final) <= 1e-4, `${name} differs by ${furthest(is, final)}`);
+  }
+}
+
+async function training(host, name) {
+  const oracle = await oracleOf(name);
+  const losses = JSON.parse(new TextDecoder().decode(await readReference(`${name}/losses.json`)));
+  const model = await load(host, name);
+  const before = openFile((await model.save())["model.safetensors"]);
+  const { tokens, targets, documents } = oracle;
+  const options = trainerOptions(losses.options, tokens.length);
+  const trainer = await host.tinyloom.Trainer.create(model, options);
+  let [gradient, loss] = [0, 0];
+  for (const expected of losses.steps) {
+    const m = await trainer.step({ tokens, targets, documents });
+    close(m.loss, expected.loss, 1e-4, `loss of step ${expected.step}`);
+    close(m.gradNorm / expected.grad_norm, 1, 1e-3, `gradient norm of step ${expected.step}`);
+    loss = Math.max(loss, Math.abs(m.loss - expected.loss));
+    if (m.step === 1) gradient = await checkGradients(trainer, oracle);
+  }
+  await checkWeights(model, before, oracle, losses.final_weights);
+  model.free();
+  const digits = (x) => x.toExponential(1);
+  return `gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
+}
+
+export const cases = {
+  ...Object.fromEntries(
+    NAMES.map((name) => [`${name}: logits, and saved again`, (host) => inference(host, name)]),
+  ),
+  ...Object.fromEntries(
+    TRAINED.map((name) => [`${name}: gradients and ten steps`, (host) => training(host, name)]),
+  ),
+
+  async "a fresh model is saved with the same bytes everywhere"(host) {
+    const create = () => host.tinyloom.Model.create(host.runtime, FRESH, { seed: 2024 });
+    const model = await create();
+    const tokens = Uint32Array.from({ length: 20 }, (_, i) => (i * 31 + 7) % FRESH.vocab_size);
+    await wayBack(host, "fresh", model, tokens);
+    const again = await create();
+    sameBytes(
+      (await again.save())["model.safetensors"],
+      (await model.save())["model.safetensors"],
+    );
+    model.free();
+    again.free();
+  },
+};
