@@ -107,9 +107,12 @@ const TILES: [LinearTile; 4] = [
     LinearTile::square(16, 4),
 ];
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better, until compiling it takes too long
-/// (16×16: 0.5 s a pipeline and 3.4 GFLOP/s; 16×8: 0.2 s and 2.9; 8×8: 0.1 s and 2.4).
-const DIRECT: LinearTile = LinearTile::Direct { tm: 16, tn: 8 };
+/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
+/// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
+/// small ones the second.
+const DIRECT: [LinearTile; 2] = [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
+/// Multiply-adds from which the larger block repays its compilation within a hundred steps.
+const LARGE_PRODUCT: usize = 4 << 20;
 
 /// Fewest workgroups that keep a large GPU busy; below, a smaller tile is chosen.
 const BUSY_GROUPS: usize = 96;
@@ -122,21 +125,23 @@ pub fn linear_tiles(caps: &Capabilities) -> Vec<LinearTile> {
             && bytes <= caps.limits.max_compute_workgroup_storage_size
     };
     if caps.software {
-        return vec![DIRECT];
+        return DIRECT.to_vec();
     }
     let tiles: Vec<_> = TILES.into_iter().filter(fits).collect();
-    if tiles.is_empty() { vec![DIRECT] } else { tiles }
+    if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
 }
 
 fn pick(caps: &Capabilities, shape: &LinearShape) -> (LinearTile, String) {
     let tiles = linear_tiles(caps);
-    if tiles == [DIRECT] {
-        let reason = if caps.software {
+    if tiles == DIRECT {
+        let why = if caps.software {
             "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
         } else {
             "no tile fits the limits on invocations or workgroup memory"
         };
-        return (DIRECT, reason.into());
+        let large = shape.tokens * shape.n * shape.k >= LARGE_PRODUCT;
+        let size = if large { "a large product repays a large block" } else { "small product, quick to compile" };
+        return (DIRECT[usize::from(!large)], format!("{why}; {size}"));
     }
     for tile in &tiles {
         if let LinearTile::Tiled { bm, bn, .. } = *tile {

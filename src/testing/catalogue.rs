@@ -1,0 +1,105 @@
+//! Every kernel that a model asks for, at shapes that reach every branch of selection: for tests
+//! that need no GPU.
+
+use crate::caps::Capabilities;
+use crate::config::Activation;
+use crate::error::Result;
+use crate::kernels::{
+    self as k, ActivationWidth, AttentionShape, Form, Kernel, LinearShape, Output, WriteMode,
+};
+
+/// A kernel by what it is for, or why these capabilities have none.
+pub type Entry = (String, Result<Kernel>);
+
+/// All of them.
+pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = rows(caps);
+    entries.extend(elementwise(caps));
+    entries.extend(linear(caps));
+    entries.extend(attention(caps));
+    entries
+}
+
+/// Kernels whose workgroups reduce a row.
+fn rows(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![
+        ("loss sum".to_owned(), k::loss_sum(caps)),
+        ("gradient norm".to_owned(), k::grad_norm(caps)),
+    ];
+    for width in [1, 61, 768, 4096, 150_001] {
+        let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
+        add("norm", k::rms_norm_forward(caps, width, 1e-6));
+        add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add));
+        add("norm weight", k::column_sum(caps, width));
+        add("loss", k::cross_entropy(caps, width, false));
+        add("loss with gradient", k::cross_entropy(caps, width, true));
+        add("sample", k::sample(caps, width));
+        add("decision", k::step_decision(caps, width));
+    }
+    entries
+}
+
+fn elementwise(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for width in [1, 61, 768] {
+        let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
+        add("embedding", k::embedding_forward(caps, width));
+        add("embedding backward", k::embedding_backward(caps, width));
+        add("zero", k::zero(caps, width * 100_000));
+        add("copy", k::copy_row(caps, width));
+        add("adamw", k::adamw(caps, width * 40_000));
+        for activation in Activation::ALL {
+            let shape = ActivationWidth { width, activation };
+            add("activation", k::gated_activation(caps, shape));
+            add("activation backward", k::gated_activation_backward(caps, shape));
+        }
+    }
+    entries
+}
+
+fn linear(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (n, k, tokens) in [(1, 1, 1), (61, 37, 8), (768, 2304, 1024), (50_000, 768, 4096)] {
+        for form in Form::ALL {
+            for output in [
+                Output::Mode(WriteMode::Overwrite),
+                Output::Mode(WriteMode::AddAfterFirst),
+                Output::Residual,
+            ] {
+                let shape = LinearShape::new(form, n, k, tokens);
+                let what = format!("{} of {n}x{k}, {tokens} tokens", form.name());
+                entries.push((what, k::linear(caps, &shape, output)));
+                for tile in k::linear_tiles(caps) {
+                    let what = format!("{} of {n}x{k} by {tile:?}", form.name());
+                    let kernel = k::linear_with_tile(caps, &shape, output, tile, String::new());
+                    entries.push((what, kernel));
+                }
+            }
+        }
+        for residual in [false, true] {
+            entries.push((format!("matvec of {n}x{k}"), k::matvec(caps, n, k, residual)));
+        }
+    }
+    entries
+}
+
+fn attention(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (heads, kv_heads, head_dim) in
+        [(1, 1, 4), (4, 2, 32), (8, 8, 64), (3, 1, 80), (12, 4, 96), (8, 2, 128), (4, 1, 256)]
+    {
+        let shape = AttentionShape { heads, kv_heads, head_dim };
+        let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
+        add("attention", k::attention_forward(caps, shape, false));
+        add("attention prefill", k::attention_forward(caps, shape, true));
+        add("attention delta", k::attention_delta(caps, shape));
+        add("attention query", k::attention_backward_query(caps, shape));
+        add("attention key, value", k::attention_backward_key_value(caps, shape, 1024));
+        add("attention decode", k::attention_decode(caps, shape));
+        add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
+        add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));
+        let (key, width) = (shape.key_offset(), shape.cache_stride());
+        add("cache append", k::cache_append(caps, shape.stride(), key, width));
+    }
+    entries
+}

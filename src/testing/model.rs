@@ -1,0 +1,216 @@
+//! Whole models against the reference network in f64: loss, every gradient, logits, generation.
+
+use super::adapters::{restrict, table};
+use super::lane::Lane;
+use super::measure::{close, text, wide};
+use super::pretend::Pretend;
+use super::{Case, Outcome};
+use crate::config::ModelConfig;
+use crate::data::{Batch, IGNORE_INDEX};
+use crate::gpu::Gpu;
+use crate::reference::loss::log_sum_exp;
+use crate::reference::model::{Model as Reference, Tensors, random_tensors};
+use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Trainer, TrainerOptions};
+use std::rc::Rc;
+
+/// Grouped heads, tied embeddings, sizes that are no multiples of four.
+const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
+    "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
+    "tie_word_embeddings":true,"initializer_range":0.3,"max_position_embeddings":512}"#;
+/// Untied, all sizes multiples of four, another activation.
+const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
+    "hidden_act":"gelu_pytorch_tanh","initializer_range":0.3,"max_position_embeddings":512}"#;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for (name, config) in [("tied", TIED), ("untied", UNTIED)] {
+        cases.push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
+            gradients(&lane, &device(&lane), config).await
+        }));
+        let hardware = format!("model {name}: loss and gradients with kernels for hardware");
+        cases.push(Case::new(hardware, move |lane| async move {
+            let nvidia = table(lane.caps().target).swap_remove(6);
+            let caps = restrict(&nvidia, lane.caps());
+            gradients(&lane, &Pretend::new(&lane.gpu, caps), config).await
+        }));
+        cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
+            logits(&lane, config).await
+        }));
+        cases.push(Case::new(format!("model {name}: greedy generation"), move |lane| async move {
+            generation(&lane, config).await
+        }));
+    }
+    cases
+}
+
+pub(super) fn device(lane: &Lane) -> Rc<dyn Gpu> {
+    Rc::clone(&lane.gpu) as Rc<dyn Gpu>
+}
+
+/// The header of a file as a loader takes it, and the file's length.
+pub(super) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u8>, u64) {
+    let elements: usize = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+    (file[8..].to_vec(), (file.len() + 4 * elements) as u64)
+}
+
+/// A model on the GPU with given weights.
+async fn load(
+    gpu: &Rc<dyn Gpu>,
+    config: &ModelConfig,
+    weights: &Tensors<f32>,
+) -> Result<Rc<Model>, String> {
+    let mut loader = ModelLoader::new(gpu, config.clone()).map_err(text)?;
+    let tensors = config.tensors();
+    let file = crate::checkpoint::write_header(&tensors, &[]);
+    let (header, length) = header_of(&file, &tensors);
+    loader.add_file("model.safetensors", &header, length).map_err(text)?;
+    for (name, values) in weights {
+        loader.set_tensor(name, bytemuck::cast_slice(values)).map_err(text)?;
+    }
+    loader.finish().await.map_err(text)
+}
+
+struct Pair {
+    config: ModelConfig,
+    weights: Tensors<f64>,
+    model: Rc<Model>,
+}
+
+impl Pair {
+    async fn new(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<Self, String> {
+        let config = ModelConfig::from_json(config).map_err(text)?;
+        let narrow = random_tensors::<f32>(&config, lane.seed);
+        let model = load(gpu, &config, &narrow).await?;
+        let weights = narrow.iter().map(|(name, x)| (name.clone(), wide(x))).collect();
+        Ok(Self { config, weights, model })
+    }
+
+    fn reference(&self) -> Reference<'_, f64> {
+        Reference { config: &self.config, weights: &self.weights }
+    }
+
+    fn batch(&self, lane: &Lane, tokens: usize) -> Batch {
+        let mut targets = lane.integers(tokens, self.config.vocab_size);
+        targets.iter_mut().step_by(5).for_each(|target| *target = IGNORE_INDEX);
+        Batch::new(
+            lane.integers(tokens, self.config.vocab_size),
+            targets,
+            Some(lane.documents(tokens)),
+        )
+    }
+}
+
+/// Two micro-steps of packed documents, the second shorter than the plan.
+async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Outcome {
+    let pair = Pair::new(lane, gpu, config).await?;
+    let options =
+        TrainerOptions { tokens_per_step: 40, gradient_accumulation: 2, ..Default::default() };
+    let trainer = Trainer::create(&pair.model, options).await.map_err(text)?;
+    let batches = [pair.batch(lane, 40), pair.batch(lane, 23)];
+    let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
+    let mut loss = 0.0;
+    let mut expected: Tensors<f64> = Tensors::new();
+    let mut metrics = None;
+    for batch in &batches {
+        let share = batch.counted() as f64 / counted;
+        let (part, gradients) = pair.reference().loss_and_gradients(batch);
+        loss += share * part;
+        for (name, gradient) in gradients {
+            let sum = expected.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
+            sum.iter_mut().zip(gradient).for_each(|(sum, g)| *sum += share * g);
+        }
+        metrics = Some(trainer.step(batch).await.map_err(text)?);
+    }
+    let metrics = metrics.ok_or("no step")?;
+    close("loss", &[metrics.loss as f32], &[loss], 1e-6)?;
+    let norm = expected.values().flatten().map(|g| g * g).sum::<f64>().sqrt();
+    let got = metrics.grad_norm.ok_or("the last micro-step has no norm")?;
+    close("norm", &[got as f32], &[norm], 1e-5)?;
+    for (index, (name, _)) in pair.model.tensors().iter().enumerate() {
+        let gradient = trainer.read_gradient(index).await.map_err(text)?;
+        close(name, &gradient, &expected[name], 1e-5)?;
+    }
+    replays_make_nothing(lane, &trainer, &batches).await?;
+    Ok(format!("loss {loss:.6}, norm {norm:.6}"))
+}
+
+/// A step after the first makes no buffer, bind group or pipeline.
+async fn replays_make_nothing(
+    lane: &Lane,
+    trainer: &Trainer,
+    batches: &[Batch],
+) -> Result<(), String> {
+    let made = || {
+        let counters = lane.gpu.counters();
+        (counters.buffers, counters.bind_groups, counters.pipelines)
+    };
+    let before = made();
+    for batch in batches {
+        trainer.step(batch).await.map_err(text)?;
+    }
+    if made() == before { Ok(()) } else { Err(format!("a step made {before:?} into {:?}", made())) }
+}
+
+/// Prompts within one chunk of a prefill and across several.
+async fn logits(lane: &Lane, config: &str) -> Outcome {
+    let pair = Pair::new(lane, &device(lane), config).await?;
+    let mut compiled = None;
+    for tokens in [1, 33, 300] {
+        let prompt = lane.integers(tokens, pair.config.vocab_size);
+        let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
+        let got = pair.model.logits(&prompt).await.map_err(text)?;
+        close(&format!("logits of {tokens} tokens"), &got, &expected, 1e-5)?;
+        if tokens > 1 {
+            let batch = Batch::next_tokens(prompt.clone());
+            let loss = pair.model.loss(&prompt, None).await.map_err(text)?;
+            close("loss", &[loss as f32], &[pair.reference().loss(&batch)], 1e-6)?;
+        }
+        let pipelines = lane.gpu.counters().pipelines;
+        if compiled.replace(pipelines).is_some_and(|before| before != pipelines) {
+            return Err(format!("a prompt of {tokens} tokens compiled a kernel"));
+        }
+    }
+    Ok(String::new())
+}
+
+/// Every token is the reference's likeliest, to the rounding of f32, with its log-probability.
+async fn generation(lane: &Lane, config: &str) -> Outcome {
+    let pair = Pair::new(lane, &device(lane), config).await?;
+    let mut said = vec![];
+    for length in [1, 270] {
+        let mut tokens = lane.integers(length, pair.config.vocab_size);
+        let options =
+            GenerateOptions { max_tokens: 20, temperature: 0.0, ..GenerateOptions::default() };
+        let mut generation =
+            Generation::start(&pair.model, &tokens, options).await.map_err(text)?;
+        let mut drawn = vec![];
+        loop {
+            match generation.next().await.map_err(text)? {
+                some if some.is_empty() => break,
+                some => drawn.extend(some),
+            }
+        }
+        if drawn.len() != 20 {
+            return Err(format!("{} tokens in place of 20", drawn.len()));
+        }
+        tokens.extend(drawn.iter().map(|d| d.token));
+        // Causal: the logits of the whole text hold those of each of its beginnings.
+        let all = pair.reference().logits(&tokens, &vec![0; tokens.len()]);
+        let vocabulary = pair.config.vocab_size;
+        for (i, d) in drawn.iter().enumerate() {
+            let row = &all[(length + i - 1) * vocabulary..][..vocabulary];
+            let best = row.iter().copied().fold(f64::MIN, f64::max);
+            let own = row[d.token as usize];
+            if best - own > 1e-4 {
+                return Err(format!("token {i} is {}, {:.1e} below the best", d.token, best - own));
+            }
+            let expected = own - log_sum_exp(row);
+            if (f64::from(d.logprob) - expected).abs() > 1e-4 {
+                return Err(format!("log-probability {} in place of {expected}", d.logprob));
+            }
+        }
+        said.push(drawn.last().map_or(0, |d| d.token));
+    }
+    Ok(format!("last tokens {said:?}"))
+}

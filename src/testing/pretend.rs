@@ -1,0 +1,83 @@
+//! A device that claims other capabilities, so that whole models run with the kernels that another
+//! adapter would get.
+
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay, WgpuDevice};
+use crate::plan::{Buffer, Plan};
+use std::rc::Rc;
+
+#[derive(Debug)]
+pub(super) struct Pretend {
+    device: Rc<WgpuDevice>,
+    caps: Capabilities,
+}
+
+impl Pretend {
+    /// `caps` must be within what the device has.
+    pub fn new(device: &Rc<WgpuDevice>, caps: Capabilities) -> Rc<dyn Gpu> {
+        Rc::new(Self { device: Rc::clone(device), caps })
+    }
+}
+
+impl Gpu for Pretend {
+    fn capabilities(&self) -> &Capabilities {
+        &self.caps
+    }
+
+    fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId> {
+        self.device.create_buffer(label, bytes)
+    }
+
+    fn destroy_buffer(&self, buffer: BufferId) {
+        self.device.destroy_buffer(buffer);
+    }
+
+    fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
+        self.device.write(buffer, offset, data)
+    }
+
+    fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
+        self.device.install(plan, resolve)
+    }
+
+    fn uninstall(&self, plan: PlanId) {
+        self.device.uninstall(plan);
+    }
+
+    fn submit(
+        &self,
+        replays: &[Replay],
+        submits: usize,
+        read: Option<Region>,
+    ) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        self.device.submit(replays, submits, read)
+    }
+
+    fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
+        self.device.profile(replay)
+    }
+
+    fn watch(&self) {
+        self.device.watch();
+    }
+
+    fn checked(&self) -> LocalFuture<Result<()>> {
+        self.device.checked()
+    }
+
+    fn now(&self) -> f64 {
+        self.device.now()
+    }
+
+    fn counters(&self) -> Counters {
+        self.device.counters()
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.device.lost()
+    }
+
+    /// The device belongs to the lane.
+    fn destroy(&self) {}
+}

@@ -1,0 +1,220 @@
+//! Family 13: sampling against the twin, draw by draw, with the same random stream.
+
+use super::harness::{Job, Operand, Outputs, Step};
+use super::lane::Lane;
+use super::measure::{close, of, text, wide};
+use super::{Case, Outcome};
+use crate::kernels as k;
+use crate::random::{philox, split, uniform};
+use crate::reference::loss::log_sum_exp;
+use crate::reference::sampling::{SamplingOptions, sample_forward};
+use std::rc::Rc;
+
+/// The `Sampling` uniform as `13_sample.wgsl` declares it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+struct Sampling {
+    temperature: f32,
+    top_p: f32,
+    min_p: f32,
+    repetition_penalty: f32,
+    top_k: u32,
+    seed: [u32; 2],
+    turn0: u32,
+}
+
+const DRAWS: usize = 300;
+/// Draws that the text made before: the stream and the slots begin behind them.
+const EARLIER: u32 = 5;
+const POSITION: u32 = 40;
+/// The stream's name in the counter: "samp".
+const STREAM: u32 = 0x7361_6d70;
+
+pub(super) fn cases() -> Vec<Case> {
+    let base = SamplingOptions::default();
+    let filters = [
+        ("plain", base),
+        ("temperature", SamplingOptions { temperature: 0.6, ..base }),
+        ("top-k", SamplingOptions { top_k: 7, temperature: 1.3, ..base }),
+        ("top-k above the vocabulary", SamplingOptions { top_k: 5000, ..base }),
+        ("top-p", SamplingOptions { top_p: 0.85, ..base }),
+        ("min-p", SamplingOptions { min_p: 0.05, temperature: 0.8, ..base }),
+        (
+            "all filters with penalty",
+            SamplingOptions {
+                temperature: 0.9,
+                top_k: 40,
+                top_p: 0.92,
+                min_p: 0.01,
+                repetition_penalty: 1.3,
+            },
+        ),
+    ];
+    let mut cases: Vec<Case> = filters
+        .into_iter()
+        .map(|(name, options)| {
+            Case::new(format!("sample {name}"), move |lane| drawn(lane, options))
+        })
+        .collect();
+    cases.push(Case::new("sample greedy with ties and penalty", greedy));
+    cases.push(Case::new("sample distribution", distribution));
+    cases
+}
+
+/// Bit set of tokens.
+fn seen(history: &[u32], vocabulary: usize) -> Vec<u32> {
+    let mut words = vec![0u32; vocabulary.div_ceil(32)];
+    history.iter().for_each(|token| words[*token as usize / 32] |= 1 << (token % 32));
+    words
+}
+
+/// `draws` tokens from the same logits by every variant.
+async fn sample(
+    lane: &Lane,
+    logits: &[f32],
+    history: &[u32],
+    options: SamplingOptions,
+    draws: usize,
+) -> Result<Vec<(Job, Outputs)>, String> {
+    let vocabulary = logits.len();
+    let made = lane.variants(|caps| k::sample(caps, vocabulary)).map_err(text)?;
+    let sampling = Sampling {
+        temperature: options.temperature as f32,
+        top_p: options.top_p as f32,
+        min_p: options.min_p as f32,
+        repetition_penalty: options.repetition_penalty as f32,
+        top_k: options.top_k as u32,
+        seed: split(lane.seed),
+        turn0: EARLIER,
+    };
+    let step = Step { position: POSITION, draws: EARLIER, ..Step::of(1) };
+    let jobs: Vec<_> = made
+        .iter()
+        .map(|kernel| {
+            let operands = vec![
+                Operand::floats(logits),
+                Operand::words(&seen(history, vocabulary)),
+                Operand::poison(1),
+                Operand::poison(2 * draws),
+                Operand::uniform(&step),
+                Operand::uniform(&sampling),
+            ];
+            Job { repeat: draws, ..Job::new(kernel, 1, operands) }
+        })
+        .collect();
+    let got = lane.run(&jobs).await.map_err(text)?;
+    Ok(jobs.into_iter().zip(got).collect())
+}
+
+/// The random number of a draw.
+fn share(seed: u64, draw: usize) -> f64 {
+    let counter = [EARLIER + draw as u32, 0, 0, STREAM];
+    f64::from(uniform(philox(counter, split(seed))[0]))
+}
+
+/// What every variant must leave besides the tokens themselves.
+fn bookkeeping(got: &Outputs, history: &[u32], vocabulary: usize) -> Result<Vec<u32>, String> {
+    let draws = got.words(2).len() / 2;
+    let tokens: Vec<u32> = got.words(2).iter().step_by(2).copied().collect();
+    if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
+        return Err(format!("drew token {token} of {vocabulary}"));
+    }
+    let text: Vec<u32> = history.iter().chain(&tokens).copied().collect();
+    if got.words(0) != seen(&text, vocabulary) {
+        return Err("the set of seen tokens is wrong".into());
+    }
+    if got.words(1) != &tokens[draws - 1..] {
+        return Err("the next input is not the last token".into());
+    }
+    if got.words(3)[1] != POSITION + draws as u32 || got.words(3)[3] != EARLIER + draws as u32 {
+        return Err("position and draws did not advance by one a draw".into());
+    }
+    Ok(tokens)
+}
+
+/// Compares each draw with the twin's. A draw that falls within rounding of the border between two
+/// tokens may take either.
+fn against_twin(
+    lane: &Lane,
+    got: &Outputs,
+    logits: &[f32],
+    history: &[u32],
+    options: SamplingOptions,
+) -> Result<(), String> {
+    const ROUNDING: f64 = 2e-6;
+    let exact = wide(logits);
+    let mut text = history.to_vec();
+    let tokens = bookkeeping(got, history, logits.len())?;
+    let whole = log_sum_exp(&exact);
+    let mut expected = Vec::new();
+    for (draw, &token) in tokens.iter().enumerate() {
+        let u = share(lane.seed, draw);
+        let at = |u: f64| sample_forward(&exact, &text, &options, u.clamp(0.0, 1.0 - 1e-9)).0;
+        if ![at(u), at(u - ROUNDING), at(u + ROUNDING)].contains(&token) {
+            return Err(format!("draw {draw} at {u} gave {token}; the twin gives {}", at(u)));
+        }
+        expected.push(exact[token as usize] - whole);
+        text.push(token);
+    }
+    let logprobs: Vec<f32> =
+        got.words(2).iter().skip(1).step_by(2).map(|&bits| f32::from_bits(bits)).collect();
+    close("log-probabilities", &logprobs, &expected, ROUNDING)
+}
+
+async fn drawn(lane: Rc<Lane>, options: SamplingOptions) -> Outcome {
+    for vocabulary in [5, 61, 1031] {
+        let logits: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 2.0 * x).collect();
+        let history = lane.integers(9, vocabulary);
+        for (job, got) in sample(&lane, &logits, &history, options, 40).await? {
+            against_twin(&lane, &got, &logits, &history, options).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn greedy(lane: Rc<Lane>) -> Outcome {
+    let options = SamplingOptions { temperature: 0.0, ..SamplingOptions::default() };
+    for vocabulary in [1, 61, 1031] {
+        // The largest logit three times; then with a penalty on the first, on both signs.
+        for (penalty, largest) in [(1.0, 9.0), (1.5, 9.0), (1.5, -0.25)] {
+            let mut logits: Vec<f32> =
+                lane.normal(vocabulary).into_iter().map(|x| -1.0 - x.abs()).collect();
+            let mut ties = lane.integers(3, vocabulary);
+            ties.sort_unstable();
+            ties.iter().for_each(|&token| logits[token as usize] = largest);
+            let options = SamplingOptions { repetition_penalty: penalty, ..options };
+            let history = if penalty == 1.0 { vec![] } else { vec![ties[0]] };
+            for (job, got) in sample(&lane, &logits, &history, options, 5).await? {
+                against_twin(&lane, &got, &logits, &history, options).map_err(of(&job.kernel))?;
+                if penalty == 1.0 && got.words(2)[0] != ties[0] {
+                    return Err(of(&job.kernel)("a tie goes to the lowest token".into()));
+                }
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Pearson's statistic of 300 draws over eight tokens.
+async fn distribution(lane: Rc<Lane>) -> Outcome {
+    /// Seven degrees of freedom exceed this once in some millions.
+    const MOST: f64 = 42.0;
+    let logits: Vec<f32> = lane.normal(8).into_iter().map(|x| 0.5 * x).collect();
+    let options = SamplingOptions::default();
+    for (job, got) in sample(&lane, &logits, &[], options, DRAWS).await? {
+        let tokens = bookkeeping(&got, &[], 8).map_err(of(&job.kernel))?;
+        let exact = wide(&logits);
+        let whole = log_sum_exp(&exact);
+        let statistic: f64 = (0..8)
+            .map(|token| {
+                let expected = (exact[token] - whole).exp() * DRAWS as f64;
+                let count = tokens.iter().filter(|&&t| t as usize == token).count();
+                (count as f64 - expected).powi(2) / expected
+            })
+            .sum();
+        if statistic > MOST {
+            return Err(of(&job.kernel)(format!("the draws' chi-square is {statistic:.1}")));
+        }
+    }
+    Ok(lane.summary())
+}

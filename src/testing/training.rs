@@ -1,0 +1,161 @@
+//! Whole runs of training: the same bytes twice, and through a save and a resume; a step that is
+//! not finite changes nothing.
+
+use super::harness::Operand;
+use super::lane::Lane;
+use super::measure::{same, text};
+use super::model::{device, header_of};
+use super::{Case, Outcome};
+use crate::config::ModelConfig;
+use crate::data::{Dataset, DatasetOptions};
+use crate::session::{Model, ModelLoader, Resume, Trainer, TrainerOptions};
+use std::rc::Rc;
+
+const CONFIG: &str = r#"{"vocab_size":32,"hidden_size":32,"intermediate_size":44,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":16,
+    "tie_word_embeddings":true,"max_position_embeddings":64}"#;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("training twice gives the same bytes", |lane| async move {
+            let first = run(&lane, 4).await?;
+            let second = run(&lane, 4).await?;
+            same("weights", &words(&first.0).await?, &words(&second.0).await?)?;
+            Ok(String::new())
+        }),
+        Case::new("save and resume to the bit", resume),
+        Case::new("the loss falls", falls),
+        Case::new("a step that is not finite leaves the weights", not_finite),
+    ]
+}
+
+fn options() -> TrainerOptions {
+    TrainerOptions {
+        learning_rate: 1e-2,
+        warmup_steps: 2,
+        total_steps: Some(30),
+        gradient_accumulation: 2,
+        tokens_per_step: 48,
+        ..TrainerOptions::default()
+    }
+}
+
+/// A text that repeats with variations, the same for every run of a case.
+fn dataset(lane: &Lane) -> Result<Dataset, String> {
+    let phrase = |i: u32| (i * i + i / 7 + (lane.seed % 5) as u32) % 32;
+    let options =
+        DatasetOptions { sequence_length: Some(20), seed: 3, ..DatasetOptions::default() };
+    Dataset::from_tokens((0..900).map(phrase).collect(), options).map_err(text)
+}
+
+async fn run(lane: &Lane, steps: usize) -> Result<(Rc<Model>, Rc<Trainer>), String> {
+    let config = ModelConfig::from_json(CONFIG).map_err(text)?;
+    let model = Model::create(&device(lane), config, lane.seed).await.map_err(text)?;
+    let trainer = Trainer::create(&model, options()).await.map_err(text)?;
+    let dataset = dataset(lane)?;
+    for _ in 0..steps {
+        trainer.step_dataset(&dataset).await.map_err(text)?;
+    }
+    Ok((model, trainer))
+}
+
+/// All weights of a model.
+async fn words(model: &Model) -> Result<Vec<u32>, String> {
+    let mut words = vec![];
+    for index in 0..model.tensors().len() {
+        let bytes = model.read_tensor(index).await.map_err(text)?;
+        words.extend(bytemuck::pod_collect_to_vec::<u8, u32>(&bytes));
+    }
+    Ok(words)
+}
+
+async fn resume(lane: Rc<Lane>) -> Outcome {
+    let (whole, trainer) = run(&lane, 5).await?;
+    trainer.free();
+    let (model, trainer) = run(&lane, 3).await?;
+    let (model, trainer) = reload(&lane, &model, &trainer).await?;
+    let dataset = dataset(&lane)?;
+    for _ in 0..2 {
+        trainer.step_dataset(&dataset).await.map_err(text)?;
+    }
+    same("weights", &words(&model).await?, &words(&whole).await?)?;
+    Ok(String::new())
+}
+
+/// Through the bytes of a checkpoint.
+async fn reload(
+    lane: &Lane,
+    model: &Rc<Model>,
+    trainer: &Rc<Trainer>,
+) -> Result<(Rc<Model>, Rc<Trainer>), String> {
+    let mut loader =
+        ModelLoader::new(&device(lane), model.config().clone()).map_err(text)?;
+    let (header, length) = header_of(&model.save_header(), &model.tensors());
+    loader.add_file("model.safetensors", &header, length).map_err(text)?;
+    for (index, (name, _)) in model.tensors().iter().enumerate() {
+        let bytes = model.read_tensor(index).await.map_err(text)?;
+        loader.set_tensor(name, &bytes).map_err(text)?;
+    }
+    let loaded = loader.finish().await.map_err(text)?;
+    let state = trainer.state().await.map_err(text)?;
+    let mut resume = Resume::new(&loaded, &state).await.map_err(text)?;
+    let tensors = trainer.optimizer_tensors();
+    let (header, length) = header_of(&trainer.save_header(), &tensors);
+    resume.add_file("optimizer.safetensors", &header, length).map_err(text)?;
+    for (index, (name, _)) in tensors.iter().enumerate() {
+        let bytes = trainer.read_optimizer_tensor(index).await.map_err(text)?;
+        resume.set_tensor(name, &bytes).map_err(text)?;
+    }
+    Ok((loaded, resume.finish().map_err(text)?))
+}
+
+async fn falls(lane: Rc<Lane>) -> Outcome {
+    let (_, trainer) = run(&lane, 0).await?;
+    let dataset = dataset(&lane)?;
+    let first = trainer.step_dataset(&dataset).await.map_err(text)?.loss;
+    let mut last = first;
+    for _ in 1..25 {
+        last = trainer.step_dataset(&dataset).await.map_err(text)?.loss;
+    }
+    if (first - 32f64.ln()).abs() > 0.2 {
+        return Err(format!("the first loss is {first}, far from that of a uniform guess"));
+    }
+    if last > 0.85 * first {
+        return Err(format!("the loss fell from {first} to {last} only"));
+    }
+    Ok(format!("{first:.3} to {last:.3}"))
+}
+
+async fn not_finite(lane: Rc<Lane>) -> Outcome {
+    let (model, trainer) = run(&lane, 1).await?;
+    let dataset = dataset(&lane)?;
+    // A weight of infinity makes the loss NaN.
+    let (name, shape) = model.tensors().swap_remove(0);
+    let bytes = model.read_tensor(0).await.map_err(text)?;
+    let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&bytes);
+    values[..shape[1]].fill(f32::INFINITY);
+    let mut loader = ModelLoader::new(&device(&lane), model.config().clone()).map_err(text)?;
+    let (header, length) = header_of(&model.save_header(), &model.tensors());
+    loader.add_file("model.safetensors", &header, length).map_err(text)?;
+    for (index, (other, _)) in model.tensors().iter().enumerate() {
+        let own = model.read_tensor(index).await.map_err(text)?;
+        let bytes = if *other == name { bytemuck::cast_slice(&values) } else { &own[..] };
+        loader.set_tensor(other, bytes).map_err(text)?;
+    }
+    trainer.free();
+    let broken = loader.finish().await.map_err(text)?;
+    let trainer = Trainer::create(&broken, options()).await.map_err(text)?;
+    let before = words(&broken).await?;
+    let metrics = trainer.step_dataset(&dataset).await.map_err(text)?;
+    if !metrics.skipped {
+        return Err(format!("a step with loss {} was not skipped", metrics.loss));
+    }
+    same("weights", &words(&broken).await?, &before)?;
+    for index in 0..trainer.optimizer_tensors().len() {
+        let bytes = trainer.read_optimizer_tensor(index).await.map_err(text)?;
+        let moment = bytemuck::pod_collect_to_vec::<u8, u32>(&bytes);
+        let zeros = Operand::words(&vec![0; moment.len()]);
+        same("moments", &moment, zeros.contents())?;
+    }
+    Ok(String::new())
+}
