@@ -15,5 +15,7 @@ pub mod random;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(target_arch = "wasm32")]
 pub mod web;

@@ -6,6 +6,8 @@ import type { RawWriter } from "./raw.js";
 /** Longest header accepted, as in the format's own implementation: 100 MB. */
 const MAX_HEADER = 100_000_000;
 const PREFIX = 8;
+/** Bytes of readbacks under way, beyond which no further one begins. */
+const AHEAD = 32 << 20;
 
 /** A tensor's place in its file, in bytes from the file's start. */
 export interface TensorRange {
@@ -94,34 +96,63 @@ export async function assemble(
   step: (loaded: number, total: number) => void,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const header = writer.saveHeader();
-  const count = writer.tensorCount();
-  const total = writtenLength(header);
+  const sizes = tensorSizes(header);
+  const promised = `the header of ${sizes.length} tensors`;
+  if (writer.tensorCount() !== sizes.length) {
+    throw new TinyloomError("internal", `${writer.tensorCount()} tensors against ${promised}`);
+  }
+  const total = sizes.reduce((sum, size) => sum + size, header.length);
   const file = new Uint8Array(total);
   file.set(header);
-  let offset = header.length;
-  for (let index = 0; index < count; index++) {
+  let [offset, index] = [header.length, 0];
+  for await (const tensor of readAhead(sizes, (at) => writer.readTensor(at))) {
+    if (tensor.length !== sizes[index]) {
+      throw new TinyloomError("internal", `${tensor.length} bytes of tensor ${index} against ${promised}`);
+    }
     step(offset, total);
-    const tensor = await writer.readTensor(index);
-    if (offset + tensor.length > total) break;
     file.set(tensor, offset);
     offset += tensor.length;
-  }
-  if (offset !== total) {
-    throw new TinyloomError("internal", `saved ${offset} bytes where the header promises ${total}`);
+    index += 1;
   }
   step(total, total);
   return file;
 }
 
-/** Length of a whole file, from the header that describes it. */
-function writtenLength(header: Uint8Array): number {
+/** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */
+export function tensorSizes(header: Uint8Array): number[] {
   const entries = JSON.parse(new TextDecoder().decode(header.subarray(PREFIX))) as Record<
     string,
     { data_offsets?: [number, number] }
   >;
-  let data = 0;
-  for (const { data_offsets: offsets } of Object.values(entries)) {
-    if (offsets) data = Math.max(data, offsets[1]);
+  return Object.values(entries)
+    .flatMap(({ data_offsets: offsets }) => (offsets ? [offsets] : []))
+    .sort(([a], [b]) => a - b)
+    .map(([begin, end]) => end - begin);
+}
+
+/**
+ * Reads tensors in order with the next ones under way, since a browser may take 100 ms to notice that
+ * a readback is done. Leaving the loop waits for what is under way.
+ */
+export async function* readAhead<T>(
+  sizes: readonly number[],
+  read: (index: number) => Promise<T>,
+): AsyncGenerator<T, void, undefined> {
+  const running: Promise<T>[] = [];
+  let bytes = 0;
+  try {
+    for (let next = 0, done = 0; done < sizes.length; done++) {
+      while (next < sizes.length && (next === done || bytes < AHEAD)) {
+        const one = read(next);
+        one.catch(() => {}); // whoever awaits it hears of it
+        running.push(one);
+        bytes += sizes[next++] ?? 0;
+      }
+      yield await (running[0] as Promise<T>);
+      running.shift();
+      bytes -= sizes[done] ?? 0;
+    }
+  } finally {
+    await Promise.allSettled(running);
   }
-  return header.length + data;
 }

@@ -17,7 +17,7 @@ import {
 } from "./options.js";
 import type { RawTrainer } from "./raw.js";
 import type { Runtime } from "./runtime.js";
-import { assemble, pullTensors } from "./safetensors.js";
+import { assemble, pullTensors, readAhead, tensorSizes } from "./safetensors.js";
 import {
   type CheckpointFiles,
   type LongOptions,
@@ -234,8 +234,12 @@ export class Trainer {
   async gradients(): Promise<{ [name: string]: Float32Array }> {
     return this.#handle.run(async (raw) => {
       const names = JSON.parse(raw.gradientNames()) as string[];
+      const sizes = tensorSizes(this.model._handle.raw.saveHeader());
       const result: { [name: string]: Float32Array } = {};
-      for (const [index, name] of names.entries()) result[name] = await raw.readGradient(index);
+      let index = 0;
+      for await (const one of readAhead(sizes, (at) => raw.readGradient(at))) {
+        result[names[index++] as string] = one;
+      }
       return result;
     });
   }

@@ -269,7 +269,8 @@ pub fn attention_decode(caps: &Capabilities, shape: AttentionShape) -> Result<Ke
     let name = "attention_decode";
     let (subgroups, why) = reduction(caps);
     let vectors = (shape.head_dim / 4) as u32;
-    let size = workgroup_size(caps, 128, vectors.next_power_of_two(), name)?;
+    let least = vectors.next_power_of_two();
+    let size = workgroup_size(caps, if caps.software { least.max(8) } else { 128 }, least, name)?;
     check_storage(caps, size * 24, name)?;
     Composer::new(name, size)
         .size("HEADS", shape.heads)

@@ -307,9 +307,10 @@ fn modules(composer: Composer, shape: &LinearShape, output: Output, tile: Linear
 pub fn matvec(caps: &Capabilities, n: usize, k: usize, residual: bool) -> Result<Kernel> {
     let name = "matvec_forward";
     // Sixteen invocations read 256 neighbouring bytes of a row; a short row has no work for them.
-    let lanes = (k / 4).next_power_of_two().clamp(1, 16);
-    let size = workgroup_size(caps, 64, 1, name)?;
-    let lanes = lanes.min(size as usize);
+    // A CPU gains nothing from neighbours and loses at the barrier.
+    let (most_lanes, wanted) = if caps.software { (1, 8) } else { (16, 64) };
+    let size = workgroup_size(caps, wanted, 1, name)?;
+    let lanes = (k / 4).next_power_of_two().clamp(1, most_lanes).min(size as usize);
     let vectors = k.is_multiple_of(4);
     let composer = Composer::new(name, size)
         .size("N", n)

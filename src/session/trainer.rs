@@ -353,7 +353,7 @@ impl Trainer {
             )));
         }
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens);
-        batch.validate(self.model.config().vocab_size, self.plans.micro_step.tokens)?;
+        self.check(&batch)?;
         let kept = self.read_accumulated().await?;
         self.write_batch(&batch)?;
         self.write_step(batch.len(), false, 0.0, 1)?;

@@ -79,17 +79,11 @@ async fn forward(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
 
 /// The first position of a document sees itself alone: its output is its value, to the rounding of
 /// one division.
-fn alone(
-    shape: AttentionShape,
-    documents: &[u32],
-    qkv: &[f32],
-    out: &[f32],
-) -> Result<(), String> {
+fn alone(shape: AttentionShape, documents: &[u32], qkv: &[f32], out: &[f32]) -> Result<(), String> {
     for s in (0..shape.tokens).filter(|&s| documents[s] as usize == s) {
         for h in 0..shape.n_heads {
-            let value = s * shape.qkv_width()
-                + shape.value_offset()
-                + shape.kv_head(h) * shape.head_dim;
+            let value =
+                s * shape.qkv_width() + shape.value_offset() + shape.kv_head(h) * shape.head_dim;
             let row = &out[(s * shape.n_heads + h) * shape.head_dim..][..shape.head_dim];
             close("first row", row, &wide(&qkv[value..value + shape.head_dim]), 2e-7)?;
         }
@@ -132,8 +126,7 @@ async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
 }
 
 async fn decode(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made =
-        lane.variants(|caps| k::attention_decode(caps, shapes(heads, 0).1)).map_err(text)?;
+    let made = lane.variants(|caps| k::attention_decode(caps, shapes(heads, 0).1)).map_err(text)?;
     // The whole sequence at once gives the same last row.
     for keys in [1, 7, 129, 263] {
         let (shape, _) = shapes(heads, keys);

@@ -49,8 +49,7 @@ impl Batch {
         let d_out = lane.normal(shape.tokens * shape.out_width());
         let exact = wide(&qkv);
         let (out, lse) = attention_forward(shape, &exact, &documents);
-        let expected =
-            attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
+        let expected = attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
         Self { shape, documents, qkv, out, lse, d_out, expected }
     }
 

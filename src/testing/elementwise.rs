@@ -73,8 +73,7 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
         for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
             let shape = AttentionShape { n_heads, n_kv_heads, head_dim, tokens };
             let heads = n_heads + n_kv_heads;
-            let documents =
-                if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
+            let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
             let qkv = lane.normal(tokens * shape.qkv_width());
             let table: Vec<f32> =
                 rope_table(64, head_dim, THETA).iter().flat_map(|pair| narrow(pair)).collect();
@@ -114,11 +113,8 @@ async fn cache_append(lane: Rc<Lane>) -> Outcome {
             let mut expected = vec![f32::from_bits(POISON); 9 * shape.cache_width()];
             cache_append_forward(shape, &qkv, &mut expected, position);
             let step = Step { position: position as u32, ..Step::of(tokens) };
-            let operands = [
-                Operand::floats(&qkv),
-                Operand::poison(expected.len()),
-                Operand::uniform(&step),
-            ];
+            let operands =
+                [Operand::floats(&qkv), Operand::poison(expected.len()), Operand::uniform(&step)];
             let jobs = jobs(&made, tokens, &operands);
             let expected = Operand::floats(&expected);
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
@@ -145,8 +141,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
         }
 
         let made = lane.variants(|caps| k::gated_activation_backward(caps, shape)).map_err(text)?;
-        let (gradient, _) =
-            gated_activation_backward(activation, &exact, &wide(&d_output), width);
+        let (gradient, _) = gated_activation_backward(activation, &exact, &wide(&d_output), width);
         let backward = [
             Operand::floats(&gate_up),
             Operand::floats(&d_output),
@@ -159,9 +154,8 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
             let named = of(&job.kernel);
             close("d_gate_up", &got.floats(0), &gradient, ROUNDING).map_err(&named)?;
             close("output", &got.floats(1), &output, ROUNDING).map_err(&named)?;
-            let loss = |x: &[f64]| {
-                dot(&gated_activation_forward(activation, x, width), &wide(&d_output))
-            };
+            let loss =
+                |x: &[f64]| dot(&gated_activation_forward(activation, x, width), &wide(&d_output));
             directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
                 .map_err(&named)?;
         }
@@ -173,8 +167,12 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
 fn gates(lane: &Lane, rows: usize, width: usize) -> Vec<f32> {
     let mut gate_up = lane.normal(rows * 2 * width);
     if width > 8 {
-        for (row, tails) in gate_up.chunks_exact_mut(2 * width).zip([1.0f32, 3.0, -1.0].iter().cycle()) {
-            row[..8].copy_from_slice(&[0.0, 5.5, -5.5, 12.0, -12.0, 95.0, -95.0, 0.46].map(|x| x * tails));
+        for (row, tails) in
+            gate_up.chunks_exact_mut(2 * width).zip([1.0f32, 3.0, -1.0].iter().cycle())
+        {
+            row[..8].copy_from_slice(
+                &[0.0, 5.5, -5.5, 12.0, -12.0, 95.0, -95.0, 0.46].map(|x| x * tails),
+            );
             row[width + 5..width + 7].fill(0.01);
         }
     }

@@ -194,7 +194,8 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[Job]) -> Result<()> {
     match (0..words.len()).find(|&i| free[i] && words[i] != POISON) {
         None => Ok(()),
         Some(at) => {
-            let before = |outputs: &&Vec<(usize, usize)>| outputs.iter().any(|(offset, _)| *offset <= at);
+            let before =
+                |outputs: &&Vec<(usize, usize)>| outputs.iter().any(|(offset, _)| *offset <= at);
             let job = layout.outputs.iter().rposition(|outputs| before(&outputs)).unwrap_or(0);
             Err(Error::internal(format!("{} wrote past its output", jobs[job].kernel.name)))
         }

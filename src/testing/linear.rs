@@ -96,7 +96,13 @@ impl Run {
     ) -> Self {
         let LinearShape { form, n, k, a_stride, c_stride, .. } = shape;
         let wide_rows = a_stride > k || c_stride > n;
-        let column = if !wide_rows { 0 } else if n % 4 == 0 { 4 } else { 3 };
+        let column = if !wide_rows {
+            0
+        } else if n % 4 == 0 {
+            4
+        } else {
+            3
+        };
         let (rows_b, rows_c) = match form {
             Form::MatmulT => (n, tokens),
             Form::Matmul => (k, tokens),
@@ -136,16 +142,7 @@ impl Run {
         for (row, values) in expected.chunks_exact_mut(c_stride).zip(product.chunks_exact(n)) {
             row[c_column..c_column + n].copy_from_slice(values);
         }
-        Self {
-            shape,
-            tokens,
-            row0,
-            column,
-            accumulate,
-            operands: [a, b, c],
-            residual,
-            expected,
-        }
+        Self { shape, tokens, row0, column, accumulate, operands: [a, b, c], residual, expected }
     }
 
     fn job(&self, kernel: &Kernel) -> Job {

@@ -30,7 +30,8 @@ fn targets(lane: &Lane, rows: usize, vocabulary: usize) -> Vec<u32> {
 async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     const SCALE: f32 = 0.125;
     for vocabulary in VOCABULARIES {
-        let made = lane.variants(|caps| k::cross_entropy(caps, vocabulary, gradient)).map_err(text)?;
+        let made =
+            lane.variants(|caps| k::cross_entropy(caps, vocabulary, gradient)).map_err(text)?;
         // Chunk of a longer batch: rows before it and behind it are not its own.
         for (row0, rows) in [(0, 1), (3, 7)] {
             let targets = targets(&lane, row0 + rows + 2, vocabulary);

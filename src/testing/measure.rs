@@ -19,12 +19,12 @@ pub(super) fn close(
         if error.is_nan() { f64::INFINITY } else { error }
     };
     let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-    let norm = |terms: &dyn Fn(usize) -> f64| {
-        (0..got.len()).map(|i| terms(i).powi(2)).sum::<f64>().sqrt()
-    };
+    let norm =
+        |terms: &dyn Fn(usize) -> f64| (0..got.len()).map(|i| terms(i).powi(2)).sum::<f64>().sqrt();
     let (distance, scale) = (norm(&error), norm(&|i| expected[i]));
     let worst = (0..got.len()).max_by(|&i, &j| error(i).total_cmp(&error(j))).unwrap_or(0);
-    if distance <= tolerance * scale && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest)
+    if distance <= tolerance * scale
+        && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest)
     {
         return Ok(());
     }
@@ -41,11 +41,9 @@ pub(super) fn close(
 pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), String> {
     match (0..got.len().max(expected.len())).find(|&i| got.get(i) != expected.get(i)) {
         None => Ok(()),
-        Some(i) => Err(format!(
-            "{what}: {:#x?} in place of {:#x?} at {i}",
-            got.get(i),
-            expected.get(i)
-        )),
+        Some(i) => {
+            Err(format!("{what}: {:#x?} in place of {:#x?} at {i}", got.get(i), expected.get(i)))
+        }
     }
 }
 

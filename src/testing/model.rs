@@ -25,9 +25,10 @@ const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for (name, config) in [("tied", TIED), ("untied", UNTIED)] {
-        cases.push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
-            gradients(&lane, &device(&lane), config).await
-        }));
+        cases
+            .push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
+                gradients(&lane, &device(&lane), config).await
+            }));
         let hardware = format!("model {name}: loss and gradients with kernels for hardware");
         cases.push(Case::new(hardware, move |lane| async move {
             let nvidia = table(lane.caps().target).swap_remove(6);

@@ -102,14 +102,11 @@ async fn decide(
 
 async fn step_decision(lane: Rc<Lane>) -> Outcome {
     for (count, size) in [(1, 4.0f32), (512, 1e-6), (1536, 0.1)] {
-        let squares: Vec<f32> =
-            lane.normal(count).into_iter().map(|x| size * x * x).collect();
+        let squares: Vec<f32> = lane.normal(count).into_iter().map(|x| size * x * x).collect();
         let metrics = lane.normal(8);
         let optimizer = [0.271, 0.142_6, f32::NAN, f32::NAN];
-        let mut correction = BiasCorrection {
-            first: f64::from(optimizer[0]),
-            second: f64::from(optimizer[1]),
-        };
+        let mut correction =
+            BiasCorrection { first: f64::from(optimizer[0]), second: f64::from(optimizer[1]) };
         let decision = step_decision_forward(
             &wide(&squares),
             f64::from(metrics[2]),
@@ -152,7 +149,9 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
 }
 
 async fn adamw(lane: Rc<Lane>) -> Outcome {
-    for (count, decay_end, update) in [(1, 0, true), (1003, 640, true), (70_000, 69_999, true), (300, 100, false)] {
+    for (count, decay_end, update) in
+        [(1, 0, true), (1003, 640, true), (70_000, 69_999, true), (300, 100, false)]
+    {
         let made = lane.variants(|caps| k::adamw(caps, count)).map_err(text)?;
         let [weights, gradients, moment1] = [(); 3].map(|()| lane.normal(count));
         let moment2: Vec<f32> = lane.normal(count).into_iter().map(f32::abs).collect();
@@ -168,10 +167,8 @@ async fn adamw(lane: Rc<Lane>) -> Outcome {
             Operand::range(0, 1, 0, decay_end),
         ];
         let [mut w, g, mut m, mut v] = [&weights, &gradients, &moment1, &moment2].map(|x| wide(x));
-        let correction = BiasCorrection {
-            first: f64::from(optimizer[0]),
-            second: f64::from(optimizer[1]),
-        };
+        let correction =
+            BiasCorrection { first: f64::from(optimizer[0]), second: f64::from(optimizer[1]) };
         let decision = Decision { norm: 1.0, update, factor: f64::from(factor) };
         for (part, decay) in [(0..decay_end, true), (decay_end..count, false)] {
             let (w, m, v) = (&mut w[part.clone()], &mut m[part.clone()], &mut v[part.clone()]);

@@ -88,8 +88,7 @@ async fn reload(
     model: &Rc<Model>,
     trainer: &Rc<Trainer>,
 ) -> Result<(Rc<Model>, Rc<Trainer>), String> {
-    let mut loader =
-        ModelLoader::new(&device(lane), model.config().clone()).map_err(text)?;
+    let mut loader = ModelLoader::new(&device(lane), model.config().clone()).map_err(text)?;
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
     for (index, (name, _)) in model.tensors().iter().enumerate() {

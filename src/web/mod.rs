@@ -8,6 +8,8 @@ mod adapter;
 mod dataset;
 mod model;
 mod runtime;
+#[cfg(feature = "testing")]
+mod testing;
 mod trainer;
 
 use crate::error::Error;

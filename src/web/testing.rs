@@ -13,7 +13,11 @@ pub fn testing_cases() -> JsResult<String> {
 
 /// Runs a case with a fresh seed, or with `seed`, and gives its report as JSON.
 #[wasm_bindgen]
-pub async fn testing_run(runtime: &RawRuntime, name: String, seed: Option<f64>) -> JsResult<String> {
+pub async fn testing_run(
+    runtime: &RawRuntime,
+    name: String,
+    seed: Option<f64>,
+) -> JsResult<String> {
     let device = runtime.device_rc()?;
     let seed = seed.unwrap_or_else(|| (js_sys::Math::random() * 2f64.powi(53)).floor());
     json(&testing::run(&device, &name, seed as u64).await)

@@ -7,7 +7,7 @@ import { line } from "../../scripts/progress.mjs";
 import { makeFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
-const { assemble, pullTensors, readHeader } = await import("../../pkg/dist/safetensors.js");
+const { assemble, pullTensors, readAhead, readHeader } = await import("../../pkg/dist/safetensors.js");
 const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
 const { check, integer, number } = await import("../../pkg/dist/options.js");
 const { toTokens } = await import("../../pkg/dist/tokens.js");
@@ -119,10 +119,37 @@ test("a saved file is assembled, and its length checked", async () => {
   });
   const whole = await assemble(writer([data.slice(0, 4), data.slice(4)]), () => {});
   assert.deepEqual(whole, file);
-  await assert.rejects(
-    assemble(writer([data.slice(0, 4)]), () => {}),
-    code("internal"),
-  );
+  for (const wrong of [[data.slice(0, 4)], [data.slice(0, 4), data.slice(5)]]) {
+    await assert.rejects(
+      assemble(writer(wrong), () => {}),
+      code("internal"),
+    );
+  }
+});
+
+test("tensors are read ahead, in order, and an error waits for those under way", async () => {
+  const sizes = [1, 1, 2 ** 30, 1, 1];
+  const ended = [];
+  let running = 0;
+  let most = 0;
+  const read = async (index) => {
+    most = Math.max(most, ++running);
+    await new Promise((done) => setTimeout(done, index === 0 ? 20 : 5));
+    running -= 1;
+    ended.push(index);
+    if (index === 4) throw new Error("gone");
+    return index;
+  };
+  const seen = [];
+  const all = async () => {
+    for await (const one of readAhead(sizes, read)) seen.push(one);
+  };
+  await assert.rejects(all, /gone/);
+  assert.deepEqual(seen, [0, 1, 2, 3]);
+  assert.equal(most, 3, "no further one beyond the large one");
+  for await (const _ of readAhead([1, 1, 1], async (index) => read(index))) break;
+  assert.equal(running, 0, "leaving the loop waits");
+  assert.deepEqual([...new Set(ended)].sort(), [0, 1, 2, 3, 4]);
 });
 
 test("operations run in order, and a freed object refuses", async () => {

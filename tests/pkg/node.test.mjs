@@ -1,4 +1,41 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { inNode } from "./harness.mjs";
+import { capture, root, which } from "../../scripts/lib.mjs";
+import { inNode, saved } from "./harness.mjs";
 
-test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => inNode(t));
+const reference = join(root, "tests", "reference");
+
+/** Imports what check_saved.py needs; its `dtype` argument came with transformers 4.56. */
+const PROBE = `import torch, transformers
+print(tuple(int(part) for part in transformers.__version__.split(".")[:2]) >= (4, 56))`;
+
+/** A Python with torch and transformers, or undefined. */
+function findPython() {
+  const candidates = [process.env.PYTHON, which("python3"), which("python")].filter(Boolean);
+  return candidates.find((python) => capture(python, ["-c", PROBE]) === "True");
+}
+
+test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => {
+  rmSync(saved, { recursive: true, force: true });
+  return inNode(t);
+});
+
+// Where torch is absent, the hashes that the test above compared are the whole check.
+test("transformers reads what was saved", { timeout: 300_000 }, (t) => {
+  const python = findPython();
+  const names = readdirSync(saved);
+  assert.ok(names.length >= 5, `${names.length} saved models`);
+  if (!python) return t.diagnostic("no Python has torch and transformers: the hashes were compared");
+  for (const name of names) {
+    const folder = join(saved, name);
+    const hashes = join(reference, "fixtures", name, "saved.sha256");
+    const args = [folder, join(folder, "expected.json"), "--hashes", hashes];
+    const script = join(reference, "check_saved.py");
+    const { status, stdout, stderr } = spawnSync(python, [script, ...args], { encoding: "utf8" });
+    assert.equal(status, 0, `${name}: ${stdout}${stderr}`);
+    t.diagnostic(`${name}: ${stdout.split("\n")[0]}`);
+  }
+});

@@ -26,8 +26,11 @@ pub(super) struct InstalledPlan {
     pub ranges_bytes: u64,
 }
 
+/// A dispatch of a plan by index, with its workgroups.
+type Scheduled = (Rc<InstalledPlan>, usize, [u32; 2]);
+
 impl WgpuDevice {
-    fn plan(&self, replay: &Replay) -> Result<Rc<super::InstalledPlan>> {
+    fn plan(&self, replay: &Replay) -> Result<Rc<InstalledPlan>> {
         let plans = self.plans.borrow();
         let found = plans.get(replay.plan.0 as usize).and_then(Option::as_ref);
         found
@@ -45,8 +48,8 @@ impl WgpuDevice {
         self.count(|c| c.submits += 1);
     }
 
-    /// The replays' dispatches with work to do, as (plan, index, workgroups).
-    fn schedule(&self, replays: &[Replay]) -> Result<Vec<(Rc<InstalledPlan>, usize, [u32; 2])>> {
+    /// The replays' dispatches that have work to do.
+    fn schedule(&self, replays: &[Replay]) -> Result<Vec<Scheduled>> {
         let most = self.caps.limits.max_compute_workgroups_per_dimension;
         let mut schedule = Vec::new();
         for replay in replays {

@@ -29,7 +29,7 @@ export const cases = {
       (thrown) => thrown,
     );
     ok(
-      ["limit-exceeded", "out-of-memory"].includes(error?.code),
+      ["invalid-config", "limit-exceeded", "out-of-memory"].includes(error?.code),
       `a huge model gave ${error?.code}`,
     );
     const model = await make({})();

@@ -23,7 +23,7 @@ export const cases = {
     runtime.destroy();
   },
 
-  async "a cap on a limit is respected, or refused by name"({ tinyloom, gpu }) {
+  async "a cap on a limit is respected"({ tinyloom, gpu }) {
     const capped = { maxComputeInvocationsPerWorkgroup: 128 };
     const runtime = await tinyloom.Runtime.create({ gpu, limits: capped });
     const model = await tinyloom.Model.create(runtime, config);
@@ -33,6 +33,26 @@ export const cases = {
       ok(invocations <= 128, `${kernel} runs ${invocations} invocations`);
     }
     runtime.destroy();
+  },
+
+  async "what a cap forbids is refused by name"({ tinyloom, gpu }) {
+    const { Runtime, Model, Trainer } = tinyloom;
+    const model = async (name, value) =>
+      Model.create(await Runtime.create({ gpu, limits: { [name]: value } }), config);
+    const binding = await model("maxStorageBufferBindingSize", 32_768);
+    await refuses("limit-exceeded", ["maxStorageBufferBindingSize", "32768"], () =>
+      Trainer.create(binding, { tokensPerStep: 64 }),
+    );
+    const trainer = await Trainer.create(binding, { tokensPerStep: 16 });
+    ok(trainer.plan().length > 0, "the model stays usable with smaller steps");
+    for (const [name, value] of [
+      ["maxComputeWorkgroupStorageSize", 512],
+      ["maxStorageBuffersPerShaderStage", 4],
+    ]) {
+      const capped = await model(name, value);
+      await refuses("limit-exceeded", [name, String(value)], () => capped.logits([1]));
+      equal(typeof (await capped.save())["model.safetensors"].length, "number", "still usable");
+    }
   },
 
   async "lost settles after destroy"({ tinyloom, gpu }) {

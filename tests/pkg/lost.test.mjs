@@ -1,0 +1,54 @@
+// The GPU process dies: calls fail with code "device-lost", `lost` settles, a new runtime goes on.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { withPage } from "../lanes/harness.mjs";
+
+/** In the page: makes what will be lost, and a save from before. */
+async function prepare(base) {
+  const tinyloom = await import(`${base}/pkg/index.js`);
+  const kit = await import(`${base}/tests/pkg/bodies/kit.mjs`);
+  const runtime = await tinyloom.Runtime.create();
+  const model = await tinyloom.Model.create(runtime, kit.config, { seed: 1 });
+  const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+  await trainer.step(kit.batch(16));
+  const files = await trainer.save();
+  const lost = runtime.lost.then((info) => {
+    globalThis.lostInfo = info;
+  });
+  globalThis.before = { tinyloom, kit, model, trainer, files, lost };
+}
+
+/** In the page: what every call gives once the device is gone, and how a new runtime goes on. */
+async function observe() {
+  const { tinyloom, kit, model, trainer, files, lost } = globalThis.before;
+  await lost;
+  const code = (promise) => promise.then(() => "nothing", (error) => `${error.name} ${error.code}`);
+  const codes = {
+    logits: await code(model.logits([1, 2])),
+    generate: await code(model.generate([1, 2]).next()),
+    save: await code(model.save()),
+    step: await code(trainer.step(kit.batch(16))),
+    gradients: await code(trainer.gradients()),
+    create: await code(tinyloom.Trainer.create(model, { tokensPerStep: 16 })),
+  };
+  model.free();
+  const runtime = await tinyloom.Runtime.create();
+  const resumed = await tinyloom.Trainer.resume(runtime, files);
+  const { step } = await resumed.step(kit.batch(16));
+  runtime.destroy();
+  return { codes, step, info: globalThis.lostInfo };
+}
+
+test("a lost device is told, and a new runtime resumes", { timeout: 600_000 }, () =>
+  withPage("chromium", () => {}, async (page, url) => {
+    await page.evaluate(prepare, url);
+    const session = await page.browser().target().createCDPSession();
+    await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
+    const { codes, step, info } = await page.evaluate(observe);
+    for (const [call, code] of Object.entries(codes)) {
+      assert.equal(code, "TinyloomError device-lost", call);
+    }
+    assert.ok(info.reason && info.message, `lost settled with ${JSON.stringify(info)}`);
+    assert.equal(step, 2, "the run goes on from the save");
+  }),
+);

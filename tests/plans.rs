@@ -1,0 +1,224 @@
+//! Plans and layouts as plain data, with no GPU.
+#![cfg(feature = "testing")]
+
+use std::collections::HashMap;
+use tinyloom::caps::{Capabilities, Target};
+use tinyloom::config::ModelConfig;
+use tinyloom::error::ErrorCode;
+use tinyloom::kernels::Binding;
+use tinyloom::layout::{ALIGN, Layout};
+use tinyloom::plan::{Buffer, Plan, inference_plans, train_plans};
+use tinyloom::testing::adapters;
+
+fn config(text: &str) -> ModelConfig {
+    ModelConfig::from_json(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// Configs with the tokens of a step.
+fn configs() -> Vec<(ModelConfig, usize)> {
+    let body = |vocab: usize, hidden: usize, feed: usize, heads: [usize; 3], rest: &str| {
+        let [n, kv, dim] = heads;
+        config(&format!(
+            r#"{{"vocab_size":{vocab},"hidden_size":{hidden},"intermediate_size":{feed},
+                "num_hidden_layers":3,"num_attention_heads":{n},"num_key_value_heads":{kv},
+                "head_dim":{dim}{rest}}}"#
+        ))
+    };
+    let tied = r#","tie_word_embeddings":true"#;
+    vec![
+        (body(256, 64, 128, [2, 2, 32], tied), 96),
+        (body(256, 128, 384, [4, 2, 32], ""), 768),
+        (body(61, 40, 37, [5, 1, 8], tied), 1),
+        (body(61, 42, 29, [4, 2, 12], ""), 131),
+        (body(512, 512, 1024, [2, 1, 256], r#","hidden_act":"gelu""#), 64),
+        (body(150_000, 896, 4864, [14, 2, 64], tied), 512),
+        (body(150_000, 896, 4864, [14, 2, 64], ""), 512),
+    ]
+}
+
+fn floor() -> Capabilities {
+    Capabilities::floor(Target::Native)
+}
+
+#[test]
+fn tensors_never_overlap_and_decay_ends_where_norms_begin() {
+    for (config, _) in configs() {
+        for binding_bytes in [128 << 20, 16 << 20, 1 << 30] {
+            let layout = Layout::new(&config, binding_bytes).unwrap();
+            let mut runs = vec![vec![]; layout.shards.len()];
+            for tensor in &layout.tensors {
+                let parts = layout.runs(tensor);
+                let elements: usize = parts.iter().map(|run| run.len).sum();
+                assert_eq!(elements, tensor.shape.iter().product::<usize>(), "{}", tensor.name);
+                for run in parts {
+                    let shard = layout.shards[run.shard];
+                    assert!(run.offset + run.len <= shard.len, "{}", tensor.name);
+                    let decayed = tensor.shape.len() == 2;
+                    let inside = run.offset + run.len <= shard.decay_end;
+                    assert_eq!(inside, decayed, "{} of {shard:?}: {run:?}", tensor.name);
+                    assert!(inside || run.offset >= shard.decay_end, "{}", tensor.name);
+                    runs[run.shard].push((run.offset, run.offset + run.len));
+                }
+            }
+            for (shard, mut runs) in layout.shards.iter().zip(runs) {
+                assert!(shard.len as u64 * 4 <= binding_bytes);
+                assert!(shard.decay_end <= shard.len);
+                runs.sort_unstable();
+                assert!(runs.windows(2).all(|pair| pair[0].1 <= pair[1].0), "tensors overlap");
+            }
+            let names: Vec<_> = config.tensors().into_iter().map(|(name, _)| name).collect();
+            let mut laid_out: Vec<_> = layout.tensors.iter().map(|t| t.name.clone()).collect();
+            laid_out.sort();
+            let mut wanted = names.clone();
+            wanted.sort();
+            assert_eq!(laid_out, wanted);
+        }
+    }
+}
+
+#[test]
+fn parts_are_aligned_and_cover_their_matrix() {
+    for (config, _) in configs() {
+        let layout = Layout::new(&config, 128 << 20).unwrap();
+        for matrix in &layout.matrices {
+            let mut row = 0;
+            for part in &matrix.parts {
+                assert_eq!(part.row0, row);
+                assert_eq!(part.offset % ALIGN, 0);
+                assert_eq!(part.row0 % ALIGN, 0);
+                row += part.rows;
+            }
+            assert_eq!(row, matrix.rows);
+        }
+        let parts = layout.matrices[layout.embedding].parts.len();
+        assert_eq!(parts, if config.vocab_size == 150_000 { 5 } else { 1 });
+    }
+}
+
+/// Bytes of the buffers that are not the plan's own, where a plan cannot outgrow them.
+fn known_bytes(layout: &Layout) -> HashMap<Buffer, u64> {
+    let mut bytes = HashMap::new();
+    for (index, shard) in layout.shards.iter().enumerate() {
+        for set in [Buffer::Weights, Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
+            bytes.insert(set(index), shard.len as u64 * 4);
+        }
+    }
+    bytes
+}
+
+fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layout: &Layout) {
+    assert!(!plan.dispatches.is_empty(), "{what}");
+    let known = known_bytes(layout);
+    for dispatch in &plan.dispatches {
+        let label = format!("{what}, {}", dispatch.label);
+        let kernel = &plan.kernels[dispatch.kernel];
+        assert_eq!(dispatch.slices.len(), kernel.bindings.len(), "{label}");
+        for (i, slice) in dispatch.slices.iter().enumerate() {
+            assert!(!matches!(slice.buffer, Buffer::Virtual(_)), "{label}: {slice:?}");
+            assert_eq!(slice.offset % 256, 0, "{label}: {slice:?}");
+            assert!(slice.bytes >= 4 && slice.bytes % 4 == 0, "{label}: {slice:?}");
+            assert!(slice.bytes <= caps.limits.max_storage_buffer_binding_size, "{label}");
+            let size = match slice.buffer {
+                Buffer::Slot(index) => Some(slots[index]),
+                other => known.get(&other).copied(),
+            };
+            assert!(size.is_none_or(|size| slice.offset + slice.bytes <= size), "{label}");
+            let writes = kernel.bindings[i] == Binding::ReadWrite;
+            let others = dispatch.slices.iter().enumerate();
+            let twice = others.filter(|(j, other)| *j != i && other.buffer == slice.buffer).count();
+            assert!(
+                !writes || twice == 0,
+                "{label}: {:?} is written and bound again",
+                slice.buffer
+            );
+        }
+        for rows in [1, plan.tokens] {
+            let rows = dispatch.range.rows_of(rows);
+            let grid = kernel.grid.resolve(rows, caps.limits.max_compute_workgroups_per_dimension);
+            assert!(grid.is_ok(), "{label}: {grid:?}");
+        }
+    }
+}
+
+fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
+    let layout = Layout::new(config, caps.limits.binding_bytes().min(1 << 30)).unwrap();
+    let train =
+        train_plans(caps, config, &layout, tokens).unwrap_or_else(|e| panic!("{what}: {e}"));
+    for (name, plan) in [
+        ("micro-step", &train.micro_step),
+        ("optimizer", &train.optimizer),
+        ("evaluation", &train.evaluate),
+    ] {
+        check_plan(&format!("{what}, {name}"), plan, &train.slots, caps, &layout);
+    }
+    assert_eq!(train.slots, train.micro_step.slots, "{what}: evaluation needs slots of its own");
+    let infer =
+        inference_plans(caps, config, &layout, 2048).unwrap_or_else(|e| panic!("{what}: {e}"));
+    for (name, plan) in [
+        ("prefill", &infer.prefill),
+        ("logits", &infer.logits),
+        ("loss", &infer.loss),
+        ("last row", &infer.last_row),
+        ("decode", &infer.decode),
+        ("sample", &infer.sample),
+    ] {
+        check_plan(&format!("{what}, {name}"), plan, &infer.slots, caps, &layout);
+    }
+    let shared: u64 = train.slots.iter().sum();
+    eprintln!(
+        "{what}: activation slots of {:.2} MB, {:.2} MB without reuse",
+        shared as f64 / 1e6,
+        train.micro_step.unshared_bytes as f64 / 1e6
+    );
+    assert!(shared <= train.micro_step.unshared_bytes, "{what}");
+}
+
+#[test]
+fn plans_build_at_the_floor() {
+    for (config, tokens) in configs() {
+        let what = format!("vocabulary {}, hidden {}", config.vocab_size, config.hidden_size);
+        for software in [false, true] {
+            check_all(&what, &Capabilities { software, ..floor() }, &config, tokens);
+        }
+    }
+}
+
+#[test]
+fn plans_build_over_the_table() {
+    for caps in adapters::table(Target::Browser) {
+        for (config, tokens) in configs().into_iter().take(5) {
+            check_all(&caps.adapter.description, &caps, &config, tokens);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (config, _) = configs().remove(5);
+    let mut caps = floor();
+    caps.limits.max_storage_buffer_binding_size = 64 << 10;
+    let error = Layout::new(&config, caps.limits.binding_bytes()).unwrap_err();
+    assert_eq!(error.code, ErrorCode::LimitExceeded);
+    let layout = Layout::new(&config, 128 << 20).unwrap();
+    let error = train_plans(&floor(), &config, &layout, 1 << 20).unwrap_err();
+    assert_eq!(error.code, ErrorCode::LimitExceeded);
+    assert!(error.message.contains("maxStorageBufferBindingSize"), "{error}");
+}
+
+#[test]
+fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
+    let (config, tokens) = configs().remove(5);
+    let layout = Layout::new(&config, 128 << 20).unwrap();
+    let plans = train_plans(&floor(), &config, &layout, tokens).unwrap();
+    let count =
+        |label: &str| plans.micro_step.dispatches.iter().filter(|d| d.label == label).count();
+    let parts = layout.matrices[layout.embedding].parts.len();
+    let chunks = tokens.div_ceil(plans.logits_rows);
+    assert!(plans.logits_rows < tokens && plans.logits_rows % ALIGN == 0);
+    // Gathered, and its gradient scattered, once a part.
+    assert_eq!(count("embedding"), 2 * parts);
+    for label in ["logits", "head input", "head weight"] {
+        assert_eq!(count(label), parts * chunks, "{label}");
+    }
+    assert_eq!(count("cross-entropy"), chunks);
+}

@@ -1,0 +1,182 @@
+//! Selection over the table of adapters and over random limits, with no GPU: the WGSL itself is
+//! read back with naga and held against the limits and the binding tables.
+#![cfg(feature = "testing")]
+
+use naga::{AddressSpace, StorageAccess};
+use std::collections::HashSet;
+use tinyloom::caps::{Capabilities, Features, Limits, Target};
+use tinyloom::error::ErrorCode;
+use tinyloom::kernels::{Binding, Kernel};
+use tinyloom::random::{below, philox};
+use tinyloom::testing::{adapters, catalogue};
+
+/// What naga reads from a kernel's text.
+struct Reflection {
+    bindings: Vec<Binding>,
+    workgroup_size: [u32; 3],
+    workgroup_bytes: u32,
+    entry: String,
+}
+
+fn reflect(kernel: &Kernel) -> Reflection {
+    // naga knows the builtins without the directive, and rejects the directive.
+    let wgsl = kernel.wgsl.replace("enable subgroups;\n", "");
+    let module = naga::front::wgsl::parse_str(&wgsl)
+        .unwrap_or_else(|e| panic!("{}: {}", kernel.name, e.emit_to_string(&wgsl)));
+    let flags = naga::valid::ValidationFlags::all();
+    naga::valid::Validator::new(flags, naga::valid::Capabilities::all())
+        .validate(&module)
+        .unwrap_or_else(|e| panic!("{}: {}", kernel.name, e.emit_to_string(&wgsl)));
+    let mut bindings = Vec::new();
+    let mut workgroup_bytes = 0;
+    for (_, variable) in module.global_variables.iter() {
+        let kind = match variable.space {
+            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
+                Some(Binding::ReadWrite)
+            }
+            AddressSpace::Storage { .. } => Some(Binding::Read),
+            AddressSpace::Uniform => Some(Binding::Uniform),
+            AddressSpace::WorkGroup => {
+                let size = module.types[variable.ty].inner.size(module.to_ctx());
+                workgroup_bytes += size.next_multiple_of(16);
+                None
+            }
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let place = variable.binding.as_ref().expect("a resource has a binding");
+            assert_eq!(place.group, 0, "{}", kernel.name);
+            bindings.push((place.binding, kind));
+        }
+    }
+    bindings.sort_by_key(|(index, _)| *index);
+    let dense = bindings.iter().enumerate().all(|(i, (index, _))| i as u32 == *index);
+    assert!(dense, "{}: bindings {bindings:?}", kernel.name);
+    assert_eq!(module.entry_points.len(), 1, "{}", kernel.name);
+    Reflection {
+        bindings: bindings.into_iter().map(|(_, kind)| kind).collect(),
+        workgroup_size: module.entry_points[0].workgroup_size,
+        workgroup_bytes,
+        entry: module.entry_points[0].name.clone(),
+    }
+}
+
+/// Kernels already read, by text.
+#[derive(Default)]
+struct Known(std::collections::HashMap<String, Reflection>);
+
+impl Known {
+    /// Holds a kernel against its own table and against what a device allows.
+    fn check(&mut self, what: &str, kernel: &Kernel, caps: &Capabilities) {
+        let found = self.0.entry(kernel.wgsl.clone()).or_insert_with(|| reflect(kernel));
+        let limits = &caps.limits;
+        assert_eq!(found.bindings, kernel.bindings, "{what}");
+        assert_eq!(found.entry, kernel.name, "{what}");
+        assert_eq!(found.workgroup_size, [kernel.workgroup_size, 1, 1], "{what}");
+        assert!(kernel.workgroup_size.is_power_of_two(), "{what}");
+        assert!(kernel.workgroup_size <= limits.workgroup_invocations(), "{what}: {limits:?}");
+        let most = limits.max_compute_workgroup_storage_size;
+        let bytes = found.workgroup_bytes;
+        assert!(bytes <= most, "{what}: {bytes} of {most} bytes of workgroup memory");
+        let storage = found.bindings.iter().filter(|b| **b != Binding::Uniform).count();
+        assert!(storage <= limits.max_storage_buffers_per_shader_stage as usize, "{what}");
+        assert!(!kernel.reason.is_empty() || what.contains(" by "), "{what} has no reason");
+        let subgroups = kernel.wgsl.contains("subgroup");
+        assert!(!subgroups || caps.reduces_by_subgroup(), "{what} uses subgroups");
+        let enabled = kernel.wgsl.starts_with("enable subgroups;");
+        assert_eq!(enabled, subgroups && caps.target == Target::Browser, "{what}");
+    }
+}
+
+#[test]
+fn every_variant_over_the_table_matches_its_binding_table() {
+    let mut known = Known::default();
+    let mut choices = HashSet::new();
+    for target in [Target::Native, Target::Browser] {
+        let table = adapters::table(target);
+        assert!(table.len() >= 8);
+        for caps in &table {
+            let crippled = caps.adapter.description.contains("crippled");
+            for (what, kernel) in catalogue::kernels(caps) {
+                let what = format!("{}: {what}", caps.adapter.description);
+                match kernel {
+                    Ok(kernel) => {
+                        known.check(&what, &kernel, caps);
+                        choices.insert((
+                            kernel.name,
+                            kernel.variant.clone(),
+                            kernel.workgroup_size,
+                        ));
+                    }
+                    Err(error) => {
+                        assert_eq!(error.code, ErrorCode::LimitExceeded, "{what}: {error}");
+                        assert!(crippled, "{what}: {error}");
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{} texts, {} choices of variant and workgroup size", known.0.len(), choices.len());
+}
+
+/// Random capabilities: any limit may be small, odd, or far above the floor.
+fn random(index: u32) -> Capabilities {
+    let words = |block: u32| philox([index, block, 0, 0], [0x5e1ec7, 0]);
+    let [a, b, c, d] = words(0);
+    let [e, f, g, h] = words(1);
+    let pick = |bits: u32, from: u64, to: u64| from + below(bits, bits.rotate_left(16), to - from);
+    let invocations = 1 << pick(a, 0, 11);
+    let small = 1u32 << pick(c, 2, 8);
+    let wide = small << pick(d, 0, 3);
+    let subgroups = e.is_multiple_of(2);
+    Capabilities {
+        limits: Limits {
+            max_storage_buffers_per_shader_stage: pick(b, 2, 12) as u32,
+            max_storage_buffer_binding_size: pick(f, 1 << 16, 1 << 32),
+            max_compute_workgroup_storage_size: pick(g, 64, 1 << 16) as u32,
+            max_compute_invocations_per_workgroup: invocations + pick(h, 0, 3) as u32,
+            max_compute_workgroup_size_x: (invocations * 2).max(1) - pick(h >> 8, 0, 2) as u32,
+            ..Limits::default()
+        },
+        features: Features { subgroups, subgroup_id: e.is_multiple_of(4), ..Features::default() },
+        subgroup_size: if subgroups { [small, wide] } else { [0, 0] },
+        software: h.is_multiple_of(5),
+        ..Capabilities::floor(Target::Native)
+    }
+}
+
+#[test]
+fn random_limits_never_get_a_kernel_that_they_forbid() {
+    let mut known = Known::default();
+    let (mut chosen, mut refused) = (0, 0);
+    for index in 0..300 {
+        let caps = random(index);
+        for (what, kernel) in catalogue::kernels(&caps) {
+            let what = format!("limits {index}: {what}");
+            match kernel {
+                Ok(kernel) => {
+                    known.check(&what, &kernel, &caps);
+                    chosen += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.code, ErrorCode::LimitExceeded, "{what}: {error}");
+                    assert!(error.message.contains("needs max"), "{what}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    eprintln!("{chosen} kernels chosen, {refused} refused, {} texts", known.0.len());
+    assert!(chosen > refused, "{chosen} of {}", chosen + refused);
+}
+
+#[test]
+fn the_floor_runs_everything_without_features() {
+    for software in [false, true] {
+        let caps = Capabilities { software, ..Capabilities::floor(Target::Browser) };
+        for (what, kernel) in catalogue::kernels(&caps) {
+            let kernel = kernel.unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(!kernel.wgsl.contains("enable "), "{what}");
+        }
+    }
+}
