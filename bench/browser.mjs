@@ -9,7 +9,11 @@ export async function launch(kind) {
     return (await import("../scripts/browser.mjs")).launch(kind);
   }
   const flags = (process.env.CHROME_GPU_FLAGS ?? "").split(/\s+/).filter(Boolean);
-  const more = ["--disable-dawn-features=timestamp_quantization", "--disable-background-networking", "--no-first-run"];
+  const more = [
+    "--disable-dawn-features=timestamp_quantization",
+    "--disable-background-networking",
+    "--no-first-run",
+  ];
   return puppeteer.launch({
     executablePath: path,
     headless: "shell",

@@ -37,18 +37,34 @@ console.log(`written: ${name}`);
 process.exit(0);
 
 function slug({ vendor, architecture }) {
-  return [vendor, architecture].filter(Boolean).join("-").toLowerCase().replace(/[^a-z0-9-]+/g, "-") || "unnamed";
+  return (
+    [vendor, architecture]
+      .filter(Boolean)
+      .join("-")
+      .toLowerCase()
+      .replace(/[^a-z0-9-]+/g, "-") || "unnamed"
+  );
 }
 
 function print(result) {
   const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
   const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
-  const loss = firstLoss === undefined ? "" : `loss ${firstLoss.toFixed(3)} -> ${lastLoss.toFixed(3)}  cold ${result.coldMilliseconds.toFixed(0)} ms  `;
-  const memory = result.gpuBytes === undefined ? "" : `${result.dispatches} dispatches  ${(result.gpuBytes / 1e6).toFixed(1)} MB`;
-  console.log(`${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${loss}${memory}`);
+  const loss =
+    firstLoss === undefined
+      ? ""
+      : `loss ${firstLoss.toFixed(3)} -> ${lastLoss.toFixed(3)}  cold ${result.coldMilliseconds.toFixed(0)} ms  `;
+  const memory =
+    result.gpuBytes === undefined
+      ? ""
+      : `${result.dispatches} dispatches  ${(result.gpuBytes / 1e6).toFixed(1)} MB`;
+  console.log(
+    `${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${loss}${memory}`,
+  );
   for (const row of profile ?? []) {
     const rate = row.microseconds > 0 ? (row.flops / row.microseconds / 1e6).toFixed(2) : "-";
-    console.log(`  ${row.microseconds.toFixed(0).padStart(8)} us ${rate.padStart(7)} TFLOP/s ${String(row.count).padStart(4)}x ${row.key} ${row.grid}`);
+    console.log(
+      `  ${row.microseconds.toFixed(0).padStart(8)} us ${rate.padStart(7)} TFLOP/s ${String(row.count).padStart(4)}x ${row.key} ${row.grid}`,
+    );
   }
 }
 
@@ -64,7 +80,9 @@ async function inBrowser(kind) {
   const { serve } = await import("../scripts/server.mjs");
   const { launch } = await import("./browser.mjs");
   const server = await serve({
-    "/blank.html": Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>'),
+    "/blank.html": Buffer.from(
+      '<!doctype html><link rel="icon" href="data:,"><title>bench</title>',
+    ),
     "/pkg": join(root, "pkg", "dist"),
     "/bench": join(root, "bench"),
   });
@@ -77,7 +95,9 @@ async function inBrowser(kind) {
     return await page.evaluate(async (settings) => {
       const tinyloom = await import("/pkg/index.js");
       const { runAll } = await import("/bench/workloads.mjs");
-      return runAll(tinyloom, navigator.gpu, settings, (result) => window.report(JSON.stringify(result)));
+      return runAll(tinyloom, navigator.gpu, settings, (result) =>
+        window.report(JSON.stringify(result)),
+      );
     }, options);
   } finally {
     await browser.close();

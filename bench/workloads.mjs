@@ -131,11 +131,20 @@ export async function decode(tinyloom, runtime, name, { tokens = 256, context = 
   const long = await draw(tokens + 1);
   model.free();
   const milliseconds = long.milliseconds - short.milliseconds;
-  return { workload: `decode ${name}`, context, tokensPerSecond: ((long.count - short.count) / milliseconds) * 1000 };
+  return {
+    workload: `decode ${name}`,
+    context,
+    tokensPerSecond: ((long.count - short.count) / milliseconds) * 1000,
+  };
 }
 
 /** Everything, in order; `only` keeps the workloads whose names contain it. */
-export async function runAll(tinyloom, gpu, { only = "", profile = false, steps = 40, limits = "adapter" } = {}, report = () => {}) {
+export async function runAll(
+  tinyloom,
+  gpu,
+  { only = "", profile = false, steps = 40, limits = "adapter" } = {},
+  report = () => {},
+) {
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
   const results = [];
   const record = (result) => {
@@ -143,7 +152,8 @@ export async function runAll(tinyloom, gpu, { only = "", profile = false, steps 
     report(result);
   };
   for (const name of Object.keys(CONFIGS)) {
-    if (`train ${name}`.includes(only)) record(await train(tinyloom, runtime, name, { steps, profile }));
+    if (`train ${name}`.includes(only))
+      record(await train(tinyloom, runtime, name, { steps, profile }));
   }
   for (const name of Object.keys(CONFIGS)) {
     if (`decode ${name}`.includes(only)) record(await decode(tinyloom, runtime, name));

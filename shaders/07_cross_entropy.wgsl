@@ -37,17 +37,18 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row_max = reduce_max(lane, largest);
   let row_sum = reduce_sum(lane, total * exp(largest - row_max));
   if lane == 0u {
-    let log_sum = row_max + log(row_sum);
-    losses[range.row0 + row] = select(0.0, log_sum - logits[base + min(target_id, VOCABULARY - 1u)], counted);
+    // Relative to the maximum: a logit of thousands would round the loss away.
+    let above = row_max - logits[base + min(target_id, VOCABULARY - 1u)];
+    losses[range.row0 + row] = select(0.0, log(row_sum) + above, counted);
   }
   if GRADIENT {
     storageBarrier();
     workgroupBarrier();
-    let scale = select(0.0, step.loss_scale, counted);
     let inverse = 1.0 / row_sum;
     for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
       let probability = exp(logits[base + i] - row_max) * inverse;
-      logits[base + i] = scale * (probability - select(0.0, 1.0, i == target_id));
+      let slope = step.loss_scale * (probability - select(0.0, 1.0, i == target_id));
+      logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
     }
   }
 }

@@ -183,10 +183,24 @@ fn plans_build_at_the_floor() {
     }
 }
 
+fn refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
+    let layout = Layout::new(config, caps.limits.binding_bytes()).unwrap();
+    let train = train_plans(caps, config, &layout, tokens).map(|_| ());
+    let infer = inference_plans(caps, config, &layout, 2048).map(|_| ());
+    let error = train.and(infer).unwrap_err();
+    assert_eq!(error.code, ErrorCode::LimitExceeded);
+    assert!(error.message.contains("needs maxCompute"), "{error}");
+}
+
 #[test]
 fn plans_build_over_the_table() {
     for caps in adapters::table(Target::Browser) {
         for (config, tokens) in configs().into_iter().take(5) {
+            // Heads of 256 take more workgroup memory, or more invocations, than these have.
+            if config.head_dim == 256 && caps.adapter.description.contains("crippled") {
+                refused_by_name(&caps, &config, tokens);
+                continue;
+            }
             check_all(&caps.adapter.description, &caps, &config, tokens);
         }
     }

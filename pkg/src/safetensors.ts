@@ -107,7 +107,10 @@ export async function assemble(
   let [offset, index] = [header.length, 0];
   for await (const tensor of readAhead(sizes, (at) => writer.readTensor(at))) {
     if (tensor.length !== sizes[index]) {
-      throw new TinyloomError("internal", `${tensor.length} bytes of tensor ${index} against ${promised}`);
+      throw new TinyloomError(
+        "internal",
+        `${tensor.length} bytes of tensor ${index} against ${promised}`,
+      );
     }
     step(offset, total);
     file.set(tensor, offset);

@@ -3,7 +3,9 @@
 use super::attention::{HEADS, SOFTMAX, batches, shapes};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, directional, dot, narrow, of, text, wide};
+use super::measure::{
+    ROUNDING, close, close_to_terms, directional_to_terms, dot, narrow, of, text, wide,
+};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
@@ -40,6 +42,8 @@ struct Batch {
     lse: Vec<f64>,
     d_out: Vec<f32>,
     expected: Vec<f64>,
+    /// The gradient without its delta: a term that cancels wholly where a query sees one key.
+    terms: Vec<f64>,
 }
 
 impl Batch {
@@ -50,7 +54,9 @@ impl Batch {
         let exact = wide(&qkv);
         let (out, lse) = attention_forward(shape, &exact, &documents);
         let expected = attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
-        Self { shape, documents, qkv, out, lse, d_out, expected }
+        let nothing = vec![0.0; out.len()];
+        let terms = attention_backward(shape, &exact, &documents, &nothing, &lse, &wide(&d_out));
+        Self { shape, documents, qkv, out, lse, d_out, expected, terms }
     }
 
     /// Σ output · d_output of each row and head.
@@ -87,9 +93,11 @@ impl Batch {
         let own = |x: &[f64]| (0..x.len()).filter(owned).map(|i| x[i]).collect::<Vec<_>>();
         let got: Vec<f32> = (0..got.len()).filter(owned).map(|i| got[i]).collect();
         let what = format!("{} tokens", self.shape.tokens);
-        close(&what, &got, &own(&self.expected), 2.0 * SOFTMAX)?;
+        let (expected, terms) = (own(&self.expected), own(&self.terms));
+        close_to_terms(&what, &got, &expected, &terms, 2.0 * SOFTMAX)?;
         let exact = wide(&self.qkv);
-        directional(&what, &got, &own(&exact), &lane.normal(got.len()), |moved| {
+        let direction = lane.normal(got.len());
+        directional_to_terms(&what, &got, &terms, &own(&exact), &direction, |moved| {
             let mut point = exact.clone();
             (0..point.len()).filter(owned).zip(moved).for_each(|(i, &x)| point[i] = x);
             dot(&attention_forward(self.shape, &point, &self.documents).0, &wide(&self.d_out))

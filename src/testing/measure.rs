@@ -11,6 +11,18 @@ pub(super) fn close(
     expected: &[f64],
     tolerance: f64,
 ) -> Result<(), String> {
+    close_to_terms(what, got, expected, &[], tolerance)
+}
+
+/// [`close`] for sums whose terms cancel: errors are relative to the terms where those are larger
+/// than what is left of them.
+pub(super) fn close_to_terms(
+    what: &str,
+    got: &[f32],
+    expected: &[f64],
+    terms: &[f64],
+    tolerance: f64,
+) -> Result<(), String> {
     if got.len() != expected.len() {
         return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
     }
@@ -18,10 +30,10 @@ pub(super) fn close(
         let error = (f64::from(got[i]) - expected[i]).abs();
         if error.is_nan() { f64::INFINITY } else { error }
     };
-    let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-    let norm =
-        |terms: &dyn Fn(usize) -> f64| (0..got.len()).map(|i| terms(i).powi(2)).sum::<f64>().sqrt();
-    let (distance, scale) = (norm(&error), norm(&|i| expected[i]));
+    let largest = expected.iter().chain(terms).fold(0.0, |most: f64, x| most.max(x.abs()));
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let distance = norm(&mut (0..got.len()).map(error));
+    let scale = norm(&mut expected.iter().copied()).max(norm(&mut terms.iter().copied()));
     let worst = (0..got.len()).max_by(|&i, &j| error(i).total_cmp(&error(j))).unwrap_or(0);
     if distance <= tolerance * scale
         && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest)
@@ -56,6 +68,18 @@ pub(super) fn directional(
     direction: &[f32],
     loss: impl Fn(&[f64]) -> f64,
 ) -> Result<(), String> {
+    directional_to_terms(what, gradient, &[], x, direction, loss)
+}
+
+/// [`directional`] for gradients whose terms cancel, as in [`close_to_terms`].
+pub(super) fn directional_to_terms(
+    what: &str,
+    gradient: &[f32],
+    terms: &[f64],
+    x: &[f64],
+    direction: &[f32],
+    loss: impl Fn(&[f64]) -> f64,
+) -> Result<(), String> {
     const STEP: f64 = 1e-3;
     let at = |offset: f64| {
         let moved: Vec<f64> =
@@ -63,10 +87,14 @@ pub(super) fn directional(
         loss(&moved)
     };
     let numeric = (8.0 * (at(1.0) - at(-1.0)) - (at(2.0) - at(-2.0))) / (12.0 * STEP);
-    let terms = || gradient.iter().zip(direction).map(|(&g, &d)| f64::from(g) * f64::from(d));
-    let analytic: f64 = terms().sum();
+    let along = |values: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+        values.zip(direction).map(|(g, &d)| g * f64::from(d)).collect()
+    };
+    let parts = along(&mut gradient.iter().map(|&g| f64::from(g)));
+    let analytic: f64 = parts.iter().sum();
     // A random direction's sum is of the size of the gradient's norm, and so is its rounding.
-    let scale = terms().map(|term| term * term).sum::<f64>().sqrt();
+    let norm = |parts: &[f64]| dot(parts, parts).sqrt();
+    let scale = norm(&parts).max(norm(&along(&mut terms.iter().copied())));
     let error = (analytic - numeric).abs();
     if error <= 1e-7 + 1e-5 * scale {
         return Ok(());

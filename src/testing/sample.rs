@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand, Outputs, Step};
 use super::lane::Lane;
-use super::measure::{close, of, text, wide};
+use super::measure::{close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
 use crate::random::{philox, split, uniform};
@@ -158,7 +158,9 @@ fn against_twin(
     }
     let logprobs: Vec<f32> =
         got.words(2).iter().skip(1).step_by(2).map(|&bits| f32::from_bits(bits)).collect();
-    close("log-probabilities", &logprobs, &expected, ROUNDING)
+    // A difference of logits: as exact as those are.
+    let terms: Vec<f64> = tokens.iter().map(|&token| exact[token as usize]).collect();
+    close_to_terms("log-probabilities", &logprobs, &expected, &terms, ROUNDING)
 }
 
 async fn drawn(lane: Rc<Lane>, options: SamplingOptions) -> Outcome {

@@ -67,6 +67,11 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
     `${name}: ${cases.length} cases, ${failed.length} failed, ${pipelines} pipelines compiled, ${seconds} s, ` +
       `adapter ${adapter.filter(Boolean).join(" ") || "(unnamed)"}`,
   );
+  const slowest = cases
+    .toSorted((a, b) => (b.milliseconds ?? 0) - (a.milliseconds ?? 0))
+    .slice(0, 5)
+    .map((one) => `${one.name} ${Math.round((one.milliseconds ?? 0) / 1000)} s`);
+  t.diagnostic(`${name}: slowest cases: ${slowest.join("; ")}`);
   for (const [feature, wanted] of Object.entries(expect)) {
     assert.equal(
       capabilities.features[feature],

@@ -4,8 +4,7 @@ import { exitCode } from "../../scripts/lib.mjs";
 import { nativeEnv } from "../../scripts/machine.mjs";
 
 test("cargo test: the crate, and its kernels on native wgpu", { timeout: 1_500_000 }, async () => {
-  const code = await exitCode("cargo", ["test", "--release", "--locked", "--quiet"], {
-    env: nativeEnv(),
-  });
+  const args = ["test", "--release", "--locked", "--quiet", "--features", "testing"];
+  const code = await exitCode("cargo", args, { env: nativeEnv() });
   assert.equal(code, 0, `cargo test ended with ${code}; its output is above`);
 });

@@ -7,7 +7,9 @@ import { line } from "../../scripts/progress.mjs";
 import { makeFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
-const { assemble, pullTensors, readAhead, readHeader } = await import("../../pkg/dist/safetensors.js");
+const { assemble, pullTensors, readAhead, readHeader } = await import(
+  "../../pkg/dist/safetensors.js"
+);
 const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
 const { check, integer, number } = await import("../../pkg/dist/options.js");
 const { toTokens } = await import("../../pkg/dist/tokens.js");

@@ -22,7 +22,11 @@ async function prepare(base) {
 async function observe() {
   const { tinyloom, kit, model, trainer, files, lost } = globalThis.before;
   await lost;
-  const code = (promise) => promise.then(() => "nothing", (error) => `${error.name} ${error.code}`);
+  const code = (promise) =>
+    promise.then(
+      () => "nothing",
+      (error) => `${error.name} ${error.code}`,
+    );
   const codes = {
     logits: await code(model.logits([1, 2])),
     generate: await code(model.generate([1, 2]).next()),
@@ -40,15 +44,19 @@ async function observe() {
 }
 
 test("a lost device is told, and a new runtime resumes", { timeout: 600_000 }, () =>
-  withPage("chromium", () => {}, async (page, url) => {
-    await page.evaluate(prepare, url);
-    const session = await page.browser().target().createCDPSession();
-    await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
-    const { codes, step, info } = await page.evaluate(observe);
-    for (const [call, code] of Object.entries(codes)) {
-      assert.equal(code, "TinyloomError device-lost", call);
-    }
-    assert.ok(info.reason && info.message, `lost settled with ${JSON.stringify(info)}`);
-    assert.equal(step, 2, "the run goes on from the save");
-  }),
+  withPage(
+    "chromium",
+    () => {},
+    async (page, url) => {
+      await page.evaluate(prepare, url);
+      const session = await page.browser().target().createCDPSession();
+      await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
+      const { codes, step, info } = await page.evaluate(observe);
+      for (const [call, code] of Object.entries(codes)) {
+        assert.equal(code, "TinyloomError device-lost", call);
+      }
+      assert.ok(info.reason && info.message, `lost settled with ${JSON.stringify(info)}`);
+      assert.equal(step, 2, "the run goes on from the save");
+    },
+  ),
 );

@@ -28,7 +28,8 @@ test("transformers reads what was saved", { timeout: 300_000 }, (t) => {
   const python = findPython();
   const names = readdirSync(saved);
   assert.ok(names.length >= 5, `${names.length} saved models`);
-  if (!python) return t.diagnostic("no Python has torch and transformers: the hashes were compared");
+  if (!python)
+    return t.diagnostic("no Python has torch and transformers: the hashes were compared");
   for (const name of names) {
     const folder = join(saved, name);
     const hashes = join(reference, "fixtures", name, "saved.sha256");

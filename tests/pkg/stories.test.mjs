@@ -59,7 +59,9 @@ test("the exact entropy is the mean that samples have", (t) => {
 
 test("a sample is scored by the grammar and by the text", () => {
   const [seen] = sentences;
-  const novel = generateStories(99, 2000).match(/[^.\n]+\./g).map((one) => one.trim());
+  const novel = generateStories(99, 2000)
+    .match(/[^.\n]+\./g)
+    .map((one) => one.trim());
   const fresh = novel.find((sentence) => !sentences.includes(sentence));
   const sample = `x cut. ${seen} ${fresh} fox fox made day. so tiny`;
   const { sentences: whole, grammatical, novel: unseen } = scoreSample(sample, text);

@@ -70,8 +70,12 @@ export class LossChart {
   }
 
   #data(): uPlot.AlignedData {
-    const floor = this.#steps.map(() => this.#entropy ?? null);
-    return [this.#steps, this.#training, this.#smoothed, this.#validation, floor];
+    // Two points without a loss let the entropy's line span the whole run.
+    const curve = (values: readonly (number | null)[]) => [null, ...values, null];
+    const steps = [0, ...this.#steps, Math.max(this.#end, this.#steps.at(-1) ?? 0)];
+    const floor = steps.map(() => this.#entropy ?? null);
+    const [training, smoothed] = [curve(this.#training), curve(this.#smoothed)];
+    return [steps, training, smoothed, curve(this.#validation), floor];
   }
 
   #build(): void {

@@ -56,7 +56,7 @@ const SOFTWARE_EVALUATION = 24_576;
 /** Sampling ends at the first count of bytes, or at the second once it took this many seconds. */
 const SAMPLE_BYTES = 4096;
 const SAMPLE_BYTES_SLOW = 1536;
-const SAMPLE_SECONDS = 20;
+const SAMPLE_SECONDS = 10;
 /** Bytes of the sample that are handed back. */
 const SHOWN_BYTES = 600;
 
@@ -76,11 +76,11 @@ export async function runJob(
 }
 
 /** The adapter in words. */
-export function adapterName({ adapter }: Capabilities): string {
+export function adapterName({ adapter, software }: Capabilities): string {
   const { vendor, architecture, device, description } = adapter;
-  return (
-    [vendor, architecture, device, description].filter((part) => part !== "").join(" ") || "unknown"
-  );
+  const known = [vendor, architecture, device, description].filter((part) => part !== "");
+  if (known.length === 0) return software ? "unnamed, on the CPU" : "unnamed";
+  return known.join(" ");
 }
 
 class Job {

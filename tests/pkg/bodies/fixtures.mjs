@@ -39,7 +39,10 @@ async function oracleOf(name) {
 async function filesOf(name, config = "config.json") {
   const files = { "config.json": await readReference(`${name}/${config}`) };
   const weights = name.includes("sharded")
-    ? ["model.safetensors.index.json", ...[1, 2, 3].map((n) => `model-0000${n}-of-00003.safetensors`)]
+    ? [
+        "model.safetensors.index.json",
+        ...[1, 2, 3].map((n) => `model-0000${n}-of-00003.safetensors`),
+      ]
     : ["model.safetensors"];
   for (const file of weights) files[file] = await readReference(`${name}/${file}`);
   return files;
@@ -203,10 +206,7 @@ export const cases = {
     const tokens = Uint32Array.from({ length: 20 }, (_, i) => (i * 31 + 7) % FRESH.vocab_size);
     await wayBack(host, "fresh", model, tokens);
     const again = await create();
-    sameBytes(
-      (await again.save())["model.safetensors"],
-      (await model.save())["model.safetensors"],
-    );
+    sameBytes((await again.save())["model.safetensors"], (await model.save())["model.safetensors"]);
     model.free();
     again.free();
   },

@@ -1,8 +1,7 @@
 // Reads the fixtures of tests/reference, over HTTP in a page and from the disk in Node.
 
 /** Address of a file or folder of the fixtures. */
-export const referenceUrl = (path) =>
-  new URL(`../../reference/fixtures/${path}`, import.meta.url);
+export const referenceUrl = (path) => new URL(`../../reference/fixtures/${path}`, import.meta.url);
 
 /** The bytes of a fixture's file. */
 export async function readReference(path) {
