@@ -326,7 +326,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
 }
 
 fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
-    let allowed = format!("an even integer from 2 to {MAX_HEAD_DIM}");
+    let allowed = format!("a multiple of 4 up to {MAX_HEAD_DIM}");
     let Some(value) = fields.take_set("head_dim") else {
         if !hidden.is_multiple_of(heads) {
             return Err(Error::config(format!(
@@ -335,7 +335,7 @@ fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
             )));
         }
         let head_dim = hidden / heads;
-        if !head_dim.is_multiple_of(2) || head_dim > MAX_HEAD_DIM {
+        if !head_dim.is_multiple_of(4) || head_dim > MAX_HEAD_DIM {
             return Err(Error::config(format!(
                 "head_dim, taken as hidden_size / num_attention_heads ({hidden} / {heads}), is \
                  {head_dim}; it must be {allowed}"
@@ -345,7 +345,7 @@ fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
     };
     size("head_dim", &value, MAX_HEAD_DIM)
         .ok()
-        .filter(|n| n.is_multiple_of(2))
+        .filter(|n| n.is_multiple_of(4))
         .ok_or_else(|| refuse("head_dim", &value, &allowed))
 }
 

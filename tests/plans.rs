@@ -228,7 +228,7 @@ fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
         |label: &str| plans.micro_step.dispatches.iter().filter(|d| d.label == label).count();
     let parts = layout.matrices[layout.embedding].parts.len();
     let chunks = tokens.div_ceil(plans.logits_rows);
-    assert!(plans.logits_rows < tokens && plans.logits_rows % ALIGN == 0);
+    assert!(plans.logits_rows < tokens && plans.logits_rows.is_multiple_of(ALIGN));
     // Gathered, and its gradient scattered, once a part.
     assert_eq!(count("embedding"), 2 * parts);
     for label in ["logits", "head input", "head weight"] {

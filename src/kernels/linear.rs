@@ -110,7 +110,8 @@ const TILES: [LinearTile; 4] = [
 /// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
 /// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
 /// small ones the second.
-const DIRECT: [LinearTile; 2] = [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
+const DIRECT: [LinearTile; 2] =
+    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
 /// Multiply-adds from which the larger block repays its compilation within a hundred steps.
 const LARGE_PRODUCT: usize = 4 << 20;
 
@@ -140,7 +141,11 @@ fn pick(caps: &Capabilities, shape: &LinearShape) -> (LinearTile, String) {
             "no tile fits the limits on invocations or workgroup memory"
         };
         let large = shape.tokens * shape.n * shape.k >= LARGE_PRODUCT;
-        let size = if large { "a large product repays a large block" } else { "small product, quick to compile" };
+        let size = if large {
+            "a large product repays a large block"
+        } else {
+            "small product, quick to compile"
+        };
         return (DIRECT[usize::from(!large)], format!("{why}; {size}"));
     }
     for tile in &tiles {

@@ -47,10 +47,10 @@ pub(super) fn shapes(
 /// One token; one past the largest tile as one document; several documents with borders inside
 /// tiles.
 pub(super) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
-    [vec![0], vec![0; 33], lane.documents(71)]
+    [vec![0], vec![0; 33], lane.documents(45)]
 }
 
-/// The kernels divide by sums of up to 71 exponentials of products: a few roundings more.
+/// The kernels divide by sums of up to 45 exponentials of products: a few roundings more.
 pub(super) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
 async fn forward(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {

@@ -33,7 +33,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(hardware, move |lane| async move {
             let nvidia = table(lane.caps().target).swap_remove(6);
             let caps = restrict(&nvidia, lane.caps());
-            gradients(&lane, &Pretend::new(&lane.gpu, caps), config).await
+            gradients(&lane, &Pretend::gpu(&lane.gpu, caps), config).await
         }));
         cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
             logits(&lane, config).await

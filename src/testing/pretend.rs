@@ -15,7 +15,7 @@ pub(super) struct Pretend {
 
 impl Pretend {
     /// `caps` must be within what the device has.
-    pub fn new(device: &Rc<WgpuDevice>, caps: Capabilities) -> Rc<dyn Gpu> {
+    pub fn gpu(device: &Rc<WgpuDevice>, caps: Capabilities) -> Rc<dyn Gpu> {
         Rc::new(Self { device: Rc::clone(device), caps })
     }
 }

@@ -46,7 +46,7 @@ export const cases = {
     const trainer = await Trainer.create(binding, { tokensPerStep: 16 });
     ok(trainer.plan().length > 0, "the model stays usable with smaller steps");
     for (const [name, value] of [
-      ["maxComputeWorkgroupStorageSize", 512],
+      ["maxComputeWorkgroupStorageSize", 16],
       ["maxStorageBuffersPerShaderStage", 4],
     ]) {
       const capped = await model(name, value);
