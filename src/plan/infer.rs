@@ -2,7 +2,8 @@
 //! decoding one token.
 
 use super::builder::Builder;
-use super::train::{METRICS_BYTES, Model};
+use super::model::Model;
+use super::train::METRICS_BYTES;
 use super::{Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;

@@ -3,14 +3,17 @@
 //! A model is compiled once into a plan for each thing it does; a step replays plans. Activations
 //! are virtual tensors while a plan is built and share slots once it is finished ([`slots`]).
 
+mod batch;
 mod builder;
 mod infer;
+mod model;
 pub mod slots;
 mod train;
 
+pub use batch::BatchLayout;
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferencePlans, batch_bytes, inference_plans};
-pub use train::{BatchLayout, METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
+pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
 
 use crate::error::Result;
 use crate::kernels::Kernel;

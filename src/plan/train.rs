@@ -1,55 +1,13 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
 use super::builder::Builder;
-use super::{Buffer, Phase, Plan, Range, Slice};
+use super::model::Model;
+use super::{BatchLayout, Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, LinearShape, NORM_ROWS, Output, WriteMode,
-};
+use crate::kernels::{self as k, WriteMode};
 use crate::layout::{ALIGN, Layout};
-
-/// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
-/// binding's alignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchLayout {
-    /// Elements reserved for each part.
-    pub padded: usize,
-}
-
-impl BatchLayout {
-    pub fn new(tokens: usize) -> Self {
-        Self { padded: tokens.next_multiple_of(ALIGN) }
-    }
-
-    fn slice(&self, part: usize, parts: usize) -> Slice {
-        let bytes = self.padded as u64 * 4;
-        Slice::new(Buffer::Batch, part as u64 * bytes, parts as u64 * bytes)
-    }
-
-    pub fn tokens(&self) -> Slice {
-        self.slice(0, 1)
-    }
-
-    pub fn targets(&self) -> Slice {
-        self.slice(1, 1)
-    }
-
-    /// Positions sorted by token.
-    pub fn order(&self) -> Slice {
-        self.slice(2, 1)
-    }
-
-    /// Document starts, then ends.
-    pub fn documents(&self) -> Slice {
-        self.slice(3, 2)
-    }
-
-    pub fn bytes(&self) -> u64 {
-        5 * self.padded as u64 * 4
-    }
-}
 
 /// Everything a trainer replays.
 #[derive(Clone, Debug)]
@@ -80,223 +38,11 @@ struct Saved {
     gate_up: Slice,
 }
 
-/// Builds model-shaped stretches of a plan.
-pub(super) struct Model<'a> {
-    pub config: &'a ModelConfig,
-    pub layout: &'a Layout,
-    pub builder: Builder<'a>,
-}
+/// Bytes of [`Buffer::Metrics`] and of [`Buffer::Optimizer`].
+pub const METRICS_BYTES: u64 = 32;
+pub const OPTIMIZER_BYTES: u64 = 16;
 
-impl<'a> Model<'a> {
-    pub fn hidden(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    pub fn attention_shape(&self) -> AttentionShape {
-        AttentionShape {
-            heads: self.config.num_attention_heads,
-            kv_heads: self.config.num_key_value_heads,
-            head_dim: self.config.head_dim,
-        }
-    }
-
-    pub fn activation(&self) -> ActivationWidth {
-        ActivationWidth { width: self.config.intermediate_size, activation: self.config.hidden_act }
-    }
-
-    /// A part of a matrix in a set of shards.
-    pub fn part(&self, matrix: usize, part: usize, set: fn(usize) -> Buffer) -> Slice {
-        let matrix = &self.layout.matrices[matrix];
-        let part = &matrix.parts[part];
-        Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
-    }
-
-    pub fn weight(&self, matrix: usize) -> Slice {
-        self.part(matrix, 0, Buffer::Weights)
-    }
-
-    pub fn tensor(&mut self, what: &str, columns: usize) -> Result<Slice> {
-        self.builder.tensor(what, self.builder.tokens * columns)
-    }
-
-    /// `output = input · matrixᵀ`, optionally plus a residual; `rows` are the token rows covered.
-    pub fn linear(
-        &mut self,
-        label: &str,
-        matrix: usize,
-        input: Slice,
-        output: Slice,
-        residual: Option<Slice>,
-        rows: Range,
-    ) -> Result<()> {
-        let shape = self.layout.matrices[matrix].clone();
-        for (index, part) in shape.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::MatmulT,
-                n: part.rows,
-                k: shape.cols,
-                a_stride: shape.cols,
-                c_stride: shape.rows,
-                tokens: rows.rows as usize,
-            };
-            let mode = if residual.is_some() {
-                Output::Residual
-            } else {
-                Output::Mode(WriteMode::Overwrite)
-            };
-            let kernel = k::linear(self.builder.caps, &product, mode)?;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let mut slices = vec![
-                input,
-                self.part(matrix, index, Buffer::Weights),
-                output,
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            slices.extend(residual);
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
-        }
-        Ok(())
-    }
-
-    /// `d_input = d_output · matrix`.
-    fn input_gradient(
-        &mut self,
-        label: &str,
-        matrix: usize,
-        d_output: Slice,
-        d_input: Slice,
-        rows: Range,
-    ) -> Result<()> {
-        let shape = self.layout.matrices[matrix].clone();
-        for (index, part) in shape.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::Matmul,
-                n: shape.cols,
-                k: part.rows,
-                a_stride: shape.rows,
-                c_stride: shape.cols,
-                tokens: rows.rows as usize,
-            };
-            let mode = if index == 0 { WriteMode::Overwrite } else { WriteMode::Add };
-            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let slices = vec![
-                d_output,
-                self.part(matrix, index, Buffer::Weights),
-                d_input,
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
-        }
-        Ok(())
-    }
-
-    /// `d_matrix (+)= d_outputᵀ · input`.
-    fn weight_gradient(
-        &mut self,
-        label: &str,
-        matrix: usize,
-        d_output: Slice,
-        input: Slice,
-        rows: Range,
-        mode: WriteMode,
-    ) -> Result<()> {
-        let shape = self.layout.matrices[matrix].clone();
-        for (index, part) in shape.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::MatmulAt,
-                n: shape.cols,
-                k: part.rows,
-                a_stride: shape.rows,
-                c_stride: shape.cols,
-                tokens: rows.rows as usize,
-            };
-            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let slices = vec![
-                d_output,
-                input,
-                self.part(matrix, index, Buffer::Gradients),
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
-        }
-        Ok(())
-    }
-
-    pub fn norm(&mut self, label: &str, matrix: usize, input: Slice, output: Slice) -> Result<()> {
-        let kernel =
-            k::rms_norm_forward(self.builder.caps, self.hidden(), self.config.rms_norm_eps)?;
-        let slices = vec![input, self.weight(matrix), output, self.builder.step()];
-        let flops = 4.0 * (self.builder.tokens * self.hidden()) as f64;
-        self.builder.dispatch(label, kernel, slices, flops)
-    }
-
-    fn norm_backward(
-        &mut self,
-        label: &str,
-        matrix: usize,
-        input: Slice,
-        d_output: Slice,
-        d_input: Slice,
-        mode: WriteMode,
-    ) -> Result<()> {
-        let hidden = self.hidden();
-        let blocks = self.builder.tokens.div_ceil(NORM_ROWS);
-        let partial = self.builder.tensor("norm weight gradient partials", blocks * hidden)?;
-        let kernel =
-            k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
-        let slices =
-            vec![input, self.weight(matrix), d_output, d_input, partial, self.builder.step()];
-        self.builder.dispatch(
-            label,
-            kernel,
-            slices,
-            12.0 * (self.builder.tokens * hidden) as f64,
-        )?;
-        let kernel = k::column_sum(self.builder.caps, hidden)?;
-        let slices = vec![partial, self.part(matrix, 0, Buffer::Gradients), self.builder.step()];
-        self.builder.dispatch(format!("{label} weight"), kernel, slices, (blocks * hidden) as f64)
-    }
-
-    pub fn embed(&mut self, tokens: Slice, output: Slice) -> Result<()> {
-        let matrix = self.layout.embedding;
-        let parts = self.layout.matrices[matrix].parts.clone();
-        for (index, part) in parts.iter().enumerate() {
-            let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
-            let range =
-                Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() };
-            let weight = self.part(matrix, index, Buffer::Weights);
-            let slices =
-                vec![tokens, weight, output, self.builder.step(), self.builder.range(range)];
-            self.builder.dispatch_rows("embedding", kernel, slices, range, 0.0)?;
-        }
-        Ok(())
-    }
-
-    pub fn rope(
-        &mut self,
-        label: &str,
-        qkv: Slice,
-        documents: Slice,
-        table: Slice,
-        forward: bool,
-    ) -> Result<()> {
-        let shape = self.attention_shape();
-        let heads = shape.heads + shape.kv_heads;
-        let kernel = k::rope(self.builder.caps, heads, shape.head_dim, shape.stride(), forward)?;
-        let flops = 3.0 * (self.builder.tokens * heads * shape.head_dim) as f64;
-        self.builder.dispatch(
-            label,
-            kernel,
-            vec![qkv, table, documents, self.builder.step()],
-            flops,
-        )
-    }
-
+impl Model<'_> {
     fn layer_forward(
         &mut self,
         layer: usize,
@@ -559,14 +305,6 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Bytes of [`Buffer::Metrics`] and of [`Buffer::Optimizer`].
-pub const METRICS_BYTES: u64 = 32;
-pub const OPTIMIZER_BYTES: u64 = 16;
-
-fn product_flops(shape: &LinearShape) -> f64 {
-    2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64
-}
-
 /// Rows of logits held at a time: within one binding, and a multiple of the offset alignment.
 fn logits_chunk(caps: &Capabilities, vocabulary: usize, tokens: usize) -> usize {
     let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / vocabulary;
@@ -589,68 +327,66 @@ pub fn train_plans(
 ) -> Result<TrainPlans> {
     let batch = BatchLayout::new(tokens);
     let chunk = logits_chunk(caps, config.vocab_size, tokens);
-    let micro_step = micro_step(caps, config, layout, tokens, chunk)?.finish(&[]);
-    let evaluate = evaluate(caps, config, layout, tokens, chunk)?.finish(&micro_step.slots);
+    let table = rope_table(config, tokens);
+    let model = || {
+        let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+        Model { config, layout, builder }
+    };
+    let micro_step = micro_step(model(), batch, table, chunk)?;
+    let evaluate = evaluate(model(), batch, table, chunk, &micro_step.slots)?;
     let optimizer = optimizer(caps, layout)?;
     let slots = evaluate.slots.clone();
     Ok(TrainPlans { micro_step, optimizer, evaluate, slots, batch, logits_rows: chunk })
 }
 
-fn micro_step<'a>(
-    caps: &'a Capabilities,
-    config: &'a ModelConfig,
-    layout: &'a Layout,
-    tokens: usize,
-    chunk: usize,
-) -> Result<Builder<'a>> {
-    let batch = BatchLayout::new(tokens);
-    let table = rope_table(config, tokens);
-    let mut model =
-        Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
-    let mut x = model.tensor("embedding", config.hidden_size)?;
+/// Embedding, layers and final norm. Gives what the backward pass reads again of each layer, the
+/// last layer's output, and the normed rows.
+fn forward(
+    model: &mut Model,
+    batch: BatchLayout,
+    table: Slice,
+) -> Result<(Vec<Saved>, Slice, Slice)> {
+    let hidden = model.hidden();
+    let mut x = model.tensor("embedding", hidden)?;
     model.embed(batch.tokens(), x)?;
     let mut saved = Vec::new();
-    for layer in 0..config.num_hidden_layers {
-        let next = model.tensor("residual", config.hidden_size)?;
+    for layer in 0..model.config.num_hidden_layers {
+        let next = model.tensor("residual", hidden)?;
         saved.push(model.layer_forward(layer, x, next, batch, table)?);
         x = next;
     }
-    let normed = model.tensor("final norm", config.hidden_size)?;
-    model.norm("final norm", layout.final_norm, x, normed)?;
-    let d_normed = model.tensor("final norm gradient", config.hidden_size)?;
+    let normed = model.tensor("final norm", hidden)?;
+    model.norm("final norm", model.layout.final_norm, x, normed)?;
+    Ok((saved, x, normed))
+}
+
+fn micro_step(mut model: Model, batch: BatchLayout, table: Slice, chunk: usize) -> Result<Plan> {
+    let (saved, x, normed) = forward(&mut model, batch, table)?;
+    let hidden = model.hidden();
+    let d_normed = model.tensor("final norm gradient", hidden)?;
     model.loss(normed, Some(d_normed), batch, chunk)?;
     model.builder.phase = Phase::Backward;
-    let d_x = model.tensor("residual gradient", config.hidden_size)?;
-    model.norm_backward("final norm", layout.final_norm, x, d_normed, d_x, WriteMode::Overwrite)?;
+    let d_x = model.tensor("residual gradient", hidden)?;
+    let mode = WriteMode::Overwrite;
+    model.norm_backward("final norm", model.layout.final_norm, x, d_normed, d_x, mode)?;
     for (layer, saved) in saved.iter().enumerate().rev() {
         model.layer_backward(layer, saved, d_x, batch, table)?;
     }
     model.embedding_backward(d_x, batch)?;
-    Ok(model.builder)
+    Ok(model.builder.finish(&[]))
 }
 
-fn evaluate<'a>(
-    caps: &'a Capabilities,
-    config: &'a ModelConfig,
-    layout: &'a Layout,
-    tokens: usize,
+/// The forward pass and the loss, in the micro-step's slots.
+fn evaluate(
+    mut model: Model,
+    batch: BatchLayout,
+    table: Slice,
     chunk: usize,
-) -> Result<Builder<'a>> {
-    let batch = BatchLayout::new(tokens);
-    let table = rope_table(config, tokens);
-    let mut model =
-        Model { config, layout, builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step) };
-    let mut x = model.tensor("embedding", config.hidden_size)?;
-    model.embed(batch.tokens(), x)?;
-    for layer in 0..config.num_hidden_layers {
-        let next = model.tensor("residual", config.hidden_size)?;
-        model.layer_forward(layer, x, next, batch, table)?;
-        x = next;
-    }
-    let normed = model.tensor("final norm", config.hidden_size)?;
-    model.norm("final norm", layout.final_norm, x, normed)?;
+    slots: &[u64],
+) -> Result<Plan> {
+    let (_, _, normed) = forward(&mut model, batch, table)?;
     model.loss(normed, None, batch, chunk)?;
-    Ok(model.builder)
+    Ok(model.builder.finish(slots))
 }
 
 fn optimizer(caps: &Capabilities, layout: &Layout) -> Result<Plan> {
