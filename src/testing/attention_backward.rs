@@ -3,9 +3,7 @@
 use super::attention::{HEADS, SOFTMAX, batches, shapes};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{
-    ROUNDING, close, close_to_terms, directional_to_terms, dot, narrow, of, text, wide,
-};
+use super::measure::{ROUNDING, close_to_terms, directional_to_terms, dot, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
@@ -116,6 +114,12 @@ async fn delta(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
             .zip(wide(&batch.d_out).chunks_exact(batch.shape.head_dim))
             .map(|(o, d)| dot(o, d))
             .collect();
+        // The size of a product's sum unless its terms cancel.
+        let terms: Vec<f64> = wide(&out)
+            .chunks_exact(batch.shape.head_dim)
+            .zip(wide(&batch.d_out).chunks_exact(batch.shape.head_dim))
+            .map(|(o, d)| o.iter().zip(d).map(|(o, d)| (o * d) * (o * d)).sum::<f64>().sqrt())
+            .collect();
         let operands = [
             Operand::floats(&out),
             Operand::floats(&batch.d_out),
@@ -125,7 +129,8 @@ async fn delta(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close("delta", &got.floats(0), &exact, ROUNDING).map_err(of(&job.kernel))?;
+            close_to_terms("delta", &got.floats(0), &exact, &terms, ROUNDING)
+                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())

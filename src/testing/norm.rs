@@ -73,6 +73,12 @@ async fn one_backward(
         let terms: Vec<f64> = (0..rows * hidden)
             .map(|i| inverse[i] / f64::from(x[i]) * f64::from(weight[i % hidden] * d_y[i]))
             .collect();
+        // A weight's gradient is a sum over the rows, of this size unless its terms cancel.
+        let slopes: Vec<f64> = (0..hidden)
+            .map(|i| (i..rows * hidden).step_by(hidden))
+            .map(|column| column.map(|i| inverse[i] * f64::from(d_y[i])))
+            .map(|terms| terms.map(|term| term * term).sum::<f64>().sqrt())
+            .collect();
         let before = if adds { before } else { vec![f32::NAN; rows * hidden] };
         let expected: Vec<f64> = d_x
             .iter()
@@ -99,7 +105,7 @@ async fn one_backward(
                 sums.iter_mut().zip(row).for_each(|(sum, &part)| *sum += f64::from(part));
             }
             let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
-            close("d_weight", &sums, &d_weight, ROUNDING).map_err(&named)?;
+            close_to_terms("d_weight", &sums, &d_weight, &slopes, ROUNDING).map_err(&named)?;
             differences(lane, &got.floats(0), &sums, [&x, &weight, &d_y, &before], adds)
                 .map_err(&named)?;
         }
@@ -139,6 +145,10 @@ async fn column_sum(lane: Rc<Lane>) -> Outcome {
                     if later { sum + f64::from(before[i]) } else { sum }
                 })
                 .collect();
+            let terms: Vec<f64> = (0..hidden)
+                .map(|i| partial[i..].iter().step_by(hidden).map(|&p| f64::from(p * p)).sum())
+                .map(f64::sqrt)
+                .collect();
             let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
             let operands = || {
                 let (partial, before) = (Operand::floats(&partial), Operand::floats(&before));
@@ -147,7 +157,8 @@ async fn column_sum(lane: Rc<Lane>) -> Outcome {
             let jobs: Vec<_> =
                 made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                close("sum", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+                close_to_terms("sum", &got.floats(0), &expected, &terms, ROUNDING)
+                    .map_err(of(&job.kernel))?;
             }
         }
     }
