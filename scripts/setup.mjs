@@ -92,16 +92,12 @@ async function wasmBindgen() {
   if (findWasmBindgen()) return;
   const version = locked("wasm-bindgen");
   step(`building wasm-bindgen ${version}, once (about two minutes)`);
+  const install = ["install", "wasm-bindgen-cli", "--version", version, "--quiet"];
   const where = ["--root", join(target, "tools")];
-  await run("cargo", [
-    "install",
-    "wasm-bindgen-cli",
-    "--version",
-    version,
-    "--locked",
-    "--quiet",
-    ...where,
-  ]);
+  if ((await exitCode("cargo", [...install, "--locked", ...where])) === 0) return;
+  // The program's own lockfile may name a dependency that a registry mirror does not hold (yet).
+  step("its locked dependencies are not all to be had; building with compatible ones");
+  await run("cargo", [...install, ...where]);
 }
 
 /** Browsers and Vulkan drivers, by apt-get where that can be done unasked. */
