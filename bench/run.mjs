@@ -1,12 +1,15 @@
-// npm run bench [-- --browser chromium|firefox|node] [--only TEXT] [--steps N] [--profile] [--out FOLDER]
-// Measures tinyloom on this machine's GPU from the built files in pkg/dist: no install, no network.
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+// npm run bench [-- [models|attention] --browser chromium|firefox|node --only TEXT --steps N
+//   --limits adapter|default --profile --out FOLDER]
+// Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
+// target/testing-wasm): no install, no network.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const { values } = parseArgs({
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
   options: {
     browser: { type: "string", default: "chromium" },
     only: { type: "string", default: "" },
@@ -17,20 +20,33 @@ const { values } = parseArgs({
   },
 });
 const options = {
+  suite: positionals[0] ?? "models",
   only: values.only,
   steps: Number(values.steps),
   profile: values.profile,
   limits: values.limits,
 };
 
-if (!existsSync(join(root, "pkg/dist/tinyloom_bg.wasm"))) {
-  console.error("pkg/dist is not built; run: npm run build");
-  process.exit(1);
+if (!["models", "attention"].includes(options.suite)) {
+  console.error(`there is no suite ${options.suite}; there are models and attention`);
+  process.exit(2);
+}
+for (const built of ["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"]) {
+  if (!existsSync(join(root, built))) {
+    console.error(`${built} is missing; run: node bench/build.mjs`);
+    process.exit(1);
+  }
 }
 const measured = values.browser === "node" ? await inNode() : await inBrowser(values.browser);
 const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
 console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
-const name = `${new Date().toISOString().slice(0, 10)}-${slug(measured.adapter)}-${values.browser}.json`;
+const name = [
+  new Date().toISOString().slice(0, 10),
+  slug(measured.adapter),
+  values.browser,
+  ...(values.limits === "adapter" ? [] : [values.limits]),
+  ...(options.suite === "models" ? [] : [options.suite]),
+].join("-").concat(".json");
 mkdirSync(values.out, { recursive: true });
 writeFileSync(join(values.out, name), `${JSON.stringify(measured, null, 2)}\n`);
 console.log(`written: ${name}`);
@@ -47,6 +63,7 @@ function slug({ vendor, architecture }) {
 }
 
 function print(result) {
+  if (result.kernel) return printKernel(result);
   const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
   const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
   const loss =
@@ -68,10 +85,28 @@ function print(result) {
   }
 }
 
+function printKernel({ kernel, variant, picked, tokens, heads, kvHeads, headDim, microseconds, teraflops }) {
+  console.log(
+    `${kernel.padEnd(30)} ${`${heads}/${kvHeads} x ${headDim}`.padEnd(12)} ${String(tokens).padStart(6)} ` +
+      `${microseconds.toFixed(1).padStart(9)} us ${teraflops.toFixed(2).padStart(7)} TFLOP/s ` +
+      `${picked ? "*" : " "} ${variant}`,
+  );
+}
+
 async function inNode() {
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const tinyloom = await import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
+  if (options.suite === "attention") {
+    const { prepareHost } = await import(pathToFileURL(join(root, "pkg/dist/host.js")).href);
+    await prepareHost(gpu);
+    const testing = await import(pathToFileURL(join(root, "target/testing-wasm/tinyloom.js")).href);
+    await testing.default({
+      module_or_path: readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm")),
+    });
+    const { attentionSuite } = await import("./suites.mjs");
+    return attentionSuite(testing, gpu, options, print);
+  }
   const { runAll } = await import("./workloads.mjs");
   return runAll(tinyloom, gpu, options, print);
 }
@@ -84,6 +119,7 @@ async function inBrowser(kind) {
       '<!doctype html><link rel="icon" href="data:,"><title>bench</title>',
     ),
     "/pkg": join(root, "pkg", "dist"),
+    "/testing": join(root, "target", "testing-wasm"),
     "/bench": join(root, "bench"),
   });
   const browser = await launch(kind);
@@ -93,11 +129,16 @@ async function inBrowser(kind) {
     await page.exposeFunction("report", (text) => print(JSON.parse(text)));
     await page.goto(`${server.url}/blank.html`);
     return await page.evaluate(async (settings) => {
+      const report = (result) => window.report(JSON.stringify(result));
+      if (settings.suite === "attention") {
+        const testing = await import("/testing/tinyloom.js");
+        await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
+        const { attentionSuite } = await import("/bench/suites.mjs");
+        return attentionSuite(testing, navigator.gpu, settings, report);
+      }
       const tinyloom = await import("/pkg/index.js");
       const { runAll } = await import("/bench/workloads.mjs");
-      return runAll(tinyloom, navigator.gpu, settings, (result) =>
-        window.report(JSON.stringify(result)),
-      );
+      return runAll(tinyloom, navigator.gpu, settings, report);
     }, options);
   } finally {
     await browser.close();

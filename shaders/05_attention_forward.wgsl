@@ -8,11 +8,11 @@
 //   4 lse        write  f32 [tokens, HEADS]            overwritten: natural log of Σ exp(score)
 //   5 step       uniform
 //
-// Query t sees the keys documents[t] … step.position + t. Scores are kept in base 2: the scale and
-// log2(e) are folded into the query. Key tiles before the first document of the query tile and
-// after its last query are skipped.
-// Grid: x over query tiles of BQ, y over heads. Workgroup memory: 4 · (BK · HEAD_DIM + BQ · (BK +
-// COLUMN_GROUPS)) bytes. BQ is a multiple of ROW_GROUPS, BK of WORKGROUP / ROW_GROUPS.
+// A query sees what lib/attention_mask.wgsl says. Scores are kept in base 2. Key tiles that no query
+// of the tile sees are skipped, and those that every query sees wholly are not masked. A query that
+// sees no key gives zeros and the logsumexp of MASKED.
+// Grid: x over query tiles of BQ, y over heads. Workgroup memory: 16 · (ROW_TILE + BK · COLUMN_PITCH)
+// + 4 · BQ · COLUMN_GROUPS bytes.
 @group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;
@@ -20,18 +20,40 @@
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> step: Step;
 
-var<workgroup> tile: array<vec4<f32>, BK * VECTORS>;
-var<workgroup> weights: array<f32, BQ * BK>;
 var<workgroup> row_max: array<f32, BQ * COLUMN_GROUPS>;
 
-fn stage(lane: u32, first_key: u32, key_count: u32, offset: u32) {
+fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
+  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+    let row = min(first_row + i / CHUNK, last_row);
+    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + first + i % CHUNK];
+  }
+}
+
+fn stage_keys(lane: u32, key0: u32, key_count: u32, offset: u32) {
   for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
-    let key = first_key + i / VECTORS;
+    let key = key0 + i / VECTORS;
     var value = vec4(0.0);
     if key < key_count {
       value = keys[(key * KV_STRIDE + offset) / 4u + i % VECTORS];
     }
-    tile[i] = value;
+    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = value;
+  }
+}
+
+// Turns products into scores in base 2, masked where a query does not see a key.
+fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, RQ>>, key0: u32, whole: bool) {
+  for (var r = 0u; r < RQ; r++) {
+    for (var j = 0u; j < RK; j++) {
+      (*scores)[r][j] = score_of((*scores)[r][j]) * LOG2_E;
+    }
+    if !whole {
+      let first = first_key((*rows)[r]);
+      let last = last_key((*rows)[r]);
+      for (var j = 0u; j < RK; j++) {
+        let key = key0 + j * COLUMN_GROUPS;
+        (*scores)[r][j] = select(MASKED, (*scores)[r][j], key >= first && key <= last);
+      }
+    }
   }
 }
 
@@ -43,95 +65,79 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let last_row = min(first_row + BQ, step.tokens) - 1u;
-  let key_count = step.position + last_row + 1u;
-  let row0 = lane / COLUMN_GROUPS * RQ;
+  let key_count = last_key(last_row) + 1u;
+  let group = lane / COLUMN_GROUPS;
   let column = lane % COLUMN_GROUPS;
 
-  var sums = array<array<vec4<f32>, RV>, RQ>();
-  var largest: array<f32, RQ>;
-  var totals: array<f32, RQ>;
-  var starts: array<u32, RQ>;
-  var bases: array<u32, RQ>;
+  var results = Results();
+  var largest = array<f32, RQ>();
+  var totals = array<f32, RQ>();
+  var rows = array<u32, RQ>();
   for (var r = 0u; r < RQ; r++) {
-    let row = min(first_row + row0 + r, last_row);
     largest[r] = MASKED;
-    totals[r] = 0.0;
-    starts[r] = documents[row];
-    bases[r] = (row * Q_STRIDE + head * HEAD_DIM) / 4u;
+    rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
   }
 
-  for (var k0 = documents[first_row] / BK * BK; k0 < key_count; k0 += BK) {
-    stage(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
-    workgroupBarrier();
-    var scores = array<array<f32, RK>, RQ>();
-    for (var v = 0u; v < VECTORS; v++) {
-      var key: array<vec4<f32>, RK>;
-      for (var j = 0u; j < RK; j++) {
-        key[j] = tile[(column + j * COLUMN_GROUPS) * VECTORS + v];
-      }
-      for (var r = 0u; r < RQ; r++) {
-        let q = query[bases[r] + v];
-        for (var j = 0u; j < RK; j++) {
-          scores[r][j] += dot(q, key[j]);
-        }
-      }
+  for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
+    stage_keys(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
+    var scores = Scores();
+    for (var first = 0u; first < VECTORS; first += CHUNK) {
+      stage_queries(lane, first_row, last_row, head, first);
+      workgroupBarrier();
+      add_products(&scores, 0u, 0u, group, column, first);
+      workgroupBarrier();
     }
+    let whole = k0 >= first_key(last_row) && k0 + BK - 1u <= last_key(first_row);
+    finish_scores(&scores, &rows, k0 + column, whole);
     for (var r = 0u; r < RQ; r++) {
-      let end = step.position + first_row + row0 + r;
-      var best = MASKED;
-      for (var j = 0u; j < RK; j++) {
-        let k = k0 + column + j * COLUMN_GROUPS;
-        let visible = k >= starts[r] && k <= end && k < key_count;
-        scores[r][j] = select(MASKED, scores[r][j] * (SCALE * LOG2_E), visible);
+      var best = scores[r][0];
+      for (var j = 1u; j < RK; j++) {
         best = max(best, scores[r][j]);
       }
-      row_max[(row0 + r) * COLUMN_GROUPS + column] = best;
+      row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + column] = best;
     }
+    stage_keys(lane, k0, key_count, VALUE_OFFSET + kv_head * HEAD_DIM);
     workgroupBarrier();
 
-    stage(lane, k0, key_count, VALUE_OFFSET + kv_head * HEAD_DIM);
     for (var r = 0u; r < RQ; r++) {
       var next = largest[r];
       for (var i = 0u; i < COLUMN_GROUPS; i++) {
-        next = max(next, row_max[(row0 + r) * COLUMN_GROUPS + i]);
+        next = max(next, row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + i]);
       }
       let correction = exp2(largest[r] - next);
       largest[r] = next;
       totals[r] *= correction;
       for (var i = 0u; i < RV; i++) {
-        sums[r][i] *= correction;
+        results[r][i] *= correction;
       }
       for (var j = 0u; j < RK; j++) {
-        let weight = select(0.0, exp2(scores[r][j] - next), scores[r][j] > UNMASKED);
-        weights[(row0 + r) * BK + column + j * COLUMN_GROUPS] = weight;
+        scores[r][j] = select(0.0, exp2(scores[r][j] - next), scores[r][j] > UNMASKED);
+        totals[r] += scores[r][j];
       }
     }
+    store_weights(&scores, 0u, group, column);
     workgroupBarrier();
-
-    for (var k = 0u; k < BK; k++) {
-      var value: array<vec4<f32>, RV>;
-      for (var i = 0u; i < RV; i++) {
-        value[i] = tile[k * VECTORS + min(column + i * COLUMN_GROUPS, VECTORS - 1u)];
-      }
-      for (var r = 0u; r < RQ; r++) {
-        let weight = weights[(row0 + r) * BK + k];
-        totals[r] += weight;
-        for (var i = 0u; i < RV; i++) {
-          sums[r][i] += weight * value[i];
-        }
-      }
-    }
+    add_weighted(&results, 0u, 0u, group, column);
     workgroupBarrier();
   }
 
+  // Each invocation has summed the weights of its own columns.
   for (var r = 0u; r < RQ; r++) {
-    let row = first_row + row0 + r;
+    row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + column] = totals[r];
+  }
+  workgroupBarrier();
+  for (var r = 0u; r < RQ; r++) {
+    let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
-      let total = max(totals[r], 1e-30);
+      var total = 0.0;
+      for (var i = 0u; i < COLUMN_GROUPS; i++) {
+        total += row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + i];
+      }
+      total = max(total, 1e-30);
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          output[(row * HEADS + head) * VECTORS + v] = sums[r][i] / total;
+          output[(row * HEADS + head) * VECTORS + v] = results[r][i] / total;
         }
       }
       if column == 0u {

@@ -19,13 +19,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let kv_head = head / (HEADS / KV_HEADS);
-  let q = head_scale(SCALE, load_query((row * Q_STRIDE + head * HEAD_DIM) / 4u));
+  let q = load_query((row * Q_STRIDE + head * HEAD_DIM) / 4u);
   var largest = -1e30;
   var total = 0.0;
   var sum = Head();
-  for (var k = documents[row]; k <= step.position + row; k++) {
+  for (var k = first_key(row); k <= last_key(row); k++) {
     let base = k * (KV_STRIDE / 4u) + kv_head * VECTORS;
-    let score = head_dot(q, load_keys(base + KEY_OFFSET / 4u));
+    let score = score_of(head_dot(q, load_keys(base + KEY_OFFSET / 4u)));
     let value = load_keys(base + VALUE_OFFSET / 4u);
     if score > largest {
       let correction = exp(largest - score);

@@ -10,12 +10,11 @@
 //   5 d_qkv      write  f32 [tokens, STRIDE]           the key and value columns are overwritten
 //   6 step       uniform
 //
-// A workgroup owns BK keys of one key-value head and loops over the query heads of its group and
-// the queries from its first key to the end of its last key's document: no atomics, no scratch.
-// Here rows of the shared tiling are keys and columns are queries, so BQ in attention_tile is the
-// number of keys and BK the number of queries a tile.
-// Grid: x over key tiles, y over key-value heads. Workgroup memory: 4 · (2 · BK · HEAD_DIM + 2 · BQ
-// · BK) bytes.
+// A workgroup owns BQ keys of one key-value head (the rows of the shared tiling) and loops over the
+// query heads of its group and tiles of BK queries (the columns), from its first key to the last
+// query that sees its last key: no atomics, no scratch.
+// Grid: x over key tiles, y over key-value heads. Workgroup memory: 16 · (ROW_TILE + 2 · BK ·
+// COLUMN_PITCH) bytes.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> lse: array<f32>;
@@ -25,95 +24,83 @@
 @group(0) @binding(6) var<uniform> step: Step;
 
 const ROW: u32 = STRIDE / 4u;
+// Where things lie in the tiles: values behind keys, d_output behind queries, dS behind P.
+const VALUES: u32 = BQ * ROW_PITCH;
+const SLOPES: u32 = BK * COLUMN_PITCH;
+const D_SCORES: u32 = BK * BQ / 4u;
 
-var<workgroup> query_tile: array<vec4<f32>, BK * VECTORS>;
-var<workgroup> slope_tile: array<vec4<f32>, BK * VECTORS>;
-var<workgroup> weights: array<f32, BQ * BK>;
-var<workgroup> d_scores: array<f32, BQ * BK>;
+fn stage_rows(lane: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
+  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+    let at = min(key0 + i / CHUNK, last) * ROW + kv_head * VECTORS + first + i % CHUNK;
+    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[at + KEY_OFFSET / 4u];
+    row_tile[VALUES + i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[at + VALUE_OFFSET / 4u];
+  }
+}
 
-fn stage(lane: u32, first_query: u32, query_end: u32, head: u32) {
+fn stage_queries(lane: u32, first_query: u32, end: u32, head: u32) {
   for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
-    let row = first_query + i / VECTORS;
-    var q = vec4(0.0);
-    var slope = vec4(0.0);
-    if row < query_end {
-      q = qkv[row * ROW + head * VECTORS + i % VECTORS];
-      slope = d_output[(row * HEADS + head) * VECTORS + i % VECTORS];
-    }
-    query_tile[i] = q;
-    slope_tile[i] = slope;
+    let row = min(first_query + i / VECTORS, end - 1u);
+    let v = head * VECTORS + i % VECTORS;
+    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[row * ROW + v];
+    column_tile[SLOPES + i / VECTORS * COLUMN_PITCH + i % VECTORS] = d_output[row * HEADS * VECTORS + v];
   }
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let kv_head = workgroup.y;
-  let first_key = workgroup.x * BQ;
-  if first_key >= step.tokens {
+  let first_row = workgroup.x * BQ;
+  if first_row >= step.tokens {
     return;
   }
-  let last_key = min(first_key + BQ, step.tokens) - 1u;
-  let query_end = documents[DOCUMENT_ENDS + last_key];
-  let row0 = lane / COLUMN_GROUPS * RQ;
+  let last_row = min(first_row + BQ, step.tokens) - 1u;
+  let end = query_end(last_row, documents[DOCUMENT_ENDS + last_row]);
+  let group = lane / COLUMN_GROUPS;
   let column = lane % COLUMN_GROUPS;
 
-  var d_keys = array<array<vec4<f32>, RV>, RQ>();
-  var d_values = array<array<vec4<f32>, RV>, RQ>();
-  var rows: array<u32, RQ>;
-  for (var r = 0u; r < RQ; r++) {
-    rows[r] = min(first_key + row0 + r, last_key);
-  }
-
-  for (var group = 0u; group < HEADS / KV_HEADS; group++) {
-    let head = kv_head * (HEADS / KV_HEADS) + group;
-    for (var q0 = first_key; q0 < query_end; q0 += BK) {
-      stage(lane, q0, query_end, head);
-      workgroupBarrier();
-      var scores = array<array<f32, RK>, RQ>();
-      var slopes = array<array<f32, RK>, RQ>();
-      for (var v = 0u; v < VECTORS; v++) {
-        for (var r = 0u; r < RQ; r++) {
-          let key = qkv[rows[r] * ROW + KEY_OFFSET / 4u + kv_head * VECTORS + v];
-          let value = qkv[rows[r] * ROW + VALUE_OFFSET / 4u + kv_head * VECTORS + v];
-          for (var j = 0u; j < RK; j++) {
-            let i = (column + j * COLUMN_GROUPS) * VECTORS + v;
-            scores[r][j] += dot(query_tile[i], key);
-            slopes[r][j] += dot(slope_tile[i], value);
-          }
-        }
+  var d_keys = Results();
+  var d_values = Results();
+  for (var member = 0u; member < HEADS / KV_HEADS; member++) {
+    let head = kv_head * (HEADS / KV_HEADS) + member;
+    for (var q0 = first_row / BK * BK; q0 < end; q0 += BK) {
+      stage_queries(lane, q0, end, head);
+      var weights = Scores();
+      var slopes = Scores();
+      for (var first = 0u; first < VECTORS; first += CHUNK) {
+        stage_rows(lane, first_row, last_row, kv_head, first);
+        workgroupBarrier();
+        add_products(&weights, 0u, 0u, group, column, first);
+        add_products(&slopes, VALUES, SLOPES, group, column, first);
+        workgroupBarrier();
       }
+      let last_query = q0 + BK - 1u;
+      let whole = last_query < end && first_key(last_query) <= first_row && last_row <= last_key(q0);
       for (var j = 0u; j < RK; j++) {
-        let q = q0 + column + j * COLUMN_GROUPS;
-        let inside = min(q, query_end - 1u);
-        let row_lse = lse[inside * HEADS + head];
-        let row_delta = delta[inside * HEADS + head];
+        let q = min(q0 + column + j * COLUMN_GROUPS, end - 1u);
+        let inside = q0 + column + j * COLUMN_GROUPS < end;
+        let row_lse = lse[q * HEADS + head];
+        let row_delta = delta[q * HEADS + head];
+        let first = first_key(q);
         for (var r = 0u; r < RQ; r++) {
-          let visible = q < query_end && rows[r] >= documents[inside] && rows[r] <= q;
-          let weight = select(0.0, exp2((scores[r][j] * SCALE - row_lse) * LOG2_E), visible);
-          let i = (row0 + r) * BK + column + j * COLUMN_GROUPS;
-          weights[i] = weight;
-          d_scores[i] = SCALE * weight * (slopes[r][j] - row_delta);
+          let key = first_row + group + r * ROW_GROUPS;
+          let visible = whole || (inside && key >= first && key <= last_key(q));
+          let score = score_of(weights[r][j]);
+          let weight = select(0.0, exp2((score - row_lse) * LOG2_E), visible);
+          weights[r][j] = weight;
+          slopes[r][j] = score_slope(score) * weight * (slopes[r][j] - row_delta);
         }
       }
+      store_weights(&weights, 0u, group, column);
+      store_weights(&slopes, D_SCORES, group, column);
       workgroupBarrier();
-
-      for (var q = 0u; q < BK; q++) {
-        for (var i = 0u; i < RV; i++) {
-          let v = q * VECTORS + min(column + i * COLUMN_GROUPS, VECTORS - 1u);
-          let query = query_tile[v];
-          let slope = slope_tile[v];
-          for (var r = 0u; r < RQ; r++) {
-            d_values[r][i] += weights[(row0 + r) * BK + q] * slope;
-            d_keys[r][i] += d_scores[(row0 + r) * BK + q] * query;
-          }
-        }
-      }
+      add_weighted(&d_values, 0u, SLOPES, group, column);
+      add_weighted(&d_keys, D_SCORES, 0u, group, column);
       workgroupBarrier();
     }
   }
 
   for (var r = 0u; r < RQ; r++) {
-    let row = first_key + row0 + r;
-    if row <= last_key {
+    let row = first_row + group + r * ROW_GROUPS;
+    if row <= last_row {
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {

@@ -27,12 +27,14 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let value = load_qkv(base + VALUE_OFFSET / 4u);
   var d_key = Head();
   var d_value = Head();
+  let end = query_end(row, documents[DOCUMENT_ENDS + row]);
   for (var head = kv_head * GROUP; head < (kv_head + 1u) * GROUP; head++) {
-    for (var q = row; q < documents[DOCUMENT_ENDS + row]; q++) {
+    for (var q = row; q < end; q++) {
       let query = load_qkv(q * ROW + head * VECTORS);
       let slope = load_d_output((q * HEADS + head) * VECTORS);
-      let weight = exp(head_dot(query, key) * SCALE - lse[q * HEADS + head]);
-      let d_score = SCALE * weight * (head_dot(slope, value) - delta[q * HEADS + head]);
+      let score = score_of(head_dot(query, key));
+      let weight = exp(score - lse[q * HEADS + head]);
+      let d_score = score_slope(score) * weight * (head_dot(slope, value) - delta[q * HEADS + head]);
       d_value = head_axpy(d_value, weight, slope);
       d_key = head_axpy(d_key, d_score, query);
     }

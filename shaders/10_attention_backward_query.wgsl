@@ -10,7 +10,7 @@
 //   6 step       uniform
 //
 // Every element of d_query has one owner: no atomics, no scratch. Grid: x over query tiles of BQ,
-// y over heads. Workgroup memory: 4 · (BK · HEAD_DIM + BQ · BK) bytes.
+// y over heads. Workgroup memory: 16 · (ROW_TILE + 2 · BK · COLUMN_PITCH) bytes.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> lse: array<f32>;
@@ -20,18 +20,24 @@
 @group(0) @binding(6) var<uniform> step: Step;
 
 const ROW: u32 = STRIDE / 4u;
+// Where things lie in the tiles.
+const SLOPES: u32 = BQ * ROW_PITCH;
+const VALUES: u32 = BK * COLUMN_PITCH;
 
-var<workgroup> tile: array<vec4<f32>, BK * VECTORS>;
-var<workgroup> d_scores: array<f32, BQ * BK>;
+fn stage_rows(lane: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
+  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+    let row = min(first_row + i / CHUNK, last_row);
+    let v = head * VECTORS + first + i % CHUNK;
+    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[row * ROW + v];
+    row_tile[SLOPES + i / CHUNK * ROW_PITCH + i % CHUNK] = d_output[row * HEADS * VECTORS + v];
+  }
+}
 
-fn stage(lane: u32, first_key: u32, key_count: u32, offset: u32) {
+fn stage_keys(lane: u32, key0: u32, key_count: u32, kv_head: u32) {
   for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
-    let key = first_key + i / VECTORS;
-    var value = vec4(0.0);
-    if key < key_count {
-      value = qkv[key * ROW + offset / 4u + i % VECTORS];
-    }
-    tile[i] = value;
+    let at = min(key0 + i / VECTORS, key_count - 1u) * ROW + kv_head * VECTORS + i % VECTORS;
+    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[at + KEY_OFFSET / 4u];
+    column_tile[VALUES + i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[at + VALUE_OFFSET / 4u];
   }
 }
 
@@ -43,76 +49,52 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let last_row = min(first_row + BQ, step.tokens) - 1u;
-  let key_count = last_row + 1u;
-  let row0 = lane / COLUMN_GROUPS * RQ;
+  let key_count = last_key(last_row) + 1u;
+  let group = lane / COLUMN_GROUPS;
   let column = lane % COLUMN_GROUPS;
 
-  var sums = array<array<vec4<f32>, RV>, RQ>();
-  var rows: array<u32, RQ>;
+  var results = Results();
+  var rows = array<u32, RQ>();
   for (var r = 0u; r < RQ; r++) {
-    rows[r] = min(first_row + row0 + r, last_row);
+    rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
   }
 
-  for (var k0 = documents[first_row] / BK * BK; k0 < key_count; k0 += BK) {
-    stage(lane, k0, key_count, VALUE_OFFSET + kv_head * HEAD_DIM);
-    workgroupBarrier();
-    var d_weights = array<array<f32, RK>, RQ>();
-    for (var v = 0u; v < VECTORS; v++) {
-      for (var r = 0u; r < RQ; r++) {
-        let slope = d_output[(rows[r] * HEADS + head) * VECTORS + v];
-        for (var j = 0u; j < RK; j++) {
-          d_weights[r][j] += dot(slope, tile[(column + j * COLUMN_GROUPS) * VECTORS + v]);
-        }
-      }
+  for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
+    stage_keys(lane, k0, key_count, kv_head);
+    var scores = Scores();
+    var d_weights = Scores();
+    for (var first = 0u; first < VECTORS; first += CHUNK) {
+      stage_rows(lane, first_row, last_row, head, first);
+      workgroupBarrier();
+      add_products(&scores, 0u, 0u, group, column, first);
+      add_products(&d_weights, SLOPES, VALUES, group, column, first);
+      workgroupBarrier();
     }
-    workgroupBarrier();
-
-    stage(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
-    workgroupBarrier();
-    var scores = array<array<f32, RK>, RQ>();
-    for (var v = 0u; v < VECTORS; v++) {
-      for (var r = 0u; r < RQ; r++) {
-        let q = qkv[rows[r] * ROW + head * VECTORS + v];
-        for (var j = 0u; j < RK; j++) {
-          scores[r][j] += dot(q, tile[(column + j * COLUMN_GROUPS) * VECTORS + v]);
-        }
-      }
-    }
+    let whole = k0 >= first_key(last_row) && k0 + BK - 1u <= last_key(first_row);
     for (var r = 0u; r < RQ; r++) {
-      let row = rows[r];
-      let row_lse = lse[row * HEADS + head];
-      let row_delta = delta[row * HEADS + head];
+      let row_lse = lse[rows[r] * HEADS + head];
+      let row_delta = delta[rows[r] * HEADS + head];
       for (var j = 0u; j < RK; j++) {
-        let k = k0 + column + j * COLUMN_GROUPS;
-        let visible = k >= documents[row] && k <= row;
-        let weight = select(0.0, exp2((scores[r][j] * SCALE - row_lse) * LOG2_E), visible);
-        d_scores[(row0 + r) * BK + column + j * COLUMN_GROUPS] = SCALE * weight * (d_weights[r][j] - row_delta);
+        let key = k0 + column + j * COLUMN_GROUPS;
+        let visible = whole || (key >= first_key(rows[r]) && key <= last_key(rows[r]));
+        let score = score_of(scores[r][j]);
+        let weight = select(0.0, exp2((score - row_lse) * LOG2_E), visible);
+        scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta);
       }
     }
+    store_weights(&scores, 0u, group, column);
     workgroupBarrier();
-
-    for (var k = 0u; k < BK; k++) {
-      var key: array<vec4<f32>, RV>;
-      for (var i = 0u; i < RV; i++) {
-        key[i] = tile[k * VECTORS + min(column + i * COLUMN_GROUPS, VECTORS - 1u)];
-      }
-      for (var r = 0u; r < RQ; r++) {
-        let slope = d_scores[(row0 + r) * BK + k];
-        for (var i = 0u; i < RV; i++) {
-          sums[r][i] += slope * key[i];
-        }
-      }
-    }
+    add_weighted(&results, 0u, 0u, group, column);
     workgroupBarrier();
   }
 
   for (var r = 0u; r < RQ; r++) {
-    let row = first_row + row0 + r;
+    let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          d_qkv[row * ROW + head * VECTORS + v] = sums[r][i];
+          d_qkv[row * ROW + head * VECTORS + v] = results[r][i];
         }
       }
     }

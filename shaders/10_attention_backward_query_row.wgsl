@@ -27,12 +27,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row_lse = lse[id];
   let row_delta = delta[id];
   var sum = Head();
-  for (var k = documents[row]; k <= row; k++) {
+  for (var k = first_key(row); k <= last_key(row); k++) {
     let base = k * ROW + kv_head * VECTORS;
     let key = load_qkv(base + KEY_OFFSET / 4u);
     let d_weight = head_dot(slope, load_qkv(base + VALUE_OFFSET / 4u));
-    let weight = exp(head_dot(q, key) * SCALE - row_lse);
-    sum = head_axpy(sum, SCALE * weight * (d_weight - row_delta), key);
+    let score = score_of(head_dot(q, key));
+    let weight = exp(score - row_lse);
+    sum = head_axpy(sum, score_slope(score) * weight * (d_weight - row_delta), key);
   }
   store_d_qkv(row * ROW + head * VECTORS, sum);
 }

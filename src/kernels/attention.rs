@@ -8,12 +8,16 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionShape {
     pub heads: usize,
     pub kv_heads: usize,
     /// A multiple of 4, at most 256.
     pub head_dim: usize,
+    /// A query sees at most this many of the latest keys, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f32>,
 }
 
 impl AttentionShape {
@@ -48,73 +52,187 @@ impl AttentionShape {
 }
 
 /// Tile of the shared scheme in `lib/attention_tile.wgsl`: `rows` × `columns` scores a turn by
-/// `groups` × `size / groups` invocations.
-#[derive(Clone, Copy, Debug)]
-struct Tile {
-    rows: usize,
-    columns: usize,
-    groups: usize,
-    size: usize,
+/// `row_groups` × `size / row_groups` invocations. Rows a group are a multiple of 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    pub rows: usize,
+    pub columns: usize,
+    pub row_groups: usize,
+    pub size: usize,
 }
 
-/// Candidates, largest first. An invocation keeps rows · head_dim / size accumulators in registers.
-const TILES: [Tile; 6] = [
-    Tile { rows: 32, columns: 32, groups: 8, size: 64 },
-    Tile { rows: 32, columns: 16, groups: 8, size: 64 },
-    Tile { rows: 16, columns: 8, groups: 8, size: 64 },
-    Tile { rows: 16, columns: 4, groups: 16, size: 64 },
-    Tile { rows: 8, columns: 4, groups: 4, size: 16 },
-    Tile { rows: 2, columns: 2, groups: 2, size: 4 },
+/// Candidates, largest first.
+const TILES: [AttentionTile; 8] = [
+    AttentionTile::new(64, 32, 8, 64),
+    AttentionTile::new(64, 32, 8, 128),
+    AttentionTile::new(32, 32, 8, 64),
+    AttentionTile::new(32, 16, 8, 128),
+    AttentionTile::new(32, 16, 8, 64),
+    AttentionTile::new(16, 8, 4, 32),
+    AttentionTile::new(8, 4, 2, 8),
+    AttentionTile::new(4, 2, 1, 2),
 ];
 
-/// The first tile whose accumulators and workgroup memory fit.
+/// The three kernels that share the tiling, by what an invocation and a workgroup hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionPass {
+    Forward,
+    /// The gradient of queries.
+    Query,
+    /// The gradients of keys and values.
+    KeyValue,
+}
+
+impl AttentionPass {
+    /// Kinds of rows staged, tiles of columns, weights handed over, results in registers.
+    const fn counts(self) -> [usize; 4] {
+        match self {
+            Self::Forward => [1, 1, 1, 1],
+            Self::Query => [2, 2, 1, 1],
+            Self::KeyValue => [2, 2, 2, 2],
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "attention_forward",
+            Self::Query => "attention_backward_query",
+            Self::KeyValue => "attention_backward_key_value",
+        }
+    }
+}
+
+impl AttentionTile {
+    pub const fn new(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
+        Self { rows, columns, row_groups, size }
+    }
+
+    const fn column_groups(&self) -> usize {
+        self.size / self.row_groups
+    }
+
+    /// Floats that an invocation keeps in registers across the inner loops.
+    fn registers(&self, shape: AttentionShape, pass: AttentionPass) -> usize {
+        let [_, _, _, results] = pass.counts();
+        let scores = if pass == AttentionPass::Forward { 1 } else { 2 };
+        let vectors = (shape.head_dim / 4).div_ceil(self.column_groups());
+        self.rows / self.row_groups
+            * (vectors * 4 * results + scores * self.columns / self.column_groups())
+    }
+
+    /// Vectors of `row_tile` with rows staged `chunk` vectors at a time.
+    fn row_tile(&self, pass: AttentionPass, chunk: usize) -> usize {
+        let [rows, _, weights, _] = pass.counts();
+        (rows * self.rows * (chunk | 1)).max(weights * self.rows * self.columns / 4)
+    }
+
+    fn bytes(&self, shape: AttentionShape, pass: AttentionPass, chunk: usize) -> usize {
+        let [_, columns, _, _] = pass.counts();
+        let statistics =
+            if pass == AttentionPass::Forward { self.rows * self.column_groups() } else { 0 };
+        let column_tile = columns * self.columns * ((shape.head_dim / 4) | 1);
+        16 * (self.row_tile(pass, chunk) + column_tile) + 4 * statistics
+    }
+
+    /// Vectors of rows staged at a time: the most that fit `storage` bytes, in equal parts.
+    fn chunk(&self, shape: AttentionShape, pass: AttentionPass, storage: usize) -> Option<usize> {
+        let vectors = shape.head_dim / 4;
+        (1..=vectors)
+            .rev()
+            .filter(|chunk| vectors % chunk == 0 && *chunk <= MOST_CHUNK)
+            .find(|&chunk| self.bytes(shape, pass, chunk) <= storage)
+    }
+
+    fn label(&self) -> String {
+        format!("tiled {}x{}, {} invocations", self.rows, self.columns, self.size)
+    }
+}
+
+/// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
+const MOST_CHUNK: usize = 8;
+
+/// The tiles that a pass may choose among on this device, largest first.
+pub fn attention_tiles(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+) -> Vec<AttentionTile> {
+    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
+    let invocations = caps.limits.workgroup_invocations() as usize;
+    TILES
+        .into_iter()
+        .filter(|t| t.size <= invocations && t.chunk(shape, pass, storage).is_some())
+        .collect()
+}
+
+/// The first tile whose accumulators leave room for the rest in an invocation's registers.
 fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
-    accumulators: usize,
-    bytes: impl Fn(&Tile) -> usize,
-    what: &str,
-) -> Result<(Tile, String)> {
-    let invocations = caps.limits.workgroup_invocations() as usize;
-    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
-    let registers = |tile: &Tile| {
-        let vectors = (shape.head_dim / 4).div_ceil(tile.size / tile.groups);
-        tile.rows / tile.groups * vectors * 4 * accumulators
-    };
-    // 64 accumulators leave room for the rest in any GPU's registers; 128 still fit the large ones.
-    for most in [64, 128, usize::MAX] {
-        let fits = |t: &&Tile| t.size <= invocations && bytes(t) <= storage && registers(t) <= most;
-        if let Some(tile) = TILES.iter().find(fits) {
+    pass: AttentionPass,
+) -> Result<(AttentionTile, String)> {
+    let tiles = attention_tiles(caps, shape, pass);
+    for most in [128, 192, usize::MAX] {
+        if let Some(tile) = tiles.iter().find(|t| t.registers(shape, pass) <= most) {
             let reason = format!(
-                "{} rows by {} columns of head_dim {}: {} of {storage} bytes of workgroup memory, {} accumulators each",
+                "{} rows by {} columns of head_dim {}: {} accumulators an invocation",
                 tile.rows,
                 tile.columns,
                 shape.head_dim,
-                bytes(tile),
-                registers(tile)
+                tile.registers(shape, pass)
             );
             return Ok((*tile, reason));
         }
     }
     let last = TILES[TILES.len() - 1];
+    let invocations = caps.limits.workgroup_invocations() as usize;
     if invocations < last.size {
         let name = "maxComputeInvocationsPerWorkgroup";
-        return Err(Error::limit(name, invocations as u64, last.size as u64, what));
+        return Err(Error::limit(name, invocations as u64, last.size as u64, pass.name()));
     }
-    Err(Error::limit("maxComputeWorkgroupStorageSize", storage as u64, bytes(&last) as u64, what))
+    let have = u64::from(caps.limits.max_compute_workgroup_storage_size);
+    let need = last.bytes(shape, pass, 1) as u64;
+    Err(Error::limit("maxComputeWorkgroupStorageSize", have, need, pass.name()))
 }
 
-fn composer(name: &'static str, shape: AttentionShape, tile: &Tile) -> Composer {
-    Composer::new(name, tile.size as u32)
+/// Constants and modules that every attention kernel over rows of a batch has.
+fn common(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
-        .size("BQ", tile.rows)
-        .size("BK", tile.columns)
-        .size("ROW_GROUPS", tile.groups)
+        .flag("WINDOWED", shape.window.is_some())
+        .size("WINDOW", shape.window.unwrap_or(1))
+        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
+        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
         .float("SCALE", shape.scale())
         .module(shader!("lib/step"))
-        .module(shader!("lib/attention_tile"))
+        .module(shader!("lib/math"))
+        .module(shader!("lib/attention_mask"))
+        .module(shader!("lib/attention_score"))
+}
+
+fn tiled(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    tile: AttentionTile,
+) -> Result<Composer> {
+    let have = caps.limits.max_compute_workgroup_storage_size as usize;
+    let [_, columns, _, _] = pass.counts();
+    let name = pass.name();
+    let chunk = tile.chunk(shape, pass, have).ok_or_else(|| {
+        let need = tile.bytes(shape, pass, 1) as u64;
+        Error::limit("maxComputeWorkgroupStorageSize", have as u64, need, name)
+    })?;
+    let composer = Composer::new(name, tile.size as u32)
+        .size("BQ", tile.rows)
+        .size("BK", tile.columns)
+        .size("ROW_GROUPS", tile.row_groups)
+        .size("CHUNK", chunk)
+        .size("ROW_TILE", tile.row_tile(pass, chunk))
+        .size("COLUMN_TILES", columns);
+    Ok(common(composer, shape).module(shader!("lib/attention_tile")))
 }
 
 /// Constants and modules of the kernels with one invocation a row and head.
@@ -124,13 +242,7 @@ fn row_composer(
     shape: AttentionShape,
 ) -> Result<Composer> {
     let size = workgroup_size(caps, 8, 1, name)?;
-    Ok(Composer::new(name, size)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .float("SCALE", shape.scale())
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat")))
+    Ok(common(Composer::new(name, size), shape).module(shader!("lib/flat")))
 }
 
 fn row_grid(composer: &Composer, heads: usize) -> Grid {
@@ -141,14 +253,6 @@ const ROW_VARIANT: &str = "invocation a row and head";
 const ROW_REASON: &str =
     "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
 
-fn tile_name(tile: &Tile) -> String {
-    format!("tiled {}x{}", tile.rows, tile.columns)
-}
-
-fn query_bytes(shape: AttentionShape) -> impl Fn(&Tile) -> usize {
-    move |t| 4 * (t.columns * shape.head_dim + t.rows * (t.columns + t.size / t.groups))
-}
-
 /// `attention_forward`. Keys and values come from the fused rows themselves, or with `cached` from
 /// the key-value cache. Bindings: query, keys, documents, output, lse, step.
 pub fn attention_forward(
@@ -156,37 +260,51 @@ pub fn attention_forward(
     shape: AttentionShape,
     cached: bool,
 ) -> Result<Kernel> {
-    let name = "attention_forward";
+    if caps.software {
+        let pass = AttentionPass::Forward;
+        let loads = [("load_query", "query"), ("load_keys", "keys")];
+        let composer = forward_place(row_composer(caps, pass.name(), shape)?, shape, cached)
+            .module(&head_module(shape.head_dim / 4, &loads, &[("store_output", "output")]))
+            .module(shader!("05_attention_forward_row"));
+        let grid = row_grid(&composer, shape.heads);
+        return composer.finish(caps, &FORWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
+    }
+    let (tile, reason) = pick(caps, shape, AttentionPass::Forward)?;
+    attention_forward_with_tile(caps, shape, cached, tile, reason)
+}
+
+/// [`attention_forward`] with the tile given: for measurements and tests.
+pub fn attention_forward_with_tile(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cached: bool,
+    tile: AttentionTile,
+    reason: String,
+) -> Result<Kernel> {
+    let composer = tiled(caps, shape, AttentionPass::Forward, tile)?;
+    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+    forward_place(composer, shape, cached).module(shader!("05_attention_forward")).finish(
+        caps,
+        &FORWARD_BINDINGS,
+        grid,
+        tile.label(),
+        reason,
+    )
+}
+
+const FORWARD_BINDINGS: [Binding; 6] = [Read, Read, Read, ReadWrite, ReadWrite, Uniform];
+
+fn forward_place(composer: Composer, shape: AttentionShape, cached: bool) -> Composer {
     let (stride, key, value) = if cached {
         (shape.cache_stride(), 0, shape.kv_heads * shape.head_dim)
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    let place = |composer: Composer| {
-        composer
-            .size("Q_STRIDE", shape.stride())
-            .size("KV_STRIDE", stride)
-            .size("KEY_OFFSET", key)
-            .size("VALUE_OFFSET", value)
-    };
-    let bindings = [Read, Read, Read, ReadWrite, ReadWrite, Uniform];
-    if caps.software {
-        let loads = [("load_query", "query"), ("load_keys", "keys")];
-        let composer = place(row_composer(caps, name, shape)?)
-            .module(&head_module(shape.head_dim / 4, &loads, &[("store_output", "output")]))
-            .module(shader!("05_attention_forward_row"));
-        let grid = row_grid(&composer, shape.heads);
-        return composer.finish(caps, &bindings, grid, ROW_VARIANT, ROW_REASON);
-    }
-    let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
-    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-    place(composer(name, shape, &tile)).module(shader!("05_attention_forward")).finish(
-        caps,
-        &bindings,
-        grid,
-        tile_name(&tile),
-        reason,
-    )
+    composer
+        .size("Q_STRIDE", shape.stride())
+        .size("KV_STRIDE", stride)
+        .size("KEY_OFFSET", key)
+        .size("VALUE_OFFSET", value)
 }
 
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step.
@@ -224,19 +342,29 @@ fn backward_heads(shape: AttentionShape) -> String {
 
 /// `attention_backward_query`. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
 pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let name = "attention_backward_query";
+    let pass = AttentionPass::Query;
     if caps.software {
-        let composer = backward_place(row_composer(caps, name, shape)?, shape)
+        let composer = backward_place(row_composer(caps, pass.name(), shape)?, shape)
             .module(&backward_heads(shape))
             .module(shader!("10_attention_backward_query_row"));
         let grid = row_grid(&composer, shape.heads);
         return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
     }
-    let (tile, reason) = pick(caps, shape, 1, query_bytes(shape), name)?;
+    let (tile, reason) = pick(caps, shape, pass)?;
+    attention_backward_query_with_tile(caps, shape, tile, reason)
+}
+
+/// [`attention_backward_query`] with the tile given: for measurements and tests.
+pub fn attention_backward_query_with_tile(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    tile: AttentionTile,
+    reason: String,
+) -> Result<Kernel> {
     let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-    backward_place(composer(name, shape, &tile), shape)
+    backward_place(tiled(caps, shape, AttentionPass::Query, tile)?, shape)
         .module(shader!("10_attention_backward_query"))
-        .finish(caps, &BACKWARD_BINDINGS, grid, tile_name(&tile), reason)
+        .finish(caps, &BACKWARD_BINDINGS, grid, tile.label(), reason)
 }
 
 /// `attention_backward_key_value` for batches whose document ends lie `ends` elements after the
@@ -246,22 +374,32 @@ pub fn attention_backward_key_value(
     shape: AttentionShape,
     ends: usize,
 ) -> Result<Kernel> {
-    let name = "attention_backward_key_value";
+    let pass = AttentionPass::KeyValue;
     if caps.software {
-        let composer = backward_place(row_composer(caps, name, shape)?, shape)
+        let composer = backward_place(row_composer(caps, pass.name(), shape)?, shape)
             .size("DOCUMENT_ENDS", ends)
             .module(&backward_heads(shape))
             .module(shader!("10_attention_backward_key_value_row"));
         let grid = row_grid(&composer, shape.kv_heads);
         return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
     }
-    let bytes = |t: &Tile| 8 * (t.columns * shape.head_dim + t.rows * t.columns);
-    let (tile, reason) = pick(caps, shape, 2, bytes, name)?;
+    let (tile, reason) = pick(caps, shape, pass)?;
+    attention_backward_key_value_with_tile(caps, shape, ends, tile, reason)
+}
+
+/// [`attention_backward_key_value`] with the tile given: for measurements and tests.
+pub fn attention_backward_key_value_with_tile(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    ends: usize,
+    tile: AttentionTile,
+    reason: String,
+) -> Result<Kernel> {
     let grid = Grid::RowsByX { rows: tile.rows, y: shape.kv_heads as u32 };
-    backward_place(composer(name, shape, &tile), shape)
+    backward_place(tiled(caps, shape, AttentionPass::KeyValue, tile)?, shape)
         .size("DOCUMENT_ENDS", ends)
         .module(shader!("10_attention_backward_key_value"))
-        .finish(caps, &BACKWARD_BINDINGS, grid, tile_name(&tile), reason)
+        .finish(caps, &BACKWARD_BINDINGS, grid, tile.label(), reason)
 }
 
 /// `attention_decode`: one query row against the cache. Bindings: query, cache, output, step.

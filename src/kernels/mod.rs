@@ -12,8 +12,10 @@ mod sample;
 mod unrolled;
 
 pub use attention::{
-    AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode,
-    attention_delta, attention_forward,
+    AttentionPass, AttentionShape, AttentionTile, attention_backward_key_value,
+    attention_backward_key_value_with_tile, attention_backward_query,
+    attention_backward_query_with_tile, attention_decode, attention_delta, attention_forward,
+    attention_forward_with_tile, attention_tiles,
 };
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{

@@ -1,20 +1,48 @@
 //! Twins of families 05 and 10: causal grouped-query attention over packed documents.
 //!
 //! Rows of `qkv` are fused: `q heads | k heads | v heads`. Query head h uses key/value head
-//! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document to itself.
+//! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document, or of its
+//! window, to itself.
 
 use super::{NEGATIVE_HUGE, Real, add_assign, dot};
 use std::ops::Range;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
     pub n_heads: usize,
     pub n_kv_heads: usize,
     pub head_dim: usize,
     pub tokens: usize,
+    /// A query sees at most this many of the latest keys, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f64>,
 }
 
 impl AttentionShape {
+    /// Causal attention, neither windowed nor capped.
+    pub const fn new(n_heads: usize, n_kv_heads: usize, head_dim: usize, tokens: usize) -> Self {
+        Self { n_heads, n_kv_heads, head_dim, tokens, window: None, soft_cap: None }
+    }
+
+    /// Keys that the query at position `s` of a document (or cache) from `start` on sees.
+    pub fn keys(self, start: usize, s: usize) -> Range<usize> {
+        let window = self.window.unwrap_or(usize::MAX);
+        start.max((s + 1).saturating_sub(window))..s + 1
+    }
+
+    /// The score of a product of a query and a key, and its derivative by the product.
+    pub fn score<R: Real>(self, product: R) -> (R, R) {
+        let scaled = product * self.scale();
+        match self.soft_cap.map(R::from_f64) {
+            None => (scaled, self.scale()),
+            Some(cap) => {
+                let t = (scaled / cap).tanh();
+                (cap * t, self.scale::<R>() * (R::ONE - t * t))
+            }
+        }
+    }
+
     /// Elements of a fused row.
     pub fn qkv_width(self) -> usize {
         (self.n_heads + 2 * self.n_kv_heads) * self.head_dim
@@ -102,13 +130,13 @@ pub fn attend<R: Real>(
     keys: Head<'_, R>,
     values: Head<'_, R>,
     range: Range<usize>,
-    scale: R,
+    score: impl Fn(R) -> R,
     out: &mut [R],
 ) -> R {
     let mut state = OnlineSoftmax::default();
     out.fill(R::ZERO);
     for k in range {
-        let (correction, weight) = state.push(dot(query, keys.row(k)) * scale);
+        let (correction, weight) = state.push(score(dot(query, keys.row(k))));
         out.iter_mut().zip(values.row(k)).for_each(|(o, &v)| *o = *o * correction + weight * v);
     }
     if state.sum > R::ZERO {
@@ -139,7 +167,8 @@ pub fn attention_forward<R: Real>(
     for (i, row) in out.chunks_exact_mut(shape.head_dim).enumerate() {
         let (s, head) = (i / shape.n_heads, i % shape.n_heads);
         let [q, k, v] = heads(shape, qkv, head);
-        lse.push(attend(q.row(s), k, v, documents[s] as usize..s + 1, shape.scale(), row));
+        let range = shape.keys(documents[s] as usize, s);
+        lse.push(attend(q.row(s), k, v, range, |x| shape.score(x).0, row));
     }
     (out, lse)
 }
@@ -160,7 +189,7 @@ pub fn attention_prefill<R: Real>(
         let kv_head = |head: usize| Head { data: cache, stride, offset: head * head_dim, head_dim };
         let key_head = shape.kv_head(head);
         let (keys, values) = (kv_head(key_head), kv_head(shape.n_kv_heads + key_head));
-        attend(query, keys, values, 0..position + t + 1, shape.scale(), row);
+        attend(query, keys, values, shape.keys(0, position + t), |x| shape.score(x).0, row);
     }
     out
 }
@@ -177,7 +206,7 @@ pub fn attention_decode<R: Real>(
 }
 
 /// d_qkv, fused like `qkv`, with P recomputed from the LSE (Dao, arXiv:2307.08691):
-/// P = exp(q·k·scale − LSE), D = Σ dO·O, dS = scale · P · (dO·v − D),
+/// P = exp(score(q·k) − LSE), D = Σ dO·O, dS = score′(q·k) · P · (dO·v − D),
 /// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group.
 pub fn attention_backward<R: Real>(
     shape: AttentionShape,
@@ -187,7 +216,7 @@ pub fn attention_backward<R: Real>(
     lse: &[R],
     d_out: &[R],
 ) -> Vec<R> {
-    let (scale, head_dim) = (shape.scale(), shape.head_dim);
+    let head_dim = shape.head_dim;
     let mut d_qkv = vec![R::ZERO; qkv.len()];
     for head in 0..shape.n_heads {
         let [q, k, v] = heads(shape, qkv, head);
@@ -200,9 +229,10 @@ pub fn attention_backward<R: Real>(
         };
         for s in 0..shape.tokens {
             let d = dot(d_o.row(s), o.row(s));
-            for j in documents[s] as usize..s + 1 {
-                let p = (dot(q.row(s), k.row(j)) * scale - lse[s * shape.n_heads + head]).exp();
-                let d_s = scale * p * (dot(d_o.row(s), v.row(j)) - d);
+            for j in shape.keys(documents[s] as usize, s) {
+                let (score, slope) = shape.score(dot(q.row(s), k.row(j)));
+                let p = (score - lse[s * shape.n_heads + head]).exp();
+                let d_s = slope * p * (dot(d_o.row(s), v.row(j)) - d);
                 add(q, s, d_s, k.row(j));
                 add(k, j, d_s, q.row(s));
                 add(v, j, p, d_o.row(s));

@@ -205,12 +205,7 @@ impl<R: Real> Model<'_, R> {
 
     fn attention_shape(&self, tokens: usize) -> AttentionShape {
         let ModelConfig { num_attention_heads, num_key_value_heads, head_dim, .. } = *self.config;
-        AttentionShape {
-            n_heads: num_attention_heads,
-            n_kv_heads: num_key_value_heads,
-            head_dim,
-            tokens,
-        }
+        AttentionShape::new(num_attention_heads, num_key_value_heads, head_dim, tokens)
     }
 
     /// Weights that share an input, as one matrix `[out, in]`.

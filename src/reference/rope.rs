@@ -86,7 +86,7 @@ mod tests {
     use crate::reference::check::{assert_close, assert_gradient, noise};
 
     const SHAPE: AttentionShape =
-        AttentionShape { n_heads: 4, n_kv_heads: 2, head_dim: 6, tokens: 5 };
+        AttentionShape::new(4, 2, 6, 5);
     const DOCUMENTS: [u32; 5] = [0, 0, 0, 3, 3];
 
     fn rotated(x: &[f64], offset: usize) -> Vec<f64> {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn pairs_are_half_a_head_apart() {
-        let shape = AttentionShape { n_heads: 1, n_kv_heads: 1, head_dim: 4, tokens: 2 };
+        let shape = AttentionShape::new(1, 1, 4, 2);
         let mut qkv = [[1.0, 0.0, 0.0, 2.0].repeat(3), [1.0, 0.0, 0.0, 2.0].repeat(3)].concat();
         rope_forward(shape, &mut qkv, &[0, 0], 0, 100.0);
         let [(sin0, cos0), (sin1, cos1)] = [1.0f64.sin_cos(), 0.1f64.sin_cos()];

@@ -4,7 +4,9 @@ use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, close_to_terms, narrow, of, text, wide};
 use super::{Case, Outcome};
-use crate::kernels as k;
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::{self as k, Kernel};
 use crate::reference::attention::{
     AttentionShape, attention_decode, attention_forward, attention_prefill,
 };
@@ -15,50 +17,107 @@ pub(super) const HEADS: [(usize, usize, usize); 7] =
     [(3, 1, 4), (4, 2, 32), (2, 2, 64), (3, 1, 80), (2, 1, 96), (4, 2, 128), (2, 1, 256)];
 
 pub(super) fn cases() -> Vec<Case> {
-    HEADS
-        .into_iter()
-        .flat_map(|heads| {
-            let (n, kv, dim) = heads;
-            let name = |what: &str| format!("attention {what} {n}/{kv} heads of {dim}");
-            // A prefill differs from the forward in strides and offsets alone.
-            let cached = matches!(dim, 4 | 32 | 96);
-            let prefill = || Case::new(name("prefill"), move |lane| prefill(lane, heads));
-            [
-                Case::new(name("forward"), move |lane| forward(lane, heads)),
-                Case::new(name("decode"), move |lane| decode(lane, heads)),
-            ]
-            .into_iter()
-            .chain(cached.then(prefill))
-            .collect::<Vec<_>>()
-        })
-        .collect()
+    let mut cases = vec![];
+    for setting in Setting::all() {
+        let name = |what: &str| format!("attention {what} {}", setting.name());
+        cases.push(Case::new(name("forward"), move |lane| forward(lane, setting)));
+        // A prefill differs from the forward in strides and offsets alone.
+        if matches!(setting.heads.2, 4 | 32 | 96) {
+            cases.push(Case::new(name("prefill"), move |lane| prefill(lane, setting)));
+        }
+    }
+    for setting in HEADS.map(Setting::plain) {
+        let name = format!("attention decode {}", setting.name());
+        cases.push(Case::new(name, move |lane| decode(lane, setting)));
+    }
+    cases
 }
 
-pub(super) fn shapes(
-    (n_heads, n_kv_heads, head_dim): (usize, usize, usize),
-    tokens: usize,
-) -> (AttentionShape, k::AttentionShape) {
-    (
-        AttentionShape { n_heads, n_kv_heads, head_dim, tokens },
-        k::AttentionShape { heads: n_heads, kv_heads: n_kv_heads, head_dim },
-    )
+/// Heads and what else of attention is constant in a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub heads: (usize, usize, usize),
+    pub window: Option<usize>,
+    pub soft_cap: Option<f32>,
+}
+
+impl Setting {
+    pub const fn plain(heads: (usize, usize, usize)) -> Self {
+        Self { heads, window: None, soft_cap: None }
+    }
+
+    /// The plain settings of [`HEADS`], and windows and caps of several sizes.
+    pub fn all() -> Vec<Self> {
+        let special = [
+            (HEADS[1], Some(5), None),
+            (HEADS[2], Some(40), Some(1.5)),
+            (HEADS[3], None, Some(30.0)),
+            (HEADS[4], Some(1), None),
+        ];
+        let special = special.map(|(heads, window, soft_cap)| Self { heads, window, soft_cap });
+        HEADS.map(Self::plain).into_iter().chain(special).collect()
+    }
+
+    pub fn name(&self) -> String {
+        let (n, kv, dim) = self.heads;
+        let window = self.window.map_or(String::new(), |w| format!(", window {w}"));
+        let cap = self.soft_cap.map_or(String::new(), |c| format!(", capped at {c}"));
+        format!("{n}/{kv} heads of {dim}{window}{cap}")
+    }
+
+    pub fn kernel(&self) -> k::AttentionShape {
+        let (heads, kv_heads, head_dim) = self.heads;
+        let Self { window, soft_cap, .. } = *self;
+        k::AttentionShape { heads, kv_heads, head_dim, window, soft_cap }
+    }
+
+    pub fn twin(&self, tokens: usize) -> AttentionShape {
+        let (n_heads, n_kv_heads, head_dim) = self.heads;
+        AttentionShape {
+            window: self.window,
+            soft_cap: self.soft_cap.map(f64::from),
+            ..AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens)
+        }
+    }
+}
+
+/// What selection picks and, for one head dimension, every tile that it may ever pick.
+pub(super) fn with_tiles(
+    caps: &Capabilities,
+    setting: Setting,
+    pass: k::AttentionPass,
+    picked: Result<Kernel>,
+    tiled: impl Fn(k::AttentionTile) -> Result<Kernel>,
+) -> Result<Vec<Kernel>> {
+    let mut kernels = vec![picked?];
+    if setting.heads == HEADS[2] && !caps.software {
+        for tile in k::attention_tiles(caps, setting.kernel(), pass) {
+            kernels.push(tiled(tile)?);
+        }
+    }
+    Ok(kernels)
 }
 
 /// One token; one past the largest tile as one document; several documents with borders inside
 /// tiles.
 pub(super) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
-    [vec![0], vec![0; 33], lane.documents(45)]
+    [vec![0], vec![0; 65], lane.documents(131)]
 }
 
-/// The kernels divide by sums of up to 45 exponentials of products: a few roundings more.
+/// The kernels divide by sums of up to 131 exponentials of products: a few roundings more.
 pub(super) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
-async fn forward(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made = lane
-        .variants(|caps| k::attention_forward(caps, shapes(heads, 0).1, false))
-        .map_err(text)?;
+async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let make = |caps: &Capabilities| {
+        let (shape, why) = (setting.kernel(), String::new());
+        let picked = k::attention_forward(caps, shape, false);
+        with_tiles(caps, setting, k::AttentionPass::Forward, picked, |tile| {
+            k::attention_forward_with_tile(caps, shape, false, tile, why.clone())
+        })
+    };
+    let made = lane.kernels(make).map_err(text)?;
     for documents in batches(&lane) {
-        let (shape, _) = shapes(heads, documents.len());
+        let shape = setting.twin(documents.len());
         let qkv = lane.normal(shape.tokens * shape.qkv_width());
         let (out, lse) = attention_forward(shape, &wide(&qkv), &documents);
         let operands = [
@@ -86,7 +145,12 @@ async fn forward(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
 
 /// The first position of a document sees itself alone: its output is its value, to the rounding of
 /// one division.
-fn alone(shape: AttentionShape, documents: &[u32], qkv: &[f32], out: &[f32]) -> Result<(), String> {
+fn alone(
+    shape: AttentionShape,
+    documents: &[u32],
+    qkv: &[f32],
+    out: &[f32],
+) -> std::result::Result<(), String> {
     for s in (0..shape.tokens).filter(|&s| documents[s] as usize == s) {
         for h in 0..shape.n_heads {
             let value =
@@ -105,11 +169,12 @@ fn cache(lane: &Lane, shape: AttentionShape, rows: usize) -> Vec<f32> {
     cache
 }
 
-async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made =
-        lane.variants(|caps| k::attention_forward(caps, shapes(heads, 0).1, true)).map_err(text)?;
-    for (position, tokens) in [(0, 5), (37, 1), (30, 35)] {
-        let (shape, _) = shapes(heads, tokens);
+async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let made = lane
+        .variants(|caps| k::attention_forward(caps, setting.kernel(), true))
+        .map_err(text)?;
+    for (position, tokens) in [(0, 5), (37, 1), (30, 70)] {
+        let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());
         let cache = cache(&lane, shape, position + tokens);
         let expected = attention_prefill(shape, &wide(&qkv), &wide(&cache), position);
@@ -132,11 +197,12 @@ async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
     Ok(lane.summary())
 }
 
-async fn decode(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made = lane.variants(|caps| k::attention_decode(caps, shapes(heads, 0).1)).map_err(text)?;
+async fn decode(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let made =
+        lane.variants(|caps| k::attention_decode(caps, setting.kernel())).map_err(text)?;
     // The whole sequence at once gives the same last row.
     for keys in [1, 7, 129, 263] {
-        let (shape, _) = shapes(heads, keys);
+        let shape = setting.twin(keys);
         let all = wide(&lane.normal(keys * shape.qkv_width()));
         let last = narrow(&all[(keys - 1) * shape.qkv_width()..]);
         let mut cached = vec![f64::NAN; (keys + 9) * shape.cache_width()];

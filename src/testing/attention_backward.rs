@@ -1,6 +1,6 @@
 //! Family 10: the gradients of attention, each side by its own kernel.
 
-use super::attention::{HEADS, SOFTMAX, batches, shapes};
+use super::attention::{HEADS, SOFTMAX, Setting, batches, with_tiles};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close_to_terms, directional_to_terms, dot, narrow, of, text, wide};
@@ -14,21 +14,21 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Where the ends begin behind the starts: beyond any batch here, as plans have it.
-const ENDS: usize = 128;
+const ENDS: usize = 192;
 
 pub(super) fn cases() -> Vec<Case> {
-    HEADS
-        .into_iter()
-        .flat_map(|heads| {
-            let (n, kv, dim) = heads;
-            let name = |what: &str| format!("attention backward {what} {n}/{kv} heads of {dim}");
-            [
-                Case::new(name("delta"), move |lane| delta(lane, heads)),
-                Case::new(name("query"), move |lane| query(lane, heads)),
-                Case::new(name("key, value"), move |lane| key_value(lane, heads)),
-            ]
-        })
-        .collect()
+    let mut cases = vec![];
+    for heads in HEADS {
+        let setting = Setting::plain(heads);
+        let name = format!("attention backward delta {}", setting.name());
+        cases.push(Case::new(name, move |lane| delta(lane, setting)));
+    }
+    for setting in Setting::all() {
+        let name = |what: &str| format!("attention backward {what} {}", setting.name());
+        cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
+        cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
+    }
+    cases
 }
 
 /// A batch with what the forward pass leaves.
@@ -45,8 +45,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(lane: &Lane, heads: (usize, usize, usize), documents: Vec<u32>) -> Self {
-        let (shape, _) = shapes(heads, documents.len());
+    fn new(lane: &Lane, setting: Setting, documents: Vec<u32>) -> Self {
+        let shape = setting.twin(documents.len());
         let qkv = lane.normal(shape.tokens * shape.qkv_width());
         let d_out = lane.normal(shape.tokens * shape.out_width());
         let exact = wide(&qkv);
@@ -103,10 +103,10 @@ impl Batch {
     }
 }
 
-async fn delta(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made = lane.variants(|caps| k::attention_delta(caps, shapes(heads, 0).1)).map_err(text)?;
+async fn delta(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let made = lane.variants(|caps| k::attention_delta(caps, setting.kernel())).map_err(text)?;
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, heads, documents);
+        let batch = Batch::new(&lane, setting, documents);
         let tokens = batch.shape.tokens;
         let out = narrow(&batch.out);
         let exact: Vec<f64> = wide(&out)
@@ -136,31 +136,37 @@ async fn delta(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
     Ok(lane.summary())
 }
 
-async fn query(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let (shape, _) = shapes(heads, 0);
-    side(lane, heads, 0..shape.key_offset(), |caps| {
-        k::attention_backward_query(caps, shapes(heads, 0).1)
+async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let shape = setting.kernel();
+    side(lane, setting, 0..shape.key_offset(), |caps| {
+        let picked = k::attention_backward_query(caps, shape);
+        with_tiles(caps, setting, k::AttentionPass::Query, picked, |tile| {
+            k::attention_backward_query_with_tile(caps, shape, tile, String::new())
+        })
     })
     .await
 }
 
-async fn key_value(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let (shape, _) = shapes(heads, 0);
-    side(lane, heads, shape.key_offset()..shape.qkv_width(), |caps| {
-        k::attention_backward_key_value(caps, shapes(heads, 0).1, ENDS)
+async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let shape = setting.kernel();
+    side(lane, setting, shape.key_offset()..shape.stride(), |caps| {
+        let picked = k::attention_backward_key_value(caps, shape, ENDS);
+        with_tiles(caps, setting, k::AttentionPass::KeyValue, picked, |tile| {
+            k::attention_backward_key_value_with_tile(caps, shape, ENDS, tile, String::new())
+        })
     })
     .await
 }
 
 async fn side(
     lane: Rc<Lane>,
-    heads: (usize, usize, usize),
+    setting: Setting,
     columns: Range<usize>,
-    make: impl Fn(&Capabilities) -> Result<Kernel>,
+    make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
 ) -> Outcome {
-    let made = lane.variants(make).map_err(text)?;
+    let made = lane.kernels(make).map_err(text)?;
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, heads, documents);
+        let batch = Batch::new(&lane, setting, documents);
         let jobs: Vec<_> = made.iter().map(|kernel| batch.job(kernel)).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             batch.check(&lane, &got, &columns).map_err(of(&job.kernel))?;

@@ -88,7 +88,7 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
     for (heads, kv_heads, head_dim) in
         [(1, 1, 4), (4, 2, 32), (8, 8, 64), (3, 1, 80), (12, 4, 96), (8, 2, 128), (4, 1, 256)]
     {
-        let shape = AttentionShape { heads, kv_heads, head_dim };
+        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
         add("attention", k::attention_forward(caps, shape, false));
         add("attention prefill", k::attention_forward(caps, shape, true));

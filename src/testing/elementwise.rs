@@ -73,7 +73,7 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
     const THETA: f64 = 10_000.0;
     for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 12), (3, 1, 80)] {
         for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
-            let shape = AttentionShape { n_heads, n_kv_heads, head_dim, tokens };
+            let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
             let heads = n_heads + n_kv_heads;
             let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
             let qkv = lane.normal(tokens * shape.qkv_width());
@@ -106,7 +106,7 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
 async fn cache_append(lane: Rc<Lane>) -> Outcome {
     for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 20)] {
         for (tokens, position) in [(1, 0), (1, 8), (5, 3)] {
-            let shape = AttentionShape { n_heads, n_kv_heads, head_dim, tokens };
+            let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
             let make = |caps: &_| {
                 k::cache_append(caps, shape.qkv_width(), shape.key_offset(), shape.cache_width())
             };

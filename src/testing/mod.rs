@@ -7,6 +7,7 @@
 pub mod adapters;
 mod attention;
 mod attention_backward;
+pub mod candidates;
 pub mod catalogue;
 mod elementwise;
 mod embedding;

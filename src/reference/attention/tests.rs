@@ -43,12 +43,12 @@ fn standard(shape: AttentionShape, qkv: &[f64], documents: &[u32]) -> (Vec<f64>,
 }
 
 const SHAPES: [(AttentionShape, &[u32]); 6] = [
-    (AttentionShape { n_heads: 1, n_kv_heads: 1, head_dim: 2, tokens: 1 }, &[0]),
-    (AttentionShape { n_heads: 6, n_kv_heads: 2, head_dim: 4, tokens: 7 }, &[0; 7]),
-    (AttentionShape { n_heads: 4, n_kv_heads: 4, head_dim: 6, tokens: 5 }, &[0, 1, 2, 3, 4]),
-    (AttentionShape { n_heads: 2, n_kv_heads: 1, head_dim: 8, tokens: 6 }, &[0, 0, 2, 2, 2, 5]),
-    (AttentionShape { n_heads: 3, n_kv_heads: 1, head_dim: 256, tokens: 3 }, &[0, 0, 2]),
-    (AttentionShape { n_heads: 2, n_kv_heads: 2, head_dim: 32, tokens: 1 }, &[0]),
+    (AttentionShape::new(1, 1, 2, 1), &[0]),
+    (AttentionShape::new(6, 2, 4, 7), &[0; 7]),
+    (AttentionShape::new(4, 4, 6, 5), &[0, 1, 2, 3, 4]),
+    (AttentionShape::new(2, 1, 8, 6), &[0, 0, 2, 2, 2, 5]),
+    (AttentionShape::new(3, 1, 256, 3), &[0, 0, 2]),
+    (AttentionShape::new(2, 2, 32, 1), &[0]),
 ];
 
 fn input(shape: AttentionShape) -> Vec<f64> {
@@ -75,7 +75,7 @@ fn online_attention_follows_the_worked_example() {
     // One query over three keys, unscaled.
     let (keys, values) = ([0.5, 0.3, 0.8, -0.2, 0.1, 0.7], [1.0, 0.0, 0.0, 1.0, 0.5, 0.5]);
     let mut out = [0.0; 2];
-    let lse = attend(&[1.0, 0.0], head(&keys, 2), head(&values, 2), 0..3, 1.0, &mut out);
+    let lse = attend(&[1.0, 0.0], head(&keys, 2), head(&values, 2), 0..3, |x| x, &mut out);
     assert_close("out", &out, &[0.4421, 0.5579], 6e-5, 0.0);
     assert_close("lse", &[lse], &[0.8 + 2.2374f64.ln()], 6e-5, 0.0);
 }
@@ -86,7 +86,7 @@ fn tiled_attention_follows_the_worked_example() {
     let q = [[1.0, 0.5], [0.8, -0.1], [0.2, 0.9], [-0.3, 0.4], [0.7, 0.6], [0.1, -0.5]];
     let k = [[0.3, 0.7], [0.6, 0.2], [-0.1, 0.8], [0.4, -0.3], [0.9, 0.1], [0.2, 0.5]];
     let v = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]];
-    let shape = AttentionShape { n_heads: 1, n_kv_heads: 1, head_dim: 2, tokens: 6 };
+    let shape = AttentionShape::new(1, 1, 2, 6);
     let qkv: Vec<f64> = (0..6).flat_map(|i| [q[i], k[i], v[i]].concat()).collect();
     let (out, lse) = attention_forward(shape, &qkv, &[0; 6]);
     assert_close("out", &out[..4], &[1.0, 0.0, 0.449, 0.551], 6e-4, 0.0);
@@ -107,7 +107,7 @@ fn one_pass_equals_the_standard_softmax() {
 
 #[test]
 fn scores_of_any_size_are_safe_in_f32() {
-    let shape = AttentionShape { n_heads: 1, n_kv_heads: 1, head_dim: 2, tokens: 3 };
+    let shape = AttentionShape::new(1, 1, 2, 3);
     let qkv = [
         [100.0f32, 0.0, -100.0, 0.0, 1.0, 2.0],
         [100.0, 0.0, 100.0, 0.0, 3.0, 4.0],
@@ -137,7 +137,7 @@ fn the_first_position_of_a_document_sees_itself_alone() {
 
 #[test]
 fn packed_documents_do_not_see_each_other() {
-    let shape = AttentionShape { n_heads: 2, n_kv_heads: 1, head_dim: 4, tokens: 7 };
+    let shape = AttentionShape::new(2, 1, 4, 7);
     let qkv = input(shape);
     let (out, lse) = attention_forward(shape, &qkv, &[0, 0, 0, 3, 3, 3, 3]);
     let split = 3 * shape.qkv_width();
@@ -154,7 +154,7 @@ fn packed_documents_do_not_see_each_other() {
 
 #[test]
 fn query_heads_share_key_heads_in_consecutive_groups() {
-    let shape = AttentionShape { n_heads: 12, n_kv_heads: 4, head_dim: 2, tokens: 1 };
+    let shape = AttentionShape::new(12, 4, 2, 1);
     assert_eq!(
         (0..12).map(|h| shape.kv_head(h)).collect::<Vec<_>>(),
         [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
@@ -168,13 +168,13 @@ fn query_heads_share_key_heads_in_consecutive_groups() {
 #[test]
 fn a_row_with_every_key_masked_is_zero() {
     let mut out = [7.0, 7.0];
-    let lse = attend(&[1.0, 2.0], head(&[], 2), head(&[], 2), 0..0, 1.0, &mut out);
+    let lse = attend(&[1.0, 2.0], head(&[], 2), head(&[], 2), 0..0, |x| x, &mut out);
     assert_eq!((out, lse), ([0.0, 0.0], NEGATIVE_HUGE));
 }
 
 #[test]
 fn a_cached_sequence_gives_the_rows_of_the_whole_one() {
-    let shape = AttentionShape { n_heads: 6, n_kv_heads: 2, head_dim: 4, tokens: 7 };
+    let shape = AttentionShape::new(6, 2, 4, 7);
     let qkv = input(shape);
     let (whole, _) = attention_forward(shape, &qkv, &[0; 7]);
     let mut cache = vec![f64::NAN; 9 * shape.cache_width()];
