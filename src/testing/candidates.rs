@@ -1,0 +1,88 @@
+//! Kernels side by side for the benchmark: every variant that an operation has on a device, and
+//! which one selection picks.
+
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::{self as k, AttentionPass, AttentionShape, Binding, Kernel};
+use serde::{Deserialize, Serialize};
+
+/// Attention over one document of `tokens` tokens.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttentionWork {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub tokens: usize,
+}
+
+/// A kernel as a benchmark runs it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidate {
+    pub name: &'static str,
+    pub variant: String,
+    pub reason: String,
+    pub picked: bool,
+    pub grid: [u32; 2],
+    /// `read`, `write` or `uniform`, by binding.
+    pub bindings: Vec<&'static str>,
+    pub wgsl: String,
+}
+
+impl Candidate {
+    fn new(caps: &Capabilities, kernel: Kernel, tokens: usize, picked: bool) -> Result<Self> {
+        let most = caps.limits.max_compute_workgroups_per_dimension;
+        let access = |binding: &Binding| match binding {
+            Binding::Read => "read",
+            Binding::ReadWrite => "write",
+            Binding::Uniform => "uniform",
+        };
+        Ok(Self {
+            name: kernel.name,
+            grid: kernel.grid.resolve(tokens, most)?.unwrap_or([0, 0]),
+            bindings: kernel.bindings.iter().map(access).collect(),
+            variant: kernel.variant,
+            reason: kernel.reason,
+            picked,
+            wgsl: kernel.wgsl,
+        })
+    }
+}
+
+/// The attention kernels of a training step, each pass in every variant; of the kernels with
+/// document ends, these lie `tokens` elements behind the starts.
+///
+/// # Errors
+/// `limit-exceeded` when the device has no kernel for the shape.
+pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candidate>> {
+    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+    let mut candidates = vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
+    for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
+        let picked = match pass {
+            AttentionPass::Forward => k::attention_forward(caps, shape, false),
+            AttentionPass::Query => k::attention_backward_query(caps, shape),
+            AttentionPass::KeyValue => k::attention_backward_key_value(caps, shape, tokens),
+        }?;
+        for tile in k::attention_tiles(caps, shape, pass) {
+            let why = String::new();
+            let kernel = match pass {
+                AttentionPass::Forward => {
+                    k::attention_forward_with_tile(caps, shape, false, tile, why)
+                }
+                AttentionPass::Query => {
+                    k::attention_backward_query_with_tile(caps, shape, tile, why)
+                }
+                AttentionPass::KeyValue => {
+                    k::attention_backward_key_value_with_tile(caps, shape, tokens, tile, why)
+                }
+            }?;
+            if kernel.wgsl != picked.wgsl {
+                candidates.push(Candidate::new(caps, kernel, tokens, false)?);
+            }
+        }
+        candidates.push(Candidate::new(caps, picked, tokens, true)?);
+    }
+    Ok(candidates)
+}
