@@ -2,7 +2,9 @@
 // composes, importable in a page and in Node.
 
 const MEASURED = 5;
+/** Dispatches of a pass, and milliseconds of work before it: an idle GPU lowers its clock. */
 const DISPATCHES = 8;
+const WARM_UP = 60;
 
 /** A buffer of random normal-like floats in ±1, made once and cut to size by its users. */
 function noise(elements) {
@@ -73,6 +75,17 @@ export async function time(device, candidate, buffers, dispatches = DISPATCHES) 
     size: count * 8,
     usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
   });
+  const busy = performance.now();
+  do {
+    const warm = device.createCommandEncoder();
+    const pass = warm.beginComputePass();
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, group);
+    for (let j = 0; j < dispatches * 4; j++) pass.dispatchWorkgroups(...candidate.grid);
+    pass.end();
+    device.queue.submit([warm.finish()]);
+    await device.queue.onSubmittedWorkDone();
+  } while (performance.now() - busy < WARM_UP);
   const encoder = device.createCommandEncoder();
   for (let i = 0; i < MEASURED; i++) {
     const pass = encoder.beginComputePass({
@@ -102,6 +115,7 @@ export async function time(device, candidate, buffers, dispatches = DISPATCHES) 
 const PRODUCTS = {
   attention_forward: 2,
   attention_delta_backward: 0,
+  attention_group_sum: 0,
   attention_backward_query: 3,
   attention_backward_key_value: 4,
 };
@@ -111,9 +125,10 @@ const PRODUCTS = {
  *
  * @param module - the testing module; @param runtime - its RawRuntime.
  * @param work - `{ heads, kvHeads, headDim, tokens }`.
+ * @param change - what to measure in place of the candidates, for experiments.
  * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted.
  */
-export async function attention(module, runtime, work) {
+export async function attention(module, runtime, work, change = (all) => all) {
   const device = runtime.device();
   const { heads, kvHeads, headDim, tokens } = work;
   const buffers = new Buffers(device);
@@ -126,7 +141,8 @@ export async function attention(module, runtime, work) {
   const starts = buffers.make(documents);
   const lse = buffers.make(new Float32Array(tokens * heads).fill(9));
   const delta = buffers.make(tokens * heads * 4);
-  const dQkv = buffers.make(tokens * stride * 4);
+  // Also takes the parts of each query head, where those are more.
+  const dQkv = buffers.make(tokens * Math.max(stride, 2 * heads * headDim) * 4);
   const result = buffers.make(tokens * heads * headDim * 4);
   const resultLse = buffers.make(tokens * heads * 4);
   const step = buffers.make(new Uint32Array([tokens, ...Array(15).fill(0)]), GPUBufferUsage.UNIFORM);
@@ -134,11 +150,13 @@ export async function attention(module, runtime, work) {
   const bound = {
     attention_forward: [qkv, qkv, starts, result, resultLse, step],
     attention_delta_backward: [output, dOutput, delta, step],
+    attention_group_sum: [dQkv, buffers.make(tokens * stride * 4), step],
     attention_backward_query: backward,
     attention_backward_key_value: backward,
   };
   const rows = [];
-  for (const candidate of JSON.parse(module.testing_attention(runtime, JSON.stringify(work)))) {
+  const candidates = JSON.parse(module.testing_attention(runtime, JSON.stringify(work)));
+  for (const candidate of change(candidates)) {
     const microseconds = await time(device, candidate, bound[candidate.name]);
     const flops = PRODUCTS[candidate.name] * tokens * tokens * heads * headDim;
     const { name: kernel, variant, picked } = candidate;

@@ -8,7 +8,8 @@
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c (only in the residual form)
 //
-// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants.
+// Loops over an invocation's results (TM, LEFT_VECTORS, RIGHT_VECTORS) are unrolled when the kernel
+// is composed. The token dimension (M, or K for matmul_at) is a run-time value, the others are constants.
 // Grid: x over column tiles, y over row tiles. Workgroup memory: 4 · BK · (BM + BN) bytes.
 const CHECK_N: bool = N % BN != 0u;
 const LANES_N: u32 = BN / TN;
@@ -27,19 +28,19 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane_n = lane % LANES_N;
   let lane_m = lane / LANES_N;
 
-  var sums = array<array<vec4<f32>, TN / 4u>, TM>();
+  var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
   for (var k0 = 0u; k0 < k_end; k0 += BK) {
     stage_a(lane, m0, k0, m_end, k_end, column);
     stage_b(lane, n0, k0, k_end);
     workgroupBarrier();
     for (var k = 0u; k < BK; k++) {
-      var right: array<vec4<f32>, TN / 4u>;
-      for (var j = 0u; j < TN / 4u; j++) {
+      var right = array<vec4<f32>, RIGHT_VECTORS>();
+      for (var j = 0u; j < RIGHT_VECTORS; j++) {
         right[j] = tile_b[k * (BN / 4u) + j * LANES_N + lane_n];
       }
-      for (var i = 0u; i < TM / 4u; i++) {
+      for (var i = 0u; i < LEFT_VECTORS; i++) {
         let left = tile_a[k * (BM / 4u) + i * LANES_M + lane_m];
-        for (var j = 0u; j < TN / 4u; j++) {
+        for (var j = 0u; j < RIGHT_VECTORS; j++) {
           sums[i * 4u][j] += left.x * right[j];
           sums[i * 4u + 1u][j] += left.y * right[j];
           sums[i * 4u + 2u][j] += left.z * right[j];
@@ -52,7 +53,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
   for (var i = 0u; i < TM; i++) {
     let m = m0 + (i / 4u * LANES_M + lane_m) * 4u + i % 4u;
-    for (var j = 0u; j < TN / 4u; j++) {
+    for (var j = 0u; j < RIGHT_VECTORS; j++) {
       let n = n0 + (j * LANES_N + lane_n) * 4u;
       if m < m_end && (!CHECK_N || n < N) {
         store_c(m, n, column_of_c(range), sums[i][j]);

@@ -11,8 +11,7 @@
 // A query sees what lib/attention_mask.wgsl says. Scores are kept in base 2. Key tiles that no query
 // of the tile sees are skipped, and those that every query sees wholly are not masked. A query that
 // sees no key gives zeros and the logsumexp of MASKED.
-// Grid: x over query tiles of BQ, y over heads. Workgroup memory: 16 · (ROW_TILE + BK · COLUMN_PITCH)
-// + 4 · BQ · COLUMN_GROUPS bytes.
+// Grid: x over query tiles of BQ, y over heads.
 @group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;
@@ -20,23 +19,40 @@
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> step: Step;
 
-var<workgroup> row_max: array<f32, BQ * COLUMN_GROUPS>;
+// What each invocation knows of a row, by column and then by row; the largest score of each row so
+// far, and the factor that corrects what was summed before.
+var<workgroup> partials: array<f32, COLUMN_GROUPS * (BQ + 1u)>;
+var<workgroup> row_max: array<f32, BQ>;
+var<workgroup> corrections: array<f32, BQ>;
 
+// Loads come before stores, so that an invocation has all of them in flight at once.
 fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
-  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+  var values = array<vec4<f32>, ROW_LOADS>();
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
     let row = min(first_row + i / CHUNK, last_row);
-    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + first + i % CHUNK];
+    values[n] = query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + first + i % CHUNK];
+  }
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BQ * CHUNK {
+      put_row(0u, i / CHUNK, i % CHUNK, values[n]);
+    }
   }
 }
 
 fn stage_keys(lane: u32, key0: u32, key_count: u32, offset: u32) {
-  for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
-    let key = key0 + i / VECTORS;
-    var value = vec4(0.0);
-    if key < key_count {
-      value = keys[(key * KV_STRIDE + offset) / 4u + i % VECTORS];
+  var values = array<vec4<f32>, COLUMN_LOADS>();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    let key = min(key0 + i / VECTORS, key_count - 1u);
+    values[n] = keys[(key * KV_STRIDE + offset) / 4u + i % VECTORS];
+  }
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BK * VECTORS {
+      put_column(0u, i / VECTORS, i % VECTORS, values[n]);
     }
-    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = value;
   }
 }
 
@@ -70,22 +86,30 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let column = lane % COLUMN_GROUPS;
 
   var results = Results();
-  var largest = array<f32, RQ>();
   var totals = array<f32, RQ>();
   var rows = array<u32, RQ>();
   for (var r = 0u; r < RQ; r++) {
-    largest[r] = MASKED;
     rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
+  }
+  for (var i = lane; i < BQ; i += WORKGROUP) {
+    row_max[i] = MASKED;
+  }
+  if RESIDENT {
+    stage_queries(lane, first_row, last_row, head, 0u);
   }
 
   for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
     stage_keys(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
     var scores = Scores();
     for (var first = 0u; first < VECTORS; first += CHUNK) {
-      stage_queries(lane, first_row, last_row, head, first);
+      if !RESIDENT {
+        if first > 0u {
+          workgroupBarrier();
+        }
+        stage_queries(lane, first_row, last_row, head, first);
+      }
       workgroupBarrier();
       add_products(&scores, 0u, 0u, group, column, first);
-      workgroupBarrier();
     }
     let whole = k0 >= first_key(last_row) && k0 + BK - 1u <= last_key(first_row);
     finish_scores(&scores, &rows, k0 + column, whole);
@@ -94,28 +118,35 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var j = 1u; j < RK; j++) {
         best = max(best, scores[r][j]);
       }
-      row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + column] = best;
+      partials[column * (BQ + 1u) + group + r * ROW_GROUPS] = best;
     }
+    workgroupBarrier();
+
     stage_keys(lane, k0, key_count, VALUE_OFFSET + kv_head * HEAD_DIM);
+    for (var i = lane; i < BQ; i += WORKGROUP) {
+      let before = row_max[i];
+      var next = before;
+      for (var c = 0u; c < COLUMN_GROUPS; c++) {
+        next = max(next, partials[c * (BQ + 1u) + i]);
+      }
+      row_max[i] = next;
+      corrections[i] = exp2(before - next);
+    }
     workgroupBarrier();
 
     for (var r = 0u; r < RQ; r++) {
-      var next = largest[r];
-      for (var i = 0u; i < COLUMN_GROUPS; i++) {
-        next = max(next, row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + i]);
-      }
-      let correction = exp2(largest[r] - next);
-      largest[r] = next;
+      let largest = row_max[group + r * ROW_GROUPS];
+      let correction = corrections[group + r * ROW_GROUPS];
       totals[r] *= correction;
       for (var i = 0u; i < RV; i++) {
         results[r][i] *= correction;
       }
       for (var j = 0u; j < RK; j++) {
-        scores[r][j] = select(0.0, exp2(scores[r][j] - next), scores[r][j] > UNMASKED);
+        scores[r][j] = select(0.0, exp2(scores[r][j] - largest), scores[r][j] > UNMASKED);
         totals[r] += scores[r][j];
       }
     }
-    store_weights(&scores, 0u, group, column);
+    put_weights(&scores, 0u, group, column);
     workgroupBarrier();
     add_weighted(&results, 0u, 0u, group, column);
     workgroupBarrier();
@@ -123,15 +154,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
   // Each invocation has summed the weights of its own columns.
   for (var r = 0u; r < RQ; r++) {
-    row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + column] = totals[r];
+    partials[column * (BQ + 1u) + group + r * ROW_GROUPS] = totals[r];
   }
   workgroupBarrier();
   for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
       var total = 0.0;
-      for (var i = 0u; i < COLUMN_GROUPS; i++) {
-        total += row_max[(group + r * ROW_GROUPS) * COLUMN_GROUPS + i];
+      for (var c = 0u; c < COLUMN_GROUPS; c++) {
+        total += partials[c * (BQ + 1u) + group + r * ROW_GROUPS];
       }
       total = max(total, 1e-30);
       for (var i = 0u; i < RV; i++) {
@@ -141,7 +172,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
       }
       if column == 0u {
-        lse[row * HEADS + head] = largest[r] * LN_2 + log(total);
+        lse[row * HEADS + head] = row_max[group + r * ROW_GROUPS] * LN_2 + log(total);
       }
     }
   }

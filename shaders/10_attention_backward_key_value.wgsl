@@ -7,47 +7,66 @@
 //   3 delta      read   f32 [tokens, HEADS]
 //   4 documents  read   u32 [2 · tokens]               start of each position's document, then, from
 //                                                      DOCUMENT_ENDS on, the end (exclusive)
-//   5 d_qkv      write  f32 [tokens, STRIDE]           the key and value columns are overwritten
+//   5 d_keys     write  f32 [tokens, D_STRIDE]         key and value columns are overwritten
 //   6 step       uniform
 //
-// A workgroup owns BQ keys of one key-value head (the rows of the shared tiling) and loops over the
-// query heads of its group and tiles of BK queries (the columns), from its first key to the last
-// query that sees its last key: no atomics, no scratch.
-// Grid: x over key tiles, y over key-value heads. Workgroup memory: 16 · (ROW_TILE + 2 · BK ·
-// COLUMN_PITCH) bytes.
+// A workgroup owns BQ keys (the rows of the shared tiling) and loops over MEMBERS query heads and
+// tiles of BK queries (the columns), from its first key to the last query that sees its last key: no
+// atomics. MEMBERS is a whole group of query heads, whose sums are the gradient, or 1: then each
+// query head leaves its part for attention_group_sum, and more workgroups share the work.
+// Grid: x over key tiles, y over HEADS / MEMBERS.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> lse: array<f32>;
 @group(0) @binding(3) var<storage, read> delta: array<f32>;
 @group(0) @binding(4) var<storage, read> documents: array<u32>;
-@group(0) @binding(5) var<storage, read_write> d_qkv: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> d_keys: array<vec4<f32>>;
 @group(0) @binding(6) var<uniform> step: Step;
 
 const ROW: u32 = STRIDE / 4u;
-// Where things lie in the tiles: values behind keys, d_output behind queries, dS behind P.
-const VALUES: u32 = BQ * ROW_PITCH;
-const SLOPES: u32 = BK * COLUMN_PITCH;
-const D_SCORES: u32 = BK * BQ / 4u;
+// Kinds of rows, of columns and of weights.
+const KEYS: u32 = 0u;
+const VALUES: u32 = 1u;
+const QUERIES: u32 = 0u;
+const D_OUTPUTS: u32 = 1u;
+const PROBABILITIES: u32 = 0u;
+const D_SCORES: u32 = 1u;
 
 fn stage_rows(lane: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
-  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+  var values = array<array<vec4<f32>, 2>, ROW_LOADS>();
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
     let at = min(key0 + i / CHUNK, last) * ROW + kv_head * VECTORS + first + i % CHUNK;
-    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[at + KEY_OFFSET / 4u];
-    row_tile[VALUES + i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[at + VALUE_OFFSET / 4u];
+    values[n] = array(qkv[at + KEY_OFFSET / 4u], qkv[at + VALUE_OFFSET / 4u]);
+  }
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BQ * CHUNK {
+      put_row(KEYS, i / CHUNK, i % CHUNK, values[n][0]);
+      put_row(VALUES, i / CHUNK, i % CHUNK, values[n][1]);
+    }
   }
 }
 
 fn stage_queries(lane: u32, first_query: u32, end: u32, head: u32) {
-  for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
+  var values = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
     let row = min(first_query + i / VECTORS, end - 1u);
     let v = head * VECTORS + i % VECTORS;
-    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[row * ROW + v];
-    column_tile[SLOPES + i / VECTORS * COLUMN_PITCH + i % VECTORS] = d_output[row * HEADS * VECTORS + v];
+    values[n] = array(qkv[row * ROW + v], d_output[row * HEADS * VECTORS + v]);
+  }
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BK * VECTORS {
+      put_column(QUERIES, i / VECTORS, i % VECTORS, values[n][0]);
+      put_column(D_OUTPUTS, i / VECTORS, i % VECTORS, values[n][1]);
+    }
   }
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let kv_head = workgroup.y;
+  let kv_head = workgroup.y * MEMBERS / (HEADS / KV_HEADS);
   let first_row = workgroup.x * BQ;
   if first_row >= step.tokens {
     return;
@@ -57,19 +76,28 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let group = lane / COLUMN_GROUPS;
   let column = lane % COLUMN_GROUPS;
 
-  var d_keys = Results();
-  var d_values = Results();
-  for (var member = 0u; member < HEADS / KV_HEADS; member++) {
-    let head = kv_head * (HEADS / KV_HEADS) + member;
+  var key_sums = Results();
+  var value_sums = Results();
+  if RESIDENT {
+    stage_rows(lane, first_row, last_row, kv_head, 0u);
+  }
+  for (var head = workgroup.y * MEMBERS; head < (workgroup.y + 1u) * MEMBERS; head++) {
     for (var q0 = first_row / BK * BK; q0 < end; q0 += BK) {
       stage_queries(lane, q0, end, head);
       var weights = Scores();
       var slopes = Scores();
       for (var first = 0u; first < VECTORS; first += CHUNK) {
-        stage_rows(lane, first_row, last_row, kv_head, first);
+        if !RESIDENT {
+          if first > 0u {
+            workgroupBarrier();
+          }
+          stage_rows(lane, first_row, last_row, kv_head, first);
+        }
         workgroupBarrier();
-        add_products(&weights, 0u, 0u, group, column, first);
-        add_products(&slopes, VALUES, SLOPES, group, column, first);
+        add_products(&weights, KEYS, QUERIES, group, column, first);
+        add_products(&slopes, VALUES, D_OUTPUTS, group, column, first);
+      }
+      if !RESIDENT {
         workgroupBarrier();
       }
       let last_query = q0 + BK - 1u;
@@ -89,11 +117,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           slopes[r][j] = score_slope(score) * weight * (slopes[r][j] - row_delta);
         }
       }
-      store_weights(&weights, 0u, group, column);
-      store_weights(&slopes, D_SCORES, group, column);
+      put_weights(&weights, PROBABILITIES, group, column);
+      put_weights(&slopes, D_SCORES, group, column);
       workgroupBarrier();
-      add_weighted(&d_values, 0u, SLOPES, group, column);
-      add_weighted(&d_keys, D_SCORES, 0u, group, column);
+      add_weighted(&value_sums, PROBABILITIES, D_OUTPUTS, group, column);
+      add_weighted(&key_sums, D_SCORES, QUERIES, group, column);
       workgroupBarrier();
     }
   }
@@ -104,8 +132,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          d_qkv[row * ROW + KEY_OFFSET / 4u + kv_head * VECTORS + v] = d_keys[r][i];
-          d_qkv[row * ROW + VALUE_OFFSET / 4u + kv_head * VECTORS + v] = d_values[r][i];
+          let at = row * (D_STRIDE / 4u) + workgroup.y * VECTORS + v;
+          d_keys[at + D_KEY_OFFSET / 4u] = key_sums[r][i];
+          d_keys[at + D_VALUE_OFFSET / 4u] = value_sums[r][i];
         }
       }
     }

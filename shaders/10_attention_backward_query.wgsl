@@ -10,7 +10,7 @@
 //   6 step       uniform
 //
 // Every element of d_query has one owner: no atomics, no scratch. Grid: x over query tiles of BQ,
-// y over heads. Workgroup memory: 16 · (ROW_TILE + 2 · BK · COLUMN_PITCH) bytes.
+// y over heads.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> lse: array<f32>;
@@ -20,24 +20,42 @@
 @group(0) @binding(6) var<uniform> step: Step;
 
 const ROW: u32 = STRIDE / 4u;
-// Where things lie in the tiles.
-const SLOPES: u32 = BQ * ROW_PITCH;
-const VALUES: u32 = BK * COLUMN_PITCH;
+// Kinds of rows and of columns.
+const QUERIES: u32 = 0u;
+const D_OUTPUTS: u32 = 1u;
+const KEYS: u32 = 0u;
+const VALUES: u32 = 1u;
 
 fn stage_rows(lane: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
-  for (var i = lane; i < BQ * CHUNK; i += WORKGROUP) {
+  var values = array<array<vec4<f32>, 2>, ROW_LOADS>();
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
     let row = min(first_row + i / CHUNK, last_row);
     let v = head * VECTORS + first + i % CHUNK;
-    row_tile[i / CHUNK * ROW_PITCH + i % CHUNK] = qkv[row * ROW + v];
-    row_tile[SLOPES + i / CHUNK * ROW_PITCH + i % CHUNK] = d_output[row * HEADS * VECTORS + v];
+    values[n] = array(qkv[row * ROW + v], d_output[row * HEADS * VECTORS + v]);
+  }
+  for (var n = 0u; n < ROW_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BQ * CHUNK {
+      put_row(QUERIES, i / CHUNK, i % CHUNK, values[n][0]);
+      put_row(D_OUTPUTS, i / CHUNK, i % CHUNK, values[n][1]);
+    }
   }
 }
 
 fn stage_keys(lane: u32, key0: u32, key_count: u32, kv_head: u32) {
-  for (var i = lane; i < BK * VECTORS; i += WORKGROUP) {
+  var values = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
     let at = min(key0 + i / VECTORS, key_count - 1u) * ROW + kv_head * VECTORS + i % VECTORS;
-    column_tile[i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[at + KEY_OFFSET / 4u];
-    column_tile[VALUES + i / VECTORS * COLUMN_PITCH + i % VECTORS] = qkv[at + VALUE_OFFSET / 4u];
+    values[n] = array(qkv[at + KEY_OFFSET / 4u], qkv[at + VALUE_OFFSET / 4u]);
+  }
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BK * VECTORS {
+      put_column(KEYS, i / VECTORS, i % VECTORS, values[n][0]);
+      put_column(VALUES, i / VECTORS, i % VECTORS, values[n][1]);
+    }
   }
 }
 
@@ -59,15 +77,26 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
   }
 
+  if RESIDENT {
+    stage_rows(lane, first_row, last_row, head, 0u);
+  }
+
   for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
     stage_keys(lane, k0, key_count, kv_head);
     var scores = Scores();
     var d_weights = Scores();
     for (var first = 0u; first < VECTORS; first += CHUNK) {
-      stage_rows(lane, first_row, last_row, head, first);
+      if !RESIDENT {
+        if first > 0u {
+          workgroupBarrier();
+        }
+        stage_rows(lane, first_row, last_row, head, first);
+      }
       workgroupBarrier();
-      add_products(&scores, 0u, 0u, group, column, first);
-      add_products(&d_weights, SLOPES, VALUES, group, column, first);
+      add_products(&scores, QUERIES, KEYS, group, column, first);
+      add_products(&d_weights, D_OUTPUTS, VALUES, group, column, first);
+    }
+    if !RESIDENT {
       workgroupBarrier();
     }
     let whole = k0 >= first_key(last_row) && k0 + BK - 1u <= last_key(first_row);
@@ -82,9 +111,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta);
       }
     }
-    store_weights(&scores, 0u, group, column);
+    put_weights(&scores, 0u, group, column);
     workgroupBarrier();
-    add_weighted(&results, 0u, 0u, group, column);
+    add_weighted(&results, 0u, KEYS, group, column);
     workgroupBarrier();
   }
 

@@ -35,5 +35,5 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let weight = exp(score - row_lse);
     sum = head_axpy(sum, score_slope(score) * weight * (d_weight - row_delta), key);
   }
-  store_d_qkv(row * ROW + head * VECTORS, sum);
+  store_gradient(row * ROW + head * VECTORS, sum);
 }

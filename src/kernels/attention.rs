@@ -18,6 +18,8 @@ pub struct AttentionShape {
     pub window: Option<usize>,
     /// Scores are squashed into ± this by tanh.
     pub soft_cap: Option<f32>,
+    /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
+    pub tokens: usize,
 }
 
 impl AttentionShape {
@@ -59,21 +61,25 @@ pub struct AttentionTile {
     pub columns: usize,
     pub row_groups: usize,
     pub size: usize,
+    /// Rows stay in workgroup memory; else they are staged again, in parts, for each tile of columns.
+    pub resident: bool,
 }
 
-/// Candidates, largest first.
-const TILES: [AttentionTile; 8] = [
-    AttentionTile::new(64, 32, 8, 64),
-    AttentionTile::new(64, 32, 8, 128),
-    AttentionTile::new(32, 32, 8, 64),
+const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
+const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
+/// Candidates in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`): more rows or
+/// more results an invocation lost at every length and head_dim, and so did fewer, except that the
+/// half tile fills a GPU better with a short batch. The last two fit where nothing else does.
+const TILES: [AttentionTile; 6] = [
+    FULL_TILE,
+    HALF_TILE,
+    AttentionTile::new(32, 32, 8, 128),
     AttentionTile::new(32, 16, 8, 128),
-    AttentionTile::new(32, 16, 8, 64),
     AttentionTile::new(16, 8, 4, 32),
     AttentionTile::new(8, 4, 2, 8),
-    AttentionTile::new(4, 2, 1, 2),
 ];
 
-/// The three kernels that share the tiling, by what an invocation and a workgroup hold.
+/// The three kernels that share the tiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionPass {
     Forward,
@@ -84,12 +90,12 @@ pub enum AttentionPass {
 }
 
 impl AttentionPass {
-    /// Kinds of rows staged, tiles of columns, weights handed over, results in registers.
-    const fn counts(self) -> [usize; 4] {
+    /// Kinds of rows, of columns and of weights in workgroup memory.
+    const fn kinds(self) -> [usize; 3] {
         match self {
-            Self::Forward => [1, 1, 1, 1],
-            Self::Query => [2, 2, 1, 1],
-            Self::KeyValue => [2, 2, 2, 2],
+            Self::Forward => [1, 1, 1],
+            Self::Query => [2, 2, 1],
+            Self::KeyValue => [2, 2, 2],
         }
     }
 
@@ -104,54 +110,56 @@ impl AttentionPass {
 
 impl AttentionTile {
     pub const fn new(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
-        Self { rows, columns, row_groups, size }
+        Self { rows, columns, row_groups, size, resident: false }
+    }
+
+    pub const fn resident(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
+        Self { rows, columns, row_groups, size, resident: true }
     }
 
     const fn column_groups(&self) -> usize {
         self.size / self.row_groups
     }
 
-    /// Floats that an invocation keeps in registers across the inner loops.
-    fn registers(&self, shape: AttentionShape, pass: AttentionPass) -> usize {
-        let [_, _, _, results] = pass.counts();
-        let scores = if pass == AttentionPass::Forward { 1 } else { 2 };
-        let vectors = (shape.head_dim / 4).div_ceil(self.column_groups());
-        self.rows / self.row_groups
-            * (vectors * 4 * results + scores * self.columns / self.column_groups())
-    }
-
-    /// Vectors of `row_tile` with rows staged `chunk` vectors at a time.
-    fn row_tile(&self, pass: AttentionPass, chunk: usize) -> usize {
-        let [rows, _, weights, _] = pass.counts();
-        (rows * self.rows * (chunk | 1)).max(weights * self.rows * self.columns / 4)
-    }
-
     fn bytes(&self, shape: AttentionShape, pass: AttentionPass, chunk: usize) -> usize {
-        let [_, columns, _, _] = pass.counts();
-        let statistics =
-            if pass == AttentionPass::Forward { self.rows * self.column_groups() } else { 0 };
+        let [rows, columns, weights] = pass.kinds();
+        let statistics = if pass == AttentionPass::Forward {
+            self.column_groups() * (self.rows + 1) + 2 * self.rows
+        } else {
+            0
+        };
+        let row_tile = rows * self.rows * (chunk | 1);
         let column_tile = columns * self.columns * ((shape.head_dim / 4) | 1);
-        16 * (self.row_tile(pass, chunk) + column_tile) + 4 * statistics
+        let quads = self.rows / self.row_groups / 4;
+        let weight_tile = weights * self.columns * quads * (self.row_groups | 1);
+        16 * (row_tile + column_tile + weight_tile) + 4 * statistics
     }
 
     /// Vectors of rows staged at a time: the most that fit `storage` bytes, in equal parts.
     fn chunk(&self, shape: AttentionShape, pass: AttentionPass, storage: usize) -> Option<usize> {
         let vectors = shape.head_dim / 4;
-        (1..=vectors)
+        let least = if self.resident { vectors } else { 1 };
+        let most = if self.resident { vectors } else { MOST_CHUNK };
+        (least..=most.min(vectors))
             .rev()
-            .filter(|chunk| vectors % chunk == 0 && *chunk <= MOST_CHUNK)
+            .filter(|chunk| vectors % chunk == 0)
             .find(|&chunk| self.bytes(shape, pass, chunk) <= storage)
     }
 
     fn label(&self) -> String {
-        format!("tiled {}x{}, {} invocations", self.rows, self.columns, self.size)
+        let resident = if self.resident { ", rows resident" } else { "" };
+        let Self { rows, columns, row_groups, size, .. } = self;
+        format!("tiled {rows}x{columns} by {row_groups}x{}{resident}", size / row_groups)
     }
 }
+
+/// Workgroups below which a large GPU has multiprocessors without any.
+const FEW_GROUPS: usize = 96;
 
 /// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
 const MOST_CHUNK: usize = 8;
 
-/// The tiles that a pass may choose among on this device, largest first.
+/// The tiles that a pass may choose among on this device, in order of preference.
 pub fn attention_tiles(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -165,24 +173,28 @@ pub fn attention_tiles(
         .collect()
 }
 
-/// The first tile whose accumulators leave room for the rest in an invocation's registers.
+/// The preferred tile that fits; the half tile only where it makes workgroups that a GPU lacks.
 fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
+    owners: usize,
 ) -> Result<(AttentionTile, String)> {
     let tiles = attention_tiles(caps, shape, pass);
-    for most in [128, 192, usize::MAX] {
-        if let Some(tile) = tiles.iter().find(|t| t.registers(shape, pass) <= most) {
-            let reason = format!(
-                "{} rows by {} columns of head_dim {}: {} accumulators an invocation",
-                tile.rows,
-                tile.columns,
-                shape.head_dim,
-                tile.registers(shape, pass)
-            );
-            return Ok((*tile, reason));
-        }
+    let groups = |tile: &AttentionTile| shape.tokens.div_ceil(tile.rows) * owners;
+    let short = shape.tokens > 0 && groups(&FULL_TILE) < FEW_GROUPS;
+    let wanted = |tile: &&AttentionTile| **tile != HALF_TILE || short;
+    let half = tiles.iter().find(|tile| short && **tile == HALF_TILE);
+    if let Some(tile) = half.or_else(|| tiles.iter().find(wanted)) {
+        let memory =
+            tile.chunk(shape, pass, caps.limits.max_compute_workgroup_storage_size as usize);
+        let bytes = memory.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
+        let reason = if half.is_some() {
+            format!("{} workgroups with the full tile leave a large GPU idle", groups(&FULL_TILE))
+        } else {
+            format!("the preferred tile that fits: {bytes} bytes of workgroup memory")
+        };
+        return Ok((*tile, reason));
     }
     let last = TILES[TILES.len() - 1];
     let invocations = caps.limits.workgroup_invocations() as usize;
@@ -219,7 +231,8 @@ fn tiled(
     tile: AttentionTile,
 ) -> Result<Composer> {
     let have = caps.limits.max_compute_workgroup_storage_size as usize;
-    let [_, columns, _, _] = pass.counts();
+    let [rows, columns, weights] = pass.kinds();
+    let vectors = shape.head_dim / 4;
     let name = pass.name();
     let chunk = tile.chunk(shape, pass, have).ok_or_else(|| {
         let need = tile.bytes(shape, pass, 1) as u64;
@@ -230,8 +243,16 @@ fn tiled(
         .size("BK", tile.columns)
         .size("ROW_GROUPS", tile.row_groups)
         .size("CHUNK", chunk)
-        .size("ROW_TILE", tile.row_tile(pass, chunk))
-        .size("COLUMN_TILES", columns);
+        .flag("RESIDENT", tile.resident)
+        .size("ROW_KINDS", rows)
+        .size("COLUMN_KINDS", columns)
+        .size("WEIGHT_KINDS", weights)
+        .unrolled("RQ", tile.rows / tile.row_groups)
+        .unrolled("RQ4", tile.rows / tile.row_groups / 4)
+        .unrolled("RK", tile.columns / tile.column_groups())
+        .unrolled("RV", vectors.div_ceil(tile.column_groups()))
+        .unrolled("ROW_LOADS", (tile.rows * chunk).div_ceil(tile.size))
+        .unrolled("COLUMN_LOADS", (tile.columns * vectors).div_ceil(tile.size));
     Ok(common(composer, shape).module(shader!("lib/attention_tile")))
 }
 
@@ -269,7 +290,7 @@ pub fn attention_forward(
         let grid = row_grid(&composer, shape.heads);
         return composer.finish(caps, &FORWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
     }
-    let (tile, reason) = pick(caps, shape, AttentionPass::Forward)?;
+    let (tile, reason) = pick(caps, shape, AttentionPass::Forward, shape.heads)?;
     attention_forward_with_tile(caps, shape, cached, tile, reason)
 }
 
@@ -335,9 +356,9 @@ fn backward_place(composer: Composer, shape: AttentionShape) -> Composer {
         .size("VALUE_OFFSET", shape.value_offset())
 }
 
-fn backward_heads(shape: AttentionShape) -> String {
+fn backward_heads(shape: AttentionShape, gradient: &str) -> String {
     let loads = [("load_qkv", "qkv"), ("load_d_output", "d_output")];
-    head_module(shape.head_dim / 4, &loads, &[("store_d_qkv", "d_qkv")])
+    head_module(shape.head_dim / 4, &loads, &[("store_gradient", gradient)])
 }
 
 /// `attention_backward_query`. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
@@ -345,12 +366,12 @@ pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> R
     let pass = AttentionPass::Query;
     if caps.software {
         let composer = backward_place(row_composer(caps, pass.name(), shape)?, shape)
-            .module(&backward_heads(shape))
+            .module(&backward_heads(shape, "d_qkv"))
             .module(shader!("10_attention_backward_query_row"));
         let grid = row_grid(&composer, shape.heads);
         return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
     }
-    let (tile, reason) = pick(caps, shape, pass)?;
+    let (tile, reason) = pick(caps, shape, pass, shape.heads)?;
     attention_backward_query_with_tile(caps, shape, tile, reason)
 }
 
@@ -367,39 +388,104 @@ pub fn attention_backward_query_with_tile(
         .finish(caps, &BACKWARD_BINDINGS, grid, tile.label(), reason)
 }
 
+/// Whose gradients of keys and values a workgroup adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyValueOwner {
+    /// A key-value head: all query heads of its group, straight into d_qkv.
+    Group,
+    /// A query head: into parts that [`attention_group_sum`] adds up.
+    Head,
+}
+
+/// Workgroups that keep a large GPU busy: fewer, and each query head gets its own.
+const BUSY_GROUPS: usize = 256;
+
+/// Who owns gradients of keys and values.
+pub fn key_value_owner(shape: AttentionShape) -> KeyValueOwner {
+    let few = shape.kv_heads * shape.tokens.div_ceil(32) < BUSY_GROUPS;
+    if shape.heads > shape.kv_heads && few { KeyValueOwner::Head } else { KeyValueOwner::Group }
+}
+
+fn key_value_place(
+    composer: Composer,
+    shape: AttentionShape,
+    owner: KeyValueOwner,
+    ends: usize,
+) -> Composer {
+    let (members, stride, key, value) = match owner {
+        KeyValueOwner::Group => {
+            (shape.heads / shape.kv_heads, shape.stride(), shape.key_offset(), shape.value_offset())
+        }
+        KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
+    };
+    backward_place(composer, shape)
+        .size("DOCUMENT_ENDS", ends)
+        .size("MEMBERS", members)
+        .size("D_STRIDE", stride)
+        .size("D_KEY_OFFSET", key)
+        .size("D_VALUE_OFFSET", value)
+}
+
 /// `attention_backward_key_value` for batches whose document ends lie `ends` elements after the
-/// starts. Bindings: qkv, d_output, lse, delta, documents, d_qkv, step.
+/// starts. Bindings: qkv, d_output, lse, delta, documents, d_qkv (or parts, by `owner`), step.
 pub fn attention_backward_key_value(
     caps: &Capabilities,
     shape: AttentionShape,
+    owner: KeyValueOwner,
     ends: usize,
 ) -> Result<Kernel> {
     let pass = AttentionPass::KeyValue;
     if caps.software {
-        let composer = backward_place(row_composer(caps, pass.name(), shape)?, shape)
-            .size("DOCUMENT_ENDS", ends)
-            .module(&backward_heads(shape))
+        let composer = key_value_place(row_composer(caps, pass.name(), shape)?, shape, owner, ends)
+            .module(&backward_heads(shape, "d_keys"))
             .module(shader!("10_attention_backward_key_value_row"));
-        let grid = row_grid(&composer, shape.kv_heads);
+        let grid = row_grid(&composer, owners(shape, owner));
         return composer.finish(caps, &BACKWARD_BINDINGS, grid, ROW_VARIANT, ROW_REASON);
     }
-    let (tile, reason) = pick(caps, shape, pass)?;
-    attention_backward_key_value_with_tile(caps, shape, ends, tile, reason)
+    let (tile, reason) = pick(caps, shape, pass, owners(shape, owner))?;
+    attention_backward_key_value_with_tile(caps, shape, owner, ends, tile, reason)
+}
+
+fn owners(shape: AttentionShape, owner: KeyValueOwner) -> usize {
+    if owner == KeyValueOwner::Head { shape.heads } else { shape.kv_heads }
 }
 
 /// [`attention_backward_key_value`] with the tile given: for measurements and tests.
 pub fn attention_backward_key_value_with_tile(
     caps: &Capabilities,
     shape: AttentionShape,
+    owner: KeyValueOwner,
     ends: usize,
     tile: AttentionTile,
     reason: String,
 ) -> Result<Kernel> {
-    let grid = Grid::RowsByX { rows: tile.rows, y: shape.kv_heads as u32 };
-    backward_place(tiled(caps, shape, AttentionPass::KeyValue, tile)?, shape)
-        .size("DOCUMENT_ENDS", ends)
+    let grid = Grid::RowsByX { rows: tile.rows, y: owners(shape, owner) as u32 };
+    key_value_place(tiled(caps, shape, AttentionPass::KeyValue, tile)?, shape, owner, ends)
         .module(shader!("10_attention_backward_key_value"))
         .finish(caps, &BACKWARD_BINDINGS, grid, tile.label(), reason)
+}
+
+/// `attention_group_sum`: adds up the parts of [`KeyValueOwner::Head`]. Bindings: parts, d_qkv,
+/// step.
+pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
+    let name = "attention_group_sum";
+    let size = workgroup_size(caps, 64, 1, name)?;
+    Composer::new(name, size)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("STRIDE", shape.stride())
+        .size("KEY_OFFSET", shape.key_offset())
+        .module(shader!("lib/step"))
+        .module(shader!("lib/flat"))
+        .module(shader!("10_attention_group_sum"))
+        .finish(
+            caps,
+            &[Read, ReadWrite, Uniform],
+            Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group: size as usize },
+            "flat",
+            "one invocation a vector of four",
+        )
 }
 
 /// `attention_decode`: one query row against the cache. Bindings: query, cache, output, step.

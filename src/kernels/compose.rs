@@ -1,6 +1,7 @@
 //! Builds WGSL by concatenation: directives, constants, shared modules, the kernel, its entry
 //! point. Two modules that define the same functions are how variants differ.
 
+use super::unroll::unroll;
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
 use std::fmt::Write;
@@ -87,13 +88,22 @@ pub(super) struct Composer {
     header: String,
     body: String,
     subgroups: bool,
+    /// Constants up to which loops are unrolled.
+    unrolled: Vec<(&'static str, usize)>,
 }
 
 impl Composer {
     pub fn new(name: &'static str, workgroup_size: u32) -> Self {
         let mut header = String::new();
         let _ = writeln!(header, "const WORKGROUP: u32 = {workgroup_size}u;");
-        Self { name, workgroup_size, header, body: String::new(), subgroups: false }
+        Self {
+            name,
+            workgroup_size,
+            header,
+            body: String::new(),
+            subgroups: false,
+            unrolled: Vec::new(),
+        }
     }
 
     /// Invocations of a workgroup.
@@ -105,6 +115,12 @@ impl Composer {
     pub fn size(mut self, name: &str, value: usize) -> Self {
         let _ = writeln!(self.header, "const {name}: u32 = {value}u;");
         self
+    }
+
+    /// Adds `const name: u32`, and unrolls the loops up to it ([`unroll`]).
+    pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
+        self.unrolled.push((name, value));
+        self.size(name, value)
     }
 
     /// Adds `const name: f32`, written so that it reads back as the same float.
@@ -176,7 +192,8 @@ impl Composer {
              {store}  run(lane, workgroup, workgroups);\n}}\n",
             size = self.workgroup_size
         );
-        let wgsl = format!("{enable}{}\n{}\n{entry}", self.header, self.body);
+        let body = unroll(&self.body, &self.unrolled);
+        let wgsl = format!("{enable}{}\n{body}\n{entry}", self.header);
         Ok(Kernel {
             name,
             variant: variant.into(),

@@ -263,9 +263,14 @@ fn constants(
             if let Output::Mode(mode) = output { mode.constant() as usize } else { 0 },
         );
     match tile {
-        LinearTile::Tiled { bm, bn, bk, tm, tn } => {
-            composer.size("BM", bm).size("BN", bn).size("BK", bk).size("TM", tm).size("TN", tn)
-        }
+        LinearTile::Tiled { bm, bn, bk, tm, tn } => composer
+            .size("BM", bm)
+            .size("BN", bn)
+            .size("BK", bk)
+            .unrolled("TM", tm)
+            .size("TN", tn)
+            .unrolled("LEFT_VECTORS", tm / 4)
+            .unrolled("RIGHT_VECTORS", tn / 4),
         LinearTile::Direct { tm, tn } => composer.size("TM", tm).size("TN", tn),
     }
 }

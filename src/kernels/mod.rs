@@ -9,13 +9,14 @@ mod loss;
 mod norm;
 mod optimizer;
 mod sample;
+mod unroll;
 mod unrolled;
 
 pub use attention::{
-    AttentionPass, AttentionShape, AttentionTile, attention_backward_key_value,
+    AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, attention_backward_key_value,
     attention_backward_key_value_with_tile, attention_backward_query,
     attention_backward_query_with_tile, attention_decode, attention_delta, attention_forward,
-    attention_forward_with_tile, attention_tiles,
+    attention_forward_with_tile, attention_group_sum, attention_tiles, key_value_owner,
 };
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{

@@ -26,6 +26,7 @@ impl<'a> Model<'a> {
             heads: self.config.num_attention_heads,
             kv_heads: self.config.num_key_value_heads,
             head_dim: self.config.head_dim,
+            tokens: self.builder.tokens,
             ..AttentionShape::default()
         }
     }

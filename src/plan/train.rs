@@ -6,7 +6,7 @@ use super::{BatchLayout, Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels::{self as k, WriteMode};
+use crate::kernels::{self as k, KeyValueOwner, WriteMode};
 use crate::layout::{ALIGN, Layout};
 
 /// Everything a trainer replays.
@@ -182,21 +182,30 @@ impl Model<'_> {
             2.0 * (self.builder.tokens * shape.width()) as f64,
         )?;
         let d_qkv = self.tensor("qkv gradient", shape.stride())?;
-        let slices = vec![
-            saved.qkv,
-            d_attention,
-            saved.lse,
-            delta,
-            batch.documents(),
-            d_qkv,
-            self.builder.step(),
-        ];
+        let reads = [saved.qkv, d_attention, saved.lse, delta, batch.documents()];
+        let slices = |output: Slice, step: Slice| [&reads[..], &[output, step]].concat();
+        let step = self.builder.step();
         let kernel = k::attention_backward_query(self.builder.caps, shape)?;
         let flops = self.attention_flops(3.0);
-        self.builder.dispatch(name("attention query"), kernel, slices.clone(), flops)?;
-        let kernel = k::attention_backward_key_value(self.builder.caps, shape, batch.padded)?;
+        self.builder.dispatch(name("attention query"), kernel, slices(d_qkv, step), flops)?;
+        let owner = k::key_value_owner(shape);
+        let kernel =
+            k::attention_backward_key_value(self.builder.caps, shape, owner, batch.padded)?;
         let flops = self.attention_flops(4.0);
-        self.builder.dispatch(name("attention key, value"), kernel, slices, flops)?;
+        let label = name("attention key, value");
+        match owner {
+            KeyValueOwner::Group => {
+                self.builder.dispatch(label, kernel, slices(d_qkv, step), flops)?;
+            }
+            KeyValueOwner::Head => {
+                let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
+                self.builder.dispatch(label, kernel, slices(parts, step), flops)?;
+                let kernel = k::attention_group_sum(self.builder.caps, shape)?;
+                let flops = (2 * self.builder.tokens * shape.width()) as f64;
+                let slices = vec![parts, d_qkv, step];
+                self.builder.dispatch(name("attention group sum"), kernel, slices, flops)?;
+            }
+        }
         self.rope(&name("rope"), d_qkv, batch.documents(), table, false)?;
         let d_norm = self.tensor("norm gradient", self.hidden())?;
         self.input_gradient(&name("q, k, v input"), matrices.qkv, d_qkv, d_norm, rows)?;

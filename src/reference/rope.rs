@@ -85,8 +85,7 @@ mod tests {
     use super::*;
     use crate::reference::check::{assert_close, assert_gradient, noise};
 
-    const SHAPE: AttentionShape =
-        AttentionShape::new(4, 2, 6, 5);
+    const SHAPE: AttentionShape = AttentionShape::new(4, 2, 6, 5);
     const DOCUMENTS: [u32; 5] = [0, 0, 0, 3, 3];
 
     fn rotated(x: &[f64], offset: usize) -> Vec<f64> {

@@ -68,7 +68,7 @@ impl Setting {
     pub fn kernel(&self) -> k::AttentionShape {
         let (heads, kv_heads, head_dim) = self.heads;
         let Self { window, soft_cap, .. } = *self;
-        k::AttentionShape { heads, kv_heads, head_dim, window, soft_cap }
+        k::AttentionShape { heads, kv_heads, head_dim, window, soft_cap, tokens: 0 }
     }
 
     pub fn twin(&self, tokens: usize) -> AttentionShape {
@@ -170,9 +170,8 @@ fn cache(lane: &Lane, shape: AttentionShape, rows: usize) -> Vec<f32> {
 }
 
 async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made = lane
-        .variants(|caps| k::attention_forward(caps, setting.kernel(), true))
-        .map_err(text)?;
+    let made =
+        lane.variants(|caps| k::attention_forward(caps, setting.kernel(), true)).map_err(text)?;
     for (position, tokens) in [(0, 5), (37, 1), (30, 70)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());
@@ -198,8 +197,7 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
 }
 
 async fn decode(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made =
-        lane.variants(|caps| k::attention_decode(caps, setting.kernel())).map_err(text)?;
+    let made = lane.variants(|caps| k::attention_decode(caps, setting.kernel())).map_err(text)?;
     // The whole sequence at once gives the same last row.
     for keys in [1, 7, 129, 263] {
         let shape = setting.twin(keys);

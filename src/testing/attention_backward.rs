@@ -8,7 +8,7 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, Kernel};
+use crate::kernels::{self as k, Kernel, KeyValueOwner};
 use crate::reference::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,6 +27,10 @@ pub(super) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention backward {what} {}", setting.name());
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
+        let (heads, kv_heads, _) = setting.heads;
+        if heads > kv_heads {
+            cases.push(Case::new(name("by head"), move |lane| by_head(lane, setting)));
+        }
     }
     cases
 }
@@ -150,12 +154,51 @@ async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {
 async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let shape = setting.kernel();
     side(lane, setting, shape.key_offset()..shape.stride(), |caps| {
-        let picked = k::attention_backward_key_value(caps, shape, ENDS);
+        let owner = KeyValueOwner::Group;
+        let picked = k::attention_backward_key_value(caps, shape, owner, ENDS);
         with_tiles(caps, setting, k::AttentionPass::KeyValue, picked, |tile| {
-            k::attention_backward_key_value_with_tile(caps, shape, ENDS, tile, String::new())
+            let why = String::new();
+            k::attention_backward_key_value_with_tile(caps, shape, owner, ENDS, tile, why)
         })
     })
     .await
+}
+
+/// Each query head's part by one kernel, their sum by the next.
+async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let shape = setting.kernel();
+    let owner = KeyValueOwner::Head;
+    let made = lane
+        .variants(|caps| k::attention_backward_key_value(caps, shape, owner, ENDS))
+        .map_err(text)?;
+    let sums = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+    for documents in batches(&lane) {
+        let batch = Batch::new(&lane, setting, documents);
+        let tokens = batch.shape.tokens;
+        let parts = |kernel| {
+            let mut job = batch.job(kernel);
+            job.operands[5] = Operand::poison(tokens * 2 * shape.width());
+            job
+        };
+        let jobs: Vec<_> = made.iter().map(parts).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let sum = |kernel| {
+                let operands = vec![
+                    Operand::words(got.words(0)),
+                    Operand::poison(batch.qkv.len()),
+                    Operand::uniform(&Step::of(tokens)),
+                ];
+                Job::new(kernel, tokens, operands)
+            };
+            let jobs: Vec<_> = sums.iter().map(sum).collect();
+            for got in lane.run(&jobs).await.map_err(text)? {
+                batch
+                    .check(&lane, &got, &(shape.key_offset()..shape.stride()))
+                    .map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
 }
 
 async fn side(

@@ -57,13 +57,19 @@ impl Candidate {
 /// `limit-exceeded` when the device has no kernel for the shape.
 pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candidate>> {
     let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
-    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
-    let mut candidates = vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
+    let shape = AttentionShape { heads, kv_heads, head_dim, tokens, ..AttentionShape::default() };
+    let mut candidates =
+        vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
+    let owner = k::key_value_owner(shape);
+    if owner == k::KeyValueOwner::Head {
+        let kernel = k::attention_group_sum(caps, shape)?;
+        candidates.push(Candidate::new(caps, kernel, tokens, true)?);
+    }
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
         let picked = match pass {
             AttentionPass::Forward => k::attention_forward(caps, shape, false),
             AttentionPass::Query => k::attention_backward_query(caps, shape),
-            AttentionPass::KeyValue => k::attention_backward_key_value(caps, shape, tokens),
+            AttentionPass::KeyValue => k::attention_backward_key_value(caps, shape, owner, tokens),
         }?;
         for tile in k::attention_tiles(caps, shape, pass) {
             let why = String::new();
@@ -75,7 +81,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                     k::attention_backward_query_with_tile(caps, shape, tile, why)
                 }
                 AttentionPass::KeyValue => {
-                    k::attention_backward_key_value_with_tile(caps, shape, tokens, tile, why)
+                    k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile, why)
                 }
             }?;
             if kernel.wgsl != picked.wgsl {

@@ -5,7 +5,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, Kernel, LinearShape, Output, WriteMode,
+    self as k, ActivationWidth, AttentionShape, Form, Kernel, KeyValueOwner, LinearShape, Output,
+    WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -94,7 +95,11 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         add("attention prefill", k::attention_forward(caps, shape, true));
         add("attention delta", k::attention_delta(caps, shape));
         add("attention query", k::attention_backward_query(caps, shape));
-        add("attention key, value", k::attention_backward_key_value(caps, shape, 1024));
+        for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
+            let kernel = k::attention_backward_key_value(caps, shape, owner, 1024);
+            add("attention key, value", kernel);
+        }
+        add("attention group sum", k::attention_group_sum(caps, shape));
         add("attention decode", k::attention_decode(caps, shape));
         add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
         add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));

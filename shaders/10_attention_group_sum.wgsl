@@ -1,0 +1,30 @@
+// attention_group_sum: adds up the gradients of keys and values that each query head of a group has
+// left on its own, in the order of the heads.
+//
+//   0 parts  read   f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
+//   1 d_qkv  write  f32 [tokens, STRIDE]                the key and value columns are overwritten
+//   2 step   uniform
+//
+// Grid: one invocation a vector of a row's key and value columns.
+@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> d_qkv: array<vec4<f32>>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+const VECTORS: u32 = HEAD_DIM / 4u;
+const GROUP: u32 = HEADS / KV_HEADS;
+const WIDTH: u32 = 2u * KV_HEADS * VECTORS;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let row = id / WIDTH;
+  if row >= step.tokens {
+    return;
+  }
+  let kv_head = id % WIDTH / VECTORS; // key heads, then value heads
+  let part = (row * 2u * HEADS + kv_head * GROUP) * VECTORS + id % VECTORS;
+  var sum = parts[part];
+  for (var member = 1u; member < GROUP; member++) {
+    sum += parts[part + member * VECTORS];
+  }
+  d_qkv[(row * STRIDE + KEY_OFFSET) / 4u + id % WIDTH] = sum;
+}
