@@ -1,9 +1,8 @@
-//! Attention: forward with logsumexp, the two backward kernels and their pre-pass, decode.
+//! Attention: forward with logsumexp, the two backward kernels and their pre-pass.
 
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
-use super::norm::variant;
 use super::unrolled::head_module;
-use super::{check_storage, reduction, workgroup_size};
+use super::workgroup_size;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -262,31 +261,4 @@ pub fn attention_backward_key_value(
         .size("DOCUMENT_ENDS", ends)
         .module(shader!("10_attention_backward_key_value"))
         .finish(caps, &BACKWARD_BINDINGS, grid, tile_name(&tile), reason)
-}
-
-/// `attention_decode`: one query row against the cache. Bindings: query, cache, output, step.
-pub fn attention_decode(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let name = "attention_decode";
-    let (subgroups, why) = reduction(caps);
-    let vectors = (shape.head_dim / 4) as u32;
-    let least = vectors.next_power_of_two();
-    let size = workgroup_size(caps, if caps.software { least.max(8) } else { 128 }, least, name)?;
-    check_storage(caps, size * 24, name)?;
-    Composer::new(name, size)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .size("KV_STRIDE", shape.cache_stride())
-        .size("VALUE_OFFSET", shape.kv_heads * shape.head_dim)
-        .float("SCALE", shape.scale())
-        .module(shader!("lib/step"))
-        .reduction(subgroups)
-        .module(shader!("05_attention_decode"))
-        .finish(
-            caps,
-            &[Read, Read, ReadWrite, Uniform],
-            Grid::Fixed { x: shape.heads as u32, y: 1 },
-            format!("workgroup a head, {}", variant(subgroups)),
-            why,
-        )
 }

@@ -133,6 +133,12 @@ impl Composer {
         })
     }
 
+    /// Adds a module that uses subgroups and declares their ids as `lib/reduce_subgroup.wgsl` does.
+    pub fn subgroup_module(mut self, source: &str) -> Self {
+        self.subgroups = true;
+        self.module(source)
+    }
+
     /// Finishes the text with the entry point.
     ///
     /// # Errors

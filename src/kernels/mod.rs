@@ -2,6 +2,8 @@
 //! shape and [`Capabilities`], with the reason in words; the binding table; the constants.
 
 mod attention;
+mod attention_decode;
+mod cache;
 mod compose;
 mod elementwise;
 mod linear;
@@ -12,13 +14,18 @@ mod sample;
 mod unrolled;
 
 pub use attention::{
-    AttentionShape, attention_backward_key_value, attention_backward_query, attention_decode,
-    attention_delta, attention_forward,
+    AttentionShape, attention_backward_key_value, attention_backward_query, attention_delta,
+    attention_forward,
 };
+pub use attention_decode::{
+    DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
+    decode_splits,
+};
+pub use cache::{KvCache, cache_append, cache_expand};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
-    ActivationWidth, cache_append, copy_row, embedding_backward, embedding_forward,
-    gated_activation, gated_activation_backward, rope, zero,
+    ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
+    gated_activation_backward, rope, zero,
 };
 pub use linear::{
     Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec,

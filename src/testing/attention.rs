@@ -1,13 +1,11 @@
-//! Family 05: attention forward over packed documents and over the key-value cache, decode.
+//! Family 05: attention forward over packed documents and over the key-value cache.
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, close_to_terms, narrow, of, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
-use crate::reference::attention::{
-    AttentionShape, attention_decode, attention_forward, attention_prefill,
-};
+use crate::reference::attention::{AttentionShape, attention_forward, attention_prefill};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.
@@ -23,13 +21,8 @@ pub(super) fn cases() -> Vec<Case> {
             // A prefill differs from the forward in strides and offsets alone.
             let cached = matches!(dim, 4 | 32 | 96);
             let prefill = || Case::new(name("prefill"), move |lane| prefill(lane, heads));
-            [
-                Case::new(name("forward"), move |lane| forward(lane, heads)),
-                Case::new(name("decode"), move |lane| decode(lane, heads)),
-            ]
-            .into_iter()
-            .chain(cached.then(prefill))
-            .collect::<Vec<_>>()
+            let forward = Case::new(name("forward"), move |lane| forward(lane, heads));
+            std::iter::once(forward).chain(cached.then(prefill)).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -127,35 +120,6 @@ async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let what = format!("{tokens} rows behind {position}");
             close(&what, &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
-        }
-    }
-    Ok(lane.summary())
-}
-
-async fn decode(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
-    let made = lane.variants(|caps| k::attention_decode(caps, shapes(heads, 0).1)).map_err(text)?;
-    // The whole sequence at once gives the same last row.
-    for keys in [1, 7, 129, 263] {
-        let (shape, _) = shapes(heads, keys);
-        let all = wide(&lane.normal(keys * shape.qkv_width()));
-        let last = narrow(&all[(keys - 1) * shape.qkv_width()..]);
-        let mut cached = vec![f64::NAN; (keys + 9) * shape.cache_width()];
-        crate::reference::rope::cache_append_forward(shape, &all, &mut cached, 0);
-        let expected = attention_decode(shape, &wide(&last), &cached, keys);
-        let (whole, _) = attention_forward(shape, &all, &vec![0; keys]);
-        close("the twins", &narrow(&expected), &whole[(keys - 1) * shape.out_width()..], 1e-7)?;
-        let step = Step { position: keys as u32 - 1, ..Step::of(1) };
-        let operands = [
-            Operand::floats(&last),
-            Operand::floats(&narrow(&cached)),
-            Operand::poison(shape.out_width()),
-            Operand::uniform(&step),
-        ];
-        let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
-        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close(&format!("{keys} keys"), &got.floats(0), &expected, SOFTMAX)
-                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())

@@ -5,7 +5,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, Kernel, LinearShape, Output, WriteMode,
+    self as k, ActivationWidth, AttentionShape, Form, Kernel, KvCache, LinearShape, Output,
+    WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -95,11 +96,22 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         add("attention delta", k::attention_delta(caps, shape));
         add("attention query", k::attention_backward_query(caps, shape));
         add("attention key, value", k::attention_backward_key_value(caps, shape, 1024));
-        add("attention decode", k::attention_decode(caps, shape));
         add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
         add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));
-        let (key, width) = (shape.key_offset(), shape.cache_stride());
-        add("cache append", k::cache_append(caps, shape.stride(), key, width));
+        for cache in KvCache::ALL {
+            let name = cache.name();
+            add(&format!("{name} cache append"), k::cache_append(caps, shape, cache));
+            add(&format!("{name} cache expand"), k::cache_expand(caps, shape, cache));
+            // Short caches and long ones: one range, several.
+            for capacity in [64, 2048, 32_768] {
+                let made = k::decode_splits(caps, shape, capacity)
+                    .and_then(|splits| k::attention_decode(caps, shape, cache, &splits));
+                add(&format!("attention decode of {capacity} in {name}"), made);
+            }
+        }
+        let merge = k::decode_splits(caps, shape, 32_768)
+            .and_then(|splits| k::attention_decode_merge(caps, shape, &splits));
+        add("attention decode merge", merge);
     }
     entries
 }

@@ -7,6 +7,7 @@
 pub mod adapters;
 mod attention;
 mod attention_backward;
+mod attention_decode;
 pub mod catalogue;
 mod elementwise;
 mod embedding;
@@ -74,6 +75,7 @@ pub fn cases() -> Vec<Case> {
         linear::cases(),
         attention::cases(),
         attention_backward::cases(),
+        attention_decode::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),

@@ -1,0 +1,11 @@
+// The keys of a cache in at most SPLITS ranges of equal length, a multiple of RANGE_KEYS: a short
+// cache has few, and a longer one needs no other kernel.
+fn range_length(key_count: u32) -> u32 {
+  let even = (key_count + SPLITS - 1u) / SPLITS;
+  return (even + RANGE_KEYS - 1u) / RANGE_KEYS * RANGE_KEYS;
+}
+
+fn active_splits(key_count: u32) -> u32 {
+  let length = range_length(key_count);
+  return (key_count + length - 1u) / length;
+}
