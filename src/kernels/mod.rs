@@ -74,12 +74,16 @@ pub(super) fn workgroup_size(
 /// Invocations of a workgroup that reduces one row of `columns` elements. A CPU runs one subgroup
 /// of a workgroup at a time and pays for each switch at a barrier: there a workgroup is a subgroup.
 fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> Result<u32> {
-    if caps.software {
-        return workgroup_size(caps, caps.subgroup_size[0].clamp(4, 8), 1, what);
-    }
     // The reduction costs log2(workgroup) barriers: no more invocations than a quarter of the row
     // can keep busy, at least one wide subgroup.
-    workgroup_size(caps, (columns / 4).next_power_of_two().clamp(64, 256) as u32, 1, what)
+    let wanted = if caps.software {
+        caps.subgroup_size[0].clamp(4, 8)
+    } else {
+        (columns / 4).next_power_of_two().clamp(64, 256) as u32
+    };
+    let size = workgroup_size(caps, wanted, 1, what)?;
+    check_storage(caps, 4 * size, what)?;
+    Ok(size)
 }
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit.
