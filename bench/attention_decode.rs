@@ -53,9 +53,9 @@ fn measure(
     count: Option<usize>,
 ) -> Result<()> {
     let caps = gpu.capabilities();
-    let mut splits = decode_splits(caps, shape, LONGEST)?;
+    let mut splits = decode_splits(caps, shape, LONGEST, None)?;
     if let Some(count) = count {
-        splits = DecodeSplits { count, reason: format!("{count} ranges asked for") };
+        splits = DecodeSplits { count, window: None, reason: format!("{count} ranges asked for") };
     }
     let bytes = cache_bytes(cache, &shape, LONGEST);
     let caches = (512 << 20) / bytes as usize + 1;

@@ -6,7 +6,8 @@
 //   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache_*.wgsl
 //   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten: lib/decode_whole.wgsl, or
 //     partials       f32 [HEADS, SPLITS, HEAD_DIM + 4], active ranges: lib/decode_partial.wgsl
-//   3 step    uniform                              the cache holds step.position + 1 rows
+//   3 step    uniform                              the cache holds step.position + 1 rows, of which
+//                                                  the query sees the last WINDOW
 //
 // Each row of the cache is read once for all query heads of the workgroup. LANES neighbours read
 // neighbouring vectors of a row; a slot of LANES invocations takes KEYS keys a turn, SLOTS keys

@@ -5,7 +5,8 @@
 // First key of a range and the one behind its last: none for ranges behind the active ones.
 fn decode_keys(split: u32, key_count: u32) -> vec2<u32> {
   let length = range_length(key_count);
-  return vec2(split * length, min((split + 1u) * length, key_count));
+  let start = key_count - seen_keys(key_count) + split * length;
+  return vec2(start, min(start + length, key_count));
 }
 
 fn store_result(head: u32, split: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32) {

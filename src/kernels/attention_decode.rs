@@ -21,11 +21,13 @@ const GROUPS: usize = 528;
 /// Invocations that keep a CPU busy: a subgroup of 8 for each of four cores.
 const SOFTWARE_INVOCATIONS: usize = 32;
 
-/// Into how many ranges of keys a cache is cut at most, and why. How many of them have work is
-/// decided in the kernels, from the tokens in the cache.
+/// Into how many ranges the keys that a query sees are cut at most, and why. How many of them have
+/// work is decided in the kernels, from the tokens in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeSplits {
     pub count: usize,
+    /// A query sees this many of the newest keys at most, itself included.
+    pub window: Option<usize>,
     pub reason: String,
 }
 
@@ -40,7 +42,7 @@ impl DecodeSplits {
     }
 }
 
-/// The ranges for a cache of up to `capacity` tokens.
+/// The ranges for a cache of up to `capacity` tokens, of which a query sees the last `window`.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.
@@ -48,10 +50,12 @@ pub fn decode_splits(
     caps: &Capabilities,
     shape: AttentionShape,
     capacity: usize,
+    window: Option<usize>,
 ) -> Result<DecodeSplits> {
+    let capacity = window.map_or(capacity, |window| window.min(capacity));
     if capacity <= SHORT {
         let reason = format!("one range: {capacity} keys are not worth a merge");
-        return Ok(DecodeSplits { count: 1, reason });
+        return Ok(DecodeSplits { count: 1, window, reason });
     }
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads, "invocations")
@@ -64,7 +68,7 @@ pub fn decode_splits(
         "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
         count * each
     );
-    Ok(DecodeSplits { count, reason })
+    Ok(DecodeSplits { count, window, reason })
 }
 
 /// A workgroup of `size` invocations: `lanes` share a key, `keys` of them each a turn, `group` query
@@ -165,6 +169,7 @@ fn composer(
         .size("VECTORS", shape.head_dim / 4)
         .size("SPLITS", splits.count)
         .size("RANGE_KEYS", RANGE_KEYS)
+        .size("WINDOW", splits.window.unwrap_or(u32::MAX as usize))
         .float("SCORE_SCALE", scale as f32)
         .module(shader!("lib/step"))
 }

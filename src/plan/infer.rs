@@ -272,7 +272,7 @@ impl<'a> Context<'a> {
         let shape = model.attention_shape();
         // Of the positions that the model has, not of the capacity: a cache that grows compiles
         // nothing.
-        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings)?;
+        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings, None)?;
         let kernel = k::attention_decode(self.caps, shape, self.cache, &splits)?;
         let attention = model.tensor("attention output", shape.width())?;
         let flops = 4.0 * (self.capacity * shape.width()) as f64;

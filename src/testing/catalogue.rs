@@ -104,12 +104,15 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add(&format!("{name} cache expand"), k::cache_expand(caps, shape, cache));
             // Short caches and long ones: one range, several.
             for capacity in [64, 2048, 32_768] {
-                let made = k::decode_splits(caps, shape, capacity)
+                let made = k::decode_splits(caps, shape, capacity, None)
                     .and_then(|splits| k::attention_decode(caps, shape, cache, &splits));
                 add(&format!("attention decode of {capacity} in {name}"), made);
             }
         }
-        let merge = k::decode_splits(caps, shape, 32_768)
+        let window = k::decode_splits(caps, shape, 32_768, Some(1024))
+            .and_then(|splits| k::attention_decode(caps, shape, KvCache::F32, &splits));
+        add("attention decode with a window", window);
+        let merge = k::decode_splits(caps, shape, 32_768, None)
             .and_then(|splits| k::attention_decode_merge(caps, shape, &splits));
         add("attention decode merge", merge);
     }
