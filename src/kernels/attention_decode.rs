@@ -100,6 +100,8 @@ impl Tile {
 const REGISTERS: usize = 16;
 /// Vectors of keys, and as many of values, that an invocation has in flight.
 const IN_FLIGHT: usize = 8;
+/// Scores that an invocation keeps at a time.
+const SCORES: usize = 32;
 /// Neighbours that share a key, where its row allows: they read 128 bytes of it.
 const LANES: usize = 8;
 /// Invocations of a workgroup, and most neighbours that share a key.
@@ -137,7 +139,9 @@ fn pick(caps: &Capabilities, shape: AttentionShape) -> Result<Tile> {
             }
             let mut size = invocations.min(RANGE_KEYS * lanes);
             while size >= lanes {
-                let most = (RANGE_KEYS * lanes / size).min(IN_FLIGHT.div_ceil(own));
+                let most = (RANGE_KEYS * lanes / size)
+                    .min(IN_FLIGHT.div_ceil(own))
+                    .min(SCORES.div_ceil(group));
                 let mut keys = 1 << most.ilog2();
                 while keys >= 1 {
                     let tile = Tile { size, lanes, keys, group };
