@@ -2,8 +2,8 @@
 // composes, importable in a page and in Node.
 
 const MEASURED = 5;
-/** Dispatches of a pass, and milliseconds of work before it: an idle GPU lowers its clock. */
-const DISPATCHES = 8;
+/** Turns of a pass, and milliseconds of work before it: an idle GPU lowers its clock. */
+const TURNS = 8;
 const WARM_UP = 60;
 
 /** A buffer of random normal-like floats in ±1, made once and cut to size by its users. */
@@ -52,19 +52,35 @@ async function prepare(device, candidate, buffers) {
   });
   const pipeline = await device.createComputePipelineAsync({
     layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-    compute: { module: device.createShaderModule({ code: candidate.wgsl }), entryPoint: candidate.name },
+    compute: {
+      module: device.createShaderModule({ code: candidate.wgsl }),
+      entryPoint: candidate.name,
+    },
   });
   const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
   return { pipeline, group: device.createBindGroup({ layout, entries }) };
 }
 
 /**
- * Microseconds of one dispatch: the best of a few passes of several dispatches each.
+ * Microseconds of a sequence of kernels: the best of a few passes of several turns each.
  *
- * @param buffers - one for each binding.
+ * @param sequence - pairs of a candidate and its buffers, one for each binding.
  */
-export async function time(device, candidate, buffers, dispatches = DISPATCHES) {
-  const { pipeline, group } = await prepare(device, candidate, buffers);
+export async function time(device, sequence, turns = TURNS) {
+  const prepared = [];
+  for (const [candidate, buffers] of sequence) {
+    prepared.push({ grid: candidate.grid, ...(await prepare(device, candidate, buffers)) });
+  }
+  const run = (pass, count) => {
+    for (let turn = 0; turn < count; turn++) {
+      for (const { pipeline, group, grid } of prepared) {
+        pass.setPipeline(pipeline);
+        pass.setBindGroup(0, group);
+        pass.dispatchWorkgroups(...grid);
+      }
+    }
+    pass.end();
+  };
   const count = MEASURED * 2;
   const queries = device.createQuerySet({ type: "timestamp", count });
   const resolved = device.createBuffer({
@@ -78,11 +94,7 @@ export async function time(device, candidate, buffers, dispatches = DISPATCHES) 
   const busy = performance.now();
   do {
     const warm = device.createCommandEncoder();
-    const pass = warm.beginComputePass();
-    pass.setPipeline(pipeline);
-    pass.setBindGroup(0, group);
-    for (let j = 0; j < dispatches * 4; j++) pass.dispatchWorkgroups(...candidate.grid);
-    pass.end();
+    run(warm.beginComputePass(), turns * 4);
     device.queue.submit([warm.finish()]);
     await device.queue.onSubmittedWorkDone();
   } while (performance.now() - busy < WARM_UP);
@@ -95,10 +107,7 @@ export async function time(device, candidate, buffers, dispatches = DISPATCHES) 
         endOfPassWriteIndex: i * 2 + 1,
       },
     });
-    pass.setPipeline(pipeline);
-    pass.setBindGroup(0, group);
-    for (let j = 0; j < dispatches; j++) pass.dispatchWorkgroups(...candidate.grid);
-    pass.end();
+    run(pass, turns);
   }
   encoder.resolveQuerySet(queries, 0, count, resolved, 0);
   encoder.copyBufferToBuffer(resolved, 0, staging, 0, count * 8);
@@ -107,8 +116,10 @@ export async function time(device, candidate, buffers, dispatches = DISPATCHES) 
   const stamps = new BigInt64Array(staging.getMappedRange().slice(0));
   staging.unmap();
   for (const made of [resolved, staging, queries]) made.destroy();
-  const passes = Array.from({ length: MEASURED }, (_, i) => Number(stamps[i * 2 + 1] - stamps[i * 2]));
-  return Math.min(...passes) / 1000 / dispatches;
+  const passes = Array.from({ length: MEASURED }, (_, i) =>
+    Number(stamps[i * 2 + 1] - stamps[i * 2]),
+  );
+  return Math.min(...passes) / 1000 / turns;
 }
 
 /** Products of tokens × tokens / 2 × head_dim that each kernel of attention makes, for each head. */
@@ -145,7 +156,10 @@ export async function attention(module, runtime, work, change = (all) => all) {
   const dQkv = buffers.make(tokens * Math.max(stride, 2 * heads * headDim) * 4);
   const result = buffers.make(tokens * heads * headDim * 4);
   const resultLse = buffers.make(tokens * heads * 4);
-  const step = buffers.make(new Uint32Array([tokens, ...Array(15).fill(0)]), GPUBufferUsage.UNIFORM);
+  const step = buffers.make(
+    new Uint32Array([tokens, ...Array(15).fill(0)]),
+    GPUBufferUsage.UNIFORM,
+  );
   const backward = [qkv, dOutput, lse, delta, starts, dQkv, step];
   const bound = {
     attention_forward: [qkv, qkv, starts, result, resultLse, step],
@@ -157,11 +171,85 @@ export async function attention(module, runtime, work, change = (all) => all) {
   const rows = [];
   const candidates = JSON.parse(module.testing_attention(runtime, JSON.stringify(work)));
   for (const candidate of change(candidates)) {
-    const microseconds = await time(device, candidate, bound[candidate.name]);
+    const microseconds = await time(device, [[candidate, bound[candidate.name]]]);
     const flops = PRODUCTS[candidate.name] * tokens * tokens * heads * headDim;
     const { name: kernel, variant, picked } = candidate;
-    rows.push({ ...work, kernel, variant, picked, microseconds, teraflops: flops / microseconds / 1e6 });
+    rows.push({
+      ...work,
+      kernel,
+      variant,
+      picked,
+      microseconds,
+      teraflops: flops / microseconds / 1e6,
+    });
   }
   buffers.destroy();
   return rows;
+}
+
+/** Bytes that a decode reads before it meets the first cache again: more than any GPU keeps near. */
+const FAR = 512 << 20;
+
+/**
+ * Every form of one decoded token's attention over a cache of `tokens` tokens. The caches take
+ * turns, so that they come from memory.
+ *
+ * @returns rows `{ kernel, variant, picked, microseconds, gigabytesPerSecond }`.
+ */
+export async function decode(module, runtime, work, change = (all) => all) {
+  const device = runtime.device();
+  const { heads, kvHeads, headDim, tokens } = work;
+  const rows = [];
+  for (const candidate of change(
+    JSON.parse(module.testing_decode(runtime, JSON.stringify(work))),
+  )) {
+    const { cache, ranges, picked, cacheBytes, partialBytes, stages } = candidate;
+    const buffers = new Buffers(device);
+    const query = buffers.make(noise((heads + 2 * kvHeads) * headDim));
+    const output = buffers.make(heads * headDim * 4);
+    const partials = buffers.make(partialBytes);
+    const position = [1, tokens - 1, ...Array(14).fill(0)];
+    const step = buffers.make(new Uint32Array(position), GPUBufferUsage.UNIFORM);
+    const copies = Math.max(1, Math.min(64, Math.ceil(FAR / cacheBytes)));
+    const sequence = [];
+    for (let copy = 0; copy < copies; copy++) {
+      const [first, second] = stages;
+      const keys = buffers.make(cacheBytes);
+      sequence.push([first, [query, keys, second ? partials : output, step]]);
+      if (second) sequence.push([second, [partials, output, step]]);
+    }
+    const microseconds = (await time(device, sequence, Math.ceil(TURNS / copies))) / copies;
+    rows.push({
+      ...work,
+      kernel: "attention_decode",
+      variant: `${cache}, at most ${ranges} ranges: ${stages[0].variant}`,
+      picked,
+      microseconds,
+      gigabytesPerSecond: cacheBytes / microseconds / 1e3,
+    });
+    buffers.destroy();
+  }
+  return rows;
+}
+
+/** Gigabytes a second, read and written, of a plain copy: what the memory allows. */
+export async function copyBandwidth(runtime, bytes = 256 << 20) {
+  const device = runtime.device();
+  const size = Math.min(bytes, device.limits.maxStorageBufferBindingSize);
+  const buffers = new Buffers(device);
+  const groups = 4096;
+  const copy = {
+    name: "copy",
+    grid: [groups],
+    bindings: ["read", "write"],
+    wgsl: `@group(0) @binding(0) var<storage, read> source: array<vec4<f32>>;
+      @group(0) @binding(1) var<storage, read_write> target_: array<vec4<f32>>;
+      @compute @workgroup_size(256)
+      fn copy(@builtin(global_invocation_id) id: vec3<u32>) {
+        for (var i = id.x; i < ${size / 16}u; i += ${groups * 256}u) { target_[i] = source[i]; }
+      }`,
+  };
+  const microseconds = await time(device, [[copy, [buffers.make(size), buffers.make(size)]]]);
+  buffers.destroy();
+  return (2 * size) / microseconds / 1e3;
 }

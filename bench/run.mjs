@@ -46,7 +46,9 @@ const name = [
   values.browser,
   ...(values.limits === "adapter" ? [] : [values.limits]),
   ...(options.suite === "models" ? [] : [options.suite]),
-].join("-").concat(".json");
+]
+  .join("-")
+  .concat(".json");
 mkdirSync(values.out, { recursive: true });
 writeFileSync(join(values.out, name), `${JSON.stringify(measured, null, 2)}\n`);
 console.log(`written: ${name}`);
@@ -63,6 +65,7 @@ function slug({ vendor, architecture }) {
 }
 
 function print(result) {
+  if (result.note) return console.log(result.note);
   if (result.kernel) return printKernel(result);
   const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
   const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
@@ -85,11 +88,15 @@ function print(result) {
   }
 }
 
-function printKernel({ kernel, variant, picked, tokens, heads, kvHeads, headDim, microseconds, teraflops }) {
+function printKernel(row) {
+  const { kernel, variant, picked, tokens, heads, kvHeads, headDim, microseconds } = row;
+  const rate =
+    row.teraflops === undefined
+      ? `${row.gigabytesPerSecond.toFixed(0).padStart(7)} GB/s   `
+      : `${row.teraflops.toFixed(2).padStart(7)} TFLOP/s`;
   console.log(
     `${kernel.padEnd(30)} ${`${heads}/${kvHeads} x ${headDim}`.padEnd(12)} ${String(tokens).padStart(6)} ` +
-      `${microseconds.toFixed(1).padStart(9)} us ${teraflops.toFixed(2).padStart(7)} TFLOP/s ` +
-      `${picked ? "*" : " "} ${variant}`,
+      `${microseconds.toFixed(1).padStart(9)} us ${rate} ${picked ? "*" : " "} ${variant}`,
   );
 }
 

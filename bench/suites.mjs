@@ -1,9 +1,14 @@
 // The suites of kernels alone, importable in a page and in Node.
-import { attention } from "./kernels.mjs";
+import { attention, copyBandwidth, decode } from "./kernels.mjs";
 
 /** Shapes of the attention suite; the last ones were not used to fit the selection rule. */
 const ATTENTION = [
-  ...[128, 512, 1024, 2048, 4096, 8192].map((tokens) => ({ heads: 12, kvHeads: 12, headDim: 64, tokens })),
+  ...[128, 512, 1024, 2048, 4096, 8192].map((tokens) => ({
+    heads: 12,
+    kvHeads: 12,
+    headDim: 64,
+    tokens,
+  })),
   ...[512, 4096].map((tokens) => ({ heads: 12, kvHeads: 4, headDim: 64, tokens })),
   ...[32, 80, 96, 128, 256].flatMap((headDim) =>
     [512, 2048].map((tokens) => ({ heads: 8, kvHeads: 8, headDim, tokens })),
@@ -13,20 +18,43 @@ const ATTENTION = [
   { heads: 32, kvHeads: 8, headDim: 64, tokens: 3000 },
 ];
 
+/** Caches of the attention suite. */
+const DECODE = [
+  ...[128, 2048, 8192, 32_768].flatMap((tokens) => [
+    { heads: 12, kvHeads: 12, headDim: 64, tokens },
+    { heads: 12, kvHeads: 4, headDim: 64, tokens },
+  ]),
+  { heads: 32, kvHeads: 8, headDim: 128, tokens: 20_000 },
+];
+
 /** Every variant of every attention kernel; `only` keeps shapes whose text contains it. */
 export async function attentionSuite(testing, gpu, { only = "", limits = "adapter" }, report) {
   const runtime = await testing.RawRuntime.create(gpu, JSON.stringify({ limits }));
   const capabilities = JSON.parse(runtime.capabilities());
   const results = [];
-  for (const work of ATTENTION) {
-    const { heads, kvHeads, headDim, tokens } = work;
-    if (!` ${heads}/${kvHeads} x ${headDim}, ${tokens} `.includes(only)) continue;
-    for (const row of await attention(testing, runtime, work)) {
-      results.push(row);
-      report(row);
+  const measure = async (what, works, suite) => {
+    for (const work of works) {
+      const { heads, kvHeads, headDim, tokens } = work;
+      if (!`${what} ${heads}/${kvHeads} x ${headDim}, ${tokens} `.includes(only)) continue;
+      for (const row of await suite(testing, runtime, work)) {
+        results.push(row);
+        report(row);
+      }
     }
-  }
+  };
+  const copyGigabytesPerSecond = await copyBandwidth(runtime);
+  report({ note: `a copy moves ${copyGigabytesPerSecond.toFixed(0)} GB/s, read and written` });
+  await measure("training", ATTENTION, attention);
+  await measure("decode", DECODE, decode);
   const { adapter, software, features, subgroupSize, limits: chosen } = capabilities;
   runtime.release();
-  return { adapter, software, features, subgroupSize, limits: chosen, results };
+  return {
+    adapter,
+    software,
+    features,
+    subgroupSize,
+    limits: chosen,
+    copyGigabytesPerSecond,
+    results,
+  };
 }

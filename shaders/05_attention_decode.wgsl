@@ -1,65 +1,152 @@
-// attention_decode: one query row against the key-value cache, one workgroup a head.
+// attention_decode, attention_decode_split: one query row against the key-value cache, for a range
+// of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
+// "Flash-Decoding for long-context inference", 2023).
 //
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
-//   1 cache   read   f32 [capacity, KV_STRIDE]     key heads, then value heads from VALUE_OFFSET
-//   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten
-//   3 step    uniform                              the cache holds step.position + 1 rows
+//   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache_*.wgsl
+//   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten: lib/decode_whole.wgsl, or
+//     partials       f32 [HEADS, SPLITS, HEAD_DIM + 4], active ranges: lib/decode_partial.wgsl
+//   3 step    uniform                              the cache holds step.position + 1 rows, of which
+//                                                  the query sees the last WINDOW
 //
-// WORKGROUP keys a turn: an invocation scores one key; then SLICES invocations share each vector
-// of the output, each over its part of the turn's keys, and meet at the end.
+// Each row of the cache is read once for all query heads of the workgroup. LANES neighbours read
+// neighbouring vectors of a row, OWN each; a slot of LANES invocations takes KEYS keys a turn, SLOTS keys
+// apart, and keeps a softmax of its own. The slots meet at the end. Scores are kept in base 2: the
+// scale and log2(e) are folded into the query.
+// Grid: x over key-value heads and blocks of their query heads, y over ranges; a workgroup without
+// keys returns at once. Workgroup memory: 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes,
+// and what lib/lanes_tree.wgsl takes.
 @group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> output: array<vec4<f32>>;
 @group(0) @binding(3) var<uniform> step: Step;
 
-const VECTORS: u32 = HEAD_DIM / 4u;
-const SLICES: u32 = WORKGROUP / VECTORS;
-const ROW: u32 = KV_STRIDE / 4u;
+// Query heads of a key-value head, and the blocks of GROUP that they come in.
+const QUERIES: u32 = HEADS / KV_HEADS;
+const BLOCKS: u32 = (QUERIES + GROUP - 1u) / GROUP;
+const SLOTS: u32 = WORKGROUP / LANES;
+// Stands for minus infinity: some compilers reject the real one, and differences of it are NaN.
 const MASKED: f32 = -1e30;
 
-var<workgroup> weights: array<f32, WORKGROUP>;
-var<workgroup> slice_sums: array<vec4<f32>, WORKGROUP>;
+alias Scores = array<array<f32, GROUP>, KEYS>;
+
+var<workgroup> queries: array<vec4<f32>, GROUP * VECTORS>;
+var<workgroup> slot_states: array<vec2<f32>, SLOTS * GROUP>;
+var<workgroup> slot_sums: array<vec4<f32>, SLOTS * VECTORS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let head = workgroup.x;
-  let kv_head = head / (HEADS / KV_HEADS);
-  let key_count = step.position + 1u;
-  let vector = lane % VECTORS;
-  let slice = lane / VECTORS;
+  let kv_head = workgroup.x / BLOCKS;
+  let first = workgroup.x % BLOCKS * GROUP;
+  let split = workgroup.y;
+  let range = decode_keys(split, step.position + 1u);
+  if range.x >= range.y {
+    return;
+  }
+  let place = lane_place(lane);
+  let slot = place.x;
+  let part = place.y;
+  for (var i = lane; i < GROUP * VECTORS; i += WORKGROUP) {
+    let head = kv_head * QUERIES + min(first + i / VECTORS, QUERIES - 1u);
+    queries[i] = query[head * VECTORS + i % VECTORS] * SCORE_SCALE;
+  }
+  workgroupBarrier();
 
-  var largest = MASKED;
-  var total = 0.0;
-  var sum = vec4(0.0);
-  for (var k0 = 0u; k0 < key_count; k0 += WORKGROUP) {
-    let key = k0 + lane;
-    var score = MASKED;
-    if key < key_count {
-      var product = 0.0;
-      for (var v = 0u; v < VECTORS; v++) {
-        product += dot(query[head * VECTORS + v], cache[key * ROW + kv_head * VECTORS + v]);
-      }
-      score = product * SCALE;
+  var largest: array<f32, GROUP>;
+  var totals: array<f32, GROUP>;
+  var sums: array<array<vec4<f32>, OWN>, GROUP>;
+  for (var g = 0u; g < GROUP; g++) {
+    largest[g] = MASKED;
+    totals[g] = 0.0;
+    for (var i = 0u; i < OWN; i++) {
+      sums[g][i] = vec4(0.0);
     }
-    let next = max(largest, reduce_max(lane, score));
-    let correction = exp(largest - next);
-    let weight = select(0.0, exp(score - next), key < key_count);
-    weights[lane] = weight;
-    total = total * correction + reduce_sum(lane, weight);
-    largest = next;
-    sum *= correction;
-    if slice < SLICES {
-      for (var i = slice; i < min(WORKGROUP, key_count - k0); i += SLICES) {
-        sum += weights[i] * cache[(k0 + i) * ROW + VALUE_OFFSET / 4u + kv_head * VECTORS + vector];
+  }
+  for (var k0 = range.x; k0 < range.y; k0 += SLOTS * KEYS) {
+    // Rows behind the last key are read as the last key, for nothing: what lies there may be NaN.
+    var keys: array<array<vec4<f32>, OWN>, KEYS>;
+    var values: array<array<vec4<f32>, OWN>, KEYS>;
+    var key_scales: array<f32, KEYS>;
+    var value_scales: array<f32, KEYS>;
+    for (var u = 0u; u < KEYS; u++) {
+      let row = min(k0 + u * SLOTS + slot, range.y - 1u);
+      for (var i = 0u; i < OWN; i++) {
+        keys[u][i] = cache_vector(row, kv_head * VECTORS + i * LANES + part);
+      }
+      for (var i = 0u; i < OWN; i++) {
+        values[u][i] = cache_vector(row, (KV_HEADS + kv_head) * VECTORS + i * LANES + part);
+      }
+      key_scales[u] = cache_scale(row, kv_head);
+      value_scales[u] = cache_scale(row, KV_HEADS + kv_head);
+    }
+    var scores: Scores;
+    for (var u = 0u; u < KEYS; u++) {
+      for (var g = 0u; g < GROUP; g++) {
+        scores[u][g] = 0.0;
+      }
+    }
+    for (var i = 0u; i < OWN; i++) {
+      for (var g = 0u; g < GROUP; g++) {
+        let q = queries[g * VECTORS + i * LANES + part];
+        for (var u = 0u; u < KEYS; u++) {
+          scores[u][g] += dot(q, keys[u][i]);
+        }
+      }
+    }
+    scores = sum_lanes(lane, scores);
+    for (var g = 0u; g < GROUP; g++) {
+      var next = largest[g];
+      for (var u = 0u; u < KEYS; u++) {
+        let visible = k0 + u * SLOTS + slot < range.y;
+        scores[u][g] = select(MASKED, decode_score(scores[u][g] * key_scales[u]), visible);
+        next = max(next, scores[u][g]);
+      }
+      let correction = exp2(largest[g] - next);
+      largest[g] = next;
+      totals[g] *= correction;
+      for (var i = 0u; i < OWN; i++) {
+        sums[g][i] *= correction;
+      }
+      for (var u = 0u; u < KEYS; u++) {
+        let visible = k0 + u * SLOTS + slot < range.y;
+        let weight = select(0.0, exp2(scores[u][g] - next), visible);
+        totals[g] += weight;
+        for (var i = 0u; i < OWN; i++) {
+          sums[g][i] += weight * value_scales[u] * values[u][i];
+        }
+      }
+    }
+  }
+
+  // The slots meet, one query head after the other. A slot that saw no key weighs nothing.
+  if part == 0u {
+    for (var g = 0u; g < GROUP; g++) {
+      slot_states[g * SLOTS + slot] = vec2(largest[g], totals[g]);
+    }
+  }
+  workgroupBarrier();
+  for (var g = 0u; g < GROUP; g++) {
+    var best = MASKED;
+    for (var s = 0u; s < SLOTS; s++) {
+      best = max(best, slot_states[g * SLOTS + s].x);
+    }
+    let factor = exp2(largest[g] - best);
+    for (var i = 0u; i < OWN; i++) {
+      slot_sums[slot * VECTORS + i * LANES + part] = factor * sums[g][i];
+    }
+    workgroupBarrier();
+    let head = first + g;
+    if head < QUERIES {
+      var total = 0.0;
+      for (var s = 0u; s < SLOTS; s++) {
+        let state = slot_states[g * SLOTS + s];
+        total += state.y * exp2(state.x - best);
+      }
+      for (var v = lane; v < VECTORS; v += WORKGROUP) {
+        var sum = slot_sums[v];
+        for (var s = 1u; s < SLOTS; s++) {
+          sum += slot_sums[s * VECTORS + v];
+        }
+        store_result(kv_head * QUERIES + head, split, v, sum, best, total);
       }
     }
     workgroupBarrier();
-  }
-  slice_sums[lane] = sum;
-  workgroupBarrier();
-  if lane < VECTORS {
-    for (var i = 1u; i < SLICES; i++) {
-      sum += slice_sums[lane + i * VECTORS];
-    }
-    output[head * VECTORS + lane] = sum / total;
   }
 }

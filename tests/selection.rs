@@ -6,7 +6,9 @@ use naga::{AddressSpace, StorageAccess};
 use std::collections::HashSet;
 use tinyloom::caps::{Capabilities, Features, Limits, Target};
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Binding, Kernel};
+use tinyloom::kernels::{
+    AttentionShape, Binding, Kernel, KvCache, attention_decode, decode_splits,
+};
 use tinyloom::random::{below, philox};
 use tinyloom::testing::{adapters, catalogue};
 
@@ -178,5 +180,29 @@ fn the_floor_runs_everything_without_features() {
             let kernel = kernel.unwrap_or_else(|e| panic!("{what}: {e}"));
             assert!(!kernel.wgsl.contains("enable "), "{what}");
         }
+    }
+}
+
+#[test]
+fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
+    let table = adapters::table(Target::Browser);
+    let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA").expect("a row");
+    for (heads, kv_heads) in [(12, 12), (12, 4), (32, 8), (14, 2), (32, 1)] {
+        let shape = AttentionShape { heads, kv_heads, head_dim: 64, ..AttentionShape::default() };
+        let splits = decode_splits(nvidia, shape, 32_768).unwrap();
+        let kernel = attention_decode(nvidia, shape, KvCache::F32, &splits).unwrap();
+        let [x, y] = kernel.grid.resolve(1, 65_535).unwrap().unwrap();
+        assert!(x * y >= 264 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");
+        // Up to sixteen query heads share a reading of the cache.
+        assert_eq!(x as usize, kv_heads * (heads / kv_heads).div_ceil(16), "{heads}/{kv_heads}");
+        // As many ranges as have 64 keys; a short window has one, and so has a short cache.
+        assert_eq!(decode_splits(nvidia, shape, 257).unwrap().count, 5);
+        assert_eq!(
+            decode_splits(nvidia, AttentionShape { window: Some(256), ..shape }, 32_768)
+                .unwrap()
+                .count,
+            1
+        );
+        assert_eq!(decode_splits(nvidia, shape, 256).unwrap().count, 1);
     }
 }

@@ -7,6 +7,7 @@ fn defaults_are_those_of_transformers() {
     assert_eq!(
         config,
         ModelConfig {
+            model_type: ModelType::Llama,
             vocab_size: 32_000,
             hidden_size: 4096,
             intermediate_size: 11_008,
@@ -20,11 +21,48 @@ fn defaults_are_those_of_transformers() {
             tie_word_embeddings: false,
             hidden_act: Activation::Silu,
             initializer_range: 0.02,
+            sliding_window: None,
+            attn_logit_softcapping: None,
             extra: Map::new(),
         }
     );
     // Llama 2 7B with its 32,000-word vocabulary.
     assert_eq!(config.parameter_count(), 6_738_415_616);
+}
+
+#[test]
+fn mistral_has_a_window() {
+    let read = |text| ModelConfig::from_json(text).unwrap();
+    let config = read(r#"{"model_type":"mistral"}"#);
+    assert_eq!(
+        (config.sliding_window, config.num_key_value_heads, config.intermediate_size),
+        (Some(4096), 8, 14_336)
+    );
+    // Mistral 7B.
+    assert_eq!(config.parameter_count(), 7_241_732_096);
+    assert_eq!(read(r#"{"model_type":"mistral","sliding_window":null}"#).sliding_window, None);
+    let saved = read(r#"{"model_type":"mistral","sliding_window":256}"#).to_json();
+    assert!(saved.contains("MistralForCausalLM"), "{saved}");
+    assert_eq!(read(&saved).sliding_window, Some(256));
+    for (text, name) in [
+        (r#"{"sliding_window":256}"#, "sliding_window"),
+        (r#"{"model_type":"mistral","sliding_window":0}"#, "sliding_window"),
+        (r#"{"model_type":"mistral","architectures":["LlamaForCausalLM"]}"#, "architectures"),
+        (r#"{"model_type":"gpt2"}"#, "model_type"),
+        (r#"{"attn_logit_softcapping":-1}"#, "attn_logit_softcapping"),
+    ] {
+        let error = ModelConfig::from_json(text).unwrap_err();
+        assert!(error.message.contains(name), "{}", error.message);
+    }
+}
+
+#[test]
+fn a_soft_cap_is_kept_and_explained() {
+    let config = ModelConfig::from_json(r#"{"attn_logit_softcapping":50.0}"#).unwrap();
+    assert_eq!(config.attn_logit_softcapping, Some(50.0));
+    let saved = config.to_json();
+    assert!(saved.contains("transformers ignores attn_logit_softcapping"), "{saved}");
+    assert_eq!(ModelConfig::from_json(&saved).unwrap(), config);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Attention: forward with logsumexp, the two backward kernels and their pre-pass, decode.
+//! Attention: forward with logsumexp, the two backward kernels and their pre-pass.
 
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
-use super::norm::variant;
 use super::unrolled::head_module;
-use super::{check_storage, reduction, workgroup_size};
+use super::workgroup_size;
 use crate::caps::Capabilities;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
@@ -23,6 +23,18 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
+    /// The attention of a model for batches of up to `tokens` rows.
+    pub fn of(config: &ModelConfig, tokens: usize) -> Self {
+        Self {
+            heads: config.num_attention_heads,
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            window: config.sliding_window,
+            soft_cap: config.attn_logit_softcapping.map(|cap| cap as f32),
+            tokens,
+        }
+    }
+
     /// Elements of a fused row.
     pub const fn stride(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
@@ -485,32 +497,5 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
             Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group: size as usize },
             "flat",
             "one invocation a vector of four",
-        )
-}
-
-/// `attention_decode`: one query row against the cache. Bindings: query, cache, output, step.
-pub fn attention_decode(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let name = "attention_decode";
-    let (subgroups, why) = reduction(caps);
-    let vectors = (shape.head_dim / 4) as u32;
-    let least = vectors.next_power_of_two();
-    let size = workgroup_size(caps, if caps.software { least.max(8) } else { 128 }, least, name)?;
-    check_storage(caps, size * 24, name)?;
-    Composer::new(name, size)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .size("KV_STRIDE", shape.cache_stride())
-        .size("VALUE_OFFSET", shape.kv_heads * shape.head_dim)
-        .float("SCALE", shape.scale())
-        .module(shader!("lib/step"))
-        .reduction(subgroups)
-        .module(shader!("05_attention_decode"))
-        .finish(
-            caps,
-            &[Read, Read, ReadWrite, Uniform],
-            Grid::Fixed { x: shape.heads as u32, y: 1 },
-            format!("workgroup a head, {}", variant(subgroups)),
-            why,
         )
 }

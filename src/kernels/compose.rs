@@ -6,6 +6,14 @@ use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
 use std::fmt::Write;
 
+/// Text of a shared module in `shaders/lib`, or of a kernel in `shaders`, as `build.rs` has copied it.
+macro_rules! shader {
+    ($path:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/shaders/", $path, ".wgsl"))
+    };
+}
+pub(super) use shader;
+
 /// How a binding is used. A test holds this table against what naga reads from the WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binding {
@@ -143,10 +151,16 @@ impl Composer {
     pub fn reduction(mut self, subgroups: bool) -> Self {
         self.subgroups = subgroups;
         self.module(if subgroups {
-            include_str!("../../shaders/lib/reduce_subgroup.wgsl")
+            shader!("lib/reduce_subgroup")
         } else {
-            include_str!("../../shaders/lib/reduce_tree.wgsl")
+            shader!("lib/reduce_tree")
         })
+    }
+
+    /// Adds a module that uses subgroups and declares their ids as `lib/reduce_subgroup.wgsl` does.
+    pub fn subgroup_module(mut self, source: &str) -> Self {
+        self.subgroups = true;
+        self.module(source)
     }
 
     /// Finishes the text with the entry point.
@@ -205,11 +219,3 @@ impl Composer {
         })
     }
 }
-
-/// Text of a shared module in `shaders/lib`, or of a kernel in `shaders`.
-macro_rules! shader {
-    ($path:literal) => {
-        include_str!(concat!("../../shaders/", $path, ".wgsl"))
-    };
-}
-pub(super) use shader;

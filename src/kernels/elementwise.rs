@@ -1,4 +1,4 @@
-//! Kernels in which each output element has one invocation: embedding, RoPE, cache append, gated
+//! Kernels in which each output element has one invocation: embedding, RoPE, gated
 //! activations, and two small helpers.
 
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
@@ -14,13 +14,13 @@ pub struct ActivationWidth {
     pub activation: Activation,
 }
 
-fn composer(caps: &Capabilities, name: &'static str) -> Result<Composer> {
+pub(super) fn composer(caps: &Capabilities, name: &'static str) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, name)?;
     Ok(Composer::new(name, size).module(shader!("lib/step")).module(shader!("lib/flat")))
 }
 
 /// One invocation for each of `width` elements of a row.
-fn finish(
+pub(super) fn finish(
     composer: Composer,
     caps: &Capabilities,
     bindings: &[Binding],
@@ -92,22 +92,6 @@ pub fn rope(
         .float("DIRECTION", if forward { 1.0 } else { -1.0 })
         .module(shader!("04_rope"));
     finish(composer, caps, &[ReadWrite, Read, Read, Uniform], heads * head_dim / 2)
-}
-
-/// `cache_append_forward`: `width` elements a row from column `key_offset` of rows of `stride`.
-/// Grid: `tokens · width` invocations.
-pub fn cache_append(
-    caps: &Capabilities,
-    stride: usize,
-    key_offset: usize,
-    width: usize,
-) -> Result<Kernel> {
-    let composer = composer(caps, "cache_append_forward")?
-        .size("STRIDE", stride)
-        .size("KEY_OFFSET", key_offset)
-        .size("CACHE_STRIDE", width)
-        .module(shader!("04_cache_append"));
-    finish(composer, caps, &[Read, ReadWrite, Uniform], width)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {

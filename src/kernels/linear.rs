@@ -2,7 +2,7 @@
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::direct_block;
-use super::{WriteMode, workgroup_size};
+use super::{WriteMode, check_storage, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -320,6 +320,7 @@ pub fn matvec(caps: &Capabilities, n: usize, k: usize, residual: bool) -> Result
     // A CPU gains nothing from neighbours and loses at the barrier.
     let (most_lanes, wanted) = if caps.software { (1, 8) } else { (16, 64) };
     let size = workgroup_size(caps, wanted, 1, name)?;
+    check_storage(caps, 4 * size, name)?;
     let lanes = (k / 4).next_power_of_two().clamp(1, most_lanes).min(size as usize);
     let vectors = k.is_multiple_of(4);
     let composer = Composer::new(name, size)

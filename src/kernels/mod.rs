@@ -2,6 +2,8 @@
 //! shape and [`Capabilities`], with the reason in words; the binding table; the constants.
 
 mod attention;
+mod attention_decode;
+mod cache;
 mod compose;
 mod elementwise;
 mod linear;
@@ -15,13 +17,18 @@ mod unrolled;
 pub use attention::{
     AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, attention_backward_key_value,
     attention_backward_key_value_with_tile, attention_backward_query,
-    attention_backward_query_with_tile, attention_decode, attention_delta, attention_forward,
+    attention_backward_query_with_tile, attention_delta, attention_forward,
     attention_forward_with_tile, attention_group_sum, attention_tiles, key_value_owner,
 };
+pub use attention_decode::{
+    DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
+    decode_splits,
+};
+pub use cache::{KvCache, cache_append, cache_expand};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
-    ActivationWidth, cache_append, copy_row, embedding_backward, embedding_forward,
-    gated_activation, gated_activation_backward, rope, zero,
+    ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
+    gated_activation_backward, rope, zero,
 };
 pub use linear::{
     Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec,
@@ -70,12 +77,16 @@ pub(super) fn workgroup_size(
 /// Invocations of a workgroup that reduces one row of `columns` elements. A CPU runs one subgroup
 /// of a workgroup at a time and pays for each switch at a barrier: there a workgroup is a subgroup.
 fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> Result<u32> {
-    if caps.software {
-        return workgroup_size(caps, caps.subgroup_size[0].clamp(4, 8), 1, what);
-    }
     // The reduction costs log2(workgroup) barriers: no more invocations than a quarter of the row
     // can keep busy, at least one wide subgroup.
-    workgroup_size(caps, (columns / 4).next_power_of_two().clamp(64, 256) as u32, 1, what)
+    let wanted = if caps.software {
+        caps.subgroup_size[0].clamp(4, 8)
+    } else {
+        (columns / 4).next_power_of_two().clamp(64, 256) as u32
+    };
+    let size = workgroup_size(caps, wanted, 1, what)?;
+    check_storage(caps, 4 * size, what)?;
+    Ok(size)
 }
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit.

@@ -8,7 +8,7 @@ use super::{Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels as k;
+use crate::kernels::{self as k, AttentionShape, KvCache};
 use crate::layout::{ALIGN, Layout};
 
 /// Everything that inference replays. All plans share the slots.
@@ -47,6 +47,11 @@ fn batch_part(chunk: usize, part: u64) -> Slice {
     Slice::new(Buffer::Batch, part * bytes, bytes)
 }
 
+/// Bytes of a layer's cache of `capacity` tokens.
+pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, capacity: usize) -> u64 {
+    (capacity * cache.row_words(shape)) as u64 * 4
+}
+
 /// Bytes of the inference batch.
 pub fn batch_bytes(chunk: usize) -> u64 {
     3 * chunk.next_multiple_of(ALIGN) as u64 * 4
@@ -62,10 +67,11 @@ pub fn inference_plans(
     config: &ModelConfig,
     layout: &Layout,
     capacity: usize,
+    cache: KvCache,
 ) -> Result<InferencePlans> {
     let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / config.vocab_size;
     let chunk = most.clamp(1, CHUNK);
-    let context = Context { caps, config, layout, capacity, chunk };
+    let context = Context { caps, config, layout, capacity, chunk, cache };
     let prefill = context.prefill()?.finish(&[]);
     let logits = context.logits()?.finish(&prefill.slots);
     let loss = context.loss()?.finish(&logits.slots);
@@ -92,6 +98,7 @@ struct Context<'a> {
     layout: &'a Layout,
     capacity: usize,
     chunk: usize,
+    cache: KvCache,
 }
 
 impl<'a> Context<'a> {
@@ -116,9 +123,8 @@ impl<'a> Context<'a> {
         Slice::new(Buffer::RopeTable, 0, (self.capacity * self.config.head_dim) as u64 * 4)
     }
 
-    fn cache(&self, layer: usize) -> Slice {
-        let width = 2 * self.config.num_key_value_heads * self.config.head_dim;
-        Slice::new(Buffer::Cache(layer), 0, (self.capacity * width) as u64 * 4)
+    fn cache(&self, shape: &AttentionShape, layer: usize) -> Slice {
+        Slice::new(Buffer::Cache(layer), 0, cache_bytes(self.cache, shape, self.capacity))
     }
 
     fn prefill(&self) -> Result<Builder<'a>> {
@@ -135,12 +141,12 @@ impl<'a> Context<'a> {
             let qkv = model.tensor("qkv", shape.stride())?;
             model.linear(&name("q, k, v"), matrices.qkv, normed, qkv, None, rows)?;
             model.rope(&name("rope"), qkv, documents, self.table(), true)?;
-            append(&mut model, layer, qkv, self.cache(layer))?;
+            let keys = self.append(&mut model, layer, qkv)?;
+            let keys = self.expand(&mut model, layer, keys)?;
             let attention = model.tensor("attention output", shape.width())?;
             let lse = model.tensor("logsumexp", shape.heads)?;
             let kernel = k::attention_forward(self.caps, shape, true)?;
-            let slices =
-                vec![qkv, self.cache(layer), documents, attention, lse, model.builder.step()];
+            let slices = vec![qkv, keys, documents, attention, lse, model.builder.step()];
             let flops = 4.0 * (self.chunk * self.chunk * shape.width()) as f64;
             model.builder.dispatch(name("attention"), kernel, slices, flops)?;
             let middle = model.tensor("residual", self.config.hidden_size)?;
@@ -216,12 +222,8 @@ impl<'a> Context<'a> {
             let qkv = model.tensor("qkv", shape.stride())?;
             matvec(&mut model, &name("q, k, v"), matrices.qkv, normed, qkv, None)?;
             model.rope(&name("rope"), qkv, documents, self.table(), true)?;
-            append(&mut model, layer, qkv, self.cache(layer))?;
-            let attention = model.tensor("attention output", shape.width())?;
-            let kernel = k::attention_decode(self.caps, shape)?;
-            let slices = vec![qkv, self.cache(layer), attention, model.builder.step()];
-            let flops = 4.0 * (self.capacity * shape.width()) as f64;
-            model.builder.dispatch(name("attention"), kernel, slices, flops)?;
+            let cache = self.append(&mut model, layer, qkv)?;
+            let attention = self.attend(&mut model, &name("attention"), qkv, cache)?;
             let middle = model.tensor("residual", self.config.hidden_size)?;
             matvec(&mut model, &name("output"), matrices.output, attention, middle, Some(x))?;
             let normed = model.tensor("mlp norm", self.config.hidden_size)?;
@@ -238,6 +240,55 @@ impl<'a> Context<'a> {
             matvec(&mut model, &name("down"), matrices.down, activated, x, Some(middle))?;
         }
         Ok(model.builder)
+    }
+
+    /// Keys and values of `qkv` into the layer's cache.
+    fn append(&self, model: &mut Model, layer: usize, qkv: Slice) -> Result<Slice> {
+        let shape = model.attention_shape();
+        let cache = self.cache(&shape, layer);
+        let kernel = k::cache_append(self.caps, shape, self.cache)?;
+        let slices = vec![qkv, cache, model.builder.step()];
+        model.builder.dispatch(format!("layer {layer} cache append"), kernel, slices, 0.0)?;
+        Ok(cache)
+    }
+
+    /// The cache as the kernels of a prefill read it: the rows of a packed one in f32, in a tensor
+    /// that the layers share.
+    fn expand(&self, model: &mut Model, layer: usize, cache: Slice) -> Result<Slice> {
+        if self.cache == KvCache::F32 {
+            return Ok(cache);
+        }
+        let shape = model.attention_shape();
+        let elements = self.capacity * shape.cache_stride();
+        let rows = model.builder.tensor("expanded cache", elements)?;
+        let kernel = k::cache_expand(self.caps, shape, self.cache)?;
+        let slices = vec![rows, cache, model.builder.step()];
+        model.builder.dispatch(format!("layer {layer} cache expand"), kernel, slices, 0.0)?;
+        Ok(rows)
+    }
+
+    /// Attention of the newest row over the cache.
+    fn attend(&self, model: &mut Model, label: &str, qkv: Slice, cache: Slice) -> Result<Slice> {
+        let shape = model.attention_shape();
+        // Of the positions that the model has, not of the capacity: a cache that grows compiles
+        // nothing.
+        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings)?;
+        let kernel = k::attention_decode(self.caps, shape, self.cache, &splits)?;
+        let attention = model.tensor("attention output", shape.width())?;
+        let flops = 4.0 * (self.capacity * shape.width()) as f64;
+        if splits.count == 1 {
+            let slices = vec![qkv, cache, attention, model.builder.step()];
+            model.builder.dispatch(label, kernel, slices, flops)?;
+            return Ok(attention);
+        }
+        let partials = model.builder.tensor("attention partials", splits.partials(&shape))?;
+        let slices = vec![qkv, cache, partials, model.builder.step()];
+        model.builder.dispatch(label, kernel, slices, flops)?;
+        let kernel = k::attention_decode_merge(self.caps, shape, &splits)?;
+        let slices = vec![partials, attention, model.builder.step()];
+        let flops = 2.0 * splits.partials(&shape) as f64;
+        model.builder.dispatch(format!("{label} merge"), kernel, slices, flops)?;
+        Ok(attention)
     }
 
     fn sample(&self) -> Result<Builder<'a>> {
@@ -259,18 +310,6 @@ impl<'a> Context<'a> {
         model.builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
         Ok(model.builder)
     }
-}
-
-fn append(model: &mut Model, layer: usize, qkv: Slice, cache: Slice) -> Result<()> {
-    let shape = model.attention_shape();
-    let kernel = k::cache_append(
-        model.builder.caps,
-        shape.stride(),
-        shape.key_offset(),
-        shape.cache_stride(),
-    )?;
-    let slices = vec![qkv, cache, model.builder.step()];
-    model.builder.dispatch(format!("layer {layer} cache append"), kernel, slices, 0.0)
 }
 
 fn activation(model: &mut Model, label: &str, gate_up: Slice) -> Result<Slice> {

@@ -12,7 +12,7 @@ mod train;
 
 pub use batch::BatchLayout;
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
-pub use infer::{InferencePlans, batch_bytes, inference_plans};
+pub use infer::{InferencePlans, batch_bytes, cache_bytes, inference_plans};
 pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
 
 use crate::error::Result;

@@ -22,13 +22,7 @@ impl<'a> Model<'a> {
     }
 
     pub fn attention_shape(&self) -> AttentionShape {
-        AttentionShape {
-            heads: self.config.num_attention_heads,
-            kv_heads: self.config.num_key_value_heads,
-            head_dim: self.config.head_dim,
-            tokens: self.builder.tokens,
-            ..AttentionShape::default()
-        }
+        AttentionShape::of(self.config, self.builder.tokens)
     }
 
     pub fn activation(&self) -> ActivationWidth {

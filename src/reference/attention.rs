@@ -205,6 +205,56 @@ pub fn attention_decode<R: Real>(
     attention_prefill(AttentionShape { tokens: 1, ..shape }, qkv_row, cache, cache_len - 1)
 }
 
+/// What a range of keys leaves for the merge: the weighted sum of values, the largest score in base 2
+/// and the sum of weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part<R> {
+    pub sum: Vec<R>,
+    pub largest: R,
+    pub total: R,
+}
+
+impl<R: Real> Part<R> {
+    /// A range without keys.
+    pub fn empty(head_dim: usize) -> Self {
+        let largest = R::from_f64(NEGATIVE_HUGE);
+        Self { sum: vec![R::ZERO; head_dim], largest, total: R::ZERO }
+    }
+}
+
+fn exp2<R: Real>(x: R) -> R {
+    (x * R::from_f64(std::f64::consts::LN_2)).exp()
+}
+
+/// One query head of a fused row over a range of the cache (Dao et al., Flash-Decoding, 2023).
+pub fn attention_decode_split<R: Real>(
+    shape: AttentionShape,
+    qkv_row: &[R],
+    cache: &[R],
+    head: usize,
+    range: Range<usize>,
+) -> Part<R> {
+    let (stride, head_dim) = (shape.cache_width(), shape.head_dim);
+    let query = heads(shape, qkv_row, head)[0].row(0);
+    let of = |head: usize| Head { data: cache, stride, offset: head * head_dim, head_dim };
+    let (keys, values) = (of(shape.kv_head(head)), of(shape.n_kv_heads + shape.kv_head(head)));
+    let scale = shape.scale::<R>() * R::from_f64(std::f64::consts::LOG2_E);
+    let part = |k: usize| Part {
+        sum: values.row(k).to_vec(),
+        largest: dot(query, keys.row(k)) * scale,
+        total: R::ONE,
+    };
+    range.map(part).fold(Part::empty(head_dim), |a, b| attention_decode_merge(&a, &b))
+}
+
+/// Two ranges as one.
+pub fn attention_decode_merge<R: Real>(a: &Part<R>, b: &Part<R>) -> Part<R> {
+    let largest = a.largest.max(b.largest);
+    let (x, y) = (exp2(a.largest - largest), exp2(b.largest - largest));
+    let sum = a.sum.iter().zip(&b.sum).map(|(&p, &q)| x * p + y * q).collect();
+    Part { sum, largest, total: x * a.total + y * b.total }
+}
+
 /// d_qkv, fused like `qkv`, with P recomputed from the LSE (Dao, arXiv:2307.08691):
 /// P = exp(score(q·k) − LSE), D = Σ dO·O, dS = score′(q·k) · P · (dO·v − D),
 /// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group.

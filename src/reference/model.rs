@@ -205,7 +205,11 @@ impl<R: Real> Model<'_, R> {
 
     fn attention_shape(&self, tokens: usize) -> AttentionShape {
         let ModelConfig { num_attention_heads, num_key_value_heads, head_dim, .. } = *self.config;
-        AttentionShape::new(num_attention_heads, num_key_value_heads, head_dim, tokens)
+        AttentionShape {
+            window: self.config.sliding_window,
+            soft_cap: self.config.attn_logit_softcapping,
+            ..AttentionShape::new(num_attention_heads, num_key_value_heads, head_dim, tokens)
+        }
     }
 
     /// Weights that share an input, as one matrix `[out, in]`.

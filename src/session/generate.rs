@@ -4,6 +4,7 @@ use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Region, Replay};
+use crate::kernels::KvCache;
 use crate::plan::Buffer;
 use crate::random::split;
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub struct GenerateOptions {
     pub repetition_penalty: f32,
     pub seed: u64,
     pub stop_tokens: Vec<u32>,
+    /// How keys and values are kept between tokens.
+    pub kv_cache: KvCache,
 }
 
 impl Default for GenerateOptions {
@@ -39,6 +42,7 @@ impl Default for GenerateOptions {
             repetition_penalty: 1.0,
             seed: 0,
             stop_tokens: Vec::new(),
+            kv_cache: KvCache::F32,
         }
     }
 }
@@ -98,10 +102,11 @@ impl Generation {
     ) -> Result<Self> {
         model.check_tokens(prompt)?;
         options.validate()?;
-        model.prepare_inference(prompt.len()).await?;
+        model.prepare_inference(prompt.len(), options.kv_cache).await?;
         // Room for the whole text at once, as far as the model's positions reach.
         let most = model.config.max_position_embeddings;
-        model.prepare_inference((prompt.len() + options.max_tokens).min(most)).await?;
+        let tokens = (prompt.len() + options.max_tokens).min(most);
+        model.prepare_inference(tokens, options.kv_cache).await?;
         let finished = options.max_tokens == 0;
         let epoch = u64::MAX; // nothing is in the cache yet
         Ok(Self {
@@ -167,7 +172,7 @@ impl Generation {
 
     /// Reads the whole text so far into the cache and draws the first next token.
     async fn prefill(&mut self) -> Result<Vec<u8>> {
-        self.model.prepare_inference(self.text.len()).await?;
+        self.model.prepare_inference(self.text.len(), self.options.kv_cache).await?;
         self.model.touch();
         self.epoch = self.model.epoch.get();
         self.write_decode_state()?;

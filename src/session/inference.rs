@@ -7,15 +7,16 @@ use super::step::{Step, rope_table};
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::kernels::{AttentionShape, KvCache};
 use crate::plan::{
-    Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, inference_plans,
+    Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, cache_bytes, inference_plans,
 };
 use std::rc::Rc;
 
 /// Fewest tokens of cache allocated.
 const LEAST_CAPACITY: usize = 256;
 
-/// Buffers and installed plans for one cache capacity.
+/// Buffers and installed plans for one cache capacity and form.
 #[derive(Debug)]
 pub(super) struct Inference {
     pub resources: Resources,
@@ -28,16 +29,17 @@ pub(super) struct Inference {
     pub chunk: usize,
     pub turns: usize,
     pub capacity: usize,
+    pub cache: KvCache,
 }
 
 impl Inference {
-    fn new(model: &Model, capacity: usize) -> Result<Self> {
+    fn new(model: &Model, capacity: usize, cache: KvCache) -> Result<Self> {
         let gpu = &model.gpu.0;
         let config = &model.config;
         let weights = model.weights()?;
-        let plans = inference_plans(gpu.capabilities(), config, &model.layout, capacity)?;
+        let plans = inference_plans(gpu.capabilities(), config, &model.layout, capacity, cache)?;
         let mut resources = Resources::new(gpu);
-        Self::allocate(&mut resources, model, &plans, capacity)?;
+        Self::allocate(&mut resources, model, &plans, capacity, cache)?;
         let mut install = |plan| resources.install(plan, &[&weights]);
         let (prefill, logits, loss) =
             (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
@@ -55,6 +57,7 @@ impl Inference {
             chunk,
             turns,
             capacity,
+            cache,
         })
     }
 
@@ -63,13 +66,15 @@ impl Inference {
         model: &Model,
         plans: &InferencePlans,
         capacity: usize,
+        cache: KvCache,
     ) -> Result<()> {
         let config = &model.config;
+        let shape = AttentionShape::of(config, plans.chunk);
         let hidden = config.hidden_size as u64 * 4;
         for (index, bytes) in plans.slots.iter().enumerate() {
             resources.add(Buffer::Slot(index), *bytes)?;
         }
-        let cache = (capacity * 2 * config.num_key_value_heads * config.head_dim) as u64 * 4;
+        let cache = cache_bytes(cache, &shape, capacity);
         for layer in 0..config.num_hidden_layers {
             resources.add(Buffer::Cache(layer), cache)?;
         }
@@ -100,8 +105,9 @@ impl Inference {
 }
 
 impl Model {
-    /// Makes sure that inference buffers for `tokens` tokens of context exist.
-    pub(super) async fn prepare_inference(&self, tokens: usize) -> Result<()> {
+    /// Makes sure that inference buffers for `tokens` tokens of context exist, with a cache of that
+    /// form.
+    pub(super) async fn prepare_inference(&self, tokens: usize, cache: KvCache) -> Result<()> {
         self.weights()?;
         let most = self.config.max_position_embeddings;
         if tokens > most {
@@ -109,14 +115,16 @@ impl Model {
                 "{tokens} tokens of context are more than max_position_embeddings, {most}; shorten the prompt or maxTokens"
             )));
         }
-        if self.inference.borrow().as_ref().is_some_and(|i| i.capacity >= tokens) {
+        let fits = |i: &Inference| i.capacity >= tokens && i.cache == cache;
+        if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());
         }
         self.touch();
         self.inference.replace(None);
         let gpu = &self.gpu.0;
         gpu.watch();
-        let made = Inference::new(self, tokens.next_power_of_two().max(LEAST_CAPACITY).min(most));
+        let capacity = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
+        let made = Inference::new(self, capacity, cache);
         let checked = gpu.checked().await;
         let made = made?;
         checked?;
@@ -184,7 +192,7 @@ impl Model {
     /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`.
     pub async fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>> {
         self.check_tokens(tokens)?;
-        self.prepare_inference(tokens.len()).await?;
+        self.prepare_inference(tokens.len(), KvCache::F32).await?;
         self.touch();
         let mut logits = Vec::with_capacity(tokens.len() * self.config.vocab_size);
         let chunk = self.chunk()?;
@@ -217,7 +225,7 @@ impl Model {
             }
         };
         self.check_targets(tokens, targets)?;
-        self.prepare_inference(tokens.len()).await?;
+        self.prepare_inference(tokens.len(), KvCache::F32).await?;
         self.touch();
         let chunk = self.chunk()?;
         let (mut sum, mut count) = (0.0, 0.0);

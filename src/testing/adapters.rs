@@ -184,6 +184,9 @@ pub fn restrict(adapter: &Capabilities, device: &Capabilities) -> Capabilities {
     left.features.subgroup_id &= device.features.subgroup_id;
     if !left.features.subgroups {
         left.subgroup_size = [0, 0];
+    } else if !left.software {
+        // A kernel may count on the narrowest subgroup: only a device that has it can run it.
+        left.subgroup_size = device.subgroup_size;
     }
     left.target = device.target;
     left

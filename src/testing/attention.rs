@@ -1,15 +1,13 @@
-//! Family 05: attention forward over packed documents and over the key-value cache, decode.
+//! Family 05: attention forward over packed documents and over the key-value cache.
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, close_to_terms, narrow, of, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{self as k, Kernel};
-use crate::reference::attention::{
-    AttentionShape, attention_decode, attention_forward, attention_prefill,
-};
+use crate::reference::attention::{AttentionShape, attention_forward, attention_prefill};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.
@@ -25,10 +23,6 @@ pub(super) fn cases() -> Vec<Case> {
         if matches!(setting.heads.2, 4 | 32 | 96) {
             cases.push(Case::new(name("prefill"), move |lane| prefill(lane, setting)));
         }
-    }
-    for setting in HEADS.map(Setting::plain) {
-        let name = format!("attention decode {}", setting.name());
-        cases.push(Case::new(name, move |lane| decode(lane, setting)));
     }
     cases
 }
@@ -191,35 +185,6 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let what = format!("{tokens} rows behind {position}");
             close(&what, &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
-        }
-    }
-    Ok(lane.summary())
-}
-
-async fn decode(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made = lane.variants(|caps| k::attention_decode(caps, setting.kernel())).map_err(text)?;
-    // The whole sequence at once gives the same last row.
-    for keys in [1, 7, 129, 263] {
-        let shape = setting.twin(keys);
-        let all = wide(&lane.normal(keys * shape.qkv_width()));
-        let last = narrow(&all[(keys - 1) * shape.qkv_width()..]);
-        let mut cached = vec![f64::NAN; (keys + 9) * shape.cache_width()];
-        crate::reference::rope::cache_append_forward(shape, &all, &mut cached, 0);
-        let expected = attention_decode(shape, &wide(&last), &cached, keys);
-        let (whole, _) = attention_forward(shape, &all, &vec![0; keys]);
-        close("the twins", &narrow(&expected), &whole[(keys - 1) * shape.out_width()..], 1e-7)?;
-        let step = Step { position: keys as u32 - 1, ..Step::of(1) };
-        let operands = [
-            Operand::floats(&last),
-            Operand::floats(&narrow(&cached)),
-            Operand::poison(shape.out_width()),
-            Operand::uniform(&step),
-        ];
-        let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
-        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close(&format!("{keys} keys"), &got.floats(0), &expected, SOFTMAX)
-                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())

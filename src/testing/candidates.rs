@@ -3,7 +3,9 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, AttentionPass, AttentionShape, Binding, Kernel};
+use crate::kernels::{
+    self as k, AttentionPass, AttentionShape, Binding, DecodeSplits, Kernel, KvCache,
+};
 use serde::{Deserialize, Serialize};
 
 /// Attention over one document of `tokens` tokens.
@@ -91,4 +93,56 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         candidates.push(Candidate::new(caps, picked, tokens, true)?);
     }
     Ok(candidates)
+}
+
+/// One decoded token over a cache of `tokens` tokens: each form of the cache, cut into no more
+/// ranges than selection says, and into half and twice as many.
+///
+/// # Errors
+/// `limit-exceeded` when the device has no kernel for the shape.
+pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCandidate>> {
+    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+    let picked = k::decode_splits(caps, shape, tokens)?;
+    let mut counts = vec![picked.count, 1, picked.count / 2, picked.count * 2];
+    counts.retain(|&count| count > 0);
+    let mut seen = vec![];
+    let mut candidates = vec![];
+    for cache in KvCache::ALL {
+        for &count in &counts {
+            if seen.contains(&(cache, count)) {
+                continue;
+            }
+            seen.push((cache, count));
+            let splits = DecodeSplits { count, reason: String::new() };
+            let whole = count == picked.count;
+            let kernel = k::attention_decode(caps, shape, cache, &splits)?;
+            let mut stages = vec![Candidate::new(caps, kernel, 1, whole)?];
+            if count > 1 {
+                let kernel = k::attention_decode_merge(caps, shape, &splits)?;
+                stages.push(Candidate::new(caps, kernel, 1, whole)?);
+            }
+            candidates.push(DecodeCandidate {
+                cache: cache.name(),
+                ranges: count,
+                picked: whole,
+                cache_bytes: (cache.row_words(&shape) * tokens) as u64 * 4,
+                partial_bytes: splits.partials(&shape) as u64 * 4,
+                stages,
+            });
+        }
+    }
+    Ok(candidates)
+}
+
+/// The kernels that run one after the other for a decoded token.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecodeCandidate {
+    pub cache: &'static str,
+    pub ranges: usize,
+    pub picked: bool,
+    pub cache_bytes: u64,
+    pub partial_bytes: u64,
+    pub stages: Vec<Candidate>,
 }

@@ -5,8 +5,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, Kernel, KeyValueOwner, LinearShape, Output,
-    WriteMode,
+    self as k, ActivationWidth, AttentionShape, Form, Kernel, KeyValueOwner, KvCache, LinearShape,
+    Output, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -100,11 +100,26 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add("attention key, value", kernel);
         }
         add("attention group sum", k::attention_group_sum(caps, shape));
-        add("attention decode", k::attention_decode(caps, shape));
         add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
         add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));
-        let (key, width) = (shape.key_offset(), shape.cache_stride());
-        add("cache append", k::cache_append(caps, shape.stride(), key, width));
+        for cache in KvCache::ALL {
+            let name = cache.name();
+            add(&format!("{name} cache append"), k::cache_append(caps, shape, cache));
+            add(&format!("{name} cache expand"), k::cache_expand(caps, shape, cache));
+            // Short caches and long ones: one range, several.
+            for capacity in [64, 2048, 32_768] {
+                let made = k::decode_splits(caps, shape, capacity)
+                    .and_then(|splits| k::attention_decode(caps, shape, cache, &splits));
+                add(&format!("attention decode of {capacity} in {name}"), made);
+            }
+        }
+        let windowed = AttentionShape { window: Some(1024), soft_cap: Some(30.0), ..shape };
+        let window = k::decode_splits(caps, windowed, 32_768)
+            .and_then(|splits| k::attention_decode(caps, windowed, KvCache::F32, &splits));
+        add("attention decode with a window", window);
+        let merge = k::decode_splits(caps, shape, 32_768)
+            .and_then(|splits| k::attention_decode_merge(caps, shape, &splits));
+        add("attention decode merge", merge);
     }
     entries
 }

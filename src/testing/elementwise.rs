@@ -1,6 +1,6 @@
-//! Families 00, 04, 06 and 09: helpers, RoPE and the key-value cache, gated activations.
+//! Families 00, 04, 06 and 09: helpers, RoPE, gated activations.
 
-use super::harness::{Job, Operand, POISON, Step};
+use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{
     ROUNDING, close, close_to_terms, directional, dot, narrow, of, same, text, wide,
@@ -10,16 +10,12 @@ use crate::config::Activation;
 use crate::kernels::{self as k, ActivationWidth, Kernel};
 use crate::reference::activation::{gated_activation_backward, gated_activation_forward};
 use crate::reference::attention::AttentionShape;
-use crate::reference::rope::{cache_append_forward, rope_backward, rope_forward, rope_table};
+use crate::reference::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = vec![
-        Case::new("zero", zero),
-        Case::new("copy_row", copy_row),
-        Case::new("rope", rope),
-        Case::new("cache_append", cache_append),
-    ];
+    let mut cases =
+        vec![Case::new("zero", zero), Case::new("copy_row", copy_row), Case::new("rope", rope)];
     cases.extend(Activation::ALL.map(|activation| {
         Case::new(format!("gated_activation {}", activation.name()), move |lane| {
             gated_activation(lane, activation)
@@ -97,30 +93,6 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
                 for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                     close("qkv", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
                 }
-            }
-        }
-    }
-    Ok(lane.summary())
-}
-
-async fn cache_append(lane: Rc<Lane>) -> Outcome {
-    for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 20)] {
-        for (tokens, position) in [(1, 0), (1, 8), (5, 3)] {
-            let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
-            let make = |caps: &_| {
-                k::cache_append(caps, shape.qkv_width(), shape.key_offset(), shape.cache_width())
-            };
-            let made = lane.variants(make).map_err(text)?;
-            let qkv = lane.normal(tokens * shape.qkv_width());
-            let mut expected = vec![f32::from_bits(POISON); 9 * shape.cache_width()];
-            cache_append_forward(shape, &qkv, &mut expected, position);
-            let step = Step { position: position as u32, ..Step::of(tokens) };
-            let operands =
-                [Operand::floats(&qkv), Operand::poison(expected.len()), Operand::uniform(&step)];
-            let jobs = jobs(&made, tokens, &operands);
-            let expected = Operand::floats(&expected);
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                same("cache", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
             }
         }
     }

@@ -7,6 +7,7 @@
 pub mod adapters;
 mod attention;
 mod attention_backward;
+mod attention_decode;
 pub mod candidates;
 pub mod catalogue;
 mod elementwise;
@@ -75,6 +76,7 @@ pub fn cases() -> Vec<Case> {
         linear::cases(),
         attention::cases(),
         attention_backward::cases(),
+        attention_decode::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),

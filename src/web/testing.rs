@@ -4,7 +4,7 @@ use super::runtime::RawRuntime;
 use super::{JsResult, json, to_js};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::testing;
+use crate::testing::{self, candidates, candidates::AttentionWork};
 use wasm_bindgen::prelude::*;
 
 /// JSON array of the cases' names.
@@ -25,12 +25,20 @@ pub async fn testing_run(
     json(&testing::run(&device, &name, seed as u64).await)
 }
 
-/// The kernels of an [`AttentionWork`](testing::candidates::AttentionWork) as JSON, for the
-/// benchmark.
+/// The training kernels of an [`AttentionWork`] as JSON, for the benchmark.
 #[wasm_bindgen]
 pub fn testing_attention(runtime: &RawRuntime, work: &str) -> JsResult<String> {
-    let work =
-        serde_json::from_str(work).map_err(|e| to_js(Error::options(format!("work: {e}"))))?;
     let device = runtime.device_rc()?;
-    json(&testing::candidates::attention(device.capabilities(), work).map_err(to_js)?)
+    json(&candidates::attention(device.capabilities(), parse(work)?).map_err(to_js)?)
+}
+
+/// The kernels of a decoded token over a cache of that many tokens, as JSON.
+#[wasm_bindgen]
+pub fn testing_decode(runtime: &RawRuntime, work: &str) -> JsResult<String> {
+    let device = runtime.device_rc()?;
+    json(&candidates::decode(device.capabilities(), parse(work)?).map_err(to_js)?)
+}
+
+fn parse(work: &str) -> JsResult<AttentionWork> {
+    serde_json::from_str(work).map_err(|e| to_js(Error::options(format!("work: {e}"))))
 }

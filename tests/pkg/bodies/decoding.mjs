@@ -65,6 +65,38 @@ export const cases = {
     model.free();
   },
 
+  async "packed caches follow f32"(host) {
+    const model = await make(host);
+    // A prompt over which attention has something to weigh, and short contexts of one range.
+    const prompt = Array.from({ length: 30 }, (_, i) => (i * 37 + 5) % 256);
+    const greedy = (kvCache) =>
+      collect(model.generate(prompt, { maxTokens: 24, temperature: 0, kvCache }));
+    const exact = await greedy("f32");
+    equal(await greedy(undefined), exact, "f32 is the default");
+    const half = await greedy("f16");
+    equal(ids(half), ids(exact), "greedy tokens with an f16 cache");
+    for (const [i, { logprob }] of half.entries()) {
+      close(logprob, exact[i].logprob, 5e-3, "logprob with an f16 cache");
+    }
+    // Bytes may choose the other of two equally likely tokens: compare as far as the texts agree.
+    const bytes = await greedy("int8");
+    for (const [i, { token, logprob }] of bytes.entries()) {
+      close(logprob, exact[i].logprob, 0.05, "logprob with an int8 cache");
+      if (token !== exact[i].token) break;
+    }
+    // Between two tokens of one cache, another: both go on as if alone.
+    const mixed = [];
+    for await (const pair of model.generate(prompt, { maxTokens: 24, temperature: 0 })) {
+      mixed.push(pair);
+      if (mixed.length === 3) equal(await greedy("f16"), half, "f16 between f32");
+    }
+    equal(ids(mixed), ids(exact), "f32 around f16");
+    await refuses("invalid-options", ["kvCache", "f16"], () =>
+      collect(model.generate(prompt, { kvCache: "f8" })),
+    );
+    model.free();
+  },
+
   async "the signal, a break and two at once"(host) {
     const model = await make(host);
     await refuses("aborted", [], () => model.generate([1], { signal: AbortSignal.abort() }));

@@ -1,0 +1,28 @@
+//! Copies the shaders without comments and indentation: what a browser has to download is a fifth
+//! smaller, and the sources keep their words.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("shaders");
+    println!("cargo:rerun-if-changed=shaders");
+    for folder in ["", "lib"] {
+        fs::create_dir_all(out.join(folder))?;
+        for entry in fs::read_dir(Path::new("shaders").join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "wgsl") {
+                let name = path.file_name().expect("a file has a name");
+                fs::write(out.join(folder).join(name), strip(&fs::read_to_string(&path)?))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// WGSL has no string literals: `//` always begins a comment.
+fn strip(text: &str) -> String {
+    let code = |line: &str| line.split("//").next().unwrap_or("").trim().to_owned();
+    let lines: Vec<_> = text.lines().map(code).filter(|line| !line.is_empty()).collect();
+    lines.join("\n") + "\n"
+}

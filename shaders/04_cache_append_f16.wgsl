@@ -1,0 +1,30 @@
+// cache_append_forward into a cache of f16, two elements a word.
+//
+//   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
+//   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows step.position … overwritten
+//   2 step   uniform
+//
+// What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
+// Grid: one invocation a vector of four elements.
+@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+const CACHE_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
+const NOT_A_NUMBER: u32 = 0x7e007e00u;
+
+fn pack(x: vec2<f32>) -> u32 {
+  let words = pack2x16float(clamp(x, vec2(-65504.0), vec2(65504.0)));
+  return select(NOT_A_NUMBER, words, is_finite(x.x) && is_finite(x.y));
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let t = id / CACHE_VECTORS;
+  if t >= step.tokens {
+    return;
+  }
+  let vector = id % CACHE_VECTORS;
+  let x = qkv[(t * STRIDE + KEY_OFFSET) / 4u + vector];
+  cache[(step.position + t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
+}

@@ -1,0 +1,47 @@
+// cache_append_forward into a cache of signed bytes with a scale a row and head: the largest
+// magnitude over 127.
+//
+//   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
+//   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows step.position … overwritten:
+//                   the bytes of key heads, value heads, then the heads' scales as f32
+//   2 step   uniform
+//
+// A head with a number that is not finite gets NaN as its scale.
+// Grid: one invocation a vector of four elements; each finds its head's largest magnitude itself.
+@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> cache: array<u32>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+const CACHE_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
+const CACHE_ROW: u32 = CACHE_VECTORS + 2u * KV_HEADS;
+const NOT_A_NUMBER: u32 = 0x7fc00000u;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let t = id / CACHE_VECTORS;
+  if t >= step.tokens {
+    return;
+  }
+  let vector = id % CACHE_VECTORS;
+  let head = vector / VECTORS;
+  let first = (t * STRIDE + KEY_OFFSET) / 4u;
+  var most = vec4(0.0);
+  var finite = true;
+  for (var v = 0u; v < VECTORS; v++) {
+    let x = qkv[first + head * VECTORS + v];
+    most = max(most, abs(x));
+    finite = finite && is_finite(x.x) && is_finite(x.y) && is_finite(x.z) && is_finite(x.w);
+  }
+  let largest = max(max(most.x, most.y), max(most.z, most.w));
+  // Below this the reciprocal would overflow: such a head is zero.
+  let vanishes = largest < 1e-30;
+  let inverse = select(127.0 / largest, 0.0, vanishes);
+  let scaled = clamp(round(qkv[first + vector] * inverse), vec4(-127.0), vec4(127.0));
+  let bytes = bitcast<vec4<u32>>(vec4<i32>(scaled)) & vec4(0xffu);
+  let row = (step.position + t) * CACHE_ROW;
+  cache[row + vector] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+  if vector % VECTORS == 0u {
+    let scale = select(largest / 127.0, 0.0, vanishes);
+    cache[row + CACHE_VECTORS + head] = select(NOT_A_NUMBER, bitcast<u32>(scale), finite);
+  }
+}

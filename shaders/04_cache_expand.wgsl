@@ -1,0 +1,22 @@
+// cache_expand_forward: the rows of a packed key-value cache in f32, for kernels that read f32.
+//
+//   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows before step.position + step.tokens
+//                                                            overwritten
+//   1 cache  read   [capacity, row]                          lib/cache_*.wgsl
+//   2 step   uniform
+//
+// Grid: fixed; invocations stride over the vectors of the rows that the cache holds, a run-time
+// number.
+@group(0) @binding(0) var<storage, read_write> rows: array<vec4<f32>>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+const ROW_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let count = (step.position + step.tokens) * ROW_VECTORS;
+  for (var i = workgroup.x * WORKGROUP + lane; i < count; i += WORKGROUP * workgroups.x) {
+    let row = i / ROW_VECTORS;
+    let vector = i % ROW_VECTORS;
+    rows[i] = cache_scale(row, vector / VECTORS) * cache_vector(row, vector);
+  }
+}

@@ -1,0 +1,57 @@
+// attention_decode_merge: the results of the ranges of attention_decode_split, put together. Merging
+// is associative, and a range without weight changes nothing.
+//
+//   0 partials  read   f32 [HEADS, SPLITS, HEAD_DIM + 4]  sum of values, largest score, sum of weights
+//   1 output    write  f32 [HEADS · HEAD_DIM]             overwritten
+//   2 step      uniform                                   the cache holds step.position + 1 rows
+//
+// COLUMNS neighbours take neighbouring vectors, SLICES invocations a vector's ranges; these meet in
+// a tree. Grid: x over heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
+// invocation.
+@group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
+@group(0) @binding(2) var<uniform> step: Step;
+
+const SLICES: u32 = WORKGROUP / COLUMNS;
+const MASKED: f32 = -1e30;
+
+struct Part {
+  sum: vec4<f32>,
+  largest: f32,
+  total: f32,
+}
+
+var<workgroup> parts: array<Part, WORKGROUP>;
+
+fn merge(a: Part, b: Part) -> Part {
+  let largest = max(a.largest, b.largest);
+  let x = exp2(a.largest - largest);
+  let y = exp2(b.largest - largest);
+  return Part(x * a.sum + y * b.sum, largest, x * a.total + y * b.total);
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let head = workgroup.x;
+  let vector = workgroup.y * COLUMNS + lane % COLUMNS;
+  let slice = lane / COLUMNS;
+  let ranges = active_splits(step.position + 1u);
+  var part = Part(vec4(0.0), MASKED, 0.0);
+  for (var s = slice; s < ranges; s += SLICES) {
+    let place = (head * SPLITS + s) * (VECTORS + 1u);
+    let state = partials[place + VECTORS];
+    part = merge(part, Part(partials[place + vector], state.x, state.y));
+  }
+  if SLICES > 1u {
+    parts[lane] = part;
+    for (var half = SLICES / 2u; half > 0u; half /= 2u) {
+      workgroupBarrier();
+      if slice < half {
+        part = merge(part, parts[lane + half * COLUMNS]);
+        parts[lane] = part;
+      }
+    }
+  }
+  if slice == 0u {
+    output[head * VECTORS + vector] = part.sum / part.total;
+  }
+}

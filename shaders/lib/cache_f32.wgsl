@@ -1,0 +1,11 @@
+// The key-value cache in f32. A row is key heads | value heads, VECTORS vectors a head.
+@group(0) @binding(1) var<storage, read> cache: array<vec4<f32>>;
+
+fn cache_vector(row: u32, vector: u32) -> vec4<f32> {
+  return cache[row * (2u * KV_HEADS * VECTORS) + vector];
+}
+
+// Factor of a head's vectors; heads of values follow those of keys.
+fn cache_scale(row: u32, head: u32) -> f32 {
+  return 1.0;
+}

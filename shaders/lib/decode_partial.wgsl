@@ -1,0 +1,18 @@
+// What a range leaves for the merge: its weighted sum of values, its largest score and its sum of
+// weights, the last two in one vector behind the sum.
+@group(0) @binding(2) var<storage, read_write> partials: array<vec4<f32>>;
+
+// First key of a range and the one behind its last: none for ranges behind the active ones.
+fn decode_keys(split: u32, key_count: u32) -> vec2<u32> {
+  let length = range_length(key_count);
+  let start = key_count - seen_keys(key_count) + split * length;
+  return vec2(start, min(start + length, key_count));
+}
+
+fn store_result(head: u32, split: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32) {
+  let place = (head * SPLITS + split) * (VECTORS + 1u);
+  partials[place + vector] = sum;
+  if vector == 0u {
+    partials[place + VECTORS] = vec4(largest, total, 0.0, 0.0);
+  }
+}
