@@ -112,14 +112,14 @@ impl Model {
         if self.inference.borrow().as_ref().is_some_and(|i| i.capacity >= tokens) {
             return Ok(());
         }
-        self.touch();
-        self.inference.replace(None);
         let gpu = &self.gpu.0;
         gpu.watch();
         let made = Inference::new(self, tokens.next_power_of_two().max(LEAST_CAPACITY).min(most));
         let checked = gpu.checked().await;
         let made = made?;
         checked?;
+        // The old buffers, and what their cache holds, stood until now: no failure above lost them.
+        self.touch();
         self.inference.replace(Some(made));
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 use super::adapters::{restrict, table};
 use super::lane::Lane;
-use super::measure::{close, text, wide};
+use super::measure::{close, same, text, wide};
 use super::pretend::Pretend;
 use super::{Case, Outcome};
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
+use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::reference::loss::log_sum_exp;
 use crate::reference::model::{Model as Reference, Tensors, random_tensors};
@@ -31,8 +32,9 @@ pub(super) fn cases() -> Vec<Case> {
             }));
         let hardware = format!("model {name}: loss and gradients with kernels for hardware");
         cases.push(Case::new(hardware, move |lane| async move {
-            let nvidia = table(lane.caps().target).swap_remove(6);
-            let caps = restrict(&nvidia, lane.caps());
+            let table = table(lane.caps().target);
+            let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA");
+            let caps = restrict(nvidia.ok_or("no such adapter")?, lane.caps());
             gradients(&lane, &Pretend::gpu(&lane.gpu, caps), config).await
         }));
         cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
@@ -42,6 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
             generation(&lane, config).await
         }));
     }
+    cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
 }
 
@@ -214,4 +217,45 @@ async fn generation(lane: &Lane, config: &str) -> Outcome {
         said.push(drawn.last().map_or(0, |d| d.token));
     }
     Ok(format!("last tokens {said:?}"))
+}
+
+/// Generates greedily, with `between` after the first tokens.
+async fn generate_around(
+    model: &Rc<Model>,
+    prompt: &[u32],
+    between: impl AsyncFnOnce() -> Result<(), String>,
+) -> Result<Vec<u32>, String> {
+    let options =
+        GenerateOptions { max_tokens: 24, temperature: 0.0, ..GenerateOptions::default() };
+    let mut generation = Generation::start(model, prompt, options).await.map_err(text)?;
+    let mut tokens = generation.next().await.map_err(text)?;
+    between().await?;
+    loop {
+        match generation.next().await.map_err(text)? {
+            some if some.is_empty() => break,
+            some => tokens.extend(some),
+        }
+    }
+    Ok(tokens.iter().map(|drawn| drawn.token).collect())
+}
+
+/// A call that asks for more than a binding holds fails, and the cache under a running generation,
+/// which is about to grow past a power of two, goes on as if nothing had been asked.
+async fn refusal(lane: Rc<Lane>) -> Outcome {
+    let config = TIED.replace("512", "4096");
+    let mut caps = lane.caps().clone();
+    // Room for the cache of 1,024 tokens, 192 bytes each.
+    caps.limits.max_storage_buffer_binding_size = 192 << 10;
+    let pair = Pair::new(&lane, &Pretend::gpu(&lane.gpu, caps), &config).await?;
+    let prompt = lane.integers(250, pair.config.vocab_size);
+    let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
+    let long = lane.integers(1025, pair.config.vocab_size);
+    let refused = async || match pair.model.logits(&long).await {
+        Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
+        Err(error) => Err(text(error)),
+        Ok(_) => Err("1,025 tokens were not refused".into()),
+    };
+    let got = generate_around(&pair.model, &prompt, refused).await?;
+    same("tokens", &got, &expected)?;
+    Ok(String::new())
 }
