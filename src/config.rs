@@ -1,5 +1,7 @@
 //! Model configuration with the names of Hugging Face's `config.json`.
 
+mod keys;
+
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -132,7 +134,7 @@ fn real(name: &str, value: &Value) -> Result<f64> {
 impl ModelConfig {
     /// Reads a Hugging Face `config.json` of model type `llama`, as transformers 4 and 5 write it.
     /// Missing fields get the defaults of transformers' `LlamaConfig`; whatever the file asks for
-    /// and tinyloom lacks is refused by name.
+    /// and tinyloom lacks is refused by name, and so is a field whose name is misspelt.
     pub fn from_json(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
             .map_err(|e| Error::config(format!("the config is not valid JSON: {e}")))?;
@@ -141,6 +143,7 @@ impl ModelConfig {
                 "the config must be a JSON object with the fields of config.json",
             ));
         };
+        keys::refuse_near_misses(&map)?;
         let mut fields = Fields(map);
         refuse_unsupported(&mut fields)?;
         let hidden_size = fields.size("hidden_size", 4096, 1 << 20)?;
@@ -248,11 +251,6 @@ impl ModelConfig {
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
         text
-    }
-
-    /// Query heads that share one key/value head.
-    pub fn group_size(&self) -> usize {
-        self.num_attention_heads / self.num_key_value_heads
     }
 
     /// Name and shape of every stored tensor, `[out, in]` row-major, with Hugging Face's names and
