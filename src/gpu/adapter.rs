@@ -135,6 +135,15 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     let floor = Limits::default();
     let limits = &caps.limits;
     let required_limits = wgpu::Limits {
+        max_storage_buffers_per_shader_stage: limits
+            .max_storage_buffers_per_shader_stage
+            .max(floor.max_storage_buffers_per_shader_stage),
+        max_compute_workgroups_per_dimension: limits
+            .max_compute_workgroups_per_dimension
+            .max(floor.max_compute_workgroups_per_dimension),
+        max_uniform_buffer_binding_size: limits
+            .max_uniform_buffer_binding_size
+            .max(floor.max_uniform_buffer_binding_size),
         max_storage_buffer_binding_size: limits
             .max_storage_buffer_binding_size
             .max(floor.max_storage_buffer_binding_size),

@@ -10,7 +10,9 @@ export const cases = {
     equal(typeof features.subgroups, "boolean");
     equal(subgroupSize.length, 2);
     equal(JSON.parse(JSON.stringify(runtime.capabilities)), runtime.capabilities);
-    equal(runtime.device.limits.maxBufferSize, limits.maxBufferSize, "the raw device's limit");
+    for (const [name, value] of Object.entries(limits)) {
+      equal(value, runtime.device.limits[name], `${name}, as the raw device has it`);
+    }
   },
 
   async "limits default and features false are honoured"({ tinyloom, gpu }) {
@@ -53,6 +55,19 @@ export const cases = {
       await refuses("limit-exceeded", [name, String(value)], () => capped.logits([1]));
       equal(typeof (await capped.save())["model.safetensors"].length, "number", "still usable");
     }
+  },
+
+  async "products of sizes past 32 bits are refused, not wrapped"({ tinyloom, runtime }) {
+    // 2^24 tokens of 2^8 columns are 2^32 elements: none, in 32 bits.
+    const model = await tinyloom.Model.create(runtime, {
+      ...config,
+      hidden_size: 256,
+      intermediate_size: 256,
+    });
+    await refuses("limit-exceeded", ["maxStorageBufferBindingSize", "17179869184"], () =>
+      tinyloom.Trainer.create(model, { tokensPerStep: 2 ** 24 }),
+    );
+    model.free();
   },
 
   async "lost settles after destroy"({ tinyloom, gpu }) {
@@ -98,6 +113,7 @@ export const cases = {
       ["weightDecay", -0.1],
       ["beta1", 1],
       ["epsilon", 0],
+      ["epsilon", 1e-46],
       ["gradientAccumulation", 0],
       ["tokensPerStep", 0],
       ["lr", 1e-3],
