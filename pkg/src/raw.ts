@@ -67,7 +67,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   activationBytes(): Float64Array;
 }
 
-export interface RawResume {
+export interface RawResume extends Releasable {
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   setTensor(name: string, bytes: Uint8Array): void;
   finish(): Promise<RawTrainer>;
