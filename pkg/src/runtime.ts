@@ -1,6 +1,7 @@
 import { TinyloomError, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
+import { inNode } from "./node.js";
 import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 
@@ -158,7 +159,7 @@ export class Runtime {
     try {
       return new Runtime(module, await module.RawRuntime.create(gpu, JSON.stringify(raw)));
     } catch (error) {
-      throw toError(error);
+      throw withAdvice(toError(error));
     }
   }
 
@@ -202,6 +203,16 @@ export class Runtime {
   _disown(one: Owned): void {
     this.#owned.delete(one);
   }
+}
+
+/** Adds to a missing adapter what can be done about it here. */
+function withAdvice(error: TinyloomError): TinyloomError {
+  if (error.code !== "adapter-unavailable") return error;
+  const advice = inNode()
+    ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
+      "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
+    : "enable hardware acceleration in the browser's settings, or try another browser";
+  return new TinyloomError(error.code, `${error.message}; ${advice}`, { cause: error.cause });
 }
 
 function features(given: FeatureOptions | false | undefined) {

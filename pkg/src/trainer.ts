@@ -117,7 +117,8 @@ export class Trainer {
   /**
    * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter.
    *
-   * @param files - the saved files by name, or a base URL under which they lie.
+   * @param files - the saved files by name, or a base URL under which they lie, in Node also a
+   * folder's `file:` URL.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
   static async resume(

@@ -177,9 +177,7 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     }
 }
 
+/// What to do about it depends on the host, and is the caller's to say.
 pub(super) fn no_adapter(reason: &str) -> Error {
-    Error::new(
-        ErrorCode::AdapterUnavailable,
-        format!("no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"),
-    )
+    Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
 }

@@ -70,6 +70,18 @@ export const cases = {
     model.free();
   },
 
+  async "weights are counted before a model is made"({ tinyloom, runtime }) {
+    const { Model } = tinyloom;
+    const model = await Model.create(runtime, config);
+    equal(Model.countParameters(runtime, config), model.parameterCount, "weights");
+    model.free();
+    equal(Model.countParameters(runtime, {}), 6_738_415_616, "the defaults, which are 7 B");
+    await refuses("invalid-config", "hidden_size", () =>
+      Model.countParameters(runtime, { hiden_size: 64 }),
+    );
+    await refuses("invalid-config", "object", () => Model.countParameters(runtime, 5));
+  },
+
   async "lost settles after destroy"({ tinyloom, gpu }) {
     const runtime = await tinyloom.Runtime.create({ gpu });
     runtime.destroy();
@@ -84,7 +96,8 @@ export const cases = {
     const { Runtime } = tinyloom;
     await refuses("webgpu-unavailable", "navigator.gpu", () => Runtime.create({ gpu: null }));
     const none = { requestAdapter: async () => null, getPreferredCanvasFormat: () => "rgba8unorm" };
-    await refuses("adapter-unavailable", "adapter", () => Runtime.create({ gpu: none }));
+    const advice = typeof Window === "undefined" ? "VK_ICD_FILENAMES" : "hardware acceleration";
+    await refuses("adapter-unavailable", ["adapter", advice], () => Runtime.create({ gpu: none }));
   },
 
   async "wrong options are named, with what is allowed"({ tinyloom, gpu, runtime }) {
