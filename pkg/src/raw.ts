@@ -45,9 +45,7 @@ export interface RawGeneration extends Releasable {
   next(): Promise<Float64Array>;
 }
 
-export interface RawDataset extends Releasable {
-  info(): string;
-}
+export type RawDataset = Releasable;
 
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;

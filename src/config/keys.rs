@@ -107,7 +107,7 @@ mod tests {
             ("hidden-size", "hidden_size"),
             ("HIDDEN_SIZE", "hidden_size"),
             ("num_hidden_layer", "num_hidden_layers"),
-            ("num_atention_head", "num_attention_heads"),
+            ("num_attenion_head", "num_attention_heads"),
             ("maxPositionEmbeddings", "max_position_embeddings"),
             ("vocabsize", "vocab_size"),
             ("num_layers", "num_hidden_layers"),

@@ -153,14 +153,6 @@ impl Dataset {
         pack(&self.tokens, windows)
     }
 
-    /// FNV-1a over the tokens: tells a resumed run that it was given another text.
-    pub fn fingerprint(&self) -> u64 {
-        let bytes = self.tokens.iter().flat_map(|token| token.to_le_bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-    }
-
     /// The largest token id: must be below the model's vocabulary size.
     pub fn max_token(&self) -> u32 {
         self.tokens.iter().copied().max().unwrap_or(0)
@@ -307,19 +299,5 @@ mod tests {
         );
         let unknown = DatasetOptions::from_json(r#"{"sequencelength":9}"#).unwrap_err();
         assert!(unknown.message.contains("sequencelength"));
-    }
-
-    #[test]
-    fn fingerprints_tell_texts_apart() {
-        let print = |tokens: Vec<u32>| {
-            let options =
-                DatasetOptions { sequence_length: Some(1), validation_fraction: 0.0, seed: 0 };
-            Dataset::from_tokens(tokens, options).unwrap().fingerprint()
-        };
-        assert_eq!(print(vec![1, 2, 3]), print(vec![1, 2, 3]));
-        assert_ne!(print(vec![1, 2, 3]), print(vec![1, 3, 2]));
-        assert_ne!(print(vec![1, 2, 3]), print(vec![1, 2, 3, 0]));
-        // FNV-1a 64 of the eight bytes 61 00 00 00 62 00 00 00.
-        assert_eq!(print(vec![0x61, 0x62]), 12_041_479_143_316_415_302);
     }
 }

@@ -111,21 +111,11 @@ fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
         max_compute_invocations_per_workgroup: adapter.max_compute_invocations_per_workgroup,
         max_compute_workgroup_size_x: adapter.max_compute_workgroup_size_x,
         max_compute_workgroups_per_dimension: adapter.max_compute_workgroups_per_dimension,
-        // Offsets are laid out for the floor's alignment; a finer one brings nothing.
-        min_storage_buffer_offset_alignment: 256,
-        min_uniform_buffer_offset_alignment: 256,
     };
     if let LimitsRequest::Capped(caps) = request {
         for (name, value) in caps {
             limits.cap(name, *value)?;
         }
-    }
-    if limits.min_storage_buffer_offset_alignment > 256
-        || limits.min_uniform_buffer_offset_alignment > 256
-    {
-        return Err(Error::options(
-            "an offset alignment above 256 bytes is more than WebGPU allows an adapter to ask",
-        ));
     }
     Ok(limits)
 }

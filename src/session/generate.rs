@@ -207,7 +207,7 @@ impl Generation {
             let buffer = |name| inference.resources.get(name);
             gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
             let position = self.text.len() as u32 - 1;
-            let step = Step { tokens: 1, position, draws: self.draws as u32, ..Step::default() };
+            let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
             self.write_sampling(buffer(Buffer::Sampling)?)
         })

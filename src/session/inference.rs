@@ -8,7 +8,7 @@ use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::plan::{
-    Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, inference_plans,
+    Buffer, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, inference_plans,
 };
 use std::rc::Rc;
 
@@ -74,7 +74,7 @@ impl Inference {
             resources.add(Buffer::Cache(layer), cache)?;
         }
         for (name, bytes) in [
-            (Buffer::Batch, batch_bytes(plans.chunk)),
+            (Buffer::Batch, PromptLayout::new(plans.chunk).bytes()),
             (Buffer::Step, STEP_BYTES),
             (Buffer::DecodeStep, STEP_BYTES),
             (Buffer::Hidden, plans.chunk as u64 * hidden),
@@ -160,10 +160,10 @@ impl Model {
             let batch = inference.resources.get(Buffer::Batch)?;
             gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
             if let Some(targets) = targets {
-                gpu.write(batch, batch_bytes(inference.chunk) / 3, bytemuck::cast_slice(targets))?;
+                let offset = PromptLayout::new(inference.chunk).targets().offset;
+                gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
             }
-            let step =
-                Step { tokens: tokens.len() as u32, position: position as u32, ..Step::default() };
+            let step = Step { position: position as u32, ..Step::of(tokens.len()) };
             gpu.write(inference.resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
             let (plans, region) = after(inference)?;
             let replays: Vec<_> = std::iter::once(inference.prefill)

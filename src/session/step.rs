@@ -6,7 +6,7 @@ use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
 /// What changes from one replay to the next.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Step {
+pub(crate) struct Step {
     pub tokens: u32,
     pub position: u32,
     pub accumulate: u32,
@@ -24,9 +24,16 @@ pub(super) struct Step {
     pub reserved: [u32; 2],
 }
 
+impl Step {
+    /// That of a batch of some rows, all else zero.
+    pub fn of(tokens: usize) -> Self {
+        Self { tokens: tokens as u32, ..Self::default() }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Sampling {
+pub(crate) struct Sampling {
     pub temperature: f32,
     pub top_p: f32,
     pub min_p: f32,
@@ -39,7 +46,7 @@ pub(super) struct Sampling {
 /// [`Buffer::Metrics`](crate::plan::Buffer), as `07_loss_sum.wgsl` and `12_step_decision.wgsl` write it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct StepResult {
+pub(crate) struct StepResult {
     /// Sum of the losses of the last batch, and its targets counted.
     pub loss: f32,
     pub counted: f32,
@@ -55,7 +62,7 @@ pub(super) struct StepResult {
 /// [`Buffer::Optimizer`](crate::plan::Buffer), as `12_step_decision.wgsl` writes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct OptimizerState {
+pub(crate) struct OptimizerState {
     /// 1 − βⁿ of each moment over the n updates made; 0 before the first.
     pub correction1: f32,
     pub correction2: f32,

@@ -2,9 +2,7 @@
 
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::measure::{
-    ROUNDING, close, directional, dot, each_close, narrow, of, same, text, wide,
-};
+use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, ActivationWidth, Kernel};
