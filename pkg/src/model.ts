@@ -245,8 +245,9 @@ export class Model {
    *
    * @example
    * ```ts
+   * const decoder = tokenizer.decoder();
    * for await (const { token } of model.generate(tokenizer.encode("Once"), { maxTokens: 100 })) {
-   *   output.append(tokenizer.decode([token]));
+   *   output.append(decoder.push(token));
    * }
    * ```
    */

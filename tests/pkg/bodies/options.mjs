@@ -162,5 +162,11 @@ export const cases = {
       equal(tokenizer.decode(tokenizer.encode(one)), one);
     equal([...tokenizer.encode("é")], [0xc3, 0xa9]);
     await refuses("invalid-tokens", "256", () => tokenizer.decode([256]));
+    const decoder = tokenizer.decoder();
+    const pieces = [...tokenizer.encode("aé😀")].map((token) => decoder.push(token));
+    equal(pieces, ["a", "", "é", "", "", "", "😀"], "pieces of a stream");
+    decoder.push(0xc3);
+    equal(decoder.end(), "\ufffd", "a character that was cut off");
+    await refuses("invalid-tokens", "256", () => decoder.push(256));
   },
 };

@@ -128,7 +128,10 @@ export const cases = {
     const rows = trainer.plan();
     ok(rows.length > 20, `${rows.length} rows`);
     for (const row of rows) {
-      ok(row.phase && row.label && row.kernel && row.variant && row.reason, `row ${JSON.stringify(row)}`);
+      ok(
+        row.phase && row.label && row.kernel && row.variant && row.reason,
+        `row ${JSON.stringify(row)}`,
+      );
       ok(row.grid.length === 3 && row.workgroupSize.length === 3, `grid of ${row.kernel}`);
       ok(row.flops >= 0 && row.bytes > 0, `cost of ${row.kernel}`);
     }
