@@ -19,7 +19,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Every activation, in the order of their kernels' ids.
+    /// Every activation.
     pub const ALL: [Self; 3] = [Self::Silu, Self::Gelu, Self::GeluTanh];
 
     /// The name as `config.json` has it.

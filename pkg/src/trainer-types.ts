@@ -9,9 +9,9 @@ export interface TrainerOptions {
   learningRate?: number;
   /** How the rate falls after warm-up; default `"cosine"`, constant until the total is known. */
   schedule?: "constant" | "linear" | "cosine";
-  /** Steps over which the rate rises from 0; default 20. */
+  /** Steps over which the rate rises in equal parts to its peak, which the last one has; default 20. */
   warmupSteps?: number;
-  /** Length of the schedule in steps; default: what the first `run` is asked for. */
+  /** Length of the schedule in steps; default: up to the farthest step that a `run` was asked for. */
   totalSteps?: number;
   /** Where the schedule ends; default a tenth of `learningRate`. */
   minLearningRate?: number;

@@ -247,7 +247,8 @@ test("the command line is parsed, and refused with usage", () => {
   assert.deepEqual(parseCommand([]), { headless: false, port: 8080, portGiven: false });
   assert.deepEqual(parseCommand(["--port", "0"]), { headless: false, port: 0, portGiven: true });
   const { help } = parseCommand(["--help"]);
-  for (const word of ["default 8080", "story-small", "0.006", "seed"]) assert.match(help, RegExp(word));
+  for (const word of ["default 8080", "story-small", "0.006", "seed"])
+    assert.match(help, RegExp(word));
   for (const wrong of [
     ["--headless", "--steps", "0"],
     ["--headless", "--steps", "ten"],
