@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn misspelt_and_foreign_names_are_refused_with_the_right_one() {
         for (name, field) in [
-            ("hiden_size", "hidden_size"),
+            ("hidde_size", "hidden_size"),
             ("hiddenSize", "hidden_size"),
             ("hidden-size", "hidden_size"),
             ("HIDDEN_SIZE", "hidden_size"),
             ("num_hidden_layer", "num_hidden_layers"),
-            ("num_attenion_head", "num_attention_heads"),
+            ("num_attentio_head", "num_attention_heads"),
             ("maxPositionEmbeddings", "max_position_embeddings"),
             ("vocabsize", "vocab_size"),
             ("num_layers", "num_hidden_layers"),

@@ -19,5 +19,5 @@ test("a model that the machine cannot hold is refused", { timeout: 120_000 }, ()
 test("a failure has the command line's names", { timeout: 120_000 }, async () => {
   const text = Buffer.from("too short");
   await refused(["9 bytes", "--sequence-length"], { config: "tiny" }, text);
-  await refused(["hiden_size", "hidden_size"], { config: { hiden_size: 64 } });
+  await refused(["hidde_size", "hidden_size"], { config: { hidde_size: 64 } });
 });

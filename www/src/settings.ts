@@ -33,7 +33,7 @@ export function resolveSettings(
 ): RunSettings | undefined {
   const chosen = choices.config ?? presetFor(capabilities);
   if (typeof chosen === "string" && !isPresetName(chosen)) return undefined;
-  const { config, ...rest } =
+  const { config, ...rest }: Omit<RunSettings, "seed"> =
     typeof chosen === "string" ? presets[chosen] : { config: chosen, ...openSettings };
   const sequenceLength = choices.sequenceLength ?? rest.sequenceLength;
   const settings: RunSettings = {
@@ -45,7 +45,7 @@ export function resolveSettings(
     seed: choices.seed ?? defaultSeed,
     config: { ...byteConfig(config, sequenceLength) },
   };
-  if (choices.learningRate === undefined && "minLearningRate" in rest) {
+  if (choices.learningRate === undefined && rest.minLearningRate !== undefined) {
     settings.minLearningRate = rest.minLearningRate;
   }
   return settings;

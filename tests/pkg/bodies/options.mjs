@@ -77,7 +77,7 @@ export const cases = {
     model.free();
     equal(Model.countParameters(runtime, {}), 6_738_415_616, "the defaults, which are 7 B");
     await refuses("invalid-config", "hidden_size", () =>
-      Model.countParameters(runtime, { hiden_size: 64 }),
+      Model.countParameters(runtime, { hidde_size: 64 }),
     );
     await refuses("invalid-config", "object", () => Model.countParameters(runtime, 5));
   },
