@@ -1,7 +1,10 @@
 // The command line of `npm start -- …`.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { defaultSeed, openSettings, presets } from "../www/src/sizes.mjs";
 import { Failure } from "./lib.mjs";
+
+const DEFAULT_PORT = 8080;
 
 const USAGE = `npm start                         builds and serves the demo page
 npm start -- --headless [options] trains in a headless browser and prints a sample
@@ -9,14 +12,31 @@ npm start -- --headless [options] trains in a headless browser and prints a samp
   --browser chromium|firefox|node   where to run (default chromium; node: Dawn without a browser)
   --text FILE                       train on this file's bytes (default: generated short stories)
   --config PRESET|JSON              model size: a preset's name, or a config.json object
+                                    (default: story, or story-small where a CPU computes)
   --sequence-length N               tokens in a document
   --tokens-per-step N               tokens in an optimizer step
   --learning-rate X                 peak learning rate
   --steps N                         optimizer steps
-  --seed N                          seed of weights, data order and sampling
-  --prompt TEXT                     what the sample continues
+  --seed N                          seed of weights, data order and sampling (default ${defaultSeed})
+  --prompt TEXT                     what the sample continues (default: a sentence of the stories,
+                                    or a new line)
   --json                            one JSON object on the last line of stdout
-  --port N                          port of the demo page (default 8080, without --headless)`;
+  --port N                          port of the demo page (default ${DEFAULT_PORT}, or any free one;
+                                    without --headless)
+
+Presets, with the defaults of the four settings above that they set:
+${settingsTable()}`;
+
+/** A line for each preset, and one for a config.json object. */
+function settingsTable() {
+  const row = (name, { sequenceLength, tokensPerStep, learningRate, steps }, label) =>
+    `  ${name.padEnd(12)}` +
+    [sequenceLength, tokensPerStep, learningRate, steps].map((one) => `${one}`.padEnd(7)).join("") +
+    label;
+  const head = `  ${"".padEnd(12)}length tokens rate   steps`;
+  const rows = Object.entries(presets).map(([name, preset]) => row(name, preset, preset.label));
+  return [head, ...rows, row("(an object)", openSettings, "what its fields say")].join("\n");
+}
 
 /** Wrong usage: exit code 2. */
 const usage = (message) => new Failure(`${message}\n\n${USAGE}`, 2);
@@ -69,7 +89,12 @@ function number(values, name, { low = 1, high = 0xffff_ffff, fractions = false }
 }
 
 function config(given) {
-  if (given === undefined || !/^\s*[[{"]/.test(given)) return given;
+  if (given === undefined) return undefined;
+  if (!/^\s*[[{"]/.test(given)) {
+    if (Object.hasOwn(presets, given)) return given;
+    const names = Object.keys(presets).join(", ");
+    throw usage(`--config is "${given}"; give ${names}, or a config.json object`);
+  }
   let value;
   try {
     value = JSON.parse(given);
@@ -95,7 +120,7 @@ function readText(path) {
 }
 
 /**
- * What to do: `{ help }`, `{ headless: false, port }`, or
+ * What to do: `{ help }`, `{ headless: false, port, portGiven }`, or
  * `{ headless: true, browser, json, text, job }` with the text's bytes and the job's options.
  */
 export function parseCommand(argv) {
@@ -106,7 +131,8 @@ export function parseCommand(argv) {
       (name) => !["headless", "port", "json", "help"].includes(name),
     );
     if (stray || values.json) throw usage(`--${stray ?? "json"} needs --headless`);
-    return { headless: false, port: number(values, "port", { low: 0, high: 65_535 }) ?? 8080 };
+    const port = number(values, "port", { low: 0, high: 65_535 });
+    return { headless: false, port: port ?? DEFAULT_PORT, portGiven: port !== undefined };
   }
   if (values.port !== undefined) throw usage("--port goes without --headless");
   const browser = values.browser ?? "chromium";

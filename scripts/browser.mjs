@@ -27,11 +27,11 @@ function gpuFlags() {
     : ["--enable-unsafe-webgpu", "--ignore-gpu-blocklist"];
 }
 
-function chromiumOptions() {
+function chromiumOptions(more) {
   const asRoot = process.platform === "linux" && process.getuid() === 0;
   return {
     browser: "chrome",
-    args: [...gpuFlags(), ...QUIET, ...(asRoot ? ["--no-sandbox"] : [])],
+    args: [...gpuFlags(), ...QUIET, ...more, ...(asRoot ? ["--no-sandbox"] : [])],
   };
 }
 
@@ -56,18 +56,21 @@ function firefoxOptions() {
 /**
  * Opens a headless browser of a kind, "chromium" or "firefox". A step may take seconds on a software
  * adapter, so that no protocol call has a time limit.
+ *
+ * @param chromiumFlags - more flags of Chromium's.
  */
-export async function launch(kind) {
+export async function launch(kind, chromiumFlags = []) {
   const executablePath = findBrowser(kind);
   if (!executablePath) {
     throw new Failure(`no ${kind} was found; install it or set ${browserVariable(kind)}`);
   }
-  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions();
+  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(chromiumFlags);
   try {
     return await puppeteer.launch({
       ...options,
       executablePath,
-      headless: true,
+      // Chromium's build for servers knows no other way to run.
+      headless: /headless[-_]shell/.test(executablePath) ? "shell" : true,
       protocolTimeout: 0,
       timeout: 120_000,
       handleSIGINT: false,

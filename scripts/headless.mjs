@@ -1,6 +1,7 @@
 // The main job without a window: trains in a headless browser, or in Node with Dawn, and prints a
 // sample. Progress goes to stderr; stdout has the sample and, with --json, one object on its last line.
 import { fork } from "node:child_process";
+import { totalmem } from "node:os";
 import { join } from "node:path";
 import { Failure, root, step } from "./lib.mjs";
 import { dawnEnv } from "./machine.mjs";
@@ -11,7 +12,7 @@ const INPUT = "/input.txt";
 /** Runs the command that `parseCommand` made of the command line. */
 export async function headless({ browser, json, text, job }) {
   const bar = new ProgressBar();
-  const options = { ...job };
+  const options = { ...job, memory: machineMemory() };
   step(`training in ${browser === "node" ? "Node with Dawn" : `headless ${browser}`}`);
   const run = browser === "node" ? inNode : inBrowser;
   let result;
@@ -24,6 +25,17 @@ export async function headless({ browser, json, text, job }) {
   if (!json) return console.log(result.sample);
   console.error(`${result.sample}\n`);
   console.log(JSON.stringify(result));
+}
+
+/** Bytes that this process, and what it starts, may use. */
+function machineMemory() {
+  return Math.min(totalmem(), process.constrainedMemory?.() || Number.POSITIVE_INFINITY);
+}
+
+/** A failure of the job, with the command line's names for its options. */
+function jobFailure(message) {
+  const flag = (name) => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return new Failure(message.replace(/\b(sequenceLength|tokensPerStep|learningRate)\b/g, flag));
 }
 
 /** The result in words. */
@@ -41,8 +53,9 @@ function summary(result) {
     lines.push(`entropy     ${nats(result.entropy.natsPerByte)} nats a byte: the grammar's own`);
   if (result.sampledSentences) {
     lines.push(
-      `sentences   ${percent(result.grammaticalShare)} of ${result.sampledSentences} follow the grammar, ` +
-        `${percent(result.novelShare)} were never seen in training`,
+      `sentences   of ${result.sampledSentences} sampled, ${percent(result.grammaticalShare)} follow the grammar, ` +
+        `${percent(result.novelShare)} follow it and are not in the training text; ` +
+        `the first ${result.shownSentences} are shown`,
     );
   }
   return lines.join("\n");
@@ -81,7 +94,7 @@ async function inBrowser(kind, options, text, onProgress) {
     const input = text ? server.url + INPUT : undefined;
     const outcome = await interruptible(page.evaluate(callJob, options, input));
     if (outcome.result) return outcome.result;
-    throw new Failure([outcome.failure, ...errors].join("\n"));
+    throw jobFailure([outcome.failure, ...errors].join("\n"));
   } finally {
     await browser.close().catch(() => {});
     await server.close();
@@ -112,7 +125,7 @@ async function inNode(_kind, options, text, onProgress) {
     child.on("message", ({ progress, result, failure }) => {
       if (progress) onProgress(progress);
       if (result) done(result);
-      if (failure) fail(new Failure(failure));
+      if (failure) fail(jobFailure(failure));
     });
     child.on("error", fail);
     child.on("exit", (code, signal) =>

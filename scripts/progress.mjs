@@ -6,8 +6,16 @@ const WIDTH = 28;
 const clock = (seconds) =>
   `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 
-/** The bar's line for a state of the job. */
-export function line({ step, steps, loss, tokensPerSecond, validationLoss }, seconds) {
+/** Steps past the first (which compiles) to measure before the time left is told. */
+const MEASURED_STEPS = 3;
+
+/**
+ * The bar's line for a state of the job.
+ *
+ * @param seconds - since the training began.
+ * @param first - seconds that the first step took.
+ */
+export function line({ step, steps, loss, tokensPerSecond, validationLoss }, seconds, first) {
   const share = steps > 0 ? Math.min(step / steps, 1) : 0;
   const full = Math.round(share * WIDTH);
   const bar = "█".repeat(full) + "░".repeat(WIDTH - full);
@@ -16,13 +24,18 @@ export function line({ step, steps, loss, tokensPerSecond, validationLoss }, sec
   if (Number.isFinite(validationLoss)) parts.push(`validation ${validationLoss.toFixed(3)}`);
   if (Number.isFinite(tokensPerSecond)) parts.push(`${Math.round(tokensPerSecond)} tokens/s`);
   parts.push(clock(seconds));
-  if (share > 0 && share < 1) parts.push(`${clock((seconds / share) * (1 - share))} left`);
+  if (step > MEASURED_STEPS && step < steps) {
+    const left = ((seconds - first) / (step - 1)) * (steps - step);
+    parts.push(`${clock(left)} left`);
+  }
   return parts.join("  ");
 }
 
 /** Draws progress in place on a terminal; elsewhere a line every ten seconds. */
 export class ProgressBar {
   #began = Date.now();
+  /** Seconds that the first step took. */
+  #first;
   #drawn = 0;
   #open = false;
   #stage = "";
@@ -32,11 +45,12 @@ export class ProgressBar {
     const now = Date.now();
     if (progress.steps === undefined || progress.step === undefined)
       return this.#note(progress.stage);
+    this.#first ??= (now - this.#began) / 1000;
     const last = progress.step >= progress.steps;
     const every = process.stderr.isTTY ? 100 : 10_000;
     if (!last && now - this.#drawn < every) return;
     this.#drawn = now;
-    const text = line(progress, (now - this.#began) / 1000);
+    const text = line(progress, (now - this.#began) / 1000, this.#first);
     if (process.stderr.isTTY) {
       process.stderr.write(`\r\x1b[2K${text}`);
       this.#open = true;

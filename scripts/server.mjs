@@ -2,6 +2,7 @@
 import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, resolve, sep } from "node:path";
+import { Failure } from "./lib.mjs";
 
 const TYPES = {
   ".html": "text/html; charset=utf-8",
@@ -40,7 +41,13 @@ export async function serve(mounts, { port = 0, fallbackToAny = false } = {}) {
   try {
     await listen(server, port);
   } catch (error) {
-    if (error.code !== "EADDRINUSE" || !fallbackToAny) throw error;
+    if (error.code === "EACCES") {
+      throw new Failure(`port ${port} may not be opened by this user; give another --port`);
+    }
+    if (error.code !== "EADDRINUSE") throw error;
+    if (!fallbackToAny) {
+      throw new Failure(`port ${port} is in use; give another --port, or 0 for any free one`);
+    }
     await listen(server, 0);
   }
   const url = `http://localhost:${server.address().port}`;

@@ -95,7 +95,7 @@ async function wasmBindgen() {
   const install = ["install", "wasm-bindgen-cli", "--version", version, "--quiet"];
   const where = ["--root", join(target, "tools")];
   if ((await exitCode("cargo", [...install, "--locked", ...where])) === 0) return;
-  // The program's own lockfile may name a dependency that a registry mirror does not hold (yet).
+  // The lockfile published with the program may name versions that the registry in use does not have.
   step("its locked dependencies are not all to be had; building with compatible ones");
   await run("cargo", [...install, ...where]);
 }

@@ -15,13 +15,14 @@ await main(async () => {
     const { headless } = await import("./headless.mjs");
     await headless(command);
   } else {
-    await page(command.port);
+    await page(command);
   }
 });
 
-async function page(port) {
+async function page({ port, portGiven }) {
   const { serve } = await import("./server.mjs");
-  const { url } = await serve({ "/": join(root, "www", "dist") }, { port, fallbackToAny: true });
+  const mounts = { "/": join(root, "www", "dist") };
+  const { url } = await serve(mounts, { port, fallbackToAny: !portGiven });
   step("the demo page is served at the address below; Ctrl-C ends it");
   console.log(url);
 }

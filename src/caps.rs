@@ -16,8 +16,6 @@ pub struct Limits {
     pub max_compute_invocations_per_workgroup: u32,
     pub max_compute_workgroup_size_x: u32,
     pub max_compute_workgroups_per_dimension: u32,
-    pub min_storage_buffer_offset_alignment: u32,
-    pub min_uniform_buffer_offset_alignment: u32,
 }
 
 impl Default for Limits {
@@ -32,15 +30,13 @@ impl Default for Limits {
             max_compute_invocations_per_workgroup: 256,
             max_compute_workgroup_size_x: 256,
             max_compute_workgroups_per_dimension: 65_535,
-            min_storage_buffer_offset_alignment: 256,
-            min_uniform_buffer_offset_alignment: 256,
         }
     }
 }
 
 impl Limits {
     /// Applies a caller's cap on the limit called `name`. Raising a limit above what the adapter
-    /// has does nothing; for the two alignments a cap is a lower bound.
+    /// has does nothing.
     pub fn cap(&mut self, name: &str, value: u64) -> Result<()> {
         let small = u32::try_from(value).unwrap_or(u32::MAX);
         let lower = |field: &mut u32| *field = (*field).min(small);
@@ -65,20 +61,12 @@ impl Limits {
             "maxComputeWorkgroupsPerDimension" => {
                 lower(&mut self.max_compute_workgroups_per_dimension)
             }
-            "minStorageBufferOffsetAlignment" => {
-                self.min_storage_buffer_offset_alignment =
-                    self.min_storage_buffer_offset_alignment.max(small);
-            }
-            "minUniformBufferOffsetAlignment" => {
-                self.min_uniform_buffer_offset_alignment =
-                    self.min_uniform_buffer_offset_alignment.max(small);
-            }
             _ => {
                 return Err(Error::options(format!(
                     "limits.{name} is not a limit that tinyloom reads; use one of maxStorageBuffersPerShaderStage, \
                      maxStorageBufferBindingSize, maxBufferSize, maxUniformBufferBindingSize, \
                      maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup, maxComputeWorkgroupSizeX, \
-                     maxComputeWorkgroupsPerDimension, minStorageBufferOffsetAlignment, minUniformBufferOffsetAlignment"
+                     maxComputeWorkgroupsPerDimension"
                 )));
             }
         }

@@ -1,5 +1,7 @@
 //! Model configuration with the names of Hugging Face's `config.json`.
 
+mod keys;
+
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -17,7 +19,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Every activation, in the order of their kernels' ids.
+    /// Every activation.
     pub const ALL: [Self; 3] = [Self::Silu, Self::Gelu, Self::GeluTanh];
 
     /// The name as `config.json` has it.
@@ -157,9 +159,10 @@ fn real(name: &str, value: &Value) -> Result<f64> {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json` of model type `llama` or `mistral`, as transformers 4 and 5 write it.
-    /// Missing fields get the defaults of transformers' `LlamaConfig` or `MistralConfig`; whatever the file asks for
-    /// and tinyloom lacks is refused by name.
+    /// Reads a Hugging Face `config.json` of model type `llama` or `mistral`, as transformers 4 and 5
+    /// write it. Missing fields get the defaults of transformers' `LlamaConfig` or `MistralConfig`;
+    /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
+    /// name is misspelt.
     pub fn from_json(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
             .map_err(|e| Error::config(format!("the config is not valid JSON: {e}")))?;
@@ -168,6 +171,7 @@ impl ModelConfig {
                 "the config must be a JSON object with the fields of config.json",
             ));
         };
+        keys::refuse_near_misses(&map)?;
         let mut fields = Fields(map);
         let model_type = model_type(&mut fields)?;
         let mistral = model_type == ModelType::Mistral;
@@ -305,11 +309,6 @@ impl ModelConfig {
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
         text
-    }
-
-    /// Query heads that share one key/value head.
-    pub fn group_size(&self) -> usize {
-        self.num_attention_heads / self.num_key_value_heads
     }
 
     /// Name and shape of every stored tensor, `[out, in]` row-major, with Hugging Face's names and

@@ -253,6 +253,20 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
+fn a_cache_larger_than_a_binding_is_named() {
+    let (config, _) = configs().remove(1);
+    let layout = Layout::new(&config, 128 << 20).unwrap();
+    // 2 heads of keys and values, 32 wide: 512 bytes a position.
+    assert!(inference_plans(&floor(), &config, &layout, 1 << 18, KvCache::F32).is_ok());
+    let error =
+        inference_plans(&floor(), &config, &layout, 1 << 19, KvCache::F32).map(|_| ()).unwrap_err();
+    assert_eq!(error.code, ErrorCode::LimitExceeded);
+    for word in ["key-value cache", "maxStorageBufferBindingSize", "268435456", "134217728"] {
+        assert!(error.message.contains(word), "{error}");
+    }
+}
+
+#[test]
 fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     let (config, tokens) = configs().remove(5);
     let layout = Layout::new(&config, 128 << 20).unwrap();

@@ -14,16 +14,6 @@ export interface DatasetOptions {
   seed?: number;
 }
 
-/** What a dataset holds. @internal */
-export interface DatasetInfo {
-  readonly trainTokens: number;
-  readonly validationTokens: number;
-  readonly sequenceLength: number;
-  readonly seed: number;
-  readonly validationFraction: number;
-  readonly fingerprint: string;
-}
-
 const RULES: Rules<DatasetOptions> = {
   sequenceLength: integer(1, 0x7fff_ffff),
   validationFraction: fraction(),

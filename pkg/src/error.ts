@@ -7,7 +7,7 @@
  * - `out-of-memory`: the GPU could not allocate.
  * - `invalid-config`, `invalid-options`, `invalid-tokens`, `invalid-checkpoint`: the named input is wrong.
  * - `non-finite`: the loss or the gradient norm was not finite too many steps in a row.
- * - `device-lost`: the GPU device is gone and could not be brought back.
+ * - `device-lost`: the GPU device is gone, with all that was on it; create a new `Runtime`.
  * - `freed`: the object was used after `free()` or `destroy()`.
  * - `aborted`: the caller's `AbortSignal` fired.
  * - `internal`: a defect in tinyloom; please report it.

@@ -23,7 +23,7 @@ export {
   type RuntimeOptions,
 } from "./runtime.js";
 export type { CheckpointFiles, FileContent, LongOptions, Progress } from "./source.js";
-export { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
+export { ByteTokenizer, type TokenDecoder, type Tokenizer } from "./tokenizer.js";
 export type { TokenIds } from "./tokens.js";
 export { Trainer } from "./trainer.js";
 export type {

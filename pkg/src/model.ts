@@ -1,4 +1,4 @@
-import { throwIfAborted } from "./error.js";
+import { throwIfAborted, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import {
   abortSignal,
@@ -41,7 +41,7 @@ export interface ModelConfig {
   num_attention_heads?: number;
   /** Heads of keys and values; `num_attention_heads` must be a multiple. */
   num_key_value_heads?: number;
-  /** Width of a head, 32 to 256; default `hidden_size / num_attention_heads`. */
+  /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
   head_dim?: number;
   max_position_embeddings?: number;
   rms_norm_eps?: number;
@@ -157,9 +157,7 @@ export class Model {
     options: ModelOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.create", runtime);
-    if (object(config) !== undefined) {
-      throw invalid(`Model.create takes a config object, not ${show(config)}`, "invalid-config");
-    }
+    expectConfig("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
     return runtime._call(async (raw, module) => {
       const json = JSON.stringify(config);
@@ -168,10 +166,26 @@ export class Model {
   }
 
   /**
+   * How many weights a model of this config would have, without making it. Each takes 4 bytes on the
+   * GPU, and 16 in training: with its gradient and two moments; activations come on top.
+   *
+   * @throws {@link TinyloomError} `invalid-config`.
+   */
+  static countParameters(runtime: Runtime, config: ModelConfig): number {
+    expectRuntime("Model.countParameters", runtime);
+    expectConfig("Model.countParameters", config);
+    try {
+      return runtime._module.RawModel.countParameters(JSON.stringify(config));
+    } catch (error) {
+      throw toError(error);
+    }
+  }
+
+  /**
    * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded.
    *
-   * @param source - a base URL, under which `config.json` and `model.safetensors` lie, or an object
-   * of files by name.
+   * @param source - a base URL, under which `config.json` and `model.safetensors` lie (in Node also
+   * a folder's `file:` URL), or an object of files by name.
    * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,
    * `out-of-memory`, `aborted`.
    */
@@ -243,8 +257,9 @@ export class Model {
    *
    * @example
    * ```ts
+   * const decoder = tokenizer.decoder();
    * for await (const { token } of model.generate(tokenizer.encode("Once"), { maxTokens: 100 })) {
-   *   output.append(tokenizer.decode([token]));
+   *   output.append(decoder.push(token));
    * }
    * ```
    */
@@ -316,6 +331,12 @@ export async function saveModel(raw: RawModel, options: LongOptions): Promise<Mo
   });
   const config = new TextEncoder().encode(raw.config());
   return { "config.json": config, "model.safetensors": weights };
+}
+
+function expectConfig(where: string, config: unknown): void {
+  if (object(config) !== undefined) {
+    throw invalid(`${where} takes a config object, not ${show(config)}`, "invalid-config");
+  }
 }
 
 /** Refuses anything but a runtime, for callers without types. @internal */

@@ -4,6 +4,7 @@
  */
 
 import { TinyloomError, toError } from "./error.js";
+import { fileSystem, inNode } from "./node.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -44,9 +45,7 @@ export interface RawGeneration extends Releasable {
   next(): Promise<Float64Array>;
 }
 
-export interface RawDataset extends Releasable {
-  info(): string;
-}
+export type RawDataset = Releasable;
 
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;
@@ -67,7 +66,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   activationBytes(): Float64Array;
 }
 
-export interface RawResume {
+export interface RawResume extends Releasable {
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   setTensor(name: string, bytes: Uint8Array): void;
   finish(): Promise<RawTrainer>;
@@ -78,7 +77,10 @@ export interface RawModule {
   default(input: { module_or_path: WasmInput }): Promise<unknown>;
   RawRuntime: { create(gpu: object | undefined, optionsJson: string): Promise<RawRuntime> };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
-  RawModel: { create(runtime: RawRuntime, configJson: string, seed: number): Promise<RawModel> };
+  RawModel: {
+    create(runtime: RawRuntime, configJson: string, seed: number): Promise<RawModel>;
+    countParameters(configJson: string): number;
+  };
   RawDataset: new (tokens: Uint32Array, optionsJson: string) => RawDataset;
   RawTrainer: { create(model: RawModel, optionsJson: string): Promise<RawTrainer> };
   RawResume: { create(model: RawModel, stateJson: string): Promise<RawResume> };
@@ -127,11 +129,6 @@ async function instantiate(source: URL | Response | BufferSource | undefined): P
 
 /** Node's fetch does not read file: URLs, so its file system does. */
 async function readable(path: URL | Response | BufferSource): Promise<WasmInput> {
-  const node = typeof process === "object" && typeof process.versions?.node === "string";
-  if (!(path instanceof URL) || path.protocol !== "file:" || !node) return path;
-  const specifier = "node:fs/promises"; // a variable, so that bundlers for the web leave it alone
-  const fs: typeof import("node:fs/promises") = await import(
-    /* @vite-ignore */ /* webpackIgnore: true */ specifier
-  );
-  return (await fs.readFile(path)) as Bytes;
+  if (!(path instanceof URL) || path.protocol !== "file:" || !inNode()) return path;
+  return (await (await fileSystem()).readFile(path)) as Bytes;
 }

@@ -1,6 +1,7 @@
 import { TinyloomError, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
+import { inNode } from "./node.js";
 import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 
@@ -8,7 +9,10 @@ import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 export interface FeatureOptions {
   /** Operations across a subgroup's lanes: faster reductions and decoding. */
   subgroups?: "auto" | false;
-  /** Arithmetic on 16-bit floats. */
+  /**
+   * Arithmetic on 16-bit floats. Requested where the adapter has it, for shaders of your own on
+   * `runtime.device`; no kernel of tinyloom uses it yet.
+   */
   f16?: "auto" | false;
   /** GPU timestamps: what `trainer.profile()` measures with. */
   timestamps?: "auto" | false;
@@ -21,8 +25,8 @@ export interface RuntimeOptions {
   /** Which adapter to prefer; default `"high-performance"`. */
   powerPreference?: "high-performance" | "low-power";
   /**
-   * `"adapter"` (default) raises limits to what the chosen kernels use; `"default"` stays on
-   * WebGPU's guaranteed floor; an object caps limits by their WebGPU names, such as
+   * `"adapter"` (default) raises the limits that tinyloom reads to what the adapter has; `"default"`
+   * stays on WebGPU's guaranteed floor; an object caps limits by their WebGPU names, such as
    * `{ maxComputeWorkgroupStorageSize: 16384 }` (bytes).
    */
   limits?: "adapter" | "default" | { readonly [name: string]: number };
@@ -63,7 +67,7 @@ export interface LostInfo {
   readonly message: string;
 }
 
-/** Totals since the runtime began; for the project's tests. @internal */
+/** Totals since the runtime began, and `gpuBytes` in use now; for the project's tests. @internal */
 export interface Counters {
   readonly buffers: number;
   readonly bindGroups: number;
@@ -124,7 +128,7 @@ export class Runtime {
   readonly _module: RawModule;
   /** What the device can do. */
   readonly capabilities: Capabilities;
-  /** Settles only for good: when recovery of a lost device failed, or after `destroy()`. */
+  /** Settles when the device is lost, which is for good, or after `destroy()`. */
   readonly lost: Promise<LostInfo>;
 
   private constructor(module: RawModule, raw: RawRuntime) {
@@ -135,8 +139,8 @@ export class Runtime {
   }
 
   /**
-   * Opens a device, asking only for the limits and features that the kernels use. The first call
-   * loads the wasm module.
+   * Opens a device, with the limits and features of the options. The first call loads the wasm
+   * module.
    *
    * @throws {@link TinyloomError} `webgpu-unavailable` without a GPU object, `adapter-unavailable`
    * without an adapter, `limit-exceeded` when a cap is below what every kernel needs,
@@ -158,7 +162,7 @@ export class Runtime {
     try {
       return new Runtime(module, await module.RawRuntime.create(gpu, JSON.stringify(raw)));
     } catch (error) {
-      throw toError(error);
+      throw withAdvice(toError(error));
     }
   }
 
@@ -204,6 +208,16 @@ export class Runtime {
   }
 }
 
+/** Adds to a missing adapter what can be done about it here. */
+function withAdvice(error: TinyloomError): TinyloomError {
+  if (error.code !== "adapter-unavailable") return error;
+  const advice = inNode()
+    ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
+      "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
+    : "enable hardware acceleration in the browser's settings, or try another browser";
+  return new TinyloomError(error.code, `${error.message}; ${advice}`, { cause: error.cause });
+}
+
 function features(given: FeatureOptions | false | undefined) {
   const chosen = given === false ? {} : check("Runtime.create: features", given, FEATURES);
   const on = (value: "auto" | false | undefined) => given !== false && value !== false;
@@ -218,7 +232,7 @@ function limits(given: RuntimeOptions["limits"]): RuntimeOptions["limits"] {
   if (typeof given !== "object") return given ?? "adapter";
   for (const [name, value] of Object.entries(given)) {
     if (!/^(max|min)[A-Z]\w*$/.test(name)) {
-      throw invalid(`Runtime.create: limits has no "${show(name)}"; use WebGPU's names of limits`);
+      throw invalid(`Runtime.create: limits has no ${show(name)}; use WebGPU's names of limits`);
     }
     const allowed = integer(1)(value);
     if (allowed) throw invalid(`Runtime.create: limits.${name} is ${show(value)}; give ${allowed}`);

@@ -1,6 +1,7 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
 import { throwIfAborted, toError } from "./error.js";
+import { fileSystem, inNode } from "./node.js";
 import { invalid, show } from "./options.js";
 import { corrupt, type FilePart } from "./safetensors.js";
 
@@ -36,15 +37,34 @@ export interface Source {
 /** The files of `fromPretrained` and `resume`. */
 export function openSource(where: string, source: unknown, options: LongOptions): Source {
   if (typeof source === "string" || source instanceof URL) {
-    return new UrlSource(source, options);
+    const base = baseUrl(where, source);
+    return base.protocol === "file:" && inNode()
+      ? new FileSource(base)
+      : new UrlSource(base, options);
   }
   if (typeof source === "object" && source !== null && !isContent(source)) {
     return new ObjectSource(where, source as CheckpointFiles);
   }
   throw invalid(
-    `${where} takes a base URL, or an object of files such as { "config.json": …, ` +
+    `${where} takes a base URL (in Node also of a folder, file:…), or an object of files such as { "config.json": …, ` +
       `"model.safetensors": … }, not ${show(source)}`,
   );
+}
+
+/** The folder that a URL names. */
+function baseUrl(where: string, source: string | URL): URL {
+  const page = typeof location === "object" ? location.href : undefined;
+  let base: URL;
+  try {
+    base = new URL(source, page);
+  } catch {
+    throw invalid(
+      `${where}: ${show(String(source))} is not a URL, and outside a page it has to be a whole one: ` +
+        "https:…, in Node also file:… (pathToFileURL makes one of a path); or give an object of files",
+    );
+  }
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  return base;
 }
 
 /** The file, or an error that names it. */
@@ -140,20 +160,53 @@ function blobPart(name: string, blob: Blob): FilePart {
   };
 }
 
+/** A folder on Node's disk. Files are read piece by piece. */
+class FileSource implements Source {
+  readonly #base: URL;
+
+  constructor(base: URL) {
+    this.#base = base;
+  }
+
+  async find(name: string): Promise<FilePart | undefined> {
+    const fs = await fileSystem();
+    const url = new URL(encodeURIComponent(name), this.#base);
+    try {
+      const { size } = await fs.stat(url);
+      return { name, size, read: (begin, end) => readPiece(fs, url, begin, end) };
+    } catch (cause) {
+      if ((cause as { code?: unknown }).code === "ENOENT") return undefined;
+      throw corrupt(`${url.href} could not be read: ${toError(cause).message}`, cause);
+    }
+  }
+}
+
+async function readPiece(
+  fs: Awaited<ReturnType<typeof fileSystem>>,
+  url: URL,
+  begin: number,
+  end: number,
+): Promise<Uint8Array> {
+  const piece = new Uint8Array(end - begin);
+  const file = await fs.open(url);
+  try {
+    for (let done = 0; done < piece.length; ) {
+      const { bytesRead } = await file.read(piece, done, piece.length - done, begin + done);
+      if (bytesRead === 0) throw corrupt(`${url.href} ended before byte ${end}`);
+      done += bytesRead;
+    }
+    return piece;
+  } finally {
+    await file.close();
+  }
+}
+
 class UrlSource implements Source {
   readonly #base: URL;
   readonly #options: LongOptions;
 
-  constructor(base: string | URL, options: LongOptions) {
-    const page = typeof location === "object" ? location.href : undefined;
-    try {
-      this.#base = new URL(base, page);
-    } catch {
-      throw invalid(
-        `the base URL ${show(String(base))} is not a URL; outside a page it has to be absolute`,
-      );
-    }
-    if (!this.#base.pathname.endsWith("/")) this.#base.pathname += "/";
+  constructor(base: URL, options: LongOptions) {
+    this.#base = base;
     this.#options = options;
   }
 

@@ -1,5 +1,5 @@
 // Types of the generated wasm-bindgen module (dist/tinyloom.js), so that the sources compile
-// before it exists. tests/pkg/types.test.mjs checks the generated declarations against them.
+// before it exists. tests/pkg/package.test.mjs checks the generated declarations against them.
 import type { RawModule } from "./raw.js";
 
 declare const init: RawModule["default"];

@@ -31,11 +31,41 @@ export class ByteTokenizer implements Tokenizer {
 
   /** The text of the bytes; a sequence that is not UTF-8 becomes U+FFFD. */
   decode(tokens: TokenIds): string {
-    const ids = toTokens("tokens", tokens);
-    const wrong = ids.find((id) => id > 255);
-    if (wrong !== undefined) {
-      throw new TinyloomError("invalid-tokens", `token ${wrong} is no byte; ids run from 0 to 255`);
-    }
-    return new TextDecoder().decode(Uint8Array.from(ids));
+    return new TextDecoder().decode(toBytes(tokens));
   }
+
+  /**
+   * Decodes ids as they come: a character of several bytes is given out with its last one.
+   *
+   * @example
+   * ```ts
+   * const decoder = tokenizer.decoder();
+   * for await (const { token } of model.generate(prompt)) output.append(decoder.push(token));
+   * output.append(decoder.end());
+   * ```
+   */
+  decoder(): TokenDecoder {
+    const decoder = new TextDecoder();
+    return {
+      push: (token) => decoder.decode(toBytes([token]), { stream: true }),
+      end: () => decoder.decode(),
+    };
+  }
+}
+
+/** Turns a stream of ids into text; see {@link ByteTokenizer.decoder}. */
+export interface TokenDecoder {
+  /** The text that one more id completes; often empty. */
+  push(token: number): string;
+  /** What is left at the end: U+FFFD for a character that was cut off. */
+  end(): string;
+}
+
+function toBytes(tokens: TokenIds): Uint8Array<ArrayBuffer> {
+  const ids = toTokens("tokens", tokens);
+  const wrong = ids.find((id) => id > 255);
+  if (wrong !== undefined) {
+    throw new TinyloomError("invalid-tokens", `token ${wrong} is no byte; ids run from 0 to 255`);
+  }
+  return Uint8Array.from(ids);
 }

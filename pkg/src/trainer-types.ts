@@ -9,9 +9,9 @@ export interface TrainerOptions {
   learningRate?: number;
   /** How the rate falls after warm-up; default `"cosine"`, constant until the total is known. */
   schedule?: "constant" | "linear" | "cosine";
-  /** Steps over which the rate rises from 0; default 20. */
+  /** Steps over which the rate rises in equal parts to its peak, which the last one has; default 20. */
   warmupSteps?: number;
-  /** Length of the schedule in steps; default: what the first `run` is asked for. */
+  /** Length of the schedule in steps; default: up to the farthest step that a `run` was asked for. */
   totalSteps?: number;
   /** Where the schedule ends; default a tenth of `learningRate`. */
   minLearningRate?: number;
@@ -29,7 +29,10 @@ export interface TrainerOptions {
   gradientAccumulation?: number;
   /** Most tokens in a (micro-)step; activations are allocated for it. Default 1024. */
   tokensPerStep?: number;
-  /** Seed of the data order, an unsigned 32-bit number; default 0. */
+  /**
+   * Seed of the order in which `run` draws documents, together with the dataset's own; an unsigned
+   * 32-bit number, default 0.
+   */
   seed?: number;
 }
 
@@ -53,9 +56,9 @@ export interface StepMetrics {
   readonly gradNorm: number;
   /** The rate this step used. */
   readonly learningRate: number;
-  /** Tokens in the step. */
+  /** Tokens in the step, over all its micro-steps; of `step()`, those of its batch. */
   readonly tokens: number;
-  /** Wall time of the step. */
+  /** Wall time of the same. */
   readonly milliseconds: number;
   /** Whether the update was left out because loss or norm was not finite. */
   readonly skipped: boolean;
@@ -93,6 +96,8 @@ export interface TrainerFiles extends ModelFiles {
 export interface PlanRow {
   /** `"forward"`, `"backward"`, `"optimizer"`, … */
   readonly phase: string;
+  /** What it computes, such as `"layer 0 q, k, v"`. */
+  readonly label: string;
   readonly kernel: string;
   readonly variant: string;
   /** Why this variant was chosen. */
@@ -108,5 +113,6 @@ export interface PlanRow {
 
 /** One dispatch with its time on the GPU. */
 export interface ProfileRow extends PlanRow {
+  /** Absent without timestamps; of the optimizer's also before the first update. */
   readonly gpuMicroseconds?: number;
 }

@@ -117,7 +117,8 @@ export class Trainer {
   /**
    * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter.
    *
-   * @param files - the saved files by name, or a base URL under which they lie.
+   * @param files - the saved files by name, or a base URL under which they lie, in Node also a
+   * folder's `file:` URL.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
   static async resume(
@@ -134,13 +135,17 @@ export class Trainer {
     try {
       return await model._handle.run(async (raw) => {
         const loader = await runtime._module.RawResume.create(raw, state);
-        await pullTensors([optimizer], loader, (loaded, total) => {
-          throwIfAborted(chosen.signal, "resume");
-          chosen.onProgress?.({ loaded, total, stage: "upload optimizer state" });
-        });
-        const trainer = await loader.finish();
-        const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
-        return new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+        try {
+          await pullTensors([optimizer], loader, (loaded, total) => {
+            throwIfAborted(chosen.signal, "resume");
+            chosen.onProgress?.({ loaded, total, stage: "upload optimizer state" });
+          });
+          const trainer = await loader.finish();
+          const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
+          return new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+        } finally {
+          loader.release();
+        }
       });
     } catch (error) {
       model.free();
@@ -229,7 +234,11 @@ export class Trainer {
 
   /**
    * The gradients of the last step by safetensors name: averaged over accumulation, before
-   * clipping. Each has its weight's shape, flattened row by row.
+   * clipping. Each has its weight's shape, flattened row by row. A save does not keep them, and
+   * {@link Trainer.profile} overwrites them.
+   *
+   * @throws {@link TinyloomError} `invalid-options` where there are none: before the first step,
+   * after a resume, after a profile.
    */
   async gradients(): Promise<{ [name: string]: Float32Array }> {
     return this.#handle.run(async (raw) => {
@@ -272,7 +281,12 @@ export class Trainer {
 
   /**
    * The plan with the time that each dispatch took on the GPU, where the device has timestamps.
-   * Weights and moments stay as they are.
+   * Replays the batch of the last step or evaluation, and an optimizer step that leaves weights and
+   * moments as they are. It overwrites the gradients: {@link Trainer.gradients} has none until the
+   * next step.
+   *
+   * @throws {@link TinyloomError} `invalid-options` before the first step and in the middle of an
+   * accumulation.
    */
   async profile(): Promise<ProfileRow[]> {
     return this.#handle.run(async (raw) => JSON.parse(await raw.profile()) as ProfileRow[]);

@@ -111,21 +111,11 @@ fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
         max_compute_invocations_per_workgroup: adapter.max_compute_invocations_per_workgroup,
         max_compute_workgroup_size_x: adapter.max_compute_workgroup_size_x,
         max_compute_workgroups_per_dimension: adapter.max_compute_workgroups_per_dimension,
-        // Offsets are laid out for the floor's alignment; a finer one brings nothing.
-        min_storage_buffer_offset_alignment: 256,
-        min_uniform_buffer_offset_alignment: 256,
     };
     if let LimitsRequest::Capped(caps) = request {
         for (name, value) in caps {
             limits.cap(name, *value)?;
         }
-    }
-    if limits.min_storage_buffer_offset_alignment > 256
-        || limits.min_uniform_buffer_offset_alignment > 256
-    {
-        return Err(Error::options(
-            "an offset alignment above 256 bytes is more than WebGPU allows an adapter to ask",
-        ));
     }
     Ok(limits)
 }
@@ -135,6 +125,15 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     let floor = Limits::default();
     let limits = &caps.limits;
     let required_limits = wgpu::Limits {
+        max_storage_buffers_per_shader_stage: limits
+            .max_storage_buffers_per_shader_stage
+            .max(floor.max_storage_buffers_per_shader_stage),
+        max_compute_workgroups_per_dimension: limits
+            .max_compute_workgroups_per_dimension
+            .max(floor.max_compute_workgroups_per_dimension),
+        max_uniform_buffer_binding_size: limits
+            .max_uniform_buffer_binding_size
+            .max(floor.max_uniform_buffer_binding_size),
         max_storage_buffer_binding_size: limits
             .max_storage_buffer_binding_size
             .max(floor.max_storage_buffer_binding_size),
@@ -168,9 +167,7 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     }
 }
 
+/// What to do about it depends on the host, and is the caller's to say.
 pub(super) fn no_adapter(reason: &str) -> Error {
-    Error::new(
-        ErrorCode::AdapterUnavailable,
-        format!("no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"),
-    )
+    Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
 }

@@ -40,7 +40,7 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// What `session` needs of a GPU. A test double that injects faults implements it too.
+/// What `session` needs of a GPU. `testing::pretend` implements it too, with other capabilities.
 pub trait Gpu {
     fn capabilities(&self) -> &Capabilities;
 

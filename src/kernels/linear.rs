@@ -113,7 +113,7 @@ const TILES: [LinearTile; 4] = [
 const DIRECT: [LinearTile; 2] =
     [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
 /// Multiply-adds from which the larger block repays its compilation within a hundred steps.
-const LARGE_PRODUCT: usize = 4 << 20;
+const LARGE_PRODUCT: u64 = 4 << 20;
 
 /// Fewest workgroups that keep a large GPU busy; below, a smaller tile is chosen.
 const BUSY_GROUPS: usize = 96;
@@ -140,7 +140,8 @@ fn pick(caps: &Capabilities, shape: &LinearShape) -> (LinearTile, String) {
         } else {
             "no tile fits the limits on invocations or workgroup memory"
         };
-        let large = shape.tokens * shape.n * shape.k >= LARGE_PRODUCT;
+        let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
+        let large = operations >= LARGE_PRODUCT;
         let size = if large {
             "a large product repays a large block"
         } else {
@@ -184,16 +185,9 @@ pub fn linear_with_tile(
     reason: String,
 ) -> Result<Kernel> {
     let name = shape.form.name();
-    if shape.n * shape.k == 0
-        || u32::try_from(shape.tokens * shape.a_stride.max(shape.c_stride)).is_err()
-    {
-        let have = u64::from(u32::MAX);
-        return Err(Error::limit(
-            "32-bit indexing",
-            have,
-            (shape.tokens * shape.c_stride) as u64,
-            name,
-        ));
+    let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
+    if shape.n == 0 || shape.k == 0 || elements > u64::from(u32::MAX) {
+        return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
     }
     let size = match tile {
         LinearTile::Tiled { .. } => tile.needs().0,

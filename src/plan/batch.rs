@@ -17,8 +17,7 @@ impl BatchLayout {
     }
 
     fn slice(&self, part: usize, parts: usize) -> Slice {
-        let bytes = self.padded as u64 * 4;
-        Slice::new(Buffer::Batch, part as u64 * bytes, parts as u64 * bytes)
+        slice(self.padded, part, parts)
     }
 
     pub fn tokens(&self) -> Slice {
@@ -42,4 +41,38 @@ impl BatchLayout {
     pub fn bytes(&self) -> u64 {
         5 * self.padded as u64 * 4
     }
+}
+
+/// The same for a chunk of a prompt, which is one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptLayout {
+    padded: usize,
+}
+
+impl PromptLayout {
+    pub fn new(chunk: usize) -> Self {
+        Self { padded: chunk.next_multiple_of(ALIGN) }
+    }
+
+    pub fn tokens(&self) -> Slice {
+        slice(self.padded, 0, 1)
+    }
+
+    pub fn targets(&self) -> Slice {
+        slice(self.padded, 1, 1)
+    }
+
+    /// Zeros, never written: the document starts at its first position.
+    pub fn documents(&self) -> Slice {
+        slice(self.padded, 2, 1)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        3 * self.padded as u64 * 4
+    }
+}
+
+fn slice(padded: usize, part: usize, parts: usize) -> Slice {
+    let bytes = padded as u64 * 4;
+    Slice::new(Buffer::Batch, part as u64 * bytes, parts as u64 * bytes)
 }

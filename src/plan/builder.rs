@@ -44,8 +44,8 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// `limit-exceeded` when it does not fit one binding.
-    pub fn tensor(&mut self, what: &str, elements: usize) -> Result<Slice> {
-        let bytes = elements as u64 * 4;
+    pub fn tensor(&mut self, what: &str, elements: u64) -> Result<Slice> {
+        let bytes = elements * 4;
         let have = self.caps.limits.binding_bytes();
         if bytes > have {
             let name = "maxStorageBufferBindingSize";
@@ -105,6 +105,7 @@ impl<'a> Builder<'a> {
             )));
         }
         for (i, a) in slices.iter().enumerate() {
+            self.check_binding(&label, kernel.bindings[i], a)?;
             let writes = kernel.bindings[i] == Binding::ReadWrite;
             if writes && slices.iter().enumerate().any(|(j, b)| i != j && a.buffer == b.buffer) {
                 return Err(Error::internal(format!(
@@ -128,6 +129,28 @@ impl<'a> Builder<'a> {
             cost,
         });
         Ok(())
+    }
+
+    /// Holds what a dispatch binds against the device's limits on one binding.
+    fn check_binding(&self, label: &str, binding: Binding, slice: &Slice) -> Result<()> {
+        let limits = &self.caps.limits;
+        let (name, have) = match binding {
+            Binding::Uniform => {
+                ("maxUniformBufferBindingSize", limits.max_uniform_buffer_binding_size)
+            }
+            Binding::Read | Binding::ReadWrite => {
+                ("maxStorageBufferBindingSize", limits.binding_bytes())
+            }
+        };
+        if slice.bytes <= have {
+            return Ok(());
+        }
+        let what = match slice.buffer {
+            Buffer::Cache(_) => "the key-value cache of a layer".into(),
+            Buffer::RopeTable => "the table of rotary positions".into(),
+            other => format!("{other:?}"),
+        };
+        Err(Error::limit(name, have, slice.bytes, &format!("{what}, bound by {label},")))
     }
 
     /// Gives every virtual tensor a slot, reusing `existing` ones where they fit.

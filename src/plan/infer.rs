@@ -4,12 +4,12 @@
 use super::builder::Builder;
 use super::model::Model;
 use super::train::METRICS_BYTES;
-use super::{Buffer, Phase, Plan, Range, Slice};
+use super::{Buffer, Phase, Plan, PromptLayout, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::kernels::{self as k, AttentionShape, KvCache};
-use crate::layout::{ALIGN, Layout};
+use crate::layout::Layout;
 
 /// Everything that inference replays. All plans share the slots.
 #[derive(Clone, Debug)]
@@ -40,21 +40,9 @@ const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
 
-/// Where the parts of an inference batch lie in [`Buffer::Batch`]: tokens, targets, and zeros that
-/// serve as document starts (a prompt is one document).
-fn batch_part(chunk: usize, part: u64) -> Slice {
-    let bytes = chunk.next_multiple_of(ALIGN) as u64 * 4;
-    Slice::new(Buffer::Batch, part * bytes, bytes)
-}
-
 /// Bytes of a layer's cache of `capacity` tokens.
 pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, capacity: usize) -> u64 {
-    (capacity * cache.row_words(shape)) as u64 * 4
-}
-
-/// Bytes of the inference batch.
-pub fn batch_bytes(chunk: usize) -> u64 {
-    3 * chunk.next_multiple_of(ALIGN) as u64 * 4
+    capacity as u64 * cache.row_words(shape) as u64 * 4
 }
 
 /// Compiles a model into the plans of inference, for a cache and RoPE table of `capacity` tokens.
@@ -131,9 +119,9 @@ impl<'a> Context<'a> {
         let mut model = self.model(Phase::Prefill, self.chunk, Buffer::Step);
         let shape = model.attention_shape();
         let rows = model.builder.all_rows();
-        let documents = batch_part(self.chunk, 2);
+        let documents = PromptLayout::new(self.chunk).documents();
         let mut x = model.tensor("embedding", self.config.hidden_size)?;
-        model.embed(batch_part(self.chunk, 0), x)?;
+        model.embed(PromptLayout::new(self.chunk).tokens(), x)?;
         for (layer, matrices) in self.layout.layers.iter().enumerate() {
             let name = |what: &str| format!("layer {layer} {what}");
             let normed = model.tensor("attention norm", self.config.hidden_size)?;
@@ -186,7 +174,7 @@ impl<'a> Context<'a> {
     fn loss(&self) -> Result<Builder<'a>> {
         let mut model = self.model(Phase::Forward, self.chunk, Buffer::Step);
         let rows = model.builder.all_rows();
-        let targets = batch_part(self.chunk, 1);
+        let targets = PromptLayout::new(self.chunk).targets();
         let losses = Slice::new(Buffer::Losses, 0, self.chunk as u64 * 4);
         let kernel = k::cross_entropy(self.caps, self.config.vocab_size, false)?;
         let range = model.builder.range(rows);
@@ -212,7 +200,7 @@ impl<'a> Context<'a> {
     fn decode(&self) -> Result<Builder<'a>> {
         let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
         let shape = model.attention_shape();
-        let documents = batch_part(self.chunk, 2);
+        let documents = PromptLayout::new(self.chunk).documents();
         let mut x = model.tensor("embedding", self.config.hidden_size)?;
         model.embed(Slice::new(Buffer::Token, 0, 4), x)?;
         for (layer, matrices) in self.layout.layers.iter().enumerate() {
@@ -259,7 +247,7 @@ impl<'a> Context<'a> {
             return Ok(cache);
         }
         let shape = model.attention_shape();
-        let elements = self.capacity * shape.cache_stride();
+        let elements = self.capacity as u64 * shape.cache_stride() as u64;
         let rows = model.builder.tensor("expanded cache", elements)?;
         let kernel = k::cache_expand(self.caps, shape, self.cache)?;
         let slices = vec![rows, cache, model.builder.step()];
@@ -281,7 +269,8 @@ impl<'a> Context<'a> {
             model.builder.dispatch(label, kernel, slices, flops)?;
             return Ok(attention);
         }
-        let partials = model.builder.tensor("attention partials", splits.partials(&shape))?;
+        let partials =
+            model.builder.tensor("attention partials", splits.partials(&shape) as u64)?;
         let slices = vec![qkv, cache, partials, model.builder.step()];
         model.builder.dispatch(label, kernel, slices, flops)?;
         let kernel = k::attention_decode_merge(self.caps, shape, &splits)?;

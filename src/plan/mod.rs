@@ -10,9 +10,9 @@ mod model;
 pub mod slots;
 mod train;
 
-pub use batch::BatchLayout;
+pub use batch::{BatchLayout, PromptLayout};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
-pub use infer::{InferencePlans, batch_bytes, cache_bytes, inference_plans};
+pub use infer::{InferencePlans, cache_bytes, inference_plans};
 pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
 
 use crate::error::Result;
@@ -31,7 +31,8 @@ pub enum Buffer {
     Virtual(usize),
     /// An activation slot, shared by virtual tensors that are never alive together.
     Slot(usize),
-    /// Token ids, targets, sort order and documents of a batch ([`BatchLayout`]).
+    /// Token ids, targets, sort order and documents of a batch ([`BatchLayout`]); of a chunk of a
+    /// prompt, [`PromptLayout`].
     Batch,
     /// The `Step` uniform.
     Step,

@@ -41,7 +41,7 @@ impl<'a> Model<'a> {
     }
 
     pub fn tensor(&mut self, what: &str, columns: usize) -> Result<Slice> {
-        self.builder.tensor(what, self.builder.tokens * columns)
+        self.builder.tensor(what, self.builder.tokens as u64 * columns as u64)
     }
 
     /// `output = input · matrixᵀ`, optionally plus a residual; `rows` are the token rows covered.
@@ -171,7 +171,8 @@ impl<'a> Model<'a> {
     ) -> Result<()> {
         let hidden = self.hidden();
         let blocks = self.builder.tokens.div_ceil(NORM_ROWS);
-        let partial = self.builder.tensor("norm weight gradient partials", blocks * hidden)?;
+        let partial =
+            self.builder.tensor("norm weight gradient partials", blocks as u64 * hidden as u64)?;
         let kernel =
             k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
         let slices =

@@ -238,7 +238,7 @@ impl Model<'_> {
         let (tokens, hidden, vocabulary) =
             (self.builder.tokens, self.hidden(), self.config.vocab_size);
         let head = self.layout.lm_head;
-        let logits = self.builder.tensor("logits", chunk.min(tokens) * vocabulary)?;
+        let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * vocabulary as u64)?;
         let losses = Slice::new(Buffer::Losses, 0, tokens as u64 * 4);
         for row0 in (0..tokens).step_by(chunk) {
             let rows = Range {

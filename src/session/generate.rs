@@ -86,6 +86,8 @@ pub struct Generation {
     /// Prompt and drawn tokens.
     text: Vec<u32>,
     draws: usize,
+    /// Positions that the whole text may take, prompt and all.
+    room: usize,
     epoch: u64,
     finished: bool,
 }
@@ -102,11 +104,11 @@ impl Generation {
     ) -> Result<Self> {
         model.check_tokens(prompt)?;
         options.validate()?;
-        model.prepare_inference(prompt.len(), options.kv_cache).await?;
-        // Room for the whole text at once, as far as the model's positions reach.
+        // Room for the whole text at once, as far as the model's positions reach; a prompt that
+        // reaches farther is refused.
         let most = model.config.max_position_embeddings;
-        let tokens = (prompt.len() + options.max_tokens).min(most);
-        model.prepare_inference(tokens, options.kv_cache).await?;
+        let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
+        model.prepare_inference(room, options.kv_cache).await?;
         let finished = options.max_tokens == 0;
         let epoch = u64::MAX; // nothing is in the cache yet
         Ok(Self {
@@ -114,6 +116,7 @@ impl Generation {
             options,
             text: prompt.to_vec(),
             draws: 0,
+            room,
             epoch,
             finished,
         })
@@ -139,8 +142,7 @@ impl Generation {
 
     /// Tokens still wanted and still within the model's positions.
     fn left(&self) -> usize {
-        let room = self.model.config.max_position_embeddings.saturating_sub(self.text.len());
-        (self.options.max_tokens - self.draws).min(room)
+        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.text.len()))
     }
 
     fn turns(&self) -> Result<usize> {
@@ -172,7 +174,8 @@ impl Generation {
 
     /// Reads the whole text so far into the cache and draws the first next token.
     async fn prefill(&mut self) -> Result<Vec<u8>> {
-        self.model.prepare_inference(self.text.len(), self.options.kv_cache).await?;
+        // For what is still to come too: decoding appends to the cache without looking at its end.
+        self.model.prepare_inference(self.room, self.options.kv_cache).await?;
         self.model.touch();
         self.epoch = self.model.epoch.get();
         self.write_decode_state()?;
@@ -208,7 +211,7 @@ impl Generation {
             let buffer = |name| inference.resources.get(name);
             gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
             let position = self.text.len() as u32 - 1;
-            let step = Step { tokens: 1, position, draws: self.draws as u32, ..Step::default() };
+            let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
             self.write_sampling(buffer(Buffer::Sampling)?)
         })

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{AttentionShape, KvCache};
 use crate::plan::{
-    Buffer, InferencePlans, METRICS_BYTES, STEP_BYTES, batch_bytes, cache_bytes, inference_plans,
+    Buffer, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, cache_bytes, inference_plans,
 };
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ impl Inference {
             resources.add(Buffer::Cache(layer), cache)?;
         }
         for (name, bytes) in [
-            (Buffer::Batch, batch_bytes(plans.chunk)),
+            (Buffer::Batch, PromptLayout::new(plans.chunk).bytes()),
             (Buffer::Step, STEP_BYTES),
             (Buffer::DecodeStep, STEP_BYTES),
             (Buffer::Hidden, plans.chunk as u64 * hidden),
@@ -119,8 +119,6 @@ impl Model {
         if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());
         }
-        self.touch();
-        self.inference.replace(None);
         let gpu = &self.gpu.0;
         gpu.watch();
         let capacity = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
@@ -128,6 +126,8 @@ impl Model {
         let checked = gpu.checked().await;
         let made = made?;
         checked?;
+        // The old buffers, and what their cache holds, stood until now: no failure above lost them.
+        self.touch();
         self.inference.replace(Some(made));
         Ok(())
     }
@@ -168,10 +168,10 @@ impl Model {
             let batch = inference.resources.get(Buffer::Batch)?;
             gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
             if let Some(targets) = targets {
-                gpu.write(batch, batch_bytes(inference.chunk) / 3, bytemuck::cast_slice(targets))?;
+                let offset = PromptLayout::new(inference.chunk).targets().offset;
+                gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
             }
-            let step =
-                Step { tokens: tokens.len() as u32, position: position as u32, ..Step::default() };
+            let step = Step { position: position as u32, ..Step::of(tokens.len()) };
             gpu.write(inference.resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
             let (plans, region) = after(inference)?;
             let replays: Vec<_> = std::iter::once(inference.prefill)

@@ -6,7 +6,7 @@ mod inference;
 mod model;
 mod resources;
 mod resume;
-mod step;
+pub(crate) mod step;
 mod trainer;
 
 pub use generate::{GenerateOptions, Generation};

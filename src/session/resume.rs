@@ -23,7 +23,7 @@ impl Resume {
     pub async fn new(model: &Rc<Model>, state: &str) -> Result<Self> {
         let state = TrainerState::from_json(state)?;
         let trainer = Trainer::create(model, state.options.clone()).await?;
-        trainer.set_progress(state.progress);
+        trainer.set_progress(state.progress.kept());
         let reader = CheckpointReader::new(&trainer.optimizer_tensors());
         Ok(Self { trainer, state, reader })
     }

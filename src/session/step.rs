@@ -1,9 +1,12 @@
-//! The `Step` uniform of `lib/step.wgsl`, and the `Sampling` uniform of `13_sample.wgsl`.
+//! The `Step` uniform of `lib/step.wgsl`, the `Sampling` uniform of `13_sample.wgsl`, and what the
+//! kernels of loss and optimizer leave for the host.
+
+use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
 
 /// What changes from one replay to the next.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Step {
+pub(crate) struct Step {
     pub tokens: u32,
     pub position: u32,
     pub accumulate: u32,
@@ -21,9 +24,16 @@ pub(super) struct Step {
     pub reserved: [u32; 2],
 }
 
+impl Step {
+    /// That of a batch of some rows, all else zero.
+    pub fn of(tokens: usize) -> Self {
+        Self { tokens: tokens as u32, ..Self::default() }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Sampling {
+pub(crate) struct Sampling {
     pub temperature: f32,
     pub top_p: f32,
     pub min_p: f32,
@@ -32,6 +42,38 @@ pub(super) struct Sampling {
     pub seed: [u32; 2],
     pub turn0: u32,
 }
+
+/// [`Buffer::Metrics`](crate::plan::Buffer), as `07_loss_sum.wgsl` and `12_step_decision.wgsl` write it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct StepResult {
+    /// Sum of the losses of the last batch, and its targets counted.
+    pub loss: f32,
+    pub counted: f32,
+    /// The same over the accumulation.
+    pub total_loss: f32,
+    pub total_counted: f32,
+    pub grad_norm: f32,
+    /// 1 where the update was left out.
+    pub skipped: f32,
+    pub reserved: [f32; 2],
+}
+
+/// [`Buffer::Optimizer`](crate::plan::Buffer), as `12_step_decision.wgsl` writes it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct OptimizerState {
+    /// 1 − βⁿ of each moment over the n updates made; 0 before the first.
+    pub correction1: f32,
+    pub correction2: f32,
+    /// Factor on the gradients, and whether the update happened.
+    pub factor: f32,
+    pub updated: f32,
+}
+
+const _: () = assert!(size_of::<Step>() as u64 == STEP_BYTES);
+const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
+const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
 /// (cos, sin) of position · theta^(−2i / head_dim) for each position and pair, computed in f64:
 /// drivers' own sines err too much.

@@ -1,6 +1,7 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
 mod options;
+mod profile;
 mod state;
 
 pub use options::TrainerOptions;
@@ -8,8 +9,8 @@ pub(super) use state::{TrainerState, saved_sets};
 
 use super::model::{Model, read_tensor, tensor_at};
 use super::resources::Resources;
-use super::step::{Step, rope_table};
-use crate::data::{Batch, Dataset, IGNORE_INDEX, document_ends, sorted_by_token};
+use super::step::{Step, StepResult, rope_table};
+use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Region, Replay};
 use crate::plan::{
@@ -56,6 +57,8 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     progress: Cell<Progress>,
+    /// Tokens of the batch in the buffer; none before the first.
+    batch_tokens: Cell<usize>,
     /// Expected milliseconds of a full micro-step with its optimizer step.
     expected: Cell<f64>,
 }
@@ -68,10 +71,18 @@ pub(super) struct Progress {
     pub step: u64,
     /// Micro-steps of the current accumulation done.
     pub micro_step: u64,
-    /// Targets counted in the current accumulation; after a step, in the last one.
+    /// Targets counted in the gradients: in the current accumulation or, after a step, in the last
+    /// one. 0: there are no gradients.
     pub counted: u64,
     /// Batches drawn from the dataset.
     pub cursor: u64,
+}
+
+impl Progress {
+    /// What a save keeps: the gradients of a finished step are not saved, so it counts none.
+    pub fn kept(self) -> Self {
+        Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
+    }
 }
 
 impl Trainer {
@@ -119,6 +130,7 @@ impl Trainer {
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             progress: Cell::default(),
+            batch_tokens: Cell::new(0),
             expected: Cell::new(expected),
         }))
     }
@@ -177,6 +189,11 @@ impl Trainer {
         resources.as_ref().ok_or_else(freed)?.get(name)
     }
 
+    /// The region of [`Buffer::Metrics`].
+    fn metrics(&self) -> Result<Region> {
+        Ok(Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES })
+    }
+
     pub(super) fn progress(&self) -> Progress {
         self.progress.get()
     }
@@ -212,7 +229,8 @@ impl Trainer {
         progress.counted += batch.counted() as u64;
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         self.write_batch(batch)?;
-        self.write_step(batch.len(), !first, learning_rate, progress.counted)?;
+        let tokens = batch.len();
+        self.write_step(&self.step_uniform(tokens, !first, learning_rate, progress.counted))?;
 
         let mut replays = vec![Replay { plan: self.micro_step, rows: batch.len() }];
         if last {
@@ -223,25 +241,27 @@ impl Trainer {
         let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS)
             .ceil()
             .clamp(1.0, MOST_SUBMITS as f64);
-        let region =
-            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
-        let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
+        let read = self.model.gpu().submit(&replays, submits as usize, Some(self.metrics()?))?;
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
         self.progress.set(progress);
 
-        let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?);
+        let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
         let milliseconds = self.model.gpu().now() - started;
         self.expected.set(0.5 * (self.expected.get() + milliseconds / share));
-        let (sum, count) = if last { (metrics[2], metrics[3]) } else { (metrics[0], metrics[1]) };
+        let (sum, count) = if last {
+            (result.total_loss, result.total_counted)
+        } else {
+            (result.loss, result.counted)
+        };
         Ok(Metrics {
             step: progress.step,
             loss: f64::from(sum) / f64::from(count),
-            grad_norm: last.then_some(f64::from(metrics[4])),
+            grad_norm: last.then_some(f64::from(result.grad_norm)),
             learning_rate,
             tokens: batch.len(),
             milliseconds,
-            skipped: last && metrics[5] != 0.0,
+            skipped: last && result.skipped != 0.0,
         })
     }
 
@@ -280,19 +300,24 @@ impl Trainer {
         for (part, values) in parts {
             words[part * padded..part * padded + values.len()].copy_from_slice(values);
         }
+        self.batch_tokens.set(batch.len());
         self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
     }
 
-    fn write_step(
+    fn write_step(&self, step: &Step) -> Result<()> {
+        self.model.gpu().write(self.buffer(Buffer::Step)?, 0, bytemuck::bytes_of(step))
+    }
+
+    fn step_uniform(
         &self,
         tokens: usize,
         accumulate: bool,
         learning_rate: f64,
         counted: u64,
-    ) -> Result<()> {
+    ) -> Step {
         let options = self.options.borrow();
         let nominal = self.plans.micro_step.tokens as f64;
-        let step = Step {
+        Step {
             tokens: tokens as u32,
             accumulate: u32::from(accumulate),
             learning_rate: learning_rate as f32,
@@ -306,24 +331,28 @@ impl Trainer {
             one_minus_beta1: (1.0 - options.beta1) as f32,
             one_minus_beta2: (1.0 - options.beta2) as f32,
             ..Step::default()
-        };
-        self.model.gpu().write(self.buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))
+        }
     }
 
-    /// One optimizer step over the dataset's next batches.
+    /// One optimizer step over the dataset's next batches; tokens and time are those of all its
+    /// micro-steps.
     ///
     /// # Errors
     /// As [`Trainer::step`].
     pub async fn step_dataset(&self, dataset: &Dataset) -> Result<Metrics> {
+        let seed = self.options.borrow().seed;
+        let (mut tokens, mut milliseconds) = (0, 0.0);
         loop {
             let mut progress = self.progress.get();
-            let batch = dataset.batch(progress.cursor, self.plans.micro_step.tokens);
+            let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens);
             let metrics = self.step(&batch).await?;
+            tokens += metrics.tokens;
+            milliseconds += metrics.milliseconds;
             progress = self.progress.get();
             progress.cursor += 1;
             self.progress.set(progress);
             if progress.micro_step == 0 {
-                return Ok(metrics);
+                return Ok(Metrics { tokens, milliseconds, ..metrics });
             }
         }
     }
@@ -356,19 +385,17 @@ impl Trainer {
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
         self.write_batch(&batch)?;
-        self.write_step(batch.len(), false, 0.0, 1)?;
+        self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
         let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
-        let region =
-            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
         let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
             .ceil()
             .clamp(1.0, MOST_SUBMITS as f64);
-        let read = self.model.gpu().submit(&replays, submits as usize, Some(region))?;
-        let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?);
+        let read = self.model.gpu().submit(&replays, submits as usize, Some(self.metrics()?))?;
+        let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
         if let Some(kept) = kept {
             self.model.gpu().write(self.buffer(Buffer::Metrics)?, 0, &kept)?;
         }
-        Ok([f64::from(metrics[0]), f64::from(metrics[1])])
+        Ok([f64::from(result.loss), f64::from(result.counted)])
     }
 
     /// The metrics of an accumulation in progress, which an evaluation would overwrite.
@@ -376,20 +403,21 @@ impl Trainer {
         if self.progress.get().micro_step == 0 {
             return Ok(None);
         }
-        let region =
-            Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES };
-        Ok(Some(self.model.gpu().read(region)?.await?))
+        Ok(Some(self.model.gpu().read(self.metrics()?)?.await?))
     }
 
     /// Gradient of a tensor in the last step, averaged over its counted targets, before clipping.
     ///
     /// # Errors
-    /// `invalid-options` before the first step; `freed`, `device-lost`.
+    /// `invalid-options` before the first step and after a profile; `freed`, `device-lost`.
     pub async fn read_gradient(&self, index: usize) -> Result<Vec<f32>> {
         self.buffer(Buffer::Step)?;
         let progress = self.progress.get();
         if progress.counted == 0 {
-            return Err(Error::options("there are no gradients yet: call step first"));
+            return Err(Error::options(
+                "there are no gradients: call step first (a save does not keep them, and profile \
+                 overwrites them)",
+            ));
         }
         let tensor = tensor_at(self.model.layout(), index)?;
         let bytes = self.read_set(tensor, Buffer::Gradients).await?;
@@ -417,42 +445,6 @@ impl Trainer {
     /// Bytes of the activation slots, and what they would be if no tensor shared one.
     pub fn activation_bytes(&self) -> (u64, u64) {
         (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
-    }
-
-    /// [`Trainer::plan`] with GPU times where the device has timestamps. Replays the last batch's
-    /// forward and backward; the weights do not change. Gradients are overwritten.
-    ///
-    /// # Errors
-    /// `freed`, `device-lost`; `invalid-options` in the middle of an accumulation.
-    pub async fn profile(&self) -> Result<Vec<PlanRow>> {
-        self.buffer(Buffer::Step)?;
-        if self.progress.get().micro_step != 0 {
-            return Err(Error::options(
-                "profile in the middle of an accumulation would spoil its gradients",
-            ));
-        }
-        let tokens = self.plans.micro_step.tokens;
-        let batch = Batch::new(
-            vec![0; tokens],
-            vec![IGNORE_INDEX; tokens],
-            Some(self.profile_documents(tokens)),
-        );
-        self.write_batch(&batch)?;
-        self.write_step(tokens, false, 0.0, 1)?;
-        let mut rows = self.plan()?;
-        let read = self.model.gpu().profile(Replay { plan: self.micro_step, rows: tokens })?;
-        if let Some(times) = read.await? {
-            for (row, time) in rows.iter_mut().zip(times) {
-                row.gpu_microseconds = Some(time);
-            }
-        }
-        Ok(rows)
-    }
-
-    /// Documents as long as the model's positions allow.
-    fn profile_documents(&self, tokens: usize) -> Vec<u32> {
-        let most = self.model.config().max_position_embeddings;
-        (0..tokens).map(|i| (i / most * most) as u32).collect()
     }
 }
 

@@ -6,32 +6,7 @@ use crate::gpu::{BufferId, Gpu, Region, Replay};
 use crate::kernels::{Binding, Kernel};
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 
-/// The `Step` uniform as `lib/step.wgsl` declares it, written down a second time on purpose.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Step {
-    pub tokens: u32,
-    pub position: u32,
-    pub accumulate: u32,
-    pub draws: u32,
-    pub learning_rate: f32,
-    pub loss_scale: f32,
-    pub gradient_scale: f32,
-    pub max_grad_norm: f32,
-    pub beta1: f32,
-    pub beta2: f32,
-    pub epsilon: f32,
-    pub weight_decay: f32,
-    pub one_minus_beta1: f32,
-    pub one_minus_beta2: f32,
-    pub reserved: [u32; 2],
-}
-
-impl Step {
-    pub fn of(tokens: usize) -> Self {
-        Self { tokens: tokens as u32, ..Self::default() }
-    }
-}
+pub(super) use crate::session::step::Step;
 
 /// A quiet NaN that no kernel computes: what outputs hold before a kernel, and guards around them.
 pub(super) const POISON: u32 = 0x7fc0_dead;

@@ -49,6 +49,38 @@ pub(super) fn close_to_terms(
     ))
 }
 
+/// Holds every element by itself: its error at most `tolerance` of it or, where its terms cancel, of
+/// the term. [`close`] would let an element of hundreds hide what is wrong with one near zero.
+pub(super) fn each_close(
+    what: &str,
+    got: &[f32],
+    expected: &[f64],
+    terms: &[f64],
+    tolerance: f64,
+) -> Result<(), String> {
+    if [expected.len(), terms.len()] != [got.len(); 2] {
+        return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
+    }
+    // Below the normal numbers of f32 a GPU may give zero.
+    let allowed =
+        |i: usize| tolerance * expected[i].abs().max(terms[i].abs()) + f64::from(f32::MIN_POSITIVE);
+    let excess = |i: usize| {
+        let excess = (f64::from(got[i]) - expected[i]).abs() / allowed(i);
+        if excess.is_nan() { f64::INFINITY } else { excess }
+    };
+    let worst = (0..got.len()).max_by(|&i, &j| excess(i).total_cmp(&excess(j))).unwrap_or(0);
+    if got.is_empty() || excess(worst) <= 1.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: {} for {} at {worst} of {}: {:.1} times the error allowed",
+        got[worst],
+        expected[worst],
+        got.len(),
+        excess(worst)
+    ))
+}
+
 /// Fails unless every word is exactly as expected.
 pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), String> {
     match (0..got.len().max(expected.len())).find(|&i| got.get(i) != expected.get(i)) {

@@ -2,11 +2,12 @@
 
 use super::adapters::{restrict, table};
 use super::lane::Lane;
-use super::measure::{close, text, wide};
+use super::measure::{close, same, text, wide};
 use super::pretend::Pretend;
 use super::{Case, Outcome};
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
+use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::KvCache;
 use crate::reference::loss::log_sum_exp;
@@ -36,11 +37,9 @@ pub(super) fn cases() -> Vec<Case> {
             .push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
                 gradients(&lane, &device(&lane), config).await
             }));
-        let hardware = format!("model {name}: loss and gradients with kernels for hardware");
-        cases.push(Case::new(hardware, move |lane| async move {
-            let nvidia = table(lane.caps().target).swap_remove(6);
-            let caps = restrict(&nvidia, lane.caps());
-            gradients(&lane, &Pretend::gpu(&lane.gpu, caps), config).await
+        let case = format!("model {name}: loss and gradients with kernels for hardware");
+        cases.push(Case::new(case, move |lane| async move {
+            gradients(&lane, &hardware(&lane)?, config).await
         }));
         cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
             logits(&lane, config).await
@@ -56,11 +55,18 @@ pub(super) fn cases() -> Vec<Case> {
     }
     let case = "model untied: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
-        let nvidia = table(lane.caps().target).swap_remove(6);
-        let gpu = Pretend::gpu(&lane.gpu, restrict(&nvidia, lane.caps()));
-        generation(&lane, &gpu, UNTIED, KvCache::F32, 1e-4).await
+        generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4).await
     }));
+    cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
+}
+
+/// The lane's device under the name of a large GPU, so that its kernels run.
+fn hardware(lane: &Lane) -> Result<Rc<dyn Gpu>, String> {
+    let table = table(lane.caps().target);
+    let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA");
+    let caps = restrict(nvidia.ok_or("no such adapter")?, lane.caps());
+    Ok(Pretend::gpu(&lane.gpu, caps))
 }
 
 pub(super) fn device(lane: &Lane) -> Rc<dyn Gpu> {
@@ -243,4 +249,45 @@ async fn generation(
         said.push(drawn.last().map_or(0, |d| d.token));
     }
     Ok(format!("last tokens {said:?}, {worst:.1e} nats at most from the reference"))
+}
+
+/// Generates greedily, with `between` after the first tokens.
+async fn generate_around(
+    model: &Rc<Model>,
+    prompt: &[u32],
+    between: impl AsyncFnOnce() -> Result<(), String>,
+) -> Result<Vec<u32>, String> {
+    let options =
+        GenerateOptions { max_tokens: 24, temperature: 0.0, ..GenerateOptions::default() };
+    let mut generation = Generation::start(model, prompt, options).await.map_err(text)?;
+    let mut tokens = generation.next().await.map_err(text)?;
+    between().await?;
+    loop {
+        match generation.next().await.map_err(text)? {
+            some if some.is_empty() => break,
+            some => tokens.extend(some),
+        }
+    }
+    Ok(tokens.iter().map(|drawn| drawn.token).collect())
+}
+
+/// A call that asks for more than a binding holds fails, and the cache under a running generation,
+/// which is about to grow past a power of two, goes on as if nothing had been asked.
+async fn refusal(lane: Rc<Lane>) -> Outcome {
+    let config = TIED.replace("512", "4096");
+    let mut caps = lane.caps().clone();
+    // Room for the cache of 1,024 tokens, 192 bytes each.
+    caps.limits.max_storage_buffer_binding_size = 192 << 10;
+    let pair = Pair::new(&lane, &Pretend::gpu(&lane.gpu, caps), &config).await?;
+    let prompt = lane.integers(250, pair.config.vocab_size);
+    let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
+    let long = lane.integers(1025, pair.config.vocab_size);
+    let refused = async || match pair.model.logits(&long).await {
+        Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
+        Err(error) => Err(text(error)),
+        Ok(_) => Err("1,025 tokens were not refused".into()),
+    };
+    let got = generate_around(&pair.model, &prompt, refused).await?;
+    same("tokens", &got, &expected)?;
+    Ok(String::new())
 }

@@ -153,8 +153,14 @@ async fn adamw(lane: Rc<Lane>) -> Outcome {
         [(1, 0, true), (1003, 640, true), (70_000, 69_999, true), (300, 100, false)]
     {
         let made = lane.variants(|caps| k::adamw(caps, count)).map_err(text)?;
-        let [weights, gradients, moment1] = [(); 3].map(|()| lane.normal(count));
-        let moment2: Vec<f32> = lane.normal(count).into_iter().map(f32::abs).collect();
+        let weights = lane.normal(count);
+        // Some gradients are so small that epsilon is a part, or most, of the denominator.
+        let sizes = || [1.0f32, 1e-8, 1e-10].into_iter().cycle();
+        let sized = |size: fn(f32, f32) -> f32| -> Vec<f32> {
+            lane.normal(count).into_iter().zip(sizes()).map(|(x, s)| size(x, s)).collect()
+        };
+        let [gradients, moment1] = [(); 2].map(|()| sized(|x, size| size * x));
+        let moment2 = sized(|x, size| size * size * x.abs());
         let factor = if update { 0.37f32 } else { 0.0 };
         let optimizer = [0.271f32, 0.142_6, factor, f32::from(update)];
         let operands = [

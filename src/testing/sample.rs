@@ -8,20 +8,8 @@ use crate::kernels as k;
 use crate::random::{philox, split, uniform};
 use crate::reference::loss::log_sum_exp;
 use crate::reference::sampling::{SamplingOptions, sample_forward};
+use crate::session::step::Sampling;
 use std::rc::Rc;
-
-/// The `Sampling` uniform as `13_sample.wgsl` declares it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
-struct Sampling {
-    temperature: f32,
-    top_p: f32,
-    min_p: f32,
-    repetition_penalty: f32,
-    top_k: u32,
-    seed: [u32; 2],
-    turn0: u32,
-}
 
 const DRAWS: usize = 300;
 /// Draws that the text made before: the stream and the slots begin behind them.

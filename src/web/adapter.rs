@@ -67,12 +67,7 @@ async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsVal
         PowerPreference::LowPower => "low-power",
     };
     let unavailable = |reason: String| {
-        Error::new(
-            ErrorCode::AdapterUnavailable,
-            format!(
-                "no WebGPU adapter: {reason}; enable hardware acceleration or try another browser"
-            ),
-        )
+        Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
     };
     Reflect::set(&options, &"powerPreference".into(), &preference.into())
         .map_err(|e| thrown("setting an option", &e))?;

@@ -1,6 +1,6 @@
 //! `RawDataset`: tokens cut into batches.
 
-use super::{JsResult, json, to_js};
+use super::{JsResult, to_js};
 use crate::data::{Dataset, DatasetOptions};
 use crate::error::{Error, ErrorCode};
 use std::cell::RefCell;
@@ -29,18 +29,6 @@ impl RawDataset {
         let options = DatasetOptions::from_json(options).map_err(to_js)?;
         let dataset = Dataset::from_tokens(tokens, options).map_err(to_js)?;
         Ok(Self { dataset: RefCell::new(Some(Rc::new(dataset))) })
-    }
-
-    pub fn info(&self) -> JsResult<String> {
-        let dataset = self.get()?;
-        json(&serde_json::json!({
-            "trainTokens": dataset.train_tokens().len(),
-            "validationTokens": dataset.validation_tokens().len(),
-            "sequenceLength": dataset.sequence_length(),
-            "validationFraction": dataset.options().validation_fraction,
-            "seed": dataset.options().seed,
-            "fingerprint": format!("{:016x}", dataset.fingerprint()),
-        }))
     }
 
     pub fn release(&self) {

@@ -30,6 +30,12 @@ impl RawModel {
         Ok(Self { model })
     }
 
+    /// Weights of a model of this config, without making one.
+    #[wasm_bindgen(js_name = countParameters)]
+    pub fn count_parameters(config: &str) -> JsResult<f64> {
+        Ok(ModelConfig::from_json(config).map_err(to_js)?.parameter_count() as f64)
+    }
+
     pub fn config(&self) -> String {
         self.model.config().to_json()
     }

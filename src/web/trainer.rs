@@ -158,4 +158,9 @@ impl RawResume {
         let resume = self.resume.replace(None).ok_or_else(finished)?;
         Ok(RawTrainer { trainer: resume.finish().map_err(to_js)? })
     }
+
+    /// Gives back what an unfinished resume holds; after `finish` it does nothing.
+    pub fn release(&self) {
+        self.resume.replace(None);
+    }
 }

@@ -114,7 +114,35 @@ async function generate(demo) {
   });
 }
 
-test("the demo page trains, pauses, resumes, streams and stops", {
+/** Saves a checkpoint, hands it back to the page's file input, and trains on from it. */
+async function saveAndLoad(demo) {
+  const saved = await demo.step();
+  // A headless browser has no download to look at: the link's Blob goes straight to the input.
+  const bytes = await demo.page.evaluate(async () => {
+    const link = await new Promise((done) => {
+      HTMLAnchorElement.prototype.click = function () {
+        done(this);
+      };
+      document.querySelector("#save").click();
+    });
+    const archive = await (await fetch(link.href)).blob();
+    const files = new DataTransfer();
+    files.items.add(new File([archive], link.download));
+    const input = document.querySelector("#checkpoint");
+    input.files = files.files;
+    input.dispatchEvent(new Event("change"));
+    return archive.size;
+  });
+  assert.ok(bytes > 100_000, `the checkpoint has ${bytes} bytes`);
+  const said = `Loaded at step ${saved} of `;
+  await demo.until("loading", async () => (await demo.text("status")).startsWith(said));
+  assert.equal(await demo.state(), "paused");
+  assert.equal(await demo.step(), saved, "the step shown after loading");
+  await demo.click("start");
+  await demo.until("a step after loading", async () => (await demo.step()) > saved);
+}
+
+test("the demo page trains, pauses, resumes, streams, stops, saves and loads", {
   timeout: 900_000,
 }, async (t) => {
   mkdirSync(shots, { recursive: true });
@@ -140,5 +168,7 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.shot("phone", PHONE);
   await demo.click("stop");
   await demo.until("stop", async () => ["stopped", "idle"].includes(await demo.state()));
+  await saveAndLoad(demo);
+  await demo.click("stop");
   assert.deepEqual(errors, [], "the page's console has errors");
 });

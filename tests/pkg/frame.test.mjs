@@ -1,9 +1,14 @@
 // The parts of the TypeScript layer that need no GPU: files, sources, queue, options, arguments.
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { parseCommand } from "../../scripts/args.mjs";
 import { line } from "../../scripts/progress.mjs";
+import { serve } from "../../scripts/server.mjs";
 import { makeFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
@@ -109,6 +114,21 @@ test("a base URL gives files, shards and clear failures", async (t) => {
   const signal = AbortSignal.abort();
   await assert.rejects(openSource("test", base, { signal }).find("config.json"), code("aborted"));
   assert.throws(() => open("/relative"), code("invalid-options"));
+});
+
+test("in Node a folder on disk gives files, and a bare path is refused with what is allowed", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom "));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = makeFile(header, data);
+  writeFileSync(join(folder, "model.safetensors"), file);
+  const source = open(pathToFileURL(folder));
+  const [part] = await weightFiles(source);
+  assert.equal(part.size, file.length);
+  assert.deepEqual(await part.read(0, part.size), file);
+  assert.deepEqual(await part.read(file.length - 3, file.length), data.slice(-3));
+  await assert.rejects(part.read(0, file.length + 1), code("invalid-checkpoint"));
+  assert.equal(await source.find("config.json"), undefined);
+  assert.throws(() => open(folder), /test: .* is not a URL.*file:.*pathToFileURL.*object of files/);
 });
 
 test("a saved file is assembled, and its length checked", async () => {
@@ -223,14 +243,19 @@ test("the command line is parsed, and refused with usage", () => {
     learningRate: 1e-3,
     seed: 0,
   });
-  assert.equal(parseCommand(["--headless", "--config", "small"]).job.config, "small");
-  assert.deepEqual(parseCommand([]), { headless: false, port: 8080 });
+  assert.equal(parseCommand(["--headless", "--config", "tiny"]).job.config, "tiny");
+  assert.deepEqual(parseCommand([]), { headless: false, port: 8080, portGiven: false });
+  assert.deepEqual(parseCommand(["--port", "0"]), { headless: false, port: 0, portGiven: true });
+  const { help } = parseCommand(["--help"]);
+  for (const word of ["default 8080", "story-small", "0.006", "seed"])
+    assert.match(help, RegExp(word));
   for (const wrong of [
     ["--headless", "--steps", "0"],
     ["--headless", "--steps", "ten"],
     ["--headless", "--steps=-1"],
     ["--headless", "--learning-rate", "fast"],
     ["--headless", "--browser", "opera"],
+    ["--headless", "--config", "small"],
     ["--headless", "--config", "{"],
     ["--headless", "--config", "[1]"],
     ["--headless", "--text", "/no/such/file"],
@@ -246,6 +271,21 @@ test("the command line is parsed, and refused with usage", () => {
 });
 
 test("a line of progress has step, loss, speed and time left", () => {
-  const text = line({ step: 75, steps: 300, loss: 2.34567, tokensPerSecond: 812.4 }, 30);
-  assert.match(text, /75\/300 {2}loss 2\.346 {2}812 tokens\/s {2}0:30 {2}1:30 left/);
+  const progress = { step: 75, steps: 300, loss: 2.34567, tokensPerSecond: 812.4 };
+  // 74 steps in 29.7 s, after a first one of 60 s that compiled.
+  const text = line(progress, 89.7, 60);
+  assert.match(text, /75\/300 {2}loss 2\.346 {2}812 tokens\/s {2}1:29 {2}1:30 left/);
+  for (const step of [0, 1, 3, 300]) {
+    assert.doesNotMatch(line({ ...progress, step }, 70, 60), /left/, `step ${step}`);
+  }
+});
+
+test("a port that is given and taken is refused; the default makes way", async (t) => {
+  const first = await serve({});
+  t.after(() => first.close());
+  const port = Number(new URL(first.url).port);
+  await assert.rejects(serve({}, { port }), new RegExp(`port ${port} is in use`));
+  const other = await serve({}, { port, fallbackToAny: true });
+  t.after(() => other.close());
+  assert.notEqual(other.url, first.url);
 });

@@ -23,6 +23,8 @@ export interface JobOptions extends RunChoices {
   text?: string | Blob | undefined;
   /** What the sample continues. */
   prompt?: string | undefined;
+  /** Bytes of the machine's memory: what a model on a software adapter has to fit. */
+  memory?: number | undefined;
 }
 
 /** Either a stage that begins, or how far the training is. */
@@ -46,9 +48,15 @@ export interface JobResult {
   /** Of the built-in stories only: sampled sentences by the grammar, and its entropy. */
   sampledSentences?: number;
   grammaticalShare?: number;
+  /** Of all sampled sentences, those that are grammatical and not in the training text. */
   novelShare?: number;
+  /** How many of the sampled sentences `sample` shows. */
+  shownSentences?: number;
   entropy?: GrammarEntropy;
 }
+
+/** For a weight, its gradient and two moments. */
+const TRAINING_BYTES = 16;
 
 /** At most so many tokens are evaluated where the CPU computes; elsewhere the whole split. */
 const SOFTWARE_EVALUATION = 24_576;
@@ -73,6 +81,11 @@ export async function runJob(
   } finally {
     runtime.destroy();
   }
+}
+
+/** A number of bytes in words. */
+function bytes(count: number): string {
+  return count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(1)} GB`;
 }
 
 /** The adapter in words. */
@@ -116,11 +129,14 @@ class Job {
   async run(): Promise<JobResult> {
     const { config, seed, steps, sequenceLength } = this.#settings;
     const { Model } = this.#tinyloom;
+    const weights = Model.countParameters(this.#runtime, config);
+    const size = `${weights.toLocaleString("en")} weights, ${bytes(TRAINING_BYTES * weights)} to train them`;
+    this.#onProgress({
+      stage: `${size} besides activations; ${steps} steps, sequences of ${sequenceLength} bytes`,
+    });
+    this.#fits(TRAINING_BYTES * weights, size);
     const text = await this.#text();
     const model = await Model.create(this.#runtime, config, { seed });
-    this.#onProgress({
-      stage: `${model.parameterCount.toLocaleString("en")} weights, ${steps} steps, sequences of ${sequenceLength} bytes`,
-    });
     const trainer = await this.#trainer(model);
     const training = await this.#train(trainer, text);
     this.#onProgress({ stage: "evaluating on the text's last tenth" });
@@ -135,6 +151,16 @@ class Job {
       validationTokens: validation.tokens,
       ...sample,
     };
+  }
+
+  /** Refuses what a software adapter could not hold: there the system ends the process instead. */
+  #fits(needed: number, size: string): void {
+    const { memory } = this.#options;
+    if (memory === undefined || needed <= memory || !this.#runtime.capabilities.software) return;
+    throw new this.#tinyloom.TinyloomError(
+      "out-of-memory",
+      `${size}: more than this machine's ${bytes(memory)}, in which this adapter computes; give a smaller config`,
+    );
   }
 
   async #text(): Promise<Uint32Array> {
@@ -239,6 +265,7 @@ class Job {
     const decodeTokensPerSecond = count / seconds();
     sampled += stream.end();
     const shown = shorten(sampled, stories);
+    const shownSentences = shown.match(/\./g)?.length ?? 0;
     const sample = this.#options.prompt ? this.#options.prompt + shown : shown.trim();
     if (!stories) return { sample, decodeTokensPerSecond };
     const score = scoreSample(sampled, tokenizer.decode(text), prompt === defaultPrompt(true));
@@ -250,6 +277,7 @@ class Job {
       sampledSentences: sentences,
       grammaticalShare,
       novelShare,
+      shownSentences,
       entropy,
     };
   }

@@ -1,7 +1,7 @@
 import type { Capabilities, ModelConfig } from "tinyloom";
 import { generateStories } from "../stories/generate.ts";
 import { storyPrompt } from "../stories/preset.ts";
-import { isPresetName, presetFor, presets } from "./presets.ts";
+import { defaultSeed, isPresetName, openSettings, presetFor, presets } from "./presets.ts";
 
 /** What the caller of a run chose; the rest follows from the adapter and the text. */
 export interface RunChoices {
@@ -26,15 +26,6 @@ export interface RunSettings {
   seed: number;
 }
 
-/** Settings for a config given as an object, where the caller leaves them open. */
-const openSettings = {
-  sequenceLength: 128,
-  tokensPerStep: 1024,
-  learningRate: 1e-3,
-  steps: 300,
-  temperature: 0.8,
-};
-
 /** Fills in the choices left open. A name that is no preset gives undefined. */
 export function resolveSettings(
   choices: RunChoices,
@@ -42,7 +33,7 @@ export function resolveSettings(
 ): RunSettings | undefined {
   const chosen = choices.config ?? presetFor(capabilities);
   if (typeof chosen === "string" && !isPresetName(chosen)) return undefined;
-  const { config, ...rest } =
+  const { config, ...rest }: Omit<RunSettings, "seed"> =
     typeof chosen === "string" ? presets[chosen] : { config: chosen, ...openSettings };
   const sequenceLength = choices.sequenceLength ?? rest.sequenceLength;
   const settings: RunSettings = {
@@ -51,10 +42,10 @@ export function resolveSettings(
     learningRate: choices.learningRate ?? rest.learningRate,
     steps: choices.steps ?? rest.steps,
     temperature: rest.temperature,
-    seed: choices.seed ?? 1,
+    seed: choices.seed ?? defaultSeed,
     config: { ...byteConfig(config, sequenceLength) },
   };
-  if (choices.learningRate === undefined && "minLearningRate" in rest) {
+  if (choices.learningRate === undefined && rest.minLearningRate !== undefined) {
     settings.minLearningRate = rest.minLearningRate;
   }
   return settings;

@@ -51,6 +51,11 @@ interface Run {
   step: number;
 }
 
+/** What this page reads of a saved trainer's state. */
+interface SavedState {
+  progress: { step: number };
+}
+
 /** Runs `work` and turns what it throws into plain data that crosses to the page whole. */
 async function guard<T>(work: () => Promise<T>): Promise<T> {
   try {
@@ -183,8 +188,8 @@ export class Studio {
       const data = await loadText(text, settings);
       const trainer = await Trainer.resume(runtime, files);
       this.#free();
-      const state = JSON.parse(await files["trainer_state.json"]!.text()) as { step: number };
-      this.#run = { settings, model: trainer.model, trainer, step: state.step, ...data };
+      const { progress } = JSON.parse(await files["trainer_state.json"]!.text()) as SavedState;
+      this.#run = { settings, model: trainer.model, trainer, step: progress.step, ...data };
       return this.#prepared(this.#run);
     });
   }

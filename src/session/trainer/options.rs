@@ -60,25 +60,25 @@ impl TrainerOptions {
         let unit = |beta: f64| (0.0..1.0).contains(&beta);
         check(unit(self.beta1), "beta1", self.beta1, "at least 0 and below 1")?;
         check(unit(self.beta2), "beta2", self.beta2, "at least 0 and below 1")?;
-        check(
-            self.epsilon.is_finite() && self.epsilon > 0.0,
-            "epsilon",
-            self.epsilon,
-            "a finite number above 0",
-        )?;
+        // The GPU computes in f32, and may take what is below its normal numbers for 0.
+        let normal = |value: f64| value > 0.0 && (value as f32).is_normal();
+        let epsilon = self.epsilon;
+        check(normal(epsilon), "epsilon", epsilon, "a number from 1.2e-38 to 3.4e38")?;
+        let rate = self.learning_rate as f32;
+        check(!rate.is_infinite(), "learningRate", self.learning_rate, "at most 3.4e38")?;
         let decay = self.weight_decay;
         check(
-            decay.is_finite() && decay >= 0.0,
+            (decay as f32).is_finite() && decay >= 0.0,
             "weightDecay",
             decay,
-            "a finite number from 0 up",
+            "a number from 0 to 3.4e38",
         )?;
         if let Some(norm) = self.max_grad_norm {
             check(
-                norm.is_finite() && norm > 0.0,
+                normal(norm),
                 "maxGradNorm",
                 norm,
-                "a finite number above 0, or null for no clipping",
+                "a number from 1.2e-38 to 3.4e38, or null for no clipping",
             )?;
         }
         let accumulation = self.gradient_accumulation as f64;
@@ -97,5 +97,44 @@ impl TrainerOptions {
             self.total_steps,
             self.min_learning_rate,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::philox;
+
+    #[test]
+    fn numbers_that_f32_cannot_hold_are_refused() {
+        let refused = |options: TrainerOptions| options.validate().unwrap_err().message;
+        let default = TrainerOptions::default;
+        for epsilon in [0.0, 1e-46, 1e-39, 1e39, f64::NAN] {
+            assert!(refused(TrainerOptions { epsilon, ..default() }).contains("epsilon is"));
+        }
+        for norm in [0.0, 1e-46, 1e39] {
+            let options = TrainerOptions { max_grad_norm: Some(norm), ..default() };
+            assert!(refused(options).contains("maxGradNorm is"));
+        }
+        let options = TrainerOptions { learning_rate: 1e39, ..default() };
+        assert!(refused(options).contains("learningRate is"));
+        let options = TrainerOptions { weight_decay: 1e39, ..default() };
+        assert!(refused(options).contains("weightDecay is"));
+        TrainerOptions { epsilon: 1.2e-38, max_grad_norm: Some(1e30), ..default() }
+            .validate()
+            .unwrap();
+    }
+
+    /// A resumed run has the saved run's options to the last bit.
+    #[test]
+    fn options_survive_json_to_the_bit() {
+        for i in 0..2000 {
+            let [low, high, ..] = philox([i, 0, 0, 0], [7, 7]);
+            let rate = f64::from(low) / 2f64.powi(32) + f64::from(high) / 2f64.powi(64);
+            let options = TrainerOptions { learning_rate: rate, ..TrainerOptions::default() };
+            let text = serde_json::to_string(&options).unwrap();
+            let read = TrainerOptions::from_json(&text).unwrap().learning_rate;
+            assert_eq!(read.to_bits(), rate.to_bits(), "{text}");
+        }
     }
 }

@@ -18,9 +18,9 @@ pub(in crate::session) struct TrainerState {
     format: String,
     pub options: TrainerOptions,
     pub progress: Progress,
-    /// 1 − βⁿ and what the last decision left.
+    /// An `OptimizerState`: 1 − βⁿ and what the last decision left.
     pub optimizer: Vec<u32>,
-    /// Loss sums of an accumulation in progress.
+    /// A `StepResult`, for the loss sums of an accumulation in progress.
     pub metrics: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Trainer {
         let state = TrainerState {
             format: FORMAT.into(),
             options: self.options(),
-            progress: self.progress(),
+            progress: self.progress().kept(),
             optimizer: self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
             metrics: self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
         };

@@ -10,7 +10,9 @@ export const cases = {
     equal(typeof features.subgroups, "boolean");
     equal(subgroupSize.length, 2);
     equal(JSON.parse(JSON.stringify(runtime.capabilities)), runtime.capabilities);
-    equal(runtime.device.limits.maxBufferSize, limits.maxBufferSize, "the raw device's limit");
+    for (const [name, value] of Object.entries(limits)) {
+      equal(value, runtime.device.limits[name], `${name}, as the raw device has it`);
+    }
   },
 
   async "limits default and features false are honoured"({ tinyloom, gpu }) {
@@ -55,6 +57,31 @@ export const cases = {
     }
   },
 
+  async "products of sizes past 32 bits are refused, not wrapped"({ tinyloom, runtime }) {
+    // 2^24 tokens of 2^8 columns are 2^32 elements: none, in 32 bits.
+    const model = await tinyloom.Model.create(runtime, {
+      ...config,
+      hidden_size: 256,
+      intermediate_size: 256,
+    });
+    await refuses("limit-exceeded", ["maxStorageBufferBindingSize", "17179869184"], () =>
+      tinyloom.Trainer.create(model, { tokensPerStep: 2 ** 24 }),
+    );
+    model.free();
+  },
+
+  async "weights are counted before a model is made"({ tinyloom, runtime }) {
+    const { Model } = tinyloom;
+    const model = await Model.create(runtime, config);
+    equal(Model.countParameters(runtime, config), model.parameterCount, "weights");
+    model.free();
+    equal(Model.countParameters(runtime, {}), 6_738_415_616, "the defaults, which are 7 B");
+    await refuses("invalid-config", "hidden_size", () =>
+      Model.countParameters(runtime, { hidde_size: 64 }),
+    );
+    await refuses("invalid-config", "object", () => Model.countParameters(runtime, 5));
+  },
+
   async "lost settles after destroy"({ tinyloom, gpu }) {
     const runtime = await tinyloom.Runtime.create({ gpu });
     runtime.destroy();
@@ -69,7 +96,8 @@ export const cases = {
     const { Runtime } = tinyloom;
     await refuses("webgpu-unavailable", "navigator.gpu", () => Runtime.create({ gpu: null }));
     const none = { requestAdapter: async () => null, getPreferredCanvasFormat: () => "rgba8unorm" };
-    await refuses("adapter-unavailable", "adapter", () => Runtime.create({ gpu: none }));
+    const advice = typeof Window === "undefined" ? "VK_ICD_FILENAMES" : "hardware acceleration";
+    await refuses("adapter-unavailable", ["adapter", advice], () => Runtime.create({ gpu: none }));
   },
 
   async "wrong options are named, with what is allowed"({ tinyloom, gpu, runtime }) {
@@ -98,6 +126,7 @@ export const cases = {
       ["weightDecay", -0.1],
       ["beta1", 1],
       ["epsilon", 0],
+      ["epsilon", 1e-46],
       ["gradientAccumulation", 0],
       ["tokensPerStep", 0],
       ["lr", 1e-3],
@@ -133,5 +162,11 @@ export const cases = {
       equal(tokenizer.decode(tokenizer.encode(one)), one);
     equal([...tokenizer.encode("é")], [0xc3, 0xa9]);
     await refuses("invalid-tokens", "256", () => tokenizer.decode([256]));
+    const decoder = tokenizer.decoder();
+    const pieces = [...tokenizer.encode("aé😀")].map((token) => decoder.push(token));
+    equal(pieces, ["a", "", "é", "", "", "", "😀"], "pieces of a stream");
+    decoder.push(0xc3);
+    equal(decoder.end(), "\ufffd", "a character that was cut off");
+    await refuses("invalid-tokens", "256", () => decoder.push(256));
   },
 };

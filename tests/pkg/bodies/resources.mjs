@@ -1,5 +1,5 @@
 // Steps replay plans: nothing is made in them. What is freed is gone.
-import { equal, ok } from "./assert.mjs";
+import { equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
 
 /** What of the counters must not move. */
@@ -71,13 +71,67 @@ export const cases = {
     return `${told} bytes, ${ratio} of the plan; slots ${shared} bytes, ${unshared} unshared`;
   },
 
+  async "a resume that is aborted gives its memory back"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    const files = await trainer.save();
+    model.free();
+    await settled(runtime);
+    const { gpuBytes: empty } = runtime._counters();
+    const controller = new AbortController();
+    const onProgress = ({ stage }) => stage === "upload optimizer state" && controller.abort();
+    await refuses("aborted", [], () =>
+      tinyloom.Trainer.resume(runtime, files, { signal: controller.signal, onProgress }),
+    );
+    await settled(runtime);
+    equal(runtime._counters().gpuBytes, empty, "bytes after the abort");
+  },
+
+  async "a profile times every dispatch and changes no weight"({ tinyloom, runtime }) {
+    const make = async () =>
+      tinyloom.Trainer.create(await tinyloom.Model.create(runtime, config), trainerOptions);
+    const [profiled, plain] = [await make(), await make()];
+    await refuses("invalid-options", "step", () => profiled.profile());
+    for (const trainer of [profiled, plain]) await trainer.step(batch(40));
+    const rows = await profiled.profile();
+    const { timestamps } = runtime.capabilities.features;
+    const untimed = ({ gpuMicroseconds: _, ...row }) => row;
+    equal(rows.map(untimed), profiled.plan(), "the rows of the plan");
+    const times = rows.map((row) => row.gpuMicroseconds);
+    if (timestamps) {
+      ok(times.every(Number.isFinite), "a time for each dispatch, the optimizer's among them");
+      // Of the whole, since a browser may round each to 100 µs.
+      const total = times.reduce((sum, time) => sum + time, 0);
+      ok(total > 0, `all dispatches took ${total} µs`);
+    } else {
+      ok(
+        times.every((time) => time === undefined),
+        "no times",
+      );
+    }
+    await refuses("invalid-options", "profile", () => profiled.gradients());
+    const [a, b] = [await profiled.save(), await plain.save()];
+    for (const name of ["model.safetensors", "optimizer.safetensors"]) sameBytes(a[name], b[name]);
+    const [after, expected] = [await profiled.step(batch(30)), await plain.step(batch(30))];
+    equal([after.loss, after.gradNorm], [expected.loss, expected.gradNorm], "the next step");
+    const gradients = await plain.gradients();
+    for (const [name, gradient] of Object.entries(await profiled.gradients())) {
+      sameBytes(gradient, gradients[name], name);
+    }
+    for (const { model } of [profiled, plain]) model.free();
+    return timestamps ? "timed" : "no timestamps";
+  },
+
   async "the plan says what runs and why"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);
     const trainer = await tinyloom.Trainer.create(model, trainerOptions);
     const rows = trainer.plan();
     ok(rows.length > 20, `${rows.length} rows`);
     for (const row of rows) {
-      ok(row.phase && row.kernel && row.variant && row.reason, `row ${JSON.stringify(row)}`);
+      ok(
+        row.phase && row.label && row.kernel && row.variant && row.reason,
+        `row ${JSON.stringify(row)}`,
+      );
       ok(row.grid.length === 3 && row.workgroupSize.length === 3, `grid of ${row.kernel}`);
       ok(row.flops >= 0 && row.bytes > 0, `cost of ${row.kernel}`);
     }

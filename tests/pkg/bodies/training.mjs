@@ -63,6 +63,63 @@ export const cases = {
     resumed.model.free();
   },
 
+  async "accumulation is saved, resumed and evaluated in its middle"(host) {
+    const { Trainer } = host.tinyloom;
+    const options = { ...trainerOptions, tokensPerStep: 32, gradientAccumulation: 3 };
+    const [a, b, c] = [batch(32, 0), batch(20, 40), batch(32, 90)];
+    const data = await dataset(host.tinyloom);
+    const whole = await make(host, options);
+    for (const one of [a, b, c]) await whole.step(one);
+    const part = await make(host, options);
+    await part.step(a);
+    await part.evaluate(data);
+    await part.step(b);
+    const saved = await part.save();
+    const resumed = await Trainer.resume(host.runtime, saved);
+    sameFiles(await resumed.save(), saved, "what was resumed saves as it was");
+    const before = await resumed.gradients();
+    for (const [name, gradient] of Object.entries(await part.gradients())) {
+      sameBytes(before[name], gradient, `gradient ${name}`);
+    }
+    await resumed.evaluate(data);
+    const [last, expected] = [await resumed.step(c), await part.step(c)];
+    equal([last.loss, last.gradNorm], [expected.loss, expected.gradNorm], "loss and norm");
+    for (const trainer of [part, resumed]) sameFiles(await trainer.save(), await whole.save());
+    for (const { model } of [whole, part, resumed]) model.free();
+  },
+
+  async "a step of a run reports all of its micro-steps"(host) {
+    const trainer = await make(host, { ...trainerOptions, gradientAccumulation: 3 });
+    const began = performance.now();
+    const [m] = await collect(trainer.run(await dataset(host.tinyloom), { steps: 1 }));
+    equal(m.tokens, 3 * 64, "tokens");
+    const wall = performance.now() - began;
+    ok(m.milliseconds <= wall && m.milliseconds > 0.8 * wall, `${m.milliseconds} of ${wall} ms`);
+    trainer.model.free();
+  },
+
+  async "the trainer's seed orders the data"(host) {
+    const data = await dataset(host.tinyloom);
+    const losses = async (seed) => {
+      const trainer = await make(host, { ...trainerOptions, seed });
+      const metrics = await collect(trainer.run(data, { steps: 2 }));
+      trainer.model.free();
+      return JSON.stringify(metrics.map((m) => m.loss));
+    };
+    const first = await losses(1);
+    equal(await losses(1), first, "the same seed");
+    ok((await losses(2)) !== first, "another seed draws other documents");
+  },
+
+  async "a resumed trainer has no gradients until it steps"(host) {
+    const { files } = await train(host, 1);
+    const resumed = await host.tinyloom.Trainer.resume(host.runtime, files);
+    await refuses("invalid-options", ["no gradients", "step"], () => resumed.gradients());
+    await resumed.step(batch(16));
+    ok(Object.keys(await resumed.gradients()).length > 0, "gradients after a step");
+    resumed.model.free();
+  },
+
   async "a run that is cut short keeps its schedule"(host) {
     const { totalSteps: _, ...open } = trainerOptions;
     const data = await dataset(host.tinyloom);

@@ -1,0 +1,14 @@
+/** What is different in Node. */
+
+type Fs = typeof import("node:fs/promises");
+
+/** Whether this is Node (or Deno, which has its modules too), and not a page or a worker. */
+export function inNode(): boolean {
+  return typeof process === "object" && typeof process.versions?.node === "string";
+}
+
+/** Node's file system, for `file:` URLs, which its fetch does not read. */
+export function fileSystem(): Promise<Fs> {
+  const specifier = "node:fs/promises"; // a variable, so that bundlers for the web leave it alone
+  return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Fs>;
+}

@@ -1,0 +1,158 @@
+//! Field names that are almost, but not quite, those of `config.json`.
+//!
+//! A config carries fields that tinyloom does not read, and they have to survive; but one that was
+//! meant to shape the model must not be ignored. So a misspelt name is refused where the field it
+//! stands for is missing: a config that has both was written by someone who knew.
+
+use crate::error::{Error, Result};
+use serde_json::{Map, Value};
+
+/// The fields that shape the model.
+const FIELDS: [&str; 15] = [
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "tie_word_embeddings",
+    "hidden_act",
+    "initializer_range",
+    "sliding_window",
+    "attn_logit_softcapping",
+];
+
+/// Names that other model families and programs have for the same fields.
+const ALIASES: [(&str, &[&str]); 8] = [
+    ("vocab_size", &["n_vocab", "vocabulary_size"]),
+    ("hidden_size", &["d_model", "n_embd", "n_embed", "embed_dim", "dim", "model_dim"]),
+    ("intermediate_size", &["d_ff", "n_inner", "ffn_dim", "hidden_dim", "ffn_hidden_size"]),
+    ("num_hidden_layers", &["num_layers", "n_layer", "n_layers", "layers"]),
+    ("num_attention_heads", &["num_heads", "n_head", "n_heads", "heads"]),
+    ("num_key_value_heads", &["num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads"]),
+    (
+        "max_position_embeddings",
+        &["n_positions", "n_ctx", "max_seq_len", "block_size", "context_length"],
+    ),
+    ("rms_norm_eps", &["norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_epsilon"]),
+];
+
+/// Refuses a field that stands for a missing one under another name, and says which.
+pub(super) fn refuse_near_misses(fields: &Map<String, Value>) -> Result<()> {
+    for name in fields.keys() {
+        if let Some(meant) = meant(name).filter(|meant| !fields.contains_key(*meant)) {
+            return Err(Error::config(format!(
+                "the config has no field {name}: {meant} is meant, it seems; rename it, or take \
+                 it out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The field that a name stands for, where it is not the field's own.
+fn meant(name: &str) -> Option<&'static str> {
+    if FIELDS.contains(&name) {
+        return None;
+    }
+    let alias = ALIASES.iter().find(|(_, others)| others.contains(&name)).map(|(field, _)| *field);
+    alias.or_else(|| FIELDS.into_iter().find(|field| near(name, field)))
+}
+
+/// Whether a name is a field's in another spelling (`hiddenSize`, `hidden-size`) or with a slip of
+/// the finger: one letter, or two in a long name.
+fn near(name: &str, field: &str) -> bool {
+    let squeeze = |text: &str| -> Vec<u8> {
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
+    };
+    let slips = if field.len() < 12 { 1 } else { 2 };
+    distance(&squeeze(name), &squeeze(field)) <= slips
+}
+
+/// Letters to insert, delete or replace to make one text into the other (Levenshtein).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ModelConfig;
+
+    #[test]
+    fn distances_are_those_of_levenshtein() {
+        for (a, b, expected) in
+            [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2)]
+        {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn misspelt_and_foreign_names_are_refused_with_the_right_one() {
+        for (name, field) in [
+            ("hidde_size", "hidden_size"),
+            ("hiddenSize", "hidden_size"),
+            ("hidden-size", "hidden_size"),
+            ("HIDDEN_SIZE", "hidden_size"),
+            ("num_hidden_layer", "num_hidden_layers"),
+            ("num_attentio_head", "num_attention_heads"),
+            ("maxPositionEmbeddings", "max_position_embeddings"),
+            ("vocabsize", "vocab_size"),
+            ("num_layers", "num_hidden_layers"),
+            ("n_layer", "num_hidden_layers"),
+            ("n_head", "num_attention_heads"),
+            ("n_embd", "hidden_size"),
+            ("d_model", "hidden_size"),
+            ("n_kv_heads", "num_key_value_heads"),
+            ("block_size", "max_position_embeddings"),
+        ] {
+            let text = format!(r#"{{"{name}":64}}"#);
+            let message = ModelConfig::from_json(&text).unwrap_err().message;
+            assert!(message.contains(name) && message.contains(field), "{message}");
+            // With the field itself there, it is one more that tinyloom does not read.
+            let text = format!(r#"{{"{name}":64,"{field}":64}}"#);
+            if let Err(error) = ModelConfig::from_json(&text) {
+                assert!(!error.message.contains("is meant"), "{error}");
+            }
+        }
+    }
+
+    /// The fields that checkpoints on the hub carry besides the model's shape.
+    #[test]
+    fn the_other_fields_of_real_configs_are_left_alone() {
+        for name in "_name_or_path add_cross_attention architectures attention_bias \
+            attention_dropout bad_words_ids begin_suppress_tokens bos_token_id chat_template \
+            chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id \
+            diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size \
+            eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id \
+            id2label is_decoder is_encoder_decoder is_llama_config label2id length_penalty \
+            max_length max_sequence_length max_window_layers min_length mlp_bias model_type \
+            no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences \
+            original_max_position_embeddings output_attentions output_hidden_states \
+            output_scores pad_token_id prefix pretraining_tp problem_type pruned_heads \
+            remove_invalid_values repetition_penalty return_dict rope_interleaved \
+            rope_parameters rope_scaling sep_token_id sliding_window suppress_tokens \
+            task_specific_params temperature tf_legacy_loss tie_encoder_decoder \
+            tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config \
+            transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 \
+            use_cache use_sliding_window"
+            .split_whitespace()
+        {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+}

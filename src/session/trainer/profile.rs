@@ -1,0 +1,61 @@
+//! Times of a step's dispatches.
+
+use super::super::step::{OptimizerState, Step};
+use super::Trainer;
+use crate::error::{Error, Result};
+use crate::gpu::{Region, Replay};
+use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
+
+impl Trainer {
+    /// [`Trainer::plan`] with GPU times where the device has timestamps. Replays the batch of the
+    /// last step or evaluation, and an optimizer step that changes neither weights nor moments;
+    /// without a made update, the latter is left untimed. The gradients are gone afterwards.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`; `invalid-options` before the first step and in the middle of an
+    /// accumulation.
+    pub async fn profile(&self) -> Result<Vec<PlanRow>> {
+        self.buffer(Buffer::Step)?;
+        let mut progress = self.progress.get();
+        let tokens = self.batch_tokens.get();
+        if progress.micro_step != 0 {
+            return Err(Error::options(
+                "profile in the middle of an accumulation would spoil its gradients",
+            ));
+        }
+        if tokens == 0 {
+            return Err(Error::options("there is no batch to profile with: call step first"));
+        }
+        let state = self.optimizer_state().await?;
+        progress.counted = 0; // the replay overwrites the gradients
+        self.progress.set(progress);
+        self.write_step(&Step {
+            // With these moments and weights stay what they are, though all is read and written.
+            beta1: 1.0,
+            beta2: 1.0,
+            one_minus_beta1: 0.0,
+            one_minus_beta2: 0.0,
+            ..self.step_uniform(tokens, false, 0.0, 1)
+        })?;
+        let gpu = self.model.gpu();
+        let mut times = gpu.profile(Replay { plan: self.micro_step, rows: tokens })?.await?;
+        // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.
+        if let Some(times) = &mut times
+            && state.correction1 > 0.0
+        {
+            let optimizer = gpu.profile(Replay { plan: self.optimizer, rows: 1 })?.await?;
+            times.extend(optimizer.into_iter().flatten());
+        }
+        let mut rows = self.plan()?;
+        for (row, time) in rows.iter_mut().zip(times.into_iter().flatten()) {
+            row.gpu_microseconds = Some(time);
+        }
+        Ok(rows)
+    }
+
+    async fn optimizer_state(&self) -> Result<OptimizerState> {
+        let buffer = self.buffer(Buffer::Optimizer)?;
+        let region = Region { buffer, offset: 0, bytes: OPTIMIZER_BYTES };
+        Ok(bytemuck::pod_read_unaligned(&self.model.gpu().read(region)?.await?))
+    }
+}

@@ -1,0 +1,23 @@
+// The headless job in Node with Dawn, where it has to refuse before it begins.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { headless } from "../../scripts/headless.mjs";
+
+/** Refused with every word, in seconds. */
+async function refused(words, job, text) {
+  await assert.rejects(headless({ browser: "node", json: true, text, job }), (error) => {
+    for (const word of words) assert.ok(error.message.includes(word), `${error.message}: ${word}`);
+    return error.exitCode === 1;
+  });
+}
+
+test("a model that the machine cannot hold is refused", { timeout: 120_000 }, () => {
+  // 4,096 layers of the default width: 13 terabytes.
+  return refused(["weights", "GB", "smaller config"], { config: { num_hidden_layers: 4096 } });
+});
+
+test("a failure has the command line's names", { timeout: 120_000 }, async () => {
+  const text = Buffer.from("too short");
+  await refused(["9 bytes", "--sequence-length"], { config: "tiny" }, text);
+  await refused(["hidde_size", "hidden_size"], { config: { hidde_size: 64 } });
+});
