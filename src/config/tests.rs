@@ -124,7 +124,7 @@ fn tensors_follow_the_shapes_of_grouped_query_attention() {
 #[test]
 fn whatever_is_not_supported_is_refused_by_name() {
     for (text, needle) in [
-        (r#"{"model_type":"mistral"}"#, "model_type"),
+        (r#"{"model_type":"gemma2"}"#, "model_type"),
         (r#"{"architectures":["LlamaForSequenceClassification"]}"#, "architectures"),
         (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.rope_type"),
         (r#"{"rope_scaling":{"type":"linear","factor":8}}"#, "rope_scaling.type"),
