@@ -50,11 +50,11 @@ export async function build({ page = false, job = false, testing: tests = false 
 }
 
 /** Compiles the library and gives the module's path. */
-async function cargo(...more) {
+async function cargo(profile, ...more) {
   step("compiling the wasm module");
-  const args = ["build", "--release", "--locked", "--lib", "--target", "wasm32-unknown-unknown"];
-  await run("cargo", [...args, "--quiet", ...more]);
-  return join(target, "wasm32-unknown-unknown", "release", "tinyloom.wasm");
+  const args = ["build", "--profile", profile, "--locked", "--lib"];
+  await run("cargo", [...args, "--target", "wasm32-unknown-unknown", "--quiet", ...more]);
+  return join(target, "wasm32-unknown-unknown", profile, "tinyloom.wasm");
 }
 
 async function bindgen(wasm, folder) {
@@ -63,7 +63,7 @@ async function bindgen(wasm, folder) {
 }
 
 async function wasmModule() {
-  const wasm = await cargo();
+  const wasm = await cargo("wasm");
   const print = fingerprint([relative(root, wasm), "scripts/build.mjs", "Cargo.lock"]);
   const made = join(dist, "tinyloom_bg.wasm");
   await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
@@ -88,7 +88,7 @@ function reportSize(path) {
 }
 
 async function testingModule() {
-  const wasm = await cargo("--features", "testing");
+  const wasm = await cargo("release", "--features", "testing");
   const print = fingerprint([relative(root, wasm), "Cargo.lock"]);
   await unlessDone("testing-wasm", print, [join(testing, "tinyloom.js")], () =>
     bindgen(wasm, testing),
