@@ -2,9 +2,10 @@
 // composes, importable in a page and in Node.
 
 const MEASURED = 5;
-/** Turns of a pass, and milliseconds of work before it: an idle GPU lowers its clock. */
+/** Turns of a pass; milliseconds, and at most turns, of work just before: an idle GPU lowers its clock. */
 const TURNS = 8;
-const WARM_UP = 60;
+const WARM_UP = 40;
+const MOST_WARM_UP = 4000;
 
 /** A buffer of random normal-like floats in ±1, made once and cut to size by its users. */
 function noise(elements) {
@@ -81,45 +82,37 @@ export async function time(device, sequence, turns = TURNS) {
     }
     pass.end();
   };
-  const count = MEASURED * 2;
-  const queries = device.createQuerySet({ type: "timestamp", count });
-  const resolved = device.createBuffer({
-    size: count * 8,
-    usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC,
-  });
-  const staging = device.createBuffer({
-    size: count * 8,
-    usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-  });
-  const busy = performance.now();
-  do {
-    const warm = device.createCommandEncoder();
-    run(warm.beginComputePass(), turns * 4);
-    device.queue.submit([warm.finish()]);
-    await device.queue.onSubmittedWorkDone();
-  } while (performance.now() - busy < WARM_UP);
-  const encoder = device.createCommandEncoder();
-  for (let i = 0; i < MEASURED; i++) {
-    const pass = encoder.beginComputePass({
-      timestampWrites: {
+  const measure = async (warmUp, passes) => {
+    const queries = device.createQuerySet({ type: "timestamp", count: passes * 2 });
+    const bytes = passes * 16;
+    const { QUERY_RESOLVE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
+    const resolved = device.createBuffer({ size: bytes, usage: QUERY_RESOLVE | COPY_SRC });
+    const staging = device.createBuffer({ size: bytes, usage: MAP_READ | COPY_DST });
+    const encoder = device.createCommandEncoder();
+    if (warmUp > 0) run(encoder.beginComputePass(), warmUp);
+    for (let i = 0; i < passes; i++) {
+      const timestampWrites = {
         querySet: queries,
         beginningOfPassWriteIndex: i * 2,
         endOfPassWriteIndex: i * 2 + 1,
-      },
-    });
-    run(pass, turns);
-  }
-  encoder.resolveQuerySet(queries, 0, count, resolved, 0);
-  encoder.copyBufferToBuffer(resolved, 0, staging, 0, count * 8);
-  device.queue.submit([encoder.finish()]);
-  await staging.mapAsync(GPUMapMode.READ);
-  const stamps = new BigInt64Array(staging.getMappedRange().slice(0));
-  staging.unmap();
-  for (const made of [resolved, staging, queries]) made.destroy();
-  const passes = Array.from({ length: MEASURED }, (_, i) =>
-    Number(stamps[i * 2 + 1] - stamps[i * 2]),
-  );
-  return Math.min(...passes) / 1000 / turns;
+      };
+      run(encoder.beginComputePass({ timestampWrites }), turns);
+    }
+    encoder.resolveQuerySet(queries, 0, passes * 2, resolved, 0);
+    encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes);
+    device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(GPUMapMode.READ);
+    const stamps = new BigInt64Array(staging.getMappedRange().slice(0));
+    staging.unmap();
+    for (const made of [resolved, staging, queries]) made.destroy();
+    const lengths = Array.from({ length: passes }, (_, i) =>
+      Number(stamps[i * 2 + 1] - stamps[i * 2]),
+    );
+    return Math.min(...lengths) / 1000 / turns;
+  };
+  const estimate = Math.max(await measure(0, 1), 1);
+  const warmUp = Math.min(MOST_WARM_UP, Math.ceil((WARM_UP * 1000) / estimate));
+  return measure(warmUp, MEASURED);
 }
 
 /** Products of tokens × tokens / 2 × head_dim that each kernel of attention makes, for each head. */

@@ -3,7 +3,7 @@
 
     python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
 
-Every fixture is a tiny LlamaForCausalLM written by transformers' own `save_pretrained`, with an
+Every fixture is a tiny LlamaForCausalLM or MistralForCausalLM written by transformers' own `save_pretrained`, with an
 oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come from
 numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
 Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from transformers.utils import logging
 
 import packed_llama
@@ -66,6 +66,18 @@ FIXTURES = {
             tie_word_embeddings=True,
         ),
     },
+    "mistral": {
+        "seed": 5,
+        # Shorter than the window, as long, longer.
+        "lengths": [3, 5, 21],
+        "ignored": [7],
+        "config": dict(
+            model_type="mistral", sliding_window=5, vocab_size=53, hidden_size=24,
+            intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=32, hidden_act="silu", rope_theta=10000.0,
+            rms_norm_eps=1e-6, tie_word_embeddings=True,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -90,10 +102,23 @@ FIXTURES = {
 }
 
 
+CLASSES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+}
+
+
+def classes(sizes):
+    """The config's and the model's class in transformers."""
+    return CLASSES[sizes.get("model_type", "llama")]
+
+
 def hf_config(sizes):
     sizes = dict(sizes)
     theta = sizes.pop("rope_theta")
-    return LlamaConfig(
+    config_class, _ = classes(sizes)
+    sizes.pop("model_type", None)
+    return config_class(
         **sizes,
         rope_parameters={"rope_type": "default", "rope_theta": theta},
         max_position_embeddings=64,
@@ -104,7 +129,7 @@ def hf_config(sizes):
 def v4_config(sizes, dtype):
     """The same model in the spelling of transformers 4, for the config reader's tests."""
     return {
-        "architectures": ["LlamaForCausalLM"],
+        "architectures": [classes(sizes)[1].__name__],
         "attention_bias": False,
         "attention_dropout": 0.0,
         "bos_token_id": 1,
@@ -258,18 +283,19 @@ def make(name, fixture, out):
         if old.name != "saved.sha256":
             old.unlink()
     dtype = fixture.get("dtype", torch.float32)
-    model = LlamaForCausalLM(hf_config(fixture["config"]))
+    config_class, model_class = classes(fixture["config"])
+    model = model_class(hf_config(fixture["config"]))
     fill(model, fixture["seed"])
     model.to(dtype).save_pretrained(folder, max_shard_size=fixture.get("max_shard_size", "1GB"))
     (folder / "generation_config.json").unlink()
     write_json(folder / "config.v4.json", v4_config(fixture["config"], dtype))
 
     # Read back, so that the oracle is of the bytes on disk; a cast model keeps a cast RoPE table.
-    model, info = LlamaForCausalLM.from_pretrained(
+    model, info = model_class.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
     assert not any(info.values()), info
-    v4 = LlamaConfig.from_pretrained(folder / "config.v4.json")
+    v4 = config_class.from_pretrained(folder / "config.v4.json")
     assert v4.rope_parameters == model.config.rope_parameters, v4
     if dtype == torch.float32:
         oracle, losses = training_oracle(model, fixture)

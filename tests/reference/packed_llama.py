@@ -38,6 +38,7 @@ def logits(config, weights, tokens, documents):
     angles = (rows - documents).double()[:, None] * frequencies
     cos, sin = angles.cos(), angles.sin()
     visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
+    visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
 
     x = weights["model.embed_tokens.weight"][tokens]
     for layer in range(config["num_hidden_layers"]):
