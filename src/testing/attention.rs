@@ -95,10 +95,10 @@ pub(super) fn with_tiles(
 /// One token; one past the largest tile as one document; several documents with borders inside
 /// tiles.
 pub(super) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
-    [vec![0], vec![0; 65], lane.documents(131)]
+    [vec![0], vec![0; 33], lane.documents(70)]
 }
 
-/// The kernels divide by sums of up to 131 exponentials of products: a few roundings more.
+/// The kernels divide by sums of up to 70 exponentials of products: a few roundings more.
 pub(super) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
 async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
