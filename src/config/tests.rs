@@ -129,6 +129,7 @@ fn whatever_is_not_supported_is_refused_by_name() {
         (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.rope_type"),
         (r#"{"rope_scaling":{"type":"linear","factor":8}}"#, "rope_scaling.type"),
         (r#"{"rope_parameters":{"rope_type":"yarn"}}"#, "rope_parameters.rope_type"),
+        (r#"{"rope_scaling":{"factor":8}}"#, "rope_scaling.factor"),
         (r#"{"rope_parameters":7}"#, "rope_parameters"),
         (r#"{"rope_theta":1e4,"rope_parameters":{"rope_theta":1e5}}"#, "disagree"),
         (r#"{"partial_rotary_factor":0.5}"#, "partial_rotary_factor"),
