@@ -9,7 +9,7 @@ pub(super) use state::{TrainerState, saved_sets};
 
 use super::model::{Model, read_tensor, tensor_at};
 use super::resources::Resources;
-use super::step::{Step, StepResult, rope_table};
+use super::step::{Step, StepResult, write_rope_table};
 use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Region, Replay};
@@ -155,12 +155,13 @@ impl Trainer {
             (Buffer::Metrics, METRICS_BYTES),
             (Buffer::Optimizer, OPTIMIZER_BYTES),
             (Buffer::Squares, partials as u64 * 4),
-            (Buffer::RopeTable, (tokens * model.config().head_dim) as u64 * 4),
+            (Buffer::RopeTable, tokens as u64 * model.config().head_dim as u64 * 4),
         ] {
             resources.add(name, bytes)?;
         }
-        let table = rope_table(positions, model.config().head_dim, model.config().rope_theta);
-        gpu.write(resources.get(Buffer::RopeTable)?, 0, bytemuck::cast_slice(&table))?;
+        let table = resources.get(Buffer::RopeTable)?;
+        let config = model.config();
+        write_rope_table(gpu, table, positions, config.head_dim, config.rope_theta)?;
         Ok(resources)
     }
 

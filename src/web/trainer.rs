@@ -136,6 +136,11 @@ impl RawResume {
         Ok(Self { resume: RefCell::new(Some(resume)) })
     }
 
+    #[wasm_bindgen(js_name = headerLimit)]
+    pub fn header_limit(&self) -> JsResult<usize> {
+        Ok(self.resume.borrow().as_ref().ok_or_else(finished)?.header_limit())
+    }
+
     #[wasm_bindgen(js_name = addFile)]
     pub fn add_file(&self, name: &str, header: &[u8], file_length: f64) -> JsResult<String> {
         let mut resume = self.resume.borrow_mut();
