@@ -57,7 +57,7 @@ export interface RawTrainer extends Releasable, RawWriter {
     targets: Uint32Array,
     documents: Uint32Array | undefined,
   ): Promise<string>;
-  stepDataset(dataset: RawDataset): Promise<string>;
+  stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
   setTotalSteps(total: number): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;

@@ -336,14 +336,33 @@ impl Trainer {
     }
 
     /// One optimizer step over the dataset's next batches; tokens and time are those of all its
-    /// micro-steps.
+    /// micro-steps. A failure takes the accumulation back to where the call found it, unless that
+    /// was in its middle; there it keeps the micro-steps that are done.
     ///
     /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn step_dataset(&self, dataset: &Dataset) -> Result<Metrics> {
+    /// As [`Trainer::step`]; `aborted` when `stop`, asked between micro-steps, says so.
+    pub async fn step_dataset(
+        &self,
+        dataset: &Dataset,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Metrics> {
+        let before = self.progress.get();
+        let done = self.accumulate(dataset, stop).await;
+        if done.is_err() && before.micro_step == 0 {
+            // The first micro-step overwrote the gradients of the step before.
+            let counted = if self.progress.get() == before { before.counted } else { 0 };
+            self.progress.set(Progress { counted, ..before });
+        }
+        done
+    }
+
+    async fn accumulate(&self, dataset: &Dataset, stop: &dyn Fn() -> bool) -> Result<Metrics> {
         let seed = self.options.borrow().seed;
         let (mut tokens, mut milliseconds) = (0, 0.0);
         loop {
+            if tokens > 0 && stop() {
+                return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
+            }
             let mut progress = self.progress.get();
             let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens);
             let metrics = self.step(&batch).await?;
