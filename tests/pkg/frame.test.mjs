@@ -255,6 +255,7 @@ test("the command line is parsed, and refused with usage", () => {
     ["--headless", "--steps", "ten"],
     ["--headless", "--steps=-1"],
     ["--headless", "--learning-rate", "fast"],
+    ["--headless", "--learning-rate", "0"],
     ["--headless", "--browser", "opera"],
     ["--headless", "--config", "small"],
     ["--headless", "--config", "{"],
