@@ -230,8 +230,8 @@ impl ModelConfig {
             (
                 "rms_norm_eps",
                 self.rms_norm_eps,
-                positive_f32(self.rms_norm_eps),
-                "a number above 0",
+                positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
+                "a number above 0 and at most 1",
             ),
             ("rope_theta", self.rope_theta, positive_f32(self.rope_theta), "a number above 0"),
             (

@@ -169,6 +169,7 @@ fn bad_sizes_name_field_value_and_what_is_allowed() {
         (r#"{"head_dim":33}"#, ["head_dim is 33", "multiple of 4 up to 256"]),
         (r#"{"head_dim":512}"#, ["head_dim is 512", "multiple of 4 up to 256"]),
         (r#"{"rms_norm_eps":0}"#, ["rms_norm_eps is 0", "above 0"]),
+        (r#"{"rms_norm_eps":1e30}"#, ["rms_norm_eps", "at most 1"]),
         (r#"{"rms_norm_eps":1e-60}"#, ["rms_norm_eps", "above 0"]),
         (r#"{"rope_theta":-1}"#, ["rope_theta is -1", "above 0"]),
         (r#"{"initializer_range":2}"#, ["initializer_range is 2", "from 0 to 1"]),
