@@ -143,7 +143,7 @@ export function parseCommand(argv) {
     config: config(values.config),
     sequenceLength: number(values, "sequence-length"),
     tokensPerStep: number(values, "tokens-per-step"),
-    learningRate: number(values, "learning-rate", { low: 0, high: 1e6, fractions: true }),
+    learningRate: number(values, "learning-rate", { low: 1e-12, high: 1e6, fractions: true }),
     steps: number(values, "steps"),
     seed: number(values, "seed", { low: 0 }),
     prompt: values.prompt,

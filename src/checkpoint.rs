@@ -5,17 +5,19 @@
 //! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
 //! used, and the tests hold both directions against the crate.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, room};
 use safetensors::Dtype;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Length prefix of a safetensors file.
 const PREFIX: u64 = 8;
-/// The format's own cap on the header.
-const MAX_HEADER: usize = 100_000_000;
+/// Bytes of a header beside its tensors, such as metadata, and of each tensor: far more than any
+/// needs. The format's own cap, 100 MB, would let a hostile file keep the page busy.
+const HEADER_BYTES: [usize; 2] = [1 << 20, 4 << 10];
 /// How many names an error lists before it only counts.
 const LISTED: usize = 8;
 
@@ -80,6 +82,12 @@ impl CheckpointReader {
         Self { expected }
     }
 
+    /// The longest header that a file of these tensors may have.
+    pub fn header_limit(&self) -> usize {
+        let [rest, tensor] = HEADER_BYTES;
+        rest + tensor * self.expected.len()
+    }
+
     /// Takes the header of one file (the JSON after the length prefix) and the length of the whole
     /// file; returns what to read from it, in the order of the file.
     pub fn add_file(&mut self, file: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
@@ -89,6 +97,14 @@ impl CheckpointReader {
                 "{file} is truncated: its header ends at byte {data} and the file at {file_length}"
             ))
         })?;
+        let most = self.header_limit();
+        if header.len() > most {
+            return Err(Error::checkpoint(format!(
+                "the header of {file} has {} bytes; one of {} tensors may have {most}",
+                header.len(),
+                self.expected.len()
+            )));
+        }
         let mut entries = parse_header(file, header)?;
         check_layout(file, &mut entries, data_length)?;
         self.refuse_unexpected(file, &entries)?;
@@ -157,7 +173,8 @@ impl CheckpointReader {
                 bytes.len()
             )));
         }
-        let values = decode(found.dtype, bytes)?;
+        let mut values = room(&format!("tensor {name} of {}", found.file), elements)?;
+        decode(found.dtype, bytes, &mut values)?;
         found.decoded = true;
         Ok(values)
     }
@@ -167,19 +184,17 @@ impl CheckpointReader {
         self.names(|expected| expected.found.is_none())
     }
 
+    /// Fails unless every expected tensor was found.
+    pub fn expect_all(&self) -> Result<()> {
+        none_of(&self.missing(), "these tensors are missing from the checkpoint")
+    }
+
     /// Fails unless every expected tensor was found and decoded.
     pub fn finish(&self) -> Result<()> {
+        self.expect_all()?;
         let unread =
             self.names(|expected| expected.found.as_ref().is_some_and(|found| !found.decoded));
-        for (names, problem) in [
-            (self.missing(), "these tensors are missing from the checkpoint"),
-            (unread, "these tensors were never read"),
-        ] {
-            if !names.is_empty() {
-                return Err(Error::checkpoint(format!("{problem}: {}", list(&names))));
-            }
-        }
-        Ok(())
+        none_of(&unread, "these tensors were never read")
     }
 
     fn names(&self, keep: impl Fn(&Expected) -> bool) -> Vec<String> {
@@ -197,6 +212,13 @@ fn is_harmless(name: &str) -> bool {
     name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight"
 }
 
+fn none_of(names: &[String], problem: &str) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Error::checkpoint(format!("{problem}: {}", list(names))))
+}
+
 fn list(names: &[impl AsRef<str>]) -> String {
     let mut text = names.iter().take(LISTED).map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
     if names.len() > LISTED {
@@ -206,22 +228,47 @@ fn list(names: &[impl AsRef<str>]) -> String {
 }
 
 fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>> {
-    if header.len() > MAX_HEADER {
-        return Err(Error::checkpoint(format!(
-            "the header of {file} has {} bytes; the format allows {MAX_HEADER}",
-            header.len()
-        )));
-    }
-    let map: BTreeMap<String, Value> = serde_json::from_slice(header).map_err(|e| {
-        Error::checkpoint(format!("the header of {file} is not a JSON object: {e}"))
+    let Header(entries) = serde_json::from_slice(header).map_err(|e| {
+        Error::checkpoint(format!("the header of {file} is not a JSON object of tensors: {e}"))
     })?;
-    map.into_iter()
-        .filter(|(name, _)| name != "__metadata__")
-        .map(|(name, value)| match Entry::deserialize(value) {
-            Ok(entry) => Ok((name, entry)),
-            Err(e) => Err(Error::checkpoint(format!("tensor {name} in the header of {file}: {e}"))),
-        })
-        .collect()
+    Ok(entries)
+}
+
+/// The tensors of a header, read without building what is not one: a hostile header ends at its
+/// first wrong entry.
+struct Header(Vec<(String, Entry)>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+struct HeaderVisitor;
+
+impl<'de> Visitor<'de> for HeaderVisitor {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object of tensors by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Header, A::Error> {
+        let (mut entries, mut names) = (vec![], BTreeSet::new());
+        while let Some(name) = map.next_key::<String>()? {
+            let wrong = |e: A::Error| A::Error::custom(format!("entry {name}: {e}"));
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format!("entry {name} is there twice")));
+            }
+            if name == "__metadata__" {
+                map.next_value::<BTreeMap<String, String>>().map_err(wrong)?;
+            } else {
+                let entry = map.next_value().map_err(wrong)?;
+                entries.push((name, entry));
+            }
+        }
+        Ok(Header(entries))
+    }
 }
 
 /// Sorts the tensors by offset and checks that, end to end, they are exactly the data of the file.
@@ -254,18 +301,21 @@ fn check_layout(file: &str, entries: &mut [(String, Entry)], data_length: u64) -
     Ok(())
 }
 
-/// Little-endian F32, F16 or BF16 to f32.
-pub fn decode(dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>> {
-    let halves =
-        |convert: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&b| convert(b)).collect();
+/// Little-endian F32, F16 or BF16 to f32, appended to `values`.
+pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
+    let mut halves = |convert: fn([u8; 2]) -> f32| {
+        values.extend(bytes.as_chunks().0.iter().map(|&b| convert(b)))
+    };
     match dtype {
-        Dtype::F32 => Ok(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
-        Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
-        Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
+        Dtype::F16 => halves(|b| half::f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => halves(|b| half::bf16::from_le_bytes(b).to_f32()),
+        Dtype::F32 => values.extend(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b))),
         other => {
-            Err(Error::checkpoint(format!("dtype {other} cannot be read; F32, F16 and BF16 can")))
+            let message = format!("dtype {other} cannot be read; F32, F16 and BF16 can");
+            return Err(Error::checkpoint(message));
         }
     }
+    Ok(())
 }
 
 /// The first bytes of a file of F32 tensors that follow in the order given: the length prefix and

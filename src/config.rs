@@ -230,8 +230,8 @@ impl ModelConfig {
             (
                 "rms_norm_eps",
                 self.rms_norm_eps,
-                positive_f32(self.rms_norm_eps),
-                "a number above 0",
+                positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
+                "a number above 0 and at most 1",
             ),
             ("rope_theta", self.rope_theta, positive_f32(self.rope_theta), "a number above 0"),
             (
@@ -453,6 +453,19 @@ fn rope_theta(fields: &mut Fields) -> Result<f64> {
                 }
                 _ => {}
             }
+        }
+        let typed =
+            ["rope_type", "type"].iter().any(|key| rope.get(*key).is_some_and(|v| !v.is_null()));
+        let known =
+            |key: &str| ["rope_type", "type", "rope_theta", "partial_rotary_factor"].contains(&key);
+        if let Some((key, value)) =
+            rope.iter().find(|(key, v)| !typed && !known(key) && !v.is_null())
+        {
+            return Err(refuse(
+                &format!("{name}.{key}"),
+                value,
+                "absent where no rope_type is given",
+            ));
         }
         Fields(rope.clone()).require_neutral(
             "partial_rotary_factor",

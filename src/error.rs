@@ -59,6 +59,23 @@ pub struct Error {
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// An empty vector with room for so many elements, for sizes that a caller chooses: an allocation
+/// that fails by itself would end the whole module.
+///
+/// # Errors
+/// `out-of-memory`, naming `what` and its size.
+pub fn room<T>(what: &str, elements: u64) -> Result<Vec<T>> {
+    let mut made = Vec::new();
+    if usize::try_from(elements).is_ok_and(|n| made.try_reserve_exact(n).is_ok()) {
+        return Ok(made);
+    }
+    let bytes = elements.saturating_mul(size_of::<T>() as u64);
+    Err(Error::new(
+        ErrorCode::OutOfMemory,
+        format!("{what} takes {bytes} bytes, and the module's own memory has no room for them"),
+    ))
+}
+
 impl Error {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
@@ -90,5 +107,20 @@ impl Error {
 
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_its_size() {
+        assert!(room::<f32>("a tensor", 1000).unwrap().capacity() >= 1000);
+        for elements in [1 << 62, u64::MAX] {
+            let error = room::<f32>("a tensor", elements).unwrap_err();
+            assert_eq!(error.code, ErrorCode::OutOfMemory);
+            assert!(error.message.contains("a tensor takes"), "{error}");
+        }
     }
 }

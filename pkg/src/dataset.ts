@@ -1,6 +1,6 @@
 import { TinyloomError, toError } from "./error.js";
-import { check, fraction, integer, invalid, type Rules, seed, show } from "./options.js";
-import { loadedRaw, type RawDataset, type RawModule } from "./raw.js";
+import { called, check, fraction, integer, invalid, type Rules, seed, show } from "./options.js";
+import { expectRoom, loadedRaw, type RawDataset, type RawModule } from "./raw.js";
 import { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
 
@@ -56,12 +56,18 @@ export class Dataset {
     if (typeof tokenizer?.encode !== "function") {
       throw invalid(`Dataset.fromText takes a tokenizer, not ${show(tokenizer)}`);
     }
-    let tokens: Uint32Array;
-    if (typeof text !== "string" && tokenizer instanceof ByteTokenizer) {
-      tokens = tokenizer.encode(new Uint8Array(await text.arrayBuffer()));
-    } else {
-      tokens = tokenizer.encode(typeof text === "string" ? text : await text.text());
+    const bytes = tokenizer instanceof ByteTokenizer;
+    let read: string | Uint8Array = "";
+    try {
+      if (typeof text === "string") read = text;
+      else read = bytes ? new Uint8Array(await text.arrayBuffer()) : await text.text();
+    } catch (cause) {
+      const message = `Dataset.fromText: the Blob could not be read: ${show(cause)}`;
+      throw invalid(message, "invalid-options", cause);
     }
+    const tokens = called("the tokenizer's encode", () =>
+      bytes ? tokenizer.encode(read) : tokenizer.encode(read as string),
+    );
     return new Dataset(toSomeTokens("the text's token list", tokens), chosen);
   }
 
@@ -89,8 +95,10 @@ export class Dataset {
       throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
     }
     if (this.#raw === undefined) {
+      const tokens = this.#tokens as Uint32Array;
+      expectRoom(module, `a dataset of ${tokens.length} tokens`, tokens.byteLength);
       try {
-        this.#raw = new module.RawDataset(this.#tokens as Uint32Array, this.#json);
+        this.#raw = new module.RawDataset(tokens, this.#json);
       } catch (error) {
         throw toError(error);
       }

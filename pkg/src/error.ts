@@ -4,7 +4,7 @@
  * - `webgpu-unavailable`: there is no GPU object (`navigator.gpu`, or the `gpu` option).
  * - `adapter-unavailable`: WebGPU is there but offers no adapter.
  * - `limit-exceeded`: a config or an option needs more than the device, or a cap the caller set, allows.
- * - `out-of-memory`: the GPU could not allocate.
+ * - `out-of-memory`: the GPU, or the module's own memory, has no room for it.
  * - `invalid-config`, `invalid-options`, `invalid-tokens`, `invalid-checkpoint`: the named input is wrong.
  * - `non-finite`: the loss or the gradient norm was not finite too many steps in a row.
  * - `device-lost`: the GPU device is gone, with all that was on it; create a new `Runtime`.

@@ -2,6 +2,33 @@
 
 import { TinyloomError, toError } from "./error.js";
 
+/** Calls into the module that have not ended. */
+const running = new Set<(error: TinyloomError) => void>();
+let panic: TinyloomError | undefined;
+
+/**
+ * Called when the module has panicked. What was running there never ends, and its memory is in
+ * whatever state the panic left: every call, begun or to come, fails.
+ */
+export function modulePanicked(message: string): void {
+  panic = new TinyloomError(
+    "internal",
+    `the wasm module failed and cannot go on (${message}); load the page anew, and please report it`,
+  );
+  for (const reject of running) reject(panic);
+  running.clear();
+}
+
+/** A call into the module, which also ends when the module does. */
+export function guarded<T>(operation: () => T | Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    if (panic) throw panic;
+    running.add(reject);
+    const ended = () => running.delete(reject);
+    (async () => operation())().finally(ended).then(resolve, reject);
+  });
+}
+
 /** Runs operations one after the other. A model and its trainers share one. */
 export class Queue {
   #tail: Promise<unknown> = Promise.resolve();
@@ -34,13 +61,19 @@ export class Handle<R extends { release(): void }> {
     return this.#raw;
   }
 
+  /** Whether `free` was called. */
+  get freed(): boolean {
+    return this.#raw === undefined;
+  }
+
   /** A call that needs no turn in the queue. */
   now<T>(operation: (raw: R) => T): T {
     const { raw } = this;
+    if (panic) throw panic;
     try {
       return operation(raw);
     } catch (error) {
-      throw toError(error);
+      throw panic ?? toError(error);
     }
   }
 
@@ -50,7 +83,7 @@ export class Handle<R extends { release(): void }> {
     return this.#queue.run(async () => {
       const { raw } = this;
       try {
-        return await operation(raw);
+        return await guarded(() => operation(raw));
       } catch (error) {
         void this.raw;
         throw toError(error);
@@ -63,6 +96,6 @@ export class Handle<R extends { release(): void }> {
     const raw = this.#raw;
     if (raw === undefined) return;
     this.#raw = undefined;
-    void this.#queue.run(() => raw.release());
+    this.#queue.run(() => raw.release()).catch(() => undefined); // of a module that panicked
   }
 }

@@ -1,4 +1,4 @@
-import { throwIfAborted, toError } from "./error.js";
+import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import {
   abortSignal,
@@ -15,7 +15,7 @@ import {
   show,
   tokenList,
 } from "./options.js";
-import type { RawGeneration, RawModel } from "./raw.js";
+import { type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
 import { assemble, pullTensors } from "./safetensors.js";
 import {
@@ -23,6 +23,7 @@ import {
   type LongOptions,
   openSource,
   readText,
+  report,
   required,
   weightFiles,
 } from "./source.js";
@@ -60,7 +61,10 @@ export interface ModelOptions {
 
 /** Options of {@link Model.generate}. */
 export interface GenerateOptions {
-  /** Most tokens to make; default 128, and never past `max_position_embeddings`. */
+  /**
+   * Most tokens to make; default 128. Prompt and tokens together never pass
+   * `max_position_embeddings`: a prompt of that length gets none.
+   */
   maxTokens?: number;
   /** 0 takes the likeliest token each time; else from 0.001 up. Default 0.8. */
   temperature?: number;
@@ -157,10 +161,9 @@ export class Model {
     options: ModelOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.create", runtime);
-    expectConfig("Model.create", config);
+    const json = configJson("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
     return runtime._call(async (raw, module) => {
-      const json = JSON.stringify(config);
       return new Model(runtime, await module.RawModel.create(raw, json, chosen.seed ?? 0));
     });
   }
@@ -173,9 +176,9 @@ export class Model {
    */
   static countParameters(runtime: Runtime, config: ModelConfig): number {
     expectRuntime("Model.countParameters", runtime);
-    expectConfig("Model.countParameters", config);
+    const json = configJson("Model.countParameters", config);
     try {
-      return runtime._module.RawModel.countParameters(JSON.stringify(config));
+      return runtime._module.RawModel.countParameters(json);
     } catch (error) {
       throw toError(error);
     }
@@ -203,9 +206,9 @@ export class Model {
       throwIfAborted(chosen.signal, "loading");
       const loader = new module.RawLoader(raw, config);
       try {
-        await pullTensors(weights, loader, (loaded, total) => {
+        await pullTensors(weights, withRoom(module, loader), (loaded, total) => {
           throwIfAborted(chosen.signal, "loading");
-          chosen.onProgress?.({ loaded, total, stage: "upload" });
+          report(chosen, { loaded, total, stage: "upload" });
         });
         return new Model(runtime, await loader.finish());
       } finally {
@@ -327,16 +330,35 @@ export class Model {
 export async function saveModel(raw: RawModel, options: LongOptions): Promise<ModelFiles> {
   const weights = await assemble(raw, (loaded, total) => {
     throwIfAborted(options.signal, "save");
-    options.onProgress?.({ loaded, total, stage: "read model.safetensors" });
+    report(options, { loaded, total, stage: "read model.safetensors" });
   });
   const config = new TextEncoder().encode(raw.config());
   return { "config.json": config, "model.safetensors": weights };
 }
 
-function expectConfig(where: string, config: unknown): void {
+/** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */
+function configJson(where: string, config: unknown): string {
   if (object(config) !== undefined) {
-    throw invalid(`${where} takes a config object, not ${show(config)}`, "invalid-config");
+    throw invalid(`${where} takes a plain config object, not ${show(config)}`, "invalid-config");
   }
+  const refuse = (message: string, cause?: unknown) =>
+    invalid(`${where}: ${message}`, "invalid-config", cause);
+  let json: string | undefined;
+  try {
+    json = JSON.stringify(config, (name, value: unknown) => {
+      const number = typeof value === "number";
+      if (number ? !Number.isFinite(value) : /^(bigint|function|symbol)$/.test(typeof value)) {
+        throw refuse(`config field ${name} is ${show(value)}; give what JSON can hold`);
+      }
+      return value;
+    });
+  } catch (cause) {
+    throw cause instanceof TinyloomError
+      ? cause
+      : refuse(`the config cannot be made JSON (${show(cause)})`, cause);
+  }
+  if (json === undefined) throw refuse("the config's toJSON gives nothing");
+  return json;
 }
 
 /** Refuses anything but a runtime, for callers without types. @internal */

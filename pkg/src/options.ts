@@ -14,6 +14,7 @@ export function show(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "function") return "a function";
   if (typeof value !== "object" || value === null) return String(value);
+  if (value instanceof Error) return `${value.name}: ${value.message}`;
   if (Array.isArray(value)) return `an array of length ${value.length}`;
   return `an object (${value.constructor?.name ?? "no prototype"})`;
 }
@@ -85,9 +86,32 @@ export const abortSignal: Rule = (value) =>
 /** A callback. */
 export const callback: Rule = (value) => (typeof value === "function" ? undefined : "a function");
 
-/** An object that is not an array. */
-export const object: Rule = (value) =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? undefined : "an object";
+/** A plain object, from whichever realm: no array, Map or instance of a class. */
+export const object: Rule = (value) => {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "an object";
+  const prototype: object | null = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null
+    ? undefined
+    : "a plain object";
+};
+
+/** The entries of an object whose getters may throw. */
+function entries(where: string, given: object): [string, unknown][] {
+  try {
+    return Object.entries(given);
+  } catch (cause) {
+    throw invalid(`${where}: an option's getter threw ${show(cause)}`, "invalid-options", cause);
+  }
+}
+
+/** What a callback of the caller's gives; what it throws becomes the cause of "invalid-options". */
+export function called<T>(what: string, callback: () => T): T {
+  try {
+    return callback();
+  } catch (cause) {
+    throw invalid(`${what} threw ${show(cause)}`, "invalid-options", cause);
+  }
+}
 
 /**
  * Checks an option object against its rules and returns a copy without undefined entries.
@@ -97,11 +121,11 @@ export const object: Rule = (value) =>
 export function check<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
   const given = options ?? {};
   if (object(given) !== undefined) {
-    throw invalid(`${where} takes an object of options, not ${show(options)}`);
+    throw invalid(`${where} takes a plain object of options, not ${show(options)}`);
   }
   const known = Object.keys(rules);
   const result: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(given)) {
+  for (const [key, value] of entries(where, given)) {
     if (!Object.hasOwn(rules, key)) {
       throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
     }
@@ -116,6 +140,10 @@ export function check<T extends object>(where: string, options: unknown, rules: 
 }
 
 /** An "invalid-options" error. */
-export function invalid(message: string, code: ErrorCode = "invalid-options"): TinyloomError {
-  return new TinyloomError(code, message);
+export function invalid(
+  message: string,
+  code: ErrorCode = "invalid-options",
+  cause?: unknown,
+): TinyloomError {
+  return new TinyloomError(code, message, { cause });
 }

@@ -4,7 +4,9 @@
  */
 
 import { TinyloomError, toError } from "./error.js";
+import { modulePanicked } from "./handle.js";
 import { fileSystem, inNode } from "./node.js";
+import type { TensorSink } from "./safetensors.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -20,6 +22,7 @@ export interface RawRuntime extends Releasable {
 }
 
 export interface RawLoader extends Releasable {
+  headerLimit(): number;
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   setTensor(name: string, bytes: Uint8Array): void;
   finish(): Promise<RawModel>;
@@ -54,7 +57,7 @@ export interface RawTrainer extends Releasable, RawWriter {
     targets: Uint32Array,
     documents: Uint32Array | undefined,
   ): Promise<string>;
-  stepDataset(dataset: RawDataset): Promise<string>;
+  stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
   setTotalSteps(total: number): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;
@@ -67,6 +70,7 @@ export interface RawTrainer extends Releasable, RawWriter {
 }
 
 export interface RawResume extends Releasable {
+  headerLimit(): number;
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   setTensor(name: string, bytes: Uint8Array): void;
   finish(): Promise<RawTrainer>;
@@ -74,7 +78,9 @@ export interface RawResume extends Releasable {
 
 /** The module's exports. */
 export interface RawModule {
-  default(input: { module_or_path: WasmInput }): Promise<unknown>;
+  default(input: { module_or_path: WebAssembly.Module }): Promise<unknown>;
+  onPanic(told: (message: string) => void): void;
+  hasRoom(bytes: number): boolean;
   RawRuntime: { create(gpu: object | undefined, optionsJson: string): Promise<RawRuntime> };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
   RawModel: {
@@ -86,8 +92,29 @@ export interface RawModule {
   RawResume: { create(model: RawModel, stateJson: string): Promise<RawResume> };
 }
 
-/** What wasm-bindgen's initialiser takes. */
-type WasmInput = URL | Response | BufferSource | WebAssembly.Module;
+/** Bytes below which the module's memory is not asked for room first. */
+const SMALL = 1 << 20;
+
+/** Refuses what the module's memory has no room for: an allocation that fails there ends it. */
+export function expectRoom(module: RawModule, what: string, bytes: number): void {
+  if (bytes <= SMALL || module.hasRoom(bytes)) return;
+  throw new TinyloomError(
+    "out-of-memory",
+    `${what} takes ${bytes} bytes, and the module's own memory has no room for them`,
+  );
+}
+
+/** The sink, with room made sure of before each tensor. */
+export function withRoom(module: RawModule, sink: TensorSink): TensorSink {
+  return {
+    headerLimit: () => sink.headerLimit(),
+    addFile: (...file) => sink.addFile(...file),
+    setTensor: (name, bytes) => {
+      expectRoom(module, `tensor ${name}`, bytes.length);
+      sink.setTensor(name, bytes);
+    },
+  };
+}
 
 let loading: Promise<RawModule> | undefined;
 let loaded: RawModule | undefined;
@@ -112,14 +139,15 @@ async function instantiate(source: URL | Response | BufferSource | undefined): P
   const path = source ?? new URL("./tinyloom_bg.wasm", import.meta.url);
   try {
     const raw: RawModule = await import("./tinyloom.js");
-    await raw.default({ module_or_path: await readable(path) });
+    await raw.default({ module_or_path: await compile(path) });
+    raw.onPanic(modulePanicked);
     loaded = raw;
     return raw;
   } catch (cause) {
     const from = path instanceof URL ? path.href : "the given wasm option";
     const { message } = toError(cause);
     throw new TinyloomError(
-      "internal",
+      source === undefined ? "internal" : "invalid-options",
       `the wasm module could not be loaded from ${from} (${message}); serve tinyloom_bg.wasm ` +
         "beside the module, or pass Runtime.create({ wasm })",
       { cause },
@@ -127,8 +155,24 @@ async function instantiate(source: URL | Response | BufferSource | undefined): P
   }
 }
 
-/** Node's fetch does not read file: URLs, so its file system does. */
-async function readable(path: URL | Response | BufferSource): Promise<WasmInput> {
-  if (!(path instanceof URL) || path.protocol !== "file:" || !inNode()) return path;
-  return (await (await fileSystem()).readFile(path)) as Bytes;
+/** The module, held to be tinyloom's: wasm-bindgen would keep another for good. */
+async function compile(path: URL | Response | BufferSource): Promise<WebAssembly.Module> {
+  const module = await WebAssembly.compile(await bytesOf(path));
+  const exported = WebAssembly.Module.exports(module).map(({ name }) => name);
+  const missing = ["memory", "rawruntime_create"].find((name) => !exported.includes(name));
+  if (missing) throw new TypeError(`it is another module: it exports no ${missing}`);
+  return module;
+}
+
+async function bytesOf(path: URL | Response | BufferSource): Promise<BufferSource> {
+  if (path instanceof URL) {
+    // Node's fetch does not read file: URLs, so its file system does.
+    if (path.protocol === "file:" && inNode()) {
+      return (await (await fileSystem()).readFile(path)) as Bytes;
+    }
+    return bytesOf(await fetch(path));
+  }
+  if (!(path instanceof Response)) return path;
+  if (!path.ok) throw new TypeError(`the server answered ${path.status} ${path.statusText}`);
+  return path.arrayBuffer();
 }

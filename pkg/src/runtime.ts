@@ -1,5 +1,5 @@
 import { TinyloomError, toError } from "./error.js";
-import { Handle, Queue } from "./handle.js";
+import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
 import { inNode } from "./node.js";
 import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
@@ -160,7 +160,8 @@ export class Runtime {
     await prepareHost(gpu);
     const module = await loadRaw(wasm);
     try {
-      return new Runtime(module, await module.RawRuntime.create(gpu, JSON.stringify(raw)));
+      const created = () => module.RawRuntime.create(gpu, JSON.stringify(raw));
+      return new Runtime(module, await guarded(created));
     } catch (error) {
       throw withAdvice(toError(error));
     }
@@ -188,7 +189,7 @@ export class Runtime {
   /** A call on the raw runtime, with its errors worded. @internal */
   async _call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
     try {
-      const result = await operation(this.#handle.raw, this._module);
+      const result = await guarded(() => operation(this.#handle.raw, this._module));
       void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
       return result;
     } catch (error) {

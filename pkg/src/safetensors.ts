@@ -3,8 +3,6 @@
 import { TinyloomError } from "./error.js";
 import type { RawWriter } from "./raw.js";
 
-/** Longest header accepted, as in the format's own implementation: 100 MB. */
-const MAX_HEADER = 100_000_000;
 const PREFIX = 8;
 /** Bytes of readbacks under way, beyond which no further one begins. */
 const AHEAD = 32 << 20;
@@ -28,8 +26,8 @@ export function corrupt(message: string, cause?: unknown): TinyloomError {
   return new TinyloomError("invalid-checkpoint", message, { cause });
 }
 
-/** Reads and bounds-checks the length prefix, then returns the JSON header's bytes. */
-export async function readHeader(file: FilePart): Promise<Uint8Array> {
+/** Reads the length prefix, holds it against the file and the longest allowed, then returns the JSON header's bytes. */
+export async function readHeader(file: FilePart, most: number): Promise<Uint8Array> {
   if (file.size < PREFIX) {
     throw corrupt(
       `${file.name} has ${file.size} bytes, and a safetensors file begins with an 8-byte header length; ` +
@@ -38,10 +36,10 @@ export async function readHeader(file: FilePart): Promise<Uint8Array> {
   }
   const prefix = await file.read(0, PREFIX);
   const length = new DataView(prefix.buffer, prefix.byteOffset, PREFIX).getBigUint64(0, true);
-  if (length > MAX_HEADER) {
+  if (length > most) {
     throw corrupt(
-      `${file.name} states a header of ${length} bytes, and at most ${MAX_HEADER} are allowed; ` +
-        "this is not a safetensors file",
+      `${file.name} states a header of ${length} bytes, and at most ${most} are allowed; ` +
+        "this is not a safetensors file of such a model",
     );
   }
   const end = PREFIX + Number(length);
@@ -56,6 +54,8 @@ export async function readHeader(file: FilePart): Promise<Uint8Array> {
 
 /** What takes tensors: the raw loaders of weights and of optimizer state. */
 export interface TensorSink {
+  /** The longest header that a file may have, in bytes. */
+  headerLimit(): number;
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   setTensor(name: string, bytes: Uint8Array): void;
 }
@@ -74,7 +74,7 @@ export async function pullTensors(
   const wanted: { file: FilePart; ranges: TensorRange[] }[] = [];
   let total = 0;
   for (const file of files) {
-    const header = await readHeader(file);
+    const header = await readHeader(file, sink.headerLimit());
     const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
     for (const { begin, end } of ranges) total += end - begin;
     wanted.push({ file, ranges });
@@ -102,7 +102,7 @@ export async function assemble(
     throw new TinyloomError("internal", `${writer.tensorCount()} tensors against ${promised}`);
   }
   const total = sizes.reduce((sum, size) => sum + size, header.length);
-  const file = new Uint8Array(total);
+  const file = allocate(total);
   file.set(header);
   let [offset, index] = [header.length, 0];
   for await (const tensor of readAhead(sizes, (at) => writer.readTensor(at))) {
@@ -119,6 +119,16 @@ export async function assemble(
   }
   step(total, total);
   return file;
+}
+
+/** An array of so many bytes, or code "out-of-memory". */
+function allocate(bytes: number): Uint8Array<ArrayBuffer> {
+  try {
+    return new Uint8Array(bytes);
+  } catch (cause) {
+    const message = `a file of ${bytes} bytes is more than this page can hold in one piece`;
+    throw new TinyloomError("out-of-memory", message, { cause });
+  }
 }
 
 /** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */

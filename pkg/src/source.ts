@@ -2,7 +2,7 @@
 
 import { throwIfAborted, toError } from "./error.js";
 import { fileSystem, inNode } from "./node.js";
-import { invalid, show } from "./options.js";
+import { called, invalid, show } from "./options.js";
 import { corrupt, type FilePart } from "./safetensors.js";
 
 /** The content of one checkpoint file. A `File` is a `Blob`. */
@@ -27,6 +27,11 @@ export interface LongOptions {
   onProgress?: (progress: Progress) => void;
   /** Ends the operation with code "aborted"; the object stays as it was. */
   signal?: AbortSignal;
+}
+
+/** Tells of progress; what the callback throws ends the operation. */
+export function report(options: LongOptions, progress: Progress): void {
+  called("onProgress", () => options.onProgress?.(progress));
 }
 
 /** Gives files by name; undefined when there is none of that name. */
@@ -143,7 +148,17 @@ class ObjectSource implements Source {
         `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, ArrayBuffer or Uint8Array`,
       );
     }
-    return content instanceof Blob ? blobPart(name, content) : bytesPart(name, content);
+    if (content instanceof Blob) return blobPart(name, content);
+    return readable(name, () => bytesPart(name, content));
+  }
+}
+
+/** Reads of a file of the caller's, which may have changed or gone since. */
+async function readable<T>(name: string, read: () => T | Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (cause) {
+    throw corrupt(`${name} could not be read: ${show(cause)}; give it anew`, cause);
   }
 }
 
@@ -156,7 +171,8 @@ function blobPart(name: string, blob: Blob): FilePart {
   return {
     name,
     size: blob.size,
-    read: async (begin, end) => new Uint8Array(await blob.slice(begin, end).arrayBuffer()),
+    read: (begin, end) =>
+      readable(name, async () => new Uint8Array(await blob.slice(begin, end).arrayBuffer())),
   };
 }
 
@@ -232,8 +248,8 @@ class UrlSource implements Source {
   }
 
   async #download(name: string, response: Response): Promise<Blob> {
-    const { onProgress } = this.#options;
-    if (!onProgress || !response.body) return response.blob();
+    const options = this.#options;
+    if (!options.onProgress || !response.body) return response.blob();
     // With a content encoding, the stated length is not that of the bytes that arrive.
     const encoded = response.headers.has("content-encoding");
     const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
@@ -241,7 +257,7 @@ class UrlSource implements Source {
     const counter = new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
         loaded += chunk.length;
-        onProgress({ loaded, total, stage: `download ${name}` });
+        report(options, { loaded, total, stage: `download ${name}` });
         controller.enqueue(chunk);
       },
     });

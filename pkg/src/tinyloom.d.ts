@@ -10,3 +10,5 @@ export declare const RawModel: RawModule["RawModel"];
 export declare const RawDataset: RawModule["RawDataset"];
 export declare const RawTrainer: RawModule["RawTrainer"];
 export declare const RawResume: RawModule["RawResume"];
+export declare const onPanic: RawModule["onPanic"];
+export declare const hasRoom: RawModule["hasRoom"];

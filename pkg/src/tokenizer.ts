@@ -1,4 +1,5 @@
 import { TinyloomError } from "./error.js";
+import { invalid, show } from "./options.js";
 import { type TokenIds, toTokens } from "./tokens.js";
 
 /** Turns text into token ids and back. */
@@ -26,6 +27,9 @@ export class ByteTokenizer implements Tokenizer {
 
   /** The bytes of the text in UTF-8, or the given bytes themselves, as ids from 0 to 255. */
   encode(text: string | Uint8Array): Uint32Array {
+    if (typeof text !== "string" && !(text instanceof Uint8Array)) {
+      throw invalid(`ByteTokenizer.encode takes a string or a Uint8Array, not ${show(text)}`);
+    }
     return Uint32Array.from(typeof text === "string" ? new TextEncoder().encode(text) : text);
   }
 

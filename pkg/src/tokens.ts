@@ -28,7 +28,8 @@ export function toTokens(name: string, ids: unknown): Uint32Array {
     if (!Number.isInteger(id) || id < 0 || id > IGNORE_INDEX) {
       throw new TinyloomError(
         "invalid-tokens",
-        `${name}[${index}] is ${show(id)}; a token id is a whole number from 0 to vocab_size - 1`,
+        `${name}[${index}] is ${show(id)}; a token id is a whole number from 0 to vocab_size - 1` +
+          (name === "targets" ? ", and a target to ignore is 0xffffffff" : ""),
       );
     }
     result[index] = id;

@@ -70,7 +70,7 @@ export interface StepMetrics {
 export interface RunOptions {
   /** Steps to do; default: up to `totalSteps`, or without end. */
   steps?: number;
-  /** Stops with code "aborted" between two steps. */
+  /** Stops with code "aborted" between two steps or micro-steps. */
   signal?: AbortSignal;
   /** Evaluate every so many steps, and at the last. */
   evaluateEvery?: number;

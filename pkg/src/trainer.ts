@@ -15,7 +15,7 @@ import {
   seed,
   show,
 } from "./options.js";
-import type { RawTrainer } from "./raw.js";
+import { type RawTrainer, withRoom } from "./raw.js";
 import type { Runtime } from "./runtime.js";
 import { assemble, pullTensors, readAhead, tensorSizes } from "./safetensors.js";
 import {
@@ -23,6 +23,7 @@ import {
   type LongOptions,
   openSource,
   readText,
+  report,
   required,
 } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
@@ -50,7 +51,7 @@ const OPTIONS: Rules<TrainerOptions> = {
   beta2: fraction(),
   epsilon: number(0, Number.POSITIVE_INFINITY, true),
   maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
-  gradientAccumulation: integer(1, MAX_U32),
+  gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
   seed,
 };
@@ -107,10 +108,11 @@ export class Trainer {
       throw invalid(`Trainer.create takes a Model first, not ${show(model)}`);
     }
     const chosen = check("Trainer.create", options, OPTIONS);
+    const fixedTotal = chosen.totalSteps !== undefined;
     return model._handle.run(async (raw) => {
       const { RawTrainer } = model._runtime._module;
       const trainer = await RawTrainer.create(raw, JSON.stringify(chosen));
-      return new Trainer(model, trainer, 0, chosen.totalSteps !== undefined);
+      return adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
     });
   }
 
@@ -136,13 +138,18 @@ export class Trainer {
       return await model._handle.run(async (raw) => {
         const loader = await runtime._module.RawResume.create(raw, state);
         try {
-          await pullTensors([optimizer], loader, (loaded, total) => {
+          await pullTensors([optimizer], withRoom(runtime._module, loader), (loaded, total) => {
             throwIfAborted(chosen.signal, "resume");
-            chosen.onProgress?.({ loaded, total, stage: "upload optimizer state" });
+            report(chosen, { loaded, total, stage: "upload optimizer state" });
           });
           const trainer = await loader.finish();
           const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
-          return new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+          const fixedTotal = totalStepsGiven === true;
+          return adopt(
+            model,
+            trainer,
+            () => new Trainer(model, trainer, progress.step, fixedTotal),
+          );
         } finally {
           loader.release();
         }
@@ -169,7 +176,8 @@ export class Trainer {
 
   /**
    * Trains on the dataset's next batches and yields each step's metrics. Leaving the loop, or the
-   * signal, stops between two steps; a later `run` goes on where this one stopped.
+   * signal, stops between two steps; a later `run` goes on where this one stopped. In the middle of
+   * an accumulation the signal stops too, and the step begins again with the later `run`.
    *
    * @throws {@link TinyloomError} `invalid-options`, `aborted`, and `non-finite` after `maxSkipped`
    * skipped steps in a row.
@@ -186,9 +194,7 @@ export class Trainer {
     let skipped = 0;
     while (this.#step < last) {
       throwIfAborted(signal, "run");
-      const metrics = await this.#handle.run(async (raw) =>
-        this.#note(await raw.stepDataset(this.#data(dataset))),
-      );
+      const metrics = await this.#stepDataset(dataset, signal);
       const due = evaluateEvery !== undefined;
       if (due && (metrics.step % evaluateEvery === 0 || metrics.step >= last)) {
         const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
@@ -208,7 +214,8 @@ export class Trainer {
    * `aborted`.
    */
   async evaluate(dataset: Dataset, options: LongOptions = {}): Promise<Evaluation> {
-    const { signal, onProgress } = check("evaluate", options, LONG);
+    const chosen = check("evaluate", options, LONG);
+    const { signal } = chosen;
     return this.#handle.run(async (raw) => {
       const data = this.#data(dataset);
       const total = raw.evaluationBatches(data);
@@ -222,12 +229,12 @@ export class Trainer {
       let tokens = 0;
       for (let index = 0; index < total; index++) {
         throwIfAborted(signal, "evaluate");
-        onProgress?.({ loaded: index, total, stage: "evaluate" });
+        report(chosen, { loaded: index, total, stage: "evaluate" });
         const [nats = 0, counted = 0] = await raw.evaluateBatch(data, index);
         sum += nats;
         tokens += counted;
       }
-      onProgress?.({ loaded: total, total, stage: "evaluate" });
+      report(chosen, { loaded: total, total, stage: "evaluate" });
       return { loss: sum / tokens, tokens };
     });
   }
@@ -266,7 +273,7 @@ export class Trainer {
       const files = await saveModel(model, chosen);
       const optimizer = await assemble(raw, (loaded, total) => {
         throwIfAborted(chosen.signal, "save");
-        chosen.onProgress?.({ loaded, total, stage: "read optimizer.safetensors" });
+        report(chosen, { loaded, total, stage: "read optimizer.safetensors" });
       });
       const saved = { ...JSON.parse(await raw.state()), totalStepsGiven: this.#fixedTotal };
       const state = new TextEncoder().encode(`${JSON.stringify(saved, null, 2)}\n`);
@@ -311,6 +318,19 @@ export class Trainer {
     return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
   }
 
+  /** A step, which the signal and `free` also end between its micro-steps. */
+  #stepDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
+    const stop = () => signal?.aborted === true || this.#handle.freed;
+    return this.#handle.run(async (raw) => {
+      try {
+        return this.#note(await raw.stepDataset(this.#data(dataset), stop));
+      } catch (error) {
+        throwIfAborted(signal, "run");
+        throw error;
+      }
+    });
+  }
+
   #data(dataset: Dataset) {
     if (!(dataset instanceof Dataset)) {
       throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
@@ -331,6 +351,13 @@ export class Trainer {
       return last;
     });
   }
+}
+
+/** The trainer, unless its model was freed meanwhile. */
+function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
+  if (model._handle.freed) raw.release();
+  void model._handle.raw; // code "freed"
+  return make();
 }
 
 /** What this layer reads of trainer_state.json, and the one field that it adds. */

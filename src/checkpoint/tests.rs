@@ -61,7 +61,7 @@ fn written_headers_are_read_by_the_crate_in_the_order_given() {
     assert_eq!(metadata.metadata().as_ref().unwrap()["format"], "pt");
     assert_eq!(metadata.offset_keys(), ["z", "a", "scalar"]);
     let a = parsed.tensor("a").unwrap();
-    assert_eq!((a.shape(), decode(a.dtype(), a.data()).unwrap()), (&[3][..], vec![4.0, 5.0, 6.0]));
+    assert_eq!((a.shape(), decoded(&a)), (&[3][..], vec![4.0, 5.0, 6.0]));
     assert_eq!(parsed.tensor("scalar").unwrap().data(), 7f32.to_le_bytes());
 }
 
@@ -185,4 +185,32 @@ fn harmless_extras_are_skipped() {
 fn long_lists_are_cut() {
     let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
     assert!(list(&names).ends_with("t7 and 12 more"));
+}
+
+fn decoded(view: &TensorView) -> Vec<f32> {
+    let mut values = vec![];
+    decode(view.dtype(), view.data(), &mut values).unwrap();
+    values
+}
+
+/// A hostile header is refused at its first wrong entry, or by its length alone.
+#[test]
+fn headers_that_only_keep_busy_are_refused() {
+    let expected = [("a".to_owned(), vec![1])];
+    let refused = |header: &str| {
+        let mut reader = CheckpointReader::new(&expected);
+        let length = header.len() as u64 + 12;
+        reader.add_file("f.st", header.as_bytes(), length).unwrap_err().message
+    };
+    let a = r#""a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}"#;
+    for (header, needle) in [
+        (format!("{{{a},{a}}}"), "twice"),
+        (format!(r#"{{"__metadata__":[{}]}}"#, vec![r#"{"":0}"#; 100].join(",")), "__metadata__"),
+        (format!(r#"{{"__metadata__":{{"x":{{"":0}}}},{a}}}"#), "__metadata__"),
+        (format!(r#"{{"__metadata__":3,{a}}}"#), "__metadata__"),
+        (format!("{{{a}{}}}", " ".repeat((1 << 20) + 4096)), "1 tensors may have"),
+    ] {
+        let message = refused(&header);
+        assert!(message.contains(needle) && message.contains("f.st"), "{message}");
+    }
 }

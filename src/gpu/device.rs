@@ -112,7 +112,10 @@ impl WgpuDevice {
                 }
             }
         });
+        // In a browser the page may work on the device too, and what no scope of ours catches is its own.
+        #[cfg(not(target_arch = "wasm32"))]
         let shared = Arc::clone(&trouble);
+        #[cfg(not(target_arch = "wasm32"))]
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             if let Ok(mut trouble) = shared.lock() {
                 trouble.error.get_or_insert(from_wgpu(&error));

@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
     }
 
     fn hidden(&self, rows: usize) -> Slice {
-        Slice::new(Buffer::Hidden, 0, (rows * self.config.hidden_size) as u64 * 4)
+        Slice::new(Buffer::Hidden, 0, rows as u64 * self.config.hidden_size as u64 * 4)
     }
 
     fn last_hidden(&self) -> Slice {
@@ -104,11 +104,11 @@ impl<'a> Context<'a> {
     }
 
     fn logits_slice(&self, rows: usize) -> Slice {
-        Slice::new(Buffer::Logits, 0, (rows * self.config.vocab_size) as u64 * 4)
+        Slice::new(Buffer::Logits, 0, rows as u64 * self.config.vocab_size as u64 * 4)
     }
 
     fn table(&self) -> Slice {
-        Slice::new(Buffer::RopeTable, 0, (self.capacity * self.config.head_dim) as u64 * 4)
+        Slice::new(Buffer::RopeTable, 0, self.capacity as u64 * self.config.head_dim as u64 * 4)
     }
 
     fn cache(&self, shape: &AttentionShape, layer: usize) -> Slice {

@@ -321,7 +321,7 @@ fn logits_chunk(caps: &Capabilities, vocabulary: usize, tokens: usize) -> usize 
 }
 
 fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
-    Slice::new(Buffer::RopeTable, 0, (positions * config.head_dim) as u64 * 4)
+    Slice::new(Buffer::RopeTable, 0, positions as u64 * config.head_dim as u64 * 4)
 }
 
 /// Compiles a model into the plans of training with up to `tokens` tokens a micro-step.

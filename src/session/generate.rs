@@ -109,7 +109,7 @@ impl Generation {
         let most = model.config.max_position_embeddings;
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
         model.prepare_inference(room, options.kv_cache).await?;
-        let finished = options.max_tokens == 0;
+        let finished = options.max_tokens == 0 || prompt.len() == most;
         let epoch = u64::MAX; // nothing is in the cache yet
         Ok(Self {
             model: Rc::clone(model),

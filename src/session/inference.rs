@@ -3,9 +3,9 @@
 
 use super::model::Model;
 use super::resources::Resources;
-use super::step::{Step, rope_table};
+use super::step::{Step, write_rope_table};
 use crate::data::IGNORE_INDEX;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, room};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{AttentionShape, KvCache};
 use crate::plan::{
@@ -84,7 +84,7 @@ impl Inference {
             (Buffer::DecodeStep, STEP_BYTES),
             (Buffer::Hidden, plans.chunk as u64 * hidden),
             (Buffer::LastHidden, hidden),
-            (Buffer::Logits, (plans.chunk * config.vocab_size) as u64 * 4),
+            (Buffer::Logits, plans.chunk as u64 * config.vocab_size as u64 * 4),
             (Buffer::Losses, plans.chunk as u64 * 4),
             (Buffer::Metrics, METRICS_BYTES),
             (Buffer::Token, 16),
@@ -94,9 +94,9 @@ impl Inference {
         ] {
             resources.add(name, bytes)?;
         }
-        let table = rope_table(capacity, config.head_dim, config.rope_theta);
-        let buffer = resources.add(Buffer::RopeTable, table.len() as u64 * 4)?;
-        model.gpu.0.write(buffer, 0, bytemuck::cast_slice(&table))
+        let bytes = capacity as u64 * config.head_dim as u64 * 4;
+        let buffer = resources.add(Buffer::RopeTable, bytes)?;
+        write_rope_table(&model.gpu.0, buffer, capacity, config.head_dim, config.rope_theta)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -192,9 +192,11 @@ impl Model {
     /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`.
     pub async fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>> {
         self.check_tokens(tokens)?;
-        self.prepare_inference(tokens.len(), KvCache::F32).await?;
+        let (count, vocabulary) = (tokens.len(), self.config.vocab_size);
+        let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
+        let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
+        self.prepare_inference(count, KvCache::F32).await?;
         self.touch();
-        let mut logits = Vec::with_capacity(tokens.len() * self.config.vocab_size);
         let chunk = self.chunk()?;
         for (index, part) in tokens.chunks(chunk).enumerate() {
             let row = self.config.vocab_size as u64 * 4;

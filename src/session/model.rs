@@ -4,7 +4,7 @@ use super::inference::Inference;
 use super::resources::Resources;
 use crate::checkpoint::{CheckpointReader, Wanted, write_header};
 use crate::config::ModelConfig;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, ErrorCode, Result, room};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
 use crate::layout::{Layout, Tensor};
 use crate::plan::Buffer;
@@ -14,6 +14,9 @@ use std::rc::Rc;
 
 /// Elements generated or uploaded at a time, so that host memory stays small.
 const UPLOAD_ELEMENTS: usize = 1 << 20;
+
+/// Bytes brought back at a time: host memory holds them two more times meanwhile.
+const READ_BYTES: usize = 64 << 20;
 
 /// A model on a device. Cheap to share; freed by [`Model::free`] or with its last reference.
 #[derive(Debug)]
@@ -195,15 +198,16 @@ pub(super) fn read_tensor(
 ) -> Result<LocalFuture<Result<Vec<u8>>>> {
     let mut regions = Vec::new();
     for run in layout.runs(tensor) {
-        regions.push(Region {
-            buffer: find(set(run.shard))?,
-            offset: run.offset as u64 * 4,
-            bytes: run.len as u64 * 4,
-        });
+        let buffer = find(set(run.shard))?;
+        let (begin, end) = (run.offset as u64 * 4, (run.offset + run.len) as u64 * 4);
+        for offset in (begin..end).step_by(READ_BYTES) {
+            regions.push(Region { buffer, offset, bytes: (end - offset).min(READ_BYTES as u64) });
+        }
     }
+    let total = regions.iter().map(|r| r.bytes).sum();
+    let mut bytes: Vec<u8> = room(&format!("tensor {}", tensor.name), total)?;
     let gpu = Rc::clone(gpu);
     Ok(Box::pin(async move {
-        let mut bytes = Vec::with_capacity(regions.iter().map(|r| r.bytes as usize).sum());
         for region in regions {
             bytes.extend(gpu.read(region)?.await?);
         }
@@ -229,32 +233,49 @@ pub(super) fn write_tensor(
     Ok(())
 }
 
-/// Builds a model from checkpoint bytes, a tensor at a time.
+/// Builds a model from checkpoint bytes, a tensor at a time. Nothing is allocated before the files'
+/// headers have shown that every tensor is there.
 pub struct ModelLoader {
+    gpu: Rc<dyn Gpu>,
+    config: ModelConfig,
+    reader: CheckpointReader,
+    made: Option<Made>,
+}
+
+struct Made {
     model: Model,
     /// Whether there was memory for the model. Its error scopes end with the allocation: a loader
     /// may be dropped, or outlive other calls.
     allocated: LocalFuture<Result<()>>,
-    reader: CheckpointReader,
 }
 
 impl std::fmt::Debug for ModelLoader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ModelLoader").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("ModelLoader").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 impl ModelLoader {
-    /// Allocates the weights that `config` asks for.
-    ///
-    /// # Errors
-    /// `limit-exceeded`, `device-lost`.
-    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Self {
         let reader = CheckpointReader::new(&config.tensors());
-        gpu.watch();
-        let model = Model::allocate(gpu, config);
-        let allocated = gpu.checked();
-        Ok(Self { model: model?, allocated, reader })
+        Self { gpu: Rc::clone(gpu), config, reader, made: None }
+    }
+
+    /// The longest header that a file of these tensors may have.
+    pub fn header_limit(&self) -> usize {
+        self.reader.header_limit()
+    }
+
+    /// The model, allocated at the first call, which needs all headers.
+    fn made(&mut self) -> Result<&Made> {
+        if self.made.is_none() {
+            self.reader.expect_all()?;
+            self.gpu.watch();
+            let model = Model::allocate(&self.gpu, self.config.clone());
+            let allocated = self.gpu.checked();
+            self.made = Some(Made { model: model?, allocated });
+        }
+        self.made.as_ref().ok_or_else(|| Error::internal("no model"))
     }
 
     /// Takes a file's header and tells which byte ranges to hand in.
@@ -265,16 +286,18 @@ impl ModelLoader {
         self.reader.add_file(name, header, file_length)
     }
 
-    /// Converts and uploads one tensor.
+    /// Converts and uploads one tensor, when all headers are in.
     ///
     /// # Errors
-    /// `invalid-checkpoint` if the bytes are not those that the header announced.
+    /// `invalid-checkpoint` if the bytes are not those that the header announced, or a tensor is in
+    /// no header; `limit-exceeded`, `device-lost`.
     pub fn set_tensor(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let values = self.reader.decode(name, bytes)?;
-        let tensor = self.model.layout.tensors.iter().find(|t| t.name == name);
+        let model = &self.made()?.model;
+        let tensor = model.layout.tensors.iter().find(|t| t.name == name);
         let tensor = tensor
             .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
-        self.model.write_tensor(tensor, &values)
+        model.write_tensor(tensor, &values)
     }
 
     /// The model, once every tensor has arrived.
@@ -283,7 +306,8 @@ impl ModelLoader {
     /// `invalid-checkpoint`, naming what is missing; `out-of-memory`.
     pub async fn finish(self) -> Result<Rc<Model>> {
         self.reader.finish()?;
-        self.allocated.await?;
-        Ok(Rc::new(self.model))
+        let made = self.made.ok_or_else(|| Error::internal("no model"))?;
+        made.allocated.await?;
+        Ok(Rc::new(made.model))
     }
 }

@@ -1,7 +1,10 @@
 //! The `Step` uniform of `lib/step.wgsl`, the `Sampling` uniform of `13_sample.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
+use crate::error::Result;
+use crate::gpu::{BufferId, Gpu};
 use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
+use std::rc::Rc;
 
 /// What changes from one replay to the next.
 #[repr(C)]
@@ -75,17 +78,28 @@ const _: () = assert!(size_of::<Step>() as u64 == STEP_BYTES);
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
-/// (cos, sin) of position · theta^(−2i / head_dim) for each position and pair, computed in f64:
-/// drivers' own sines err too much.
-pub(super) fn rope_table(positions: usize, head_dim: usize, theta: f64) -> Vec<f32> {
-    let half = head_dim / 2;
-    let mut table = Vec::with_capacity(positions * head_dim);
-    for position in 0..positions {
-        for pair in 0..half {
-            let angle = position as f64 * libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
-            table.push(libm::cos(angle) as f32);
-            table.push(libm::sin(angle) as f32);
+/// Writes (cos, sin) of position · theta^(−2i / head_dim) for each position and pair, computed in
+/// f64: drivers' own sines err too much. The host holds a piece of the table at a time.
+pub(super) fn write_rope_table(
+    gpu: &Rc<dyn Gpu>,
+    buffer: BufferId,
+    positions: usize,
+    head_dim: usize,
+    theta: f64,
+) -> Result<()> {
+    const PIECE: usize = 4096;
+    let mut piece = Vec::with_capacity(PIECE.min(positions) * head_dim);
+    for first in (0..positions).step_by(PIECE) {
+        piece.clear();
+        for position in first..positions.min(first + PIECE) {
+            for pair in 0..head_dim / 2 {
+                let angle =
+                    position as f64 * libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
+                piece.push(libm::cos(angle) as f32);
+                piece.push(libm::sin(angle) as f32);
+            }
         }
+        gpu.write(buffer, first as u64 * head_dim as u64 * 4, bytemuck::cast_slice(&piece))?;
     }
-    table
+    Ok(())
 }

@@ -9,7 +9,7 @@ pub(super) use state::{TrainerState, saved_sets};
 
 use super::model::{Model, read_tensor, tensor_at};
 use super::resources::Resources;
-use super::step::{Step, StepResult, rope_table};
+use super::step::{Step, StepResult, write_rope_table};
 use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Region, Replay};
@@ -155,12 +155,13 @@ impl Trainer {
             (Buffer::Metrics, METRICS_BYTES),
             (Buffer::Optimizer, OPTIMIZER_BYTES),
             (Buffer::Squares, partials as u64 * 4),
-            (Buffer::RopeTable, (tokens * model.config().head_dim) as u64 * 4),
+            (Buffer::RopeTable, tokens as u64 * model.config().head_dim as u64 * 4),
         ] {
             resources.add(name, bytes)?;
         }
-        let table = rope_table(positions, model.config().head_dim, model.config().rope_theta);
-        gpu.write(resources.get(Buffer::RopeTable)?, 0, bytemuck::cast_slice(&table))?;
+        let table = resources.get(Buffer::RopeTable)?;
+        let config = model.config();
+        write_rope_table(gpu, table, positions, config.head_dim, config.rope_theta)?;
         Ok(resources)
     }
 
@@ -335,14 +336,33 @@ impl Trainer {
     }
 
     /// One optimizer step over the dataset's next batches; tokens and time are those of all its
-    /// micro-steps.
+    /// micro-steps. A failure takes the accumulation back to where the call found it, unless that
+    /// was in its middle; there it keeps the micro-steps that are done.
     ///
     /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn step_dataset(&self, dataset: &Dataset) -> Result<Metrics> {
+    /// As [`Trainer::step`]; `aborted` when `stop`, asked between micro-steps, says so.
+    pub async fn step_dataset(
+        &self,
+        dataset: &Dataset,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Metrics> {
+        let before = self.progress.get();
+        let done = self.accumulate(dataset, stop).await;
+        if done.is_err() && before.micro_step == 0 {
+            // The first micro-step overwrote the gradients of the step before.
+            let counted = if self.progress.get() == before { before.counted } else { 0 };
+            self.progress.set(Progress { counted, ..before });
+        }
+        done
+    }
+
+    async fn accumulate(&self, dataset: &Dataset, stop: &dyn Fn() -> bool) -> Result<Metrics> {
         let seed = self.options.borrow().seed;
         let (mut tokens, mut milliseconds) = (0, 0.0);
         loop {
+            if tokens > 0 && stop() {
+                return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
+            }
             let mut progress = self.progress.get();
             let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens);
             let metrics = self.step(&batch).await?;

@@ -54,7 +54,7 @@ async fn run(lane: &Lane, steps: usize) -> Result<(Rc<Model>, Rc<Trainer>), Stri
     let trainer = Trainer::create(&model, options()).await.map_err(text)?;
     let dataset = dataset(lane)?;
     for _ in 0..steps {
-        trainer.step_dataset(&dataset).await.map_err(text)?;
+        trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
     }
     Ok((model, trainer))
 }
@@ -76,7 +76,7 @@ async fn resume(lane: Rc<Lane>) -> Outcome {
     let (model, trainer) = reload(&lane, &model, &trainer).await?;
     let dataset = dataset(&lane)?;
     for _ in 0..2 {
-        trainer.step_dataset(&dataset).await.map_err(text)?;
+        trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
     }
     same("weights", &words(&model).await?, &words(&whole).await?)?;
     Ok(String::new())
@@ -111,10 +111,10 @@ async fn reload(
 async fn falls(lane: Rc<Lane>) -> Outcome {
     let (_, trainer) = run(&lane, 0).await?;
     let dataset = dataset(&lane)?;
-    let first = trainer.step_dataset(&dataset).await.map_err(text)?.loss;
+    let first = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?.loss;
     let mut last = first;
     for _ in 1..25 {
-        last = trainer.step_dataset(&dataset).await.map_err(text)?.loss;
+        last = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?.loss;
     }
     if (first - 32f64.ln()).abs() > 0.2 {
         return Err(format!("the first loss is {first}, far from that of a uniform guess"));
@@ -145,7 +145,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
     let broken = loader.finish().await.map_err(text)?;
     let trainer = Trainer::create(&broken, options()).await.map_err(text)?;
     let before = words(&broken).await?;
-    let metrics = trainer.step_dataset(&dataset).await.map_err(text)?;
+    let metrics = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
     if !metrics.skipped {
         return Err(format!("a step with loss {} was not skipped", metrics.loss));
     }

@@ -2,9 +2,10 @@
 //!
 //! wgpu 30 does not know WebGPU's `subgroups` feature and so cannot request it
 //! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file asks the GPU object for
-//! the adapter itself, reads its facts, and hands it to wgpu through a stand-in for `navigator.gpu`
-//! that lives for one call. The adapter's `requestDevice` is replaced, for its one call too, by one
-//! that adds the feature. Delete the second half when wgpu can ask by itself.
+//! the adapter itself, reads its facts, and hands a stand-in for it to wgpu through a stand-in for
+//! `navigator.gpu` that lives for one call. The stand-in's `requestDevice` adds the feature, and
+//! gives a device or a rejection whatever the adapter's own does: an exception inside wgpu would end
+//! the module. Delete the feature's part when wgpu can ask by itself.
 
 use crate::caps::AdapterName;
 use crate::error::{Error, ErrorCode, Result};
@@ -12,7 +13,7 @@ use crate::gpu::{AdapterFacts, DeviceRequest, PowerPreference, WgpuDevice};
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
+use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 /// Opens a device on a GPU object (`navigator.gpu`, or a stand-in such as Dawn's in Node).
 pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<WgpuDevice>> {
@@ -25,9 +26,7 @@ pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<Wg
     }
     let adapter = request_adapter(gpu, request).await?;
     let facts = facts(gpu, &adapter);
-    if facts.subgroups && request.features.subgroups {
-        request_subgroups(&adapter).map_err(|e| thrown("replacing requestDevice", &e))?;
-    }
+    let adapter = checked(&adapter, facts.subgroups && request.features.subgroups)?;
     let instance =
         instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
     let adapter = WgpuDevice::adapter(&instance, request).await?;
@@ -66,9 +65,6 @@ async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsVal
         PowerPreference::HighPerformance => "high-performance",
         PowerPreference::LowPower => "low-power",
     };
-    let unavailable = |reason: String| {
-        Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
-    };
     Reflect::set(&options, &"powerPreference".into(), &preference.into())
         .map_err(|e| thrown("setting an option", &e))?;
     let asked = method(gpu, "requestAdapter")?
@@ -81,6 +77,10 @@ async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsVal
         return Err(unavailable("requestAdapter found none".into()));
     }
     Ok(adapter)
+}
+
+fn unavailable(reason: String) -> Error {
+    Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
 }
 
 fn facts(gpu: &JsValue, adapter: &JsValue) -> AdapterFacts {
@@ -109,20 +109,40 @@ fn has(set: &JsValue, name: &str) -> bool {
     test.and_then(|test| test.call1(set, &name.into())).is_ok_and(|found| found.is_truthy())
 }
 
-/// Makes the adapter's next `requestDevice` ask for subgroups too.
-fn request_subgroups(adapter: &JsValue) -> std::result::Result<(), JsValue> {
-    let own = get(adapter, "requestDevice").dyn_into::<Function>()?;
+/// A stand-in with what wgpu reads of an adapter, once it is there.
+fn checked(adapter: &JsValue, subgroups: bool) -> Result<JsValue> {
+    let stand_in = Object::new();
+    let set = |name: &str, value: &JsValue| {
+        Reflect::set(&stand_in, &name.into(), value).map_err(|e| thrown("setting a property", &e))
+    };
+    for name in ["features", "limits", "info"] {
+        let value = get(adapter, name);
+        if !value.is_object() {
+            return Err(unavailable(format!("requestAdapter gave an object without {name}")));
+        }
+        set(name, &value)?;
+    }
+    let missing = |name: &str| unavailable(format!("the adapter has no method {name}"));
+    method(&get(adapter, "features"), "has").map_err(|_| missing("features.has"))?;
+    let own = method(adapter, "requestDevice").map_err(|_| missing("requestDevice"))?;
     let this = adapter.clone();
-    let replacement = Closure::once_into_js(
-        move |descriptor: JsValue| -> std::result::Result<JsValue, JsValue> {
-            let features = Array::from(&get(&descriptor, "requiredFeatures"));
-            features.push(&"subgroups".into());
-            Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
-            own.call1(&this, &descriptor)
-        },
-    );
-    Reflect::set(adapter, &"requestDevice".into(), &replacement)?;
-    Ok(())
+    let request = Closure::once_into_js(move |descriptor: JsValue| -> Promise {
+        future_to_promise(async move {
+            if subgroups {
+                let features = Array::from(&get(&descriptor, "requiredFeatures"));
+                features.push(&"subgroups".into());
+                Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
+            }
+            let asked = own.call1(&this, &descriptor)?;
+            let device = JsFuture::from(Promise::resolve(&asked)).await?;
+            if get(&device, "queue").is_object() && get(&device, "lost").is_object() {
+                return Ok(device);
+            }
+            Err(js_sys::Error::new("requestDevice gave no GPUDevice").into())
+        })
+    });
+    set("requestDevice", &request)?;
+    Ok(stand_in.into())
 }
 
 /// A wgpu instance whose GPU object answers `requestAdapter` with this adapter.

@@ -13,9 +13,9 @@ mod testing;
 mod trainer;
 
 use crate::error::Error;
-use js_sys::{Object, Reflect};
+use js_sys::{Function, Object, Reflect};
 use serde::Serialize;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::*;
 
 type JsResult<T> = Result<T, JsValue>;
 
@@ -27,6 +27,21 @@ fn to_js(error: Error) -> JsValue {
         let _ = Reflect::set(&object, &name.into(), &value.into());
     }
     object.into()
+}
+
+/// Has `told` called with the message of a panic, after which nothing of the module may be trusted:
+/// what was running never ends.
+#[wasm_bindgen(js_name = onPanic)]
+pub fn on_panic(told: Function) {
+    std::panic::set_hook(Box::new(move |info| {
+        let _ = told.call1(&JsValue::UNDEFINED, &info.to_string().into());
+    }));
+}
+
+/// Whether the module's memory has room for a piece of so many bytes.
+#[wasm_bindgen(js_name = hasRoom)]
+pub fn has_room(bytes: f64) -> bool {
+    crate::error::room::<u8>("", bytes as u64).is_ok()
 }
 
 fn json<T: Serialize>(value: &T) -> JsResult<String> {

@@ -105,8 +105,13 @@ impl RawLoader {
     #[wasm_bindgen(constructor)]
     pub fn new(runtime: &RawRuntime, config: &str) -> JsResult<RawLoader> {
         let config = ModelConfig::from_json(config).map_err(to_js)?;
-        let loader = ModelLoader::new(&runtime.gpu()?, config).map_err(to_js)?;
+        let loader = ModelLoader::new(&runtime.gpu()?, config);
         Ok(Self { loader: RefCell::new(Some(loader)) })
+    }
+
+    #[wasm_bindgen(js_name = headerLimit)]
+    pub fn header_limit(&self) -> JsResult<usize> {
+        Ok(self.loader.borrow().as_ref().ok_or_else(finished)?.header_limit())
     }
 
     #[wasm_bindgen(js_name = addFile)]

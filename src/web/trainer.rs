@@ -6,6 +6,7 @@ use super::{JsResult, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
 use crate::session::{Resume, Trainer, TrainerOptions};
+use js_sys::Function;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -42,9 +43,11 @@ impl RawTrainer {
     }
 
     #[wasm_bindgen(js_name = stepDataset)]
-    pub async fn step_dataset(&self, dataset: &RawDataset) -> JsResult<String> {
+    /// `stop` is asked between micro-steps: a true answer ends the step.
+    pub async fn step_dataset(&self, dataset: &RawDataset, stop: Function) -> JsResult<String> {
         let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
-        json(&trainer.step_dataset(&dataset).await.map_err(to_js)?)
+        let stop = || stop.call0(&JsValue::UNDEFINED).is_ok_and(|answer| answer.is_truthy());
+        json(&trainer.step_dataset(&dataset, &stop).await.map_err(to_js)?)
     }
 
     #[wasm_bindgen(js_name = setTotalSteps)]
@@ -134,6 +137,11 @@ impl RawResume {
         let model = Rc::clone(&model.model);
         let resume = Resume::new(&model, &state).await.map_err(to_js)?;
         Ok(Self { resume: RefCell::new(Some(resume)) })
+    }
+
+    #[wasm_bindgen(js_name = headerLimit)]
+    pub fn header_limit(&self) -> JsResult<usize> {
+        Ok(self.resume.borrow().as_ref().ok_or_else(finished)?.header_limit())
     }
 
     #[wasm_bindgen(js_name = addFile)]

@@ -31,6 +31,7 @@ function recorder() {
   const taken = {};
   return {
     taken,
+    headerLimit: () => 1000,
     addFile(_name, bytes) {
       const start = 8 + bytes.length;
       return JSON.stringify(
@@ -83,11 +84,11 @@ test("a header that cannot be is refused", async () => {
     new DataView(bytes.buffer).setBigUint64(0, length, true);
     return part(bytes);
   };
-  await assert.rejects(readHeader(part(new Uint8Array(7))), code("invalid-checkpoint"));
-  await assert.rejects(readHeader(lying(9n)), code("invalid-checkpoint"));
-  await assert.rejects(readHeader(lying(100_000_001n)), code("invalid-checkpoint"));
-  await assert.rejects(readHeader(lying(2n ** 64n - 1n)), code("invalid-checkpoint"));
-  assert.equal((await readHeader(lying(8n))).length, 8);
+  await assert.rejects(readHeader(part(new Uint8Array(7)), 1000), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(9n), 1000), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(1001n), 1000), code("invalid-checkpoint"));
+  await assert.rejects(readHeader(lying(2n ** 64n - 1n), 1000), code("invalid-checkpoint"));
+  assert.equal((await readHeader(lying(8n), 1000)).length, 8);
 });
 
 test("a base URL gives files, shards and clear failures", async (t) => {
@@ -254,6 +255,7 @@ test("the command line is parsed, and refused with usage", () => {
     ["--headless", "--steps", "ten"],
     ["--headless", "--steps=-1"],
     ["--headless", "--learning-rate", "fast"],
+    ["--headless", "--learning-rate", "0"],
     ["--headless", "--browser", "opera"],
     ["--headless", "--config", "small"],
     ["--headless", "--config", "{"],
@@ -288,4 +290,39 @@ test("a port that is given and taken is refused; the default makes way", async (
   const other = await serve({}, { port, fallbackToAny: true });
   t.after(() => other.close());
   assert.notEqual(other.url, first.url);
+});
+
+test("what the module's memory has no room for is refused before it goes there", async () => {
+  const { Dataset } = await import("../../pkg/dist/dataset.js");
+  const { withRoom } = await import("../../pkg/dist/raw.js");
+  const full = { hasRoom: () => false, RawDataset: class {} };
+  const many = Dataset.fromTokens(new Uint32Array(1 << 20), { validationFraction: 0 });
+  assert.throws(() => many._raw(full), code("out-of-memory"));
+  const sink = withRoom(full, recorder());
+  assert.throws(() => sink.setTensor("a", new Uint8Array(2 << 20)), code("out-of-memory"));
+  sink.setTensor("b", data);
+});
+
+test("another wasm module is refused, and tinyloom's own still loads", async () => {
+  const { loadRaw } = await import("../../pkg/dist/raw.js");
+  const empty = Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0);
+  await assert.rejects(loadRaw(empty), code("invalid-options"));
+  await assert.rejects(loadRaw(Uint8Array.of(1, 2, 3)), code("invalid-options"));
+  const module = await loadRaw();
+  assert.ok(module.hasRoom(1000) && !module.hasRoom(2 ** 40));
+});
+
+test("a panic ends what runs in the module and what comes after", async () => {
+  const own = await import("../../pkg/dist/handle.js?panic"); // the flag is the module's
+  const raw = { work: () => new Promise(() => {}), release() {} };
+  const handle = new own.Handle("Model", raw, new own.Queue());
+  const running = handle.run((one) => one.work());
+  const waiting = handle.run((one) => one.work());
+  await new Promise((turn) => setTimeout(turn, 5));
+  own.modulePanicked("panicked at src/x.rs");
+  for (const call of [running, waiting, handle.run(() => 1)]) {
+    await assert.rejects(call, code("internal"));
+  }
+  assert.throws(() => handle.now(() => 1), /panicked at src\/x.rs/);
+  handle.free();
 });

@@ -4,6 +4,9 @@ use crate::error::{Error, Result};
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
+/// Most micro-steps of a step.
+const MOST_ACCUMULATION: u64 = 1 << 16;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TrainerOptions {
@@ -81,8 +84,13 @@ impl TrainerOptions {
                 "a number from 1.2e-38 to 3.4e38, or null for no clipping",
             )?;
         }
-        let accumulation = self.gradient_accumulation as f64;
-        check(self.gradient_accumulation >= 1, "gradientAccumulation", accumulation, "at least 1")?;
+        let accumulation = self.gradient_accumulation;
+        check(
+            (1..=MOST_ACCUMULATION).contains(&accumulation),
+            "gradientAccumulation",
+            accumulation as f64,
+            "from 1 to 65536",
+        )?;
         let tokens = self.tokens_per_step;
         check(
             (1..=1 << 24).contains(&tokens),
@@ -120,6 +128,8 @@ mod tests {
         assert!(refused(options).contains("learningRate is"));
         let options = TrainerOptions { weight_decay: 1e39, ..default() };
         assert!(refused(options).contains("weightDecay is"));
+        let options = TrainerOptions { gradient_accumulation: 1 << 32, ..default() };
+        assert!(refused(options).contains("gradientAccumulation is"));
         TrainerOptions { epsilon: 1.2e-38, max_grad_norm: Some(1e30), ..default() }
             .validate()
             .unwrap();

@@ -9,6 +9,8 @@ use crate::layout::Tensor;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use serde::{Deserialize, Serialize};
 
+/// Largest count: what a double, and so JavaScript, holds exactly.
+const MOST: u64 = (1 << 53) - 1;
 const FORMAT: &str = "tinyloom-trainer-1";
 
 /// `trainer_state.json`. Floats that live on the GPU are kept as their bits.
@@ -42,6 +44,34 @@ impl TrainerState {
             ));
         }
         Ok(state)
+    }
+
+    /// Refuses what no run can have saved.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::checkpoint(format!("trainer_state.json: {what}")));
+        if let Err(error) = self.options.validate() {
+            return wrong(error.message);
+        }
+        let Progress { step, micro_step, counted, cursor } = self.progress;
+        for (name, value) in [("step", step), ("counted", counted), ("cursor", cursor)] {
+            if value > MOST {
+                return wrong(format!("progress.{name} is {value}; it may be at most {MOST}"));
+            }
+        }
+        let accumulation = self.options.gradient_accumulation;
+        if micro_step >= accumulation {
+            return wrong(format!(
+                "progress.microStep is {micro_step}; it must be below gradientAccumulation, \
+                 {accumulation}"
+            ));
+        }
+        let numbers = self.optimizer.iter().map(|&bits| f32::from_bits(bits));
+        let possible = |(i, x): (usize, f32)| x.is_finite() && x >= 0.0 && (i == 2 || x <= 1.0);
+        if !numbers.clone().enumerate().all(possible) {
+            let numbers: Vec<_> = numbers.collect();
+            return wrong(format!("optimizer holds the numbers {numbers:?}, which no run leaves"));
+        }
+        Ok(())
     }
 }
 
@@ -109,5 +139,38 @@ impl Trainer {
             metrics: self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
         };
         serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_cannot_be_are_refused() {
+        let good = TrainerState {
+            format: FORMAT.into(),
+            options: TrainerOptions { gradient_accumulation: 4, ..TrainerOptions::default() },
+            progress: Progress { step: 9, micro_step: 3, counted: 5, cursor: 39 },
+            optimizer: [0.5f32, 0.1, 64.0, 1.0].map(f32::to_bits).to_vec(),
+            metrics: vec![0; 8],
+        };
+        good.check().unwrap();
+        let refused = |change: &dyn Fn(&mut TrainerState), needle: &str| {
+            let mut state = good.clone();
+            change(&mut state);
+            let message = state.check().unwrap_err().message;
+            assert!(
+                message.contains("trainer_state.json") && message.contains(needle),
+                "{message}"
+            );
+        };
+        refused(&|s| s.progress.step = u64::MAX, "progress.step");
+        refused(&|s| s.progress.cursor = 1 << 60, "progress.cursor");
+        refused(&|s| s.progress.micro_step = 4, "progress.microStep");
+        refused(&|s| s.options.learning_rate = -1.0, "learningRate");
+        for (i, x) in [(0, f32::NAN), (1, -0.5), (0, 1.5), (2, f32::INFINITY), (3, 2.0)] {
+            refused(&move |s| s.optimizer[i] = x.to_bits(), "optimizer");
+        }
     }
 }

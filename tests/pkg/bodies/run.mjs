@@ -4,6 +4,7 @@
 export const BODIES = [
   "options",
   "bad-input",
+  "nonsense",
   "checkpoint",
   "decoding",
   "training",
