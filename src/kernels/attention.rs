@@ -154,7 +154,7 @@ impl AttentionTile {
         let most = if self.resident { vectors } else { MOST_CHUNK };
         (least..=most.min(vectors))
             .rev()
-            .filter(|chunk| vectors % chunk == 0)
+            .filter(|chunk| vectors.is_multiple_of(*chunk))
             .find(|&chunk| self.bytes(shape, pass, chunk) <= storage)
     }
 

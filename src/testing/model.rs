@@ -85,7 +85,7 @@ async fn load(
     config: &ModelConfig,
     weights: &Tensors<f32>,
 ) -> Result<Rc<Model>, String> {
-    let mut loader = ModelLoader::new(gpu, config.clone()).map_err(text)?;
+    let mut loader = ModelLoader::new(gpu, config.clone());
     let tensors = config.tensors();
     let file = crate::checkpoint::write_header(&tensors, &[]);
     let (header, length) = header_of(&file, &tensors);

@@ -88,7 +88,7 @@ async fn reload(
     model: &Rc<Model>,
     trainer: &Rc<Trainer>,
 ) -> Result<(Rc<Model>, Rc<Trainer>), String> {
-    let mut loader = ModelLoader::new(&device(lane), model.config().clone()).map_err(text)?;
+    let mut loader = ModelLoader::new(&device(lane), model.config().clone());
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
     for (index, (name, _)) in model.tensors().iter().enumerate() {
@@ -133,7 +133,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
     let bytes = model.read_tensor(0).await.map_err(text)?;
     let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&bytes);
     values[..shape[1]].fill(f32::INFINITY);
-    let mut loader = ModelLoader::new(&device(&lane), model.config().clone()).map_err(text)?;
+    let mut loader = ModelLoader::new(&device(&lane), model.config().clone());
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
     for (index, (other, _)) in model.tensors().iter().enumerate() {
