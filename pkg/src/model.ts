@@ -34,7 +34,7 @@ import { type TokenIds, toSomeTokens } from "./tokens.js";
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama";
+  model_type?: "llama" | "mistral";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -50,6 +50,13 @@ export interface ModelConfig {
   tie_word_embeddings?: boolean;
   hidden_act?: string;
   initializer_range?: number;
+  /** Mistral's: a position sees at most so many of the latest ones, itself among them. */
+  sliding_window?: number | null;
+  /**
+   * Attention scores are squashed into ± this: `cap · tanh(score / cap)`. `save()` keeps it and says
+   * in the saved config that transformers' Llama and Mistral would ignore it.
+   */
+  attn_logit_softcapping?: number | null;
   [name: string]: unknown;
 }
 
