@@ -3,6 +3,7 @@
 
 mod attention;
 mod attention_decode;
+mod attention_tensors;
 mod cache;
 mod compose;
 mod elementwise;
@@ -24,6 +25,7 @@ pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
     decode_splits,
 };
+pub use attention_tensors::{Element, Geometry, Strides};
 pub use cache::{KvCache, cache_append, cache_expand};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{

@@ -1,0 +1,19 @@
+// Four elements of a tensor stored in f16, two a word: core WGSL, no feature needed. What f16 cannot
+// hold is bounded to ±65504 (packing it would be indeterminate); what is not finite stays not finite.
+// Needs lib/finite.wgsl.
+alias Quad = vec2<u32>;
+
+const HALF_NOT_A_NUMBER: u32 = 0x7e007e00u;
+
+fn unpack_quad(quad: Quad) -> vec4<f32> {
+  return vec4(unpack2x16float(quad.x), unpack2x16float(quad.y));
+}
+
+fn pack_pair(x: vec2<f32>) -> u32 {
+  let words = pack2x16float(clamp(x, vec2(-65504.0), vec2(65504.0)));
+  return select(HALF_NOT_A_NUMBER, words, is_finite(x.x) && is_finite(x.y));
+}
+
+fn pack_quad(x: vec4<f32>) -> Quad {
+  return vec2(pack_pair(x.xy), pack_pair(x.zw));
+}
