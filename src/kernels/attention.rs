@@ -259,8 +259,9 @@ fn row_kernel(
     pass: AttentionPass,
     operands: Operands,
 ) -> Result<Kernel> {
-    let size = workgroup_size(caps, 8, 1, pass.name())?;
-    let composer = common(Composer::new(pass.name(), size), shape).module(shader!("lib/flat"));
+    let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
+    let composer =
+        common(Composer::new(pass.kernel_name(), size), shape).module(shader!("lib/flat"));
     let composer = operands.place(composer, shape, pass);
     let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
     loads.push(("value_of", "load_value"));
