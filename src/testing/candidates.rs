@@ -90,7 +90,15 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
         }
-        candidates.push(Candidate::new(caps, picked, tokens, true)?);
+        let kept = k::attention_kept(caps, shape).is_some() && pass != AttentionPass::Forward;
+        candidates.push(Candidate::new(caps, picked, tokens, !kept)?);
+        if pass != AttentionPass::Forward && !caps.software {
+            let kernel = match pass {
+                AttentionPass::Query => k::attention_backward_query_kept(caps, shape),
+                _ => k::attention_backward_key_value_kept(caps, shape, owner, tokens),
+            }?;
+            candidates.push(Candidate::new(caps, kernel, tokens, kept)?);
+        }
     }
     Ok(candidates)
 }
