@@ -66,7 +66,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     var key_scales: array<f32, KEYS>;
     var value_scales: array<f32, KEYS>;
     for (var u = 0u; u < KEYS; u++) {
-      let row = min(k0 + u * SLOTS + slot, range.y - 1u);
+      let row = key_row(min(k0 + u * SLOTS + slot, range.y - 1u));
       for (var i = 0u; i < OWN; i++) {
         keys[u][i] = cache_vector(row, kv_head * VECTORS + i * LANES + part);
       }

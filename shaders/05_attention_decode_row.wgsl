@@ -31,7 +31,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;
   var sum = Head();
   for (var k = range.x; k < range.y; k++) {
-    let score = decode_score(head_dot(q, load_cache(k, kv_head * VECTORS)) * cache_scale(k, kv_head));
+    let row = key_row(k);
+    let product = head_dot(q, load_cache(row, kv_head * VECTORS)) * cache_scale(row, kv_head);
+    let score = decode_score(product);
     if score > largest {
       let correction = exp2(largest - score);
       total *= correction;
@@ -40,8 +42,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let weight = exp2(score - largest);
     total += weight;
-    let value = load_cache(k, (KV_HEADS + kv_head) * VECTORS);
-    sum = head_axpy(sum, weight * cache_scale(k, KV_HEADS + kv_head), value);
+    let value = load_cache(row, (KV_HEADS + kv_head) * VECTORS);
+    sum = head_axpy(sum, weight * cache_scale(row, KV_HEADS + kv_head), value);
   }
   store_head(head, split, sum, largest, total);
 }

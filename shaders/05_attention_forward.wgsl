@@ -2,7 +2,8 @@
 // (Dao, "FlashAttention-2", arXiv:2307.08691; Milakov and Gimelshein, arXiv:1805.02867).
 //
 //   0 query      read   f32 [tokens, Q_STRIDE]         head h at column h · HEAD_DIM
-//   1 keys       read   f32 [keys, KV_STRIDE]          heads from KEY_OFFSET, values from VALUE_OFFSET
+//   1 keys       read   f32 [keys, KV_STRIDE]          heads from KEY_OFFSET, values from VALUE_OFFSET,
+//                                                  rows where lib/key_row.wgsl says
 //   2 documents  read   u32 [tokens]                   first key that each query may see
 //   3 output     write  f32 [tokens, HEADS · HEAD_DIM] overwritten
 //   4 lse        write  f32 [tokens, HEADS]            overwritten: natural log of Σ exp(score)
@@ -45,7 +46,7 @@ fn stage_keys(lane: u32, key0: u32, key_count: u32, offset: u32) {
   var values = array<vec4<f32>, COLUMN_LOADS>();
   for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
-    let key = min(key0 + i / VECTORS, key_count - 1u);
+    let key = key_row(min(key0 + i / VECTORS, key_count - 1u));
     values[n] = keys[(key * KV_STRIDE + offset) / 4u + i % VECTORS];
   }
   for (var n = 0u; n < COLUMN_LOADS; n++) {
@@ -98,7 +99,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     stage_queries(lane, first_row, last_row, head, 0u);
   }
 
-  for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
+  // A ring may hold anything before the first key that a query of the tile sees.
+  let first_seen = first_key(first_row);
+  for (var k0 = select(first_seen / BK * BK, first_seen, RINGED); k0 < key_count; k0 += BK) {
     stage_keys(lane, k0, key_count, KEY_OFFSET + kv_head * HEAD_DIM);
     var scores = Scores();
     for (var first = 0u; first < VECTORS; first += CHUNK) {

@@ -24,7 +24,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;
   var sum = Head();
   for (var k = first_key(row); k <= last_key(row); k++) {
-    let base = k * (KV_STRIDE / 4u) + kv_head * VECTORS;
+    let base = key_row(k) * (KV_STRIDE / 4u) + kv_head * VECTORS;
     let score = score_of(head_dot(q, load_keys(base + KEY_OFFSET / 4u)));
     let value = load_keys(base + VALUE_OFFSET / 4u);
     if score > largest {

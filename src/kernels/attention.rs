@@ -1,5 +1,6 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass.
 
+use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::head_module;
 use super::workgroup_size;
@@ -20,6 +21,8 @@ pub struct AttentionShape {
     pub soft_cap: Option<f32>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
+    /// Rows after which the key-value cache begins anew, or none where it holds every position.
+    pub ring: Option<usize>,
 }
 
 impl AttentionShape {
@@ -32,6 +35,7 @@ impl AttentionShape {
             window: config.sliding_window,
             soft_cap: config.attn_logit_softcapping.map(|cap| cap as f32),
             tokens,
+            ring: None,
         }
     }
 
@@ -333,7 +337,7 @@ fn forward_place(composer: Composer, shape: AttentionShape, cached: bool) -> Com
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    composer
+    key_rows(composer, shape.ring.filter(|_| cached))
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)

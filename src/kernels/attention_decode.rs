@@ -2,7 +2,7 @@
 //! second kernel merges.
 
 use super::attention::AttentionShape;
-use super::cache::KvCache;
+use super::cache::{KvCache, key_rows};
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::head_module;
 use super::{check_storage, workgroup_size};
@@ -216,7 +216,7 @@ pub fn attention_decode(
         .unrolled("KEYS", tile.keys)
         .unrolled("GROUP", tile.group)
         .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
-    let composer = results(cache.module(composer), splits);
+    let composer = results(key_rows(cache.module(composer), shape.ring), splits);
     let composer = if subgroups {
         composer.subgroup_module(shader!("lib/lanes_subgroup"))
     } else {
@@ -266,7 +266,7 @@ fn row(
     );
     let composer = composer(name, size as usize, shape, splits).module(shader!("lib/flat"));
     let invocations = shape.heads * splits.count;
-    results(cache.module(composer), splits)
+    results(key_rows(cache.module(composer), shape.ring), splits)
         .module(&head_module(vectors, &[("load_query", "query")], &[]))
         .module(&heads)
         .module(shader!("05_attention_decode_row"))

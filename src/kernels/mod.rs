@@ -26,7 +26,7 @@ pub use attention_decode::{
     decode_splits,
 };
 pub use attention_tensors::{Element, Geometry, Strides};
-pub use cache::{KvCache, cache_append, cache_expand};
+pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,

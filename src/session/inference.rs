@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// Fewest tokens of cache allocated.
 const LEAST_CAPACITY: usize = 256;
 
-/// Buffers and installed plans for one cache capacity and form.
+/// Buffers and installed plans for texts of one capacity and a cache of one form.
 #[derive(Debug)]
 pub(super) struct Inference {
     pub resources: Resources,
@@ -74,7 +74,7 @@ impl Inference {
         for (index, bytes) in plans.slots.iter().enumerate() {
             resources.add(Buffer::Slot(index), *bytes)?;
         }
-        let cache = cache_bytes(cache, &shape, capacity);
+        let cache = cache_bytes(cache, &shape, plans.cache_rows);
         for layer in 0..config.num_hidden_layers {
             resources.add(Buffer::Cache(layer), cache)?;
         }

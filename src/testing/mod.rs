@@ -8,6 +8,7 @@ pub mod adapters;
 mod attention;
 mod attention_backward;
 mod attention_decode;
+mod cache;
 pub mod candidates;
 pub mod catalogue;
 mod elementwise;
@@ -77,6 +78,7 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         attention_backward::cases(),
         attention_decode::cases(),
+        cache::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
