@@ -6,6 +6,7 @@ mod attention_decode;
 mod attention_tensors;
 mod cache;
 mod compose;
+mod decode_place;
 mod elementwise;
 mod linear;
 mod loss;
@@ -23,7 +24,7 @@ pub use attention::{
 };
 pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    decode_splits,
+    attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
 };
 pub use attention_tensors::{Element, Geometry, Strides};
 pub use cache::{KvCache, cache_append, cache_expand, ring_rows};

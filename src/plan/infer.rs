@@ -280,7 +280,7 @@ impl<'a> Context<'a> {
         let shape = self.shape(model.builder.tokens);
         // Of the positions that the model has, not of the capacity: a cache that grows compiles
         // nothing.
-        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings)?;
+        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings, 1)?;
         let kernel = k::attention_decode(self.caps, shape, self.cache, &splits)?;
         let attention = model.tensor("attention output", shape.width())?;
         let flops = 4.0 * (self.cache_rows * shape.width()) as f64;

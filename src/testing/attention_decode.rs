@@ -44,7 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-fn ranges(count: usize) -> DecodeSplits {
+pub(super) fn ranges(count: usize) -> DecodeSplits {
     DecodeSplits { count, reason: "a test's".into() }
 }
 
@@ -222,7 +222,7 @@ async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
 }
 
 /// One kernel of each variant.
-fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
+pub(super) fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
     let mut forms: Vec<Kernel> = vec![];
     for kernel in kernels {
         if !forms.iter().any(|form| form.variant == kernel.variant) {

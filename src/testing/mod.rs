@@ -11,6 +11,7 @@ mod attention_decode;
 mod cache;
 pub mod candidates;
 pub mod catalogue;
+mod decode_tensors;
 mod elementwise;
 mod embedding;
 mod harness;
@@ -79,6 +80,7 @@ pub fn cases() -> Vec<Case> {
         attention_backward::cases(),
         attention_decode::cases(),
         cache::cases(),
+        decode_tensors::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
