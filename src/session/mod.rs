@@ -10,6 +10,7 @@ pub(crate) mod step;
 mod trainer;
 
 pub use generate::{GenerateOptions, Generation};
+pub use inference::InferenceOptions;
 pub use model::{Model, ModelLoader};
 pub use resume::Resume;
 pub use trainer::{Metrics, Trainer, TrainerOptions};

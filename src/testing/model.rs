@@ -12,7 +12,9 @@ use crate::gpu::Gpu;
 use crate::kernels::{AttentionShape, KvCache};
 use crate::reference::loss::log_sum_exp;
 use crate::reference::model::{Model as Reference, Tensors, random_tensors};
-use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Trainer, TrainerOptions};
+use crate::session::{
+    GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions,
+};
 use std::rc::Rc;
 
 /// Grouped heads, tied embeddings, sizes that are no multiples of four.
@@ -188,11 +190,12 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
     for tokens in [1, 33, 300] {
         let prompt = lane.integers(tokens, pair.config.vocab_size);
         let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
-        let got = pair.model.logits(&prompt).await.map_err(text)?;
+        let options = InferenceOptions::default();
+        let got = pair.model.logits(&prompt, options).await.map_err(text)?;
         close(&format!("logits of {tokens} tokens"), &got, &expected, 1e-5)?;
         if tokens > 1 {
             let batch = Batch::next_tokens(prompt.clone());
-            let loss = pair.model.loss(&prompt, None).await.map_err(text)?;
+            let loss = pair.model.loss(&prompt, None, options).await.map_err(text)?;
             close("loss", &[loss as f32], &[pair.reference().loss(&batch)], 1e-6)?;
         }
         let pipelines = lane.gpu.counters().pipelines;
@@ -324,7 +327,7 @@ async fn refusal(lane: Rc<Lane>) -> Outcome {
     let prompt = lane.integers(250, pair.config.vocab_size);
     let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
     let long = lane.integers(1025, pair.config.vocab_size);
-    let refused = async || match pair.model.logits(&long).await {
+    let refused = async || match pair.model.logits(&long, InferenceOptions::default()).await {
         Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
         Err(error) => Err(text(error)),
         Ok(_) => Err("1,025 tokens were not refused".into()),
