@@ -302,7 +302,7 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
     const COUNT: usize = 3;
     let shape = setting.kernel();
     // One key; a window; then a batch with a query that sees nothing, and one, two and three ranges.
-    let batches = [vec![0..1], vec![9..200], vec![3..80, 40..40, 0..133]];
+    let batches: [&[Range<usize>]; 3] = [&[0..1], &[9..200], &[3..80, 40..40, 0..133]];
     for seen in batches {
         let batch = seen.len();
         let decoders = |count| {
@@ -322,7 +322,7 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
         // One range differs from several in where its result goes alone.
         let whole = if matches!(shape.head_dim, 4 | 64) { decoders(1)? } else { vec![] };
         for order in Order::ALL {
-            let made = Batch::new(&lane, setting, element, order, &seen);
+            let made = Batch::new(&lane, setting, element, order, seen);
             made.whole(&lane, &whole).await?;
             made.split(&lane, [&splits, &mergers], COUNT).await?;
         }

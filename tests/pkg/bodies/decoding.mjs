@@ -98,18 +98,20 @@ export const cases = {
   },
 
   async "what a packed cache costs is told by the loss"(host) {
-    const { Trainer } = host.tinyloom;
-    const model = await make(host);
+    const { Model, Trainer } = host.tinyloom;
+    // Weights so large that attention prefers some keys after a few steps.
+    const sharp = { ...config, initializer_range: 0.1 };
+    const model = await Model.create(host.runtime, sharp, { seed: 11 });
     const trainer = await Trainer.create(model, trainerOptions);
-    for await (const _ of trainer.run(await dataset(host.tinyloom), { steps: 20 }));
+    for await (const _ of trainer.run(await dataset(host.tinyloom), { steps: 12 }));
     const { tokens, targets } = batch(60, 500);
     const loss = (options) => model.loss(tokens, targets, options);
     const exact = await loss();
     equal(await loss({}), exact, "f32 is the default");
     equal(await loss({ kvCache: "f32" }), exact);
     const [half, bytes] = [await loss({ kvCache: "f16" }), await loss({ kvCache: "int8" })];
-    close(half, exact, 1e-3, "loss with an f16 cache");
-    close(bytes, exact, 2e-2, "loss with an int8 cache");
+    close(half, exact, 2e-4, "loss with an f16 cache");
+    close(bytes, exact, 5e-3, "loss with an int8 cache");
     ok(bytes !== exact, "bytes leave no trace");
     const plain = await model.logits(tokens);
     const packed = await model.logits(tokens, { kvCache: "int8" });
@@ -118,8 +120,9 @@ export const cases = {
       "bytes leave no trace in the logits",
     );
     const largest = plain.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    for (const [i, x] of plain.entries()) close(packed[i], x, 0.05 * largest, "a logit");
+    for (const [i, x] of plain.entries()) close(packed[i], x, 0.02 * largest, "a logit");
     equal([...(await model.logits(tokens))], [...plain], "f32 again");
+    equal(await loss(), exact, "its loss too");
     for (const wrong of [{ kvCache: "f8" }, { kvcache: "f16" }]) {
       await refuses("invalid-options", ["kvCache"], () => model.loss(tokens, targets, wrong));
       await refuses("invalid-options", ["kvCache"], () => model.logits(tokens, wrong));
