@@ -39,8 +39,8 @@ export interface RawModel extends Releasable, RawWriter {
   config(): string;
   parameterCount(): number;
   gpuBytes(): number;
-  logits(tokens: Uint32Array): Promise<Float32Array>;
-  loss(tokens: Uint32Array, targets: Uint32Array | undefined): Promise<number>;
+  logits(tokens: Uint32Array, optionsJson: string): Promise<Float32Array>;
+  loss(tokens: Uint32Array, targets: Uint32Array | undefined, optionsJson: string): Promise<number>;
   generate(prompt: Uint32Array, optionsJson: string): Promise<RawGeneration>;
 }
 

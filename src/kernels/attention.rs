@@ -3,6 +3,7 @@
 
 use super::attention_tensors::{DenseMask, Element};
 use super::attention_tile::{AttentionPass, AttentionTile, attention_tiles, pick, tiled};
+use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
 use super::workgroup_size;
@@ -25,6 +26,8 @@ pub struct AttentionShape {
     pub scale: Option<f32>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
+    /// Rows after which the key-value cache begins anew, or none where it holds every position.
+    pub ring: Option<usize>,
 }
 
 impl AttentionShape {
@@ -38,6 +41,7 @@ impl AttentionShape {
             soft_cap: config.attn_logit_softcapping.map(|cap| cap as f32),
             scale: None,
             tokens,
+            ring: None,
         }
     }
 
@@ -167,6 +171,7 @@ impl Operands {
             Self::Tensors { element, dense, .. } => {
                 let composer = composer
                     .size("MEMBERS", shape.heads / shape.kv_heads)
+                    .flag("RINGED", false)
                     .module(shader!("lib/attention_geometry"))
                     .module(shader!("lib/attention_mask_tensors"));
                 let composer = dense.module(element.module(composer));
@@ -208,7 +213,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    composer
+    key_rows(composer, shape.ring.filter(|_| cached))
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)

@@ -7,6 +7,7 @@ mod attention_tensors;
 mod attention_tile;
 mod cache;
 mod compose;
+mod decode_place;
 mod elementwise;
 mod linear;
 mod loss;
@@ -25,13 +26,13 @@ pub use attention::{
 };
 pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    decode_splits,
+    attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
 };
 pub use attention_tensors::{
     DenseMask, Element, Geometry, Strides, attention_delta_tensors, attention_tensors,
 };
 pub use attention_tile::{AttentionPass, AttentionTile, attention_tiles};
-pub use cache::{KvCache, cache_append, cache_expand};
+pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,

@@ -85,10 +85,10 @@ impl AttentionCall {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            window: None,
             soft_cap: self.soft_cap,
             scale: self.scale,
             tokens: self.query_rows.max(self.key_rows),
+            ..AttentionShape::default()
         }
     }
 

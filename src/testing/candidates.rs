@@ -111,7 +111,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
 pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCandidate>> {
     let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
     let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
-    let picked = k::decode_splits(caps, shape, tokens)?;
+    let picked = k::decode_splits(caps, shape, tokens, 1)?;
     let mut counts = vec![picked.count, 1, picked.count / 2, picked.count * 2];
     counts.retain(|&count| count > 0);
     let mut seen = vec![];

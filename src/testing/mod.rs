@@ -9,8 +9,10 @@ mod attention;
 mod attention_backward;
 mod attention_decode;
 mod attention_tensors;
+mod cache;
 pub mod candidates;
 pub mod catalogue;
+mod decode_tensors;
 mod elementwise;
 mod embedding;
 mod harness;
@@ -79,6 +81,8 @@ pub fn cases() -> Vec<Case> {
         attention_backward::cases(),
         attention_decode::cases(),
         attention_tensors::cases(),
+        cache::cases(),
+        decode_tensors::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
