@@ -71,6 +71,8 @@ impl Drop for Tensor {
 pub enum AttentionOperation {
     Forward,
     Backward,
+    /// One query row an item.
+    Decode,
 }
 
 /// Queues an operation; what it wrote may be read, or used by another, at once. `dense` are the words
@@ -89,6 +91,7 @@ pub async fn attention(
     let compiled = match operation {
         AttentionOperation::Forward => call.forward(caps, dense, bytes),
         AttentionOperation::Backward => call.backward(caps, dense, bytes),
+        AttentionOperation::Decode => call.decode(caps, bytes),
     }?;
     // Everything is queued before anything is awaited: calls run in the order in which they are made.
     gpu.watch();

@@ -101,4 +101,9 @@ impl RawRuntime {
     pub async fn attention_backward(&self, call: String, mask: Vec<u8>) -> JsResult<()> {
         run(self, AttentionOperation::Backward, &call, &mask).await
     }
+
+    #[wasm_bindgen(js_name = attentionDecode)]
+    pub async fn attention_decode(&self, call: String) -> JsResult<()> {
+        run(self, AttentionOperation::Decode, &call, &[]).await
+    }
 }
