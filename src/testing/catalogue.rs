@@ -5,8 +5,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, Kernel, KeyValueOwner, KvCache, LinearShape,
-    Output, WriteMode,
+    self as k, ActivationWidth, AttentionShape, Element, Form, Kernel, KeyValueOwner, KvCache,
+    LinearShape, Output, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -36,6 +36,10 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("loss with gradient", k::cross_entropy(caps, width, true));
         add("sample", k::sample(caps, width));
         add("decision", k::step_decision(caps, width));
+        for element in [Element::F32, Element::F16] {
+            let what = format!("softmax in {}", element.name());
+            add(&what, k::softmax(caps, width, element));
+        }
     }
     entries
 }

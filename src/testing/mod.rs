@@ -22,6 +22,7 @@ mod norm;
 mod optimizer;
 mod pretend;
 mod sample;
+mod softmax;
 mod training;
 
 pub use lane::Lane;
@@ -77,6 +78,7 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         attention_backward::cases(),
         attention_decode::cases(),
+        softmax::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
