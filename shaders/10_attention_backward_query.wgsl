@@ -1,73 +1,59 @@
-// attention_backward_query: d_query of causal grouped-query attention within documents; P is
-// recomputed from the logsumexp (Dao, arXiv:2307.08691, algorithm 2, the query side).
-//
-//   0 qkv        read        f32 [tokens, STRIDE]           query heads | key heads | value heads
-//   1 d_output   read        f32 [tokens, HEADS · HEAD_DIM]
-//   2 lse        read        f32 [tokens, HEADS]            natural log
-//   3 delta      read        f32 [tokens, HEADS]
-//   4 documents  read        u32 [tokens]
-//   5 d_qkv      write       f32 [tokens, STRIDE]           the query columns are overwritten
-//   6 step       uniform
+// attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
+// (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention_backward_*.wgsl.
 //
 // Every element of d_query has one owner: no atomics, no scratch. Grid: x over query tiles of BQ,
-// y over heads.
-@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read> delta: array<f32>;
-@group(0) @binding(4) var<storage, read> documents: array<u32>;
-@group(0) @binding(5) var<storage, read_write> d_qkv: array<vec4<f32>>;
-@group(0) @binding(6) var<uniform> step: Step;
+// y over heads and batch items.
 
-const ROW: u32 = STRIDE / 4u;
 // Kinds of rows and of columns.
 const QUERIES: u32 = 0u;
 const D_OUTPUTS: u32 = 1u;
 const KEYS: u32 = 0u;
 const VALUES: u32 = 1u;
 
-fn stage_rows(lane: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
-  var values = array<array<vec4<f32>, 2>, ROW_LOADS>();
+fn stage_rows(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
+  var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
   for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let row = min(first_row + i / CHUNK, last_row);
-    let v = head * VECTORS + first + i % CHUNK;
-    values[n] = array(qkv[row * ROW + v], d_output[row * HEADS * VECTORS + v]);
+    let v = first + i % CHUNK;
+    loaded[n] = array(load_query(item, row, head, v), load_d_output(item, row, head, v));
   }
   for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BQ * CHUNK {
-      put_row(QUERIES, i / CHUNK, i % CHUNK, values[n][0]);
-      put_row(D_OUTPUTS, i / CHUNK, i % CHUNK, values[n][1]);
+      put_row(QUERIES, i / CHUNK, i % CHUNK, loaded[n][0]);
+      put_row(D_OUTPUTS, i / CHUNK, i % CHUNK, loaded[n][1]);
     }
   }
 }
 
-fn stage_keys(lane: u32, key0: u32, key_count: u32, kv_head: u32) {
-  var values = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
+fn stage_keys(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32) {
+  var loaded = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
   for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
-    let at = min(key0 + i / VECTORS, key_count - 1u) * ROW + kv_head * VECTORS + i % VECTORS;
-    values[n] = array(qkv[at + KEY_OFFSET / 4u], qkv[at + VALUE_OFFSET / 4u]);
+    let key = min(key0 + i / VECTORS, key_end - 1u);
+    loaded[n] = array(load_key(item, key, kv_head, i % VECTORS), load_value(item, key, kv_head, i % VECTORS));
   }
   for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BK * VECTORS {
-      put_column(KEYS, i / VECTORS, i % VECTORS, values[n][0]);
-      put_column(VALUES, i / VECTORS, i % VECTORS, values[n][1]);
+      put_column(KEYS, i / VECTORS, i % VECTORS, loaded[n][0]);
+      put_column(VALUES, i / VECTORS, i % VECTORS, loaded[n][1]);
     }
   }
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let head = workgroup.y;
+  let place = place_of(workgroup.y, HEADS);
+  let item = place.x;
+  let head = place.y;
   let kv_head = head / (HEADS / KV_HEADS);
   let first_row = workgroup.x * BQ;
-  if first_row >= step.tokens {
+  if first_row >= query_count() {
     return;
   }
-  let last_row = min(first_row + BQ, step.tokens) - 1u;
-  let key_count = last_key(last_row) + 1u;
+  let last_row = min(first_row + BQ, query_count()) - 1u;
+  let key_end = end_key(item, last_row);
   let group = lane / COLUMN_GROUPS;
   let column = lane % COLUMN_GROUPS;
 
@@ -78,11 +64,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 
   if RESIDENT {
-    stage_rows(lane, first_row, last_row, head, 0u);
+    stage_rows(lane, item, first_row, last_row, head, 0u);
   }
 
-  for (var k0 = first_key(first_row) / BK * BK; k0 < key_count; k0 += BK) {
-    stage_keys(lane, k0, key_count, kv_head);
+  for (var k0 = first_key(item, first_row) / BK * BK; k0 < key_end; k0 += BK) {
+    stage_keys(lane, item, k0, key_end, kv_head);
     var scores = Scores();
     var d_weights = Scores();
     for (var first = 0u; first < VECTORS; first += CHUNK) {
@@ -90,7 +76,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         if first > 0u {
           workgroupBarrier();
         }
-        stage_rows(lane, first_row, last_row, head, first);
+        stage_rows(lane, item, first_row, last_row, head, first);
       }
       workgroupBarrier();
       add_products(&scores, QUERIES, KEYS, group, column, first);
@@ -99,15 +85,20 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if !RESIDENT {
       workgroupBarrier();
     }
-    let whole = k0 >= first_key(last_row) && k0 + BK - 1u <= last_key(first_row);
+    let whole = !DENSE && k0 >= first_key(item, last_row) && k0 + BK <= end_key(item, first_row);
     for (var r = 0u; r < RQ; r++) {
-      let row_lse = lse[rows[r] * HEADS + head];
-      let row_delta = delta[rows[r] * HEADS + head];
+      let row_lse = load_lse(item, rows[r], head);
+      let row_delta = load_delta(item, rows[r], head);
       for (var j = 0u; j < RK; j++) {
         let key = k0 + column + j * COLUMN_GROUPS;
-        let visible = whole || (key >= first_key(rows[r]) && key <= last_key(rows[r]));
+        var shown = whole || (key >= first_key(item, rows[r]) && key < end_key(item, rows[r]));
         let score = score_of(scores[r][j]);
-        let weight = select(0.0, exp2((score - row_lse) * LOG2_E), visible);
+        var added = 0.0;
+        if DENSE {
+          added = bias(item, head, rows[r], key);
+          shown = shown && added > UNMASKED;
+        }
+        let weight = select(0.0, exp2((score + added - row_lse) * LOG2_E), shown);
         scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta);
       }
     }
@@ -123,7 +114,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          d_qkv[row * ROW + head * VECTORS + v] = results[r][i];
+          store_d_query(item, row, head, v, results[r][i]);
         }
       }
     }

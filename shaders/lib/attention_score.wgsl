@@ -15,3 +15,11 @@ fn score_slope(score: f32) -> f32 {
   }
   return SCALE;
 }
+
+// Stands for minus infinity: some compilers reject the real one, and differences of it are NaN. A
+// bias below UNMASKED hides its key.
+const MASKED: f32 = -1e30;
+const HIDDEN: f32 = -1e30;
+const UNMASKED: f32 = -5e29;
+// A sum of weights to divide by, for a row without any.
+const LEAST_TOTAL: f32 = 1e-30;

@@ -18,9 +18,6 @@ const COLUMN_PITCH: u32 = VECTORS | 1u;
 const WEIGHT_PITCH: u32 = ROW_GROUPS | 1u;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.69314718055994531;
-// Stands for minus infinity: some compilers reject the real one, and differences of it are NaN.
-const MASKED: f32 = -1e30;
-const UNMASKED: f32 = -5e29;
 
 alias Scores = array<array<f32, RK>, RQ>;
 alias Results = array<array<vec4<f32>, RV>, RQ>;

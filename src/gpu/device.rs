@@ -142,6 +142,11 @@ impl WgpuDevice {
         &self.device
     }
 
+    /// The raw buffer of an id.
+    pub fn raw_buffer(&self, id: BufferId) -> Result<wgpu::Buffer> {
+        self.with_buffer(id, |allocation| allocation.buffer.clone())
+    }
+
     /// Resolves with the reason when the device is lost.
     pub fn when_lost(&self) -> LocalFuture<String> {
         let (sender, receiver) = futures_channel::oneshot::channel();
@@ -358,6 +363,10 @@ impl Gpu for WgpuDevice {
             gone.buffer.destroy();
             self.count(|c| c.gpu_bytes -= gone.bytes);
         }
+    }
+
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        self.with_buffer(buffer, |allocation| allocation.bytes).ok()
     }
 
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {

@@ -49,6 +49,9 @@ pub trait Gpu {
 
     fn destroy_buffer(&self, buffer: BufferId);
 
+    /// Bytes of a buffer that exists.
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64>;
+
     /// Copies `data` into a buffer before the next submit. Offset and length are multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 

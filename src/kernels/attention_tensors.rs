@@ -1,6 +1,10 @@
 //! Attention over tensors of any strides: how their elements are stored, and where they lie.
 
-use super::compose::{Composer, shader};
+use super::attention::{AttentionShape, Operands, attention_kernel, delta_kernel};
+use super::attention_tile::AttentionPass;
+use super::compose::{Binding::*, Composer, Kernel, shader};
+use crate::caps::Capabilities;
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
 /// How the elements of a tensor are stored. Sums and softmax statistics are f32 either way.
@@ -62,4 +66,64 @@ pub struct Geometry {
     pub query_rows: u32,
     pub key_rows: u32,
     pub dense_keys_from: u32,
+}
+
+/// The part of a mask that is given for each query and key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DenseMask {
+    /// Intervals of keys say all.
+    #[default]
+    None,
+    /// A bit for each key: set, the query sees it.
+    Bits,
+    /// An f32 for each key, added to the score.
+    Additive,
+}
+
+impl DenseMask {
+    pub(super) fn module(self, composer: Composer) -> Composer {
+        composer.module(match self {
+            Self::None => shader!("lib/attention_dense_none"),
+            Self::Bits => shader!("lib/attention_dense_bits"),
+            Self::Additive => shader!("lib/attention_dense_additive"),
+        })
+    }
+}
+
+/// A pass of attention over tensors of `batch` items. Bindings: those that
+/// `lib/attention_forward_tensors.wgsl` and `lib/attention_backward_tensors*.wgsl` list. Lengths and
+/// strides are run-time values; of `shape`, `window` plays no part (the mask's intervals hold it) and
+/// `tokens` are the rows of the longer side.
+///
+/// # Errors
+/// `limit-exceeded` when no tile or too few storage buffers fit.
+pub fn attention_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    element: Element,
+    dense: DenseMask,
+    batch: usize,
+) -> Result<Kernel> {
+    attention_kernel(caps, shape, pass, Operands::Tensors { element, dense, batch }, None)
+}
+
+/// `attention_delta_backward` over tensors. Bindings: output, d_output, lse, statistics, geometry.
+///
+/// # Errors
+/// `limit-exceeded` when not even one invocation fits.
+pub fn attention_delta_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    element: Element,
+    batch: usize,
+) -> Result<Kernel> {
+    let place = |composer: Composer| {
+        element
+            .module(composer.module(shader!("lib/attention_geometry")))
+            .module(shader!("lib/attention_delta_tensors"))
+    };
+    let bindings = [Read, Read, Read, ReadWrite, Uniform];
+    delta_kernel(caps, shape, shape.heads * batch, &bindings, place)
 }

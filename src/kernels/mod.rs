@@ -4,6 +4,7 @@
 mod attention;
 mod attention_decode;
 mod attention_tensors;
+mod attention_tile;
 mod cache;
 mod compose;
 mod elementwise;
@@ -17,16 +18,19 @@ mod unroll;
 mod unrolled;
 
 pub use attention::{
-    AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, attention_backward_key_value,
+    AttentionShape, KeyValueOwner, attention_backward_key_value,
     attention_backward_key_value_with_tile, attention_backward_query,
     attention_backward_query_with_tile, attention_delta, attention_forward,
-    attention_forward_with_tile, attention_group_sum, attention_tiles, key_value_owner,
+    attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
 pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
     decode_splits,
 };
-pub use attention_tensors::{Element, Geometry, Strides};
+pub use attention_tensors::{
+    DenseMask, Element, Geometry, Strides, attention_delta_tensors, attention_tensors,
+};
+pub use attention_tile::{AttentionPass, AttentionTile, attention_tiles};
 pub use cache::{KvCache, cache_append, cache_expand};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{

@@ -188,3 +188,31 @@ pub(super) fn head_module(
     }
     text
 }
+
+/// Whole heads through functions of one vector: `loads` and `stores` are (function, vector function)
+/// pairs, all of which take a batch item, a row and a head first.
+pub(super) fn head_access(
+    vectors: usize,
+    loads: &[(&str, &str)],
+    stores: &[(&str, &str)],
+) -> String {
+    let each = |separator: &str, item: &dyn Fn(usize) -> String| {
+        (0..vectors).map(item).collect::<Vec<_>>().join(separator)
+    };
+    let mut text = String::new();
+    for (function, vector) in loads {
+        let items = each(", ", &|i| format!("{vector}(item, row, head, {i}u)"));
+        let _ = writeln!(
+            text,
+            "fn {function}(item: u32, row: u32, head: u32) -> Head {{\n  return Head({items});\n}}"
+        );
+    }
+    for (function, vector) in stores {
+        let items = each("\n  ", &|i| format!("{vector}(item, row, head, {i}u, x.v{i});"));
+        let _ = writeln!(
+            text,
+            "fn {function}(item: u32, row: u32, head: u32, x: Head) {{\n  {items}\n}}"
+        );
+    }
+    text
+}

@@ -3,6 +3,8 @@
 //! A model is compiled once into a plan for each thing it does; a step replays plans. Activations
 //! are virtual tensors while a plan is built and share slots once it is finished ([`slots`]).
 
+mod attention;
+mod attention_mask;
 mod batch;
 mod builder;
 mod infer;
@@ -10,6 +12,8 @@ mod model;
 pub mod slots;
 mod train;
 
+pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
+pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferencePlans, cache_bytes, inference_plans};
@@ -27,6 +31,8 @@ pub enum Buffer {
     Gradients(usize),
     Moment1(usize),
     Moment2(usize),
+    /// A buffer that the caller of an operation names.
+    Given(u32),
     /// A virtual tensor, only while a plan is being built.
     Virtual(usize),
     /// An activation slot, shared by virtual tensors that are never alive together.

@@ -4,6 +4,7 @@
 mod generate;
 mod inference;
 mod model;
+mod ops;
 mod resources;
 mod resume;
 pub(crate) mod step;
@@ -11,5 +12,6 @@ mod trainer;
 
 pub use generate::{GenerateOptions, Generation};
 pub use model::{Model, ModelLoader};
+pub use ops::{AttentionOperation, Tensor, attention};
 pub use resume::Resume;
 pub use trainer::{Metrics, Trainer, TrainerOptions};

@@ -62,7 +62,14 @@ impl Setting {
     pub fn kernel(&self) -> k::AttentionShape {
         let (heads, kv_heads, head_dim) = self.heads;
         let Self { window, soft_cap, .. } = *self;
-        k::AttentionShape { heads, kv_heads, head_dim, window, soft_cap, tokens: 0 }
+        k::AttentionShape {
+            heads,
+            kv_heads,
+            head_dim,
+            window,
+            soft_cap,
+            ..k::AttentionShape::default()
+        }
     }
 
     pub fn twin(&self, tokens: usize) -> AttentionShape {

@@ -33,6 +33,10 @@ impl Gpu for Pretend {
         self.device.destroy_buffer(buffer);
     }
 
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        self.device.buffer_bytes(buffer)
+    }
+
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
         self.device.write(buffer, offset, data)
     }

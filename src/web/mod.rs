@@ -7,6 +7,7 @@
 mod adapter;
 mod dataset;
 mod model;
+mod ops;
 mod runtime;
 #[cfg(feature = "testing")]
 mod testing;

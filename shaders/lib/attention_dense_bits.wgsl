@@ -1,0 +1,12 @@
+// A dense mask of bits, 32 keys a word from the key dense_keys_from on: a set bit shows the key. Keys
+// before are shown (a tree of drafts behind a common prefix).
+const DENSE: bool = true;
+
+fn bias(item: u32, head: u32, row: u32, key: u32) -> f32 {
+  if key < geometry.dense_keys_from {
+    return 0.0;
+  }
+  let bit = key - geometry.dense_keys_from;
+  let word = mask[row_at(geometry.dense, item, head, row) + bit / 32u];
+  return select(HIDDEN, 0.0, (word >> (bit % 32u) & 1u) != 0u);
+}

@@ -1,0 +1,104 @@
+//! `RawTensor`, and the operations of `tinyloom/ops`.
+
+use super::runtime::RawRuntime;
+use super::{JsResult, to_js};
+use crate::error::{Error, ErrorCode};
+use crate::gpu::WgpuDevice;
+use crate::kernels::Element;
+use crate::plan::AttentionCall;
+use crate::session::{AttentionOperation, Tensor, attention};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+
+/// A tensor: the buffer alone; shape and strides are known to its users.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawTensor {
+    device: Rc<WgpuDevice>,
+    tensor: RefCell<Option<Rc<Tensor>>>,
+}
+
+impl RawTensor {
+    fn tensor(&self) -> JsResult<Rc<Tensor>> {
+        let freed = || to_js(Error::new(ErrorCode::Freed, "this tensor was freed"));
+        self.tensor.borrow().clone().ok_or_else(freed)
+    }
+}
+
+#[wasm_bindgen]
+impl RawTensor {
+    /// Names the buffer in calls.
+    pub fn id(&self) -> JsResult<u32> {
+        Ok(self.tensor()?.buffer().0)
+    }
+
+    /// The raw GPUBuffer.
+    pub fn buffer(&self) -> JsResult<JsValue> {
+        let buffer = self.device.raw_buffer(self.tensor()?.buffer()).map_err(to_js)?;
+        let raw = buffer.as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone());
+        raw.ok_or_else(|| to_js(Error::internal("the buffer is not a WebGPU buffer")))
+    }
+
+    pub fn write(&self, bytes: &[u8]) -> JsResult<()> {
+        self.tensor()?.write(0, bytes).map_err(to_js)
+    }
+
+    pub async fn read(&self) -> JsResult<Vec<u8>> {
+        let tensor = self.tensor()?;
+        tensor.read().await.map_err(to_js)
+    }
+
+    pub fn release(&self) {
+        self.tensor.replace(None);
+    }
+}
+
+/// Little-endian words of a byte string.
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn element(name: &str) -> JsResult<Element> {
+    match name {
+        "f32" => Ok(Element::F32),
+        "f16" => Ok(Element::F16),
+        other => {
+            let message = format!("element is {other:?}; it must be \"f32\" or \"f16\"");
+            Err(to_js(Error::options(message)))
+        }
+    }
+}
+
+async fn run(
+    runtime: &RawRuntime,
+    operation: AttentionOperation,
+    call: &str,
+    mask: &[u8],
+) -> JsResult<()> {
+    let gpu = runtime.gpu()?;
+    let call: AttentionCall =
+        serde_json::from_str(call).map_err(|e| to_js(Error::options(format!("attention: {e}"))))?;
+    attention(&gpu, operation, &call, &words(mask)).await.map_err(to_js)
+}
+
+#[wasm_bindgen]
+impl RawRuntime {
+    /// A tensor of zeros.
+    pub fn tensor(&self, elements: f64, element_name: &str) -> JsResult<RawTensor> {
+        let device = self.device_rc()?;
+        let element = element(element_name)?;
+        let tensor = Tensor::zeros(&self.gpu()?, elements as u64, element).map_err(to_js)?;
+        Ok(RawTensor { device, tensor: RefCell::new(Some(Rc::new(tensor))) })
+    }
+
+    #[wasm_bindgen(js_name = attentionForward)]
+    pub async fn attention_forward(&self, call: String, mask: Vec<u8>) -> JsResult<()> {
+        run(self, AttentionOperation::Forward, &call, &mask).await
+    }
+
+    #[wasm_bindgen(js_name = attentionBackward)]
+    pub async fn attention_backward(&self, call: String, mask: Vec<u8>) -> JsResult<()> {
+        run(self, AttentionOperation::Backward, &call, &mask).await
+    }
+}
