@@ -1,7 +1,7 @@
 /** Fused attention on tensors: softmax(scale · query · keyᵀ under a mask) · value. */
 
 import { MASK, type MaskOptions, packMask, type RawMask, type Sizes } from "./masks.js";
-import { expectLike, expectTensor, Operands, type Wanted } from "./operands.js";
+import { expectLike, expectTensor, Operands, type RawView, type Wanted } from "./operands.js";
 import { check, invalid, number, object, type Rules } from "./options.js";
 import type { ElementType, Tensor } from "./tensor.js";
 
@@ -63,8 +63,12 @@ interface CallSizes extends Sizes {
   readonly element: ElementType;
 }
 
-/** A call as it crosses to the module, beside its tensors' views by name: sizes in elements. */
+/** A call as it crosses to the module: sizes in elements. The backward pass adds its gradients' views. */
 interface RawCall extends CallSizes {
+  readonly query: RawView;
+  readonly key: RawView;
+  readonly value: RawView;
+  readonly output: RawView;
   /** The buffer of f32 [batch, heads, queryRows]. */
   readonly logsumexp: number;
   readonly softCap: number | null;
@@ -140,8 +144,8 @@ async function attend(
   return operands.guard(async () => {
     const output = operands.output("output", into.output, query);
     const logsumexp = operands.output("logsumexp", into.logsumexp, sumsOf(query));
-    const json = rawCall(operands, sizes, chosen, mask);
-    await operands.run((raw) => raw[pass](json, data));
+    const call = rawCall(operands, sizes, chosen, mask);
+    await operands.run((raw) => raw[pass](JSON.stringify(call), data));
     return { output, logsumexp };
   });
 }
@@ -183,8 +187,9 @@ async function backward(
     const dQuery = operands.output("dQuery", into.dQuery, query);
     const dKey = operands.output("dKey", into.dKey, key);
     const dValue = operands.output("dValue", into.dValue, value);
-    const json = rawCall(operands, sizes, chosen, mask);
-    await operands.run((raw) => raw.attentionBackward(json, data));
+    const gradients = operands.views("dOutput", "dQuery", "dKey", "dValue");
+    const call = JSON.stringify({ ...rawCall(operands, sizes, chosen, mask), gradients });
+    await operands.run((raw) => raw.attentionBackward(call, data));
     return { dQuery, dKey, dValue };
   });
 }
@@ -234,8 +239,7 @@ function rawCall(
   sizes: CallSizes,
   { scale = null, softCap = null }: { scale?: number | null; softCap?: number | null },
   mask: RawMask,
-): string {
-  const logsumexp = operands.id("logsumexp");
-  const call: RawCall = { ...sizes, logsumexp, softCap, scale, mask };
-  return JSON.stringify({ ...operands.views(), ...call });
+): RawCall {
+  const views = operands.views("query", "key", "value", "output");
+  return { ...views, ...sizes, logsumexp: operands.id("logsumexp"), softCap, scale, mask };
 }

@@ -46,8 +46,11 @@ export interface MaskOptions {
   documents?: WholeNumbers | readonly WholeNumbers[];
   /** Keys in use of each batch item, from the first on: 0 up to all. */
   keyLengths?: WholeNumbers;
-  /** The key that is the first query's own; default keys − queries. For `causal` and `window`. */
-  queryOffset?: number;
+  /**
+   * The key that is the first query's own, for all batch items or each; default keys − queries, also
+   * where `keyLengths` are shorter. For `causal` and `window`.
+   */
+  queryOffset?: number | readonly number[];
   /**
    * A tree of guesses under verification: the last keys are the queries' own, and a query sees those
    * that its row of bits names and every key before them.
@@ -82,13 +85,15 @@ export interface RawMask {
   /** One list, for every batch item, or one for each. */
   readonly documents: number[][] | null;
   readonly keyLengths: number[] | null;
-  readonly queryOffset: number | null;
+  readonly queryOffset: number | number[] | null;
   readonly dense: RawDense | null;
 }
 
 const MOST = 0xffff_ffff;
 /** Stands for −∞ in the kernels. */
 const HIDDEN = -1e30;
+
+const offset = integer(-(2 ** 30), 2 ** 30);
 
 /** Rules of {@link MaskOptions}; what depends on sizes is for {@link packMask}. */
 export const MASK: Rules<MaskOptions> = {
@@ -98,9 +103,7 @@ export const MASK: Rules<MaskOptions> = {
     isList(value) ? undefined : "a Uint32Array, or an array of one for each batch item",
   keyLengths: (value) => (isList(value) ? undefined : "a Uint32Array"),
   queryOffset: (value) =>
-    integer(-(2 ** 30), 2 ** 30)(value) === undefined
-      ? undefined
-      : "a whole number between -2^30 and 2^30",
+    Array.isArray(value) ? undefined : offset(value) && `${offset(value)}, or a list of them`,
   tree: object,
   boolean: object,
   additive: object,
@@ -126,7 +129,7 @@ export function packMask(
   const { causal = false, window, documents, keyLengths, queryOffset } = options;
   if (queryOffset !== undefined && !causal && window === undefined) {
     throw invalid(
-      `${where}: queryOffset is ${queryOffset} without causal or window; give one, or leave it out`,
+      `${where}: queryOffset is ${show(queryOffset)} without causal or window; give one, or leave it out`,
     );
   }
   const packed = packDense(where, options, sizes);
@@ -135,11 +138,17 @@ export function packMask(
     window: window ?? null,
     documents: documents === undefined ? null : documentLists(where, documents, sizes),
     keyLengths: keyLengths === undefined ? null : lengths(where, keyLengths, sizes),
-    queryOffset: queryOffset ?? null,
+    queryOffset: offsets(where, queryOffset ?? null, sizes),
     dense: packed?.dense ?? null,
   };
   const words = packed?.words ?? new Uint32Array(0);
   return { mask, data: new Uint8Array(words.buffer, words.byteOffset, words.byteLength) };
+}
+
+function offsets(where: string, given: number | readonly number[] | null, { batch }: Sizes) {
+  if (given === null || typeof given === "number") return given;
+  const what = `${where}: queryOffset`;
+  return wholeNumbers(what, given, batch, "batch items", () => [-(2 ** 30), 2 ** 30]);
 }
 
 function lengths(where: string, given: WholeNumbers, { batch, keyRows }: Sizes): number[] {
@@ -152,7 +161,7 @@ function wholeNumbers(
   given: unknown,
   count: number,
   of: string,
-  within: (index: number, before: number) => readonly [low: number, high: number],
+  within: (index: number) => readonly [low: number, high: number],
 ): number[] {
   if (!isList(given)) throw invalid(`${what} is ${show(given)}; give a Uint32Array`);
   const list = Array.from(given as ArrayLike<unknown>);
@@ -160,8 +169,7 @@ function wholeNumbers(
     throw invalid(`${what} has ${list.length} numbers; give ${count}, the number of ${of}`);
   }
   return list.map((value, index) => {
-    const [low, high] = within(index, index === 0 ? 0 : Number(list[index - 1]));
-    const allowed = integer(low, high)(value);
+    const allowed = integer(...within(index))(value);
     if (allowed === undefined) return value as number;
     throw invalid(`${what}[${index}] is ${show(value)}; give ${allowed}`);
   });

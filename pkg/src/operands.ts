@@ -95,10 +95,10 @@ export class Operands {
     });
   }
 
-  /** The views of all tensors of four axes, by name. */
-  views(): { [name: string]: RawView } {
-    const entries = [...this.#all].filter(([, tensor]) => tensor.shape.length === 4);
-    return Object.fromEntries(entries.map(([name, tensor]) => [name, this.#view(name, tensor)]));
+  /** The views of tensors of four axes, by name. */
+  views<N extends string>(...names: N[]): Record<N, RawView> {
+    const entries = names.map((name) => [name, this.#view(name, this.#all.get(name) as Tensor)]);
+    return Object.fromEntries(entries) as Record<N, RawView>;
   }
 
   /** The buffer of a tensor that has it from its beginning on, without gaps. */

@@ -150,8 +150,7 @@ export class Tensor {
     const last = Math.ceil((end * bytes) / 4) * 4;
     const read = await handle.run((raw) => raw.read(first, last - first));
     const whole = read.slice().buffer; // aligned, and no view of a larger buffer
-    const values =
-      element === "f16" ? fromHalves(new Uint16Array(whole)) : new Float32Array(whole);
+    const values = element === "f16" ? fromHalves(new Uint16Array(whole)) : new Float32Array(whole);
     return inOrder(values, { ...this.#view, offset: begin - first / bytes });
   }
 

@@ -44,7 +44,10 @@ export function runs(view: View, visit: (at: number, length: number) => void): v
   const { shape, strides, offset } = view;
   const [axes, length] = collapse(view);
   const walk = (axis: number, at: number): void => {
-    if (axis === axes) return visit(at, length);
+    if (axis === axes) {
+      visit(at, length);
+      return;
+    }
     const [size, stride] = [shape[axis] as number, strides[axis] as number];
     for (let index = 0; index < size; index++) walk(axis + 1, at + index * stride);
   };

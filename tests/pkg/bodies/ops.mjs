@@ -7,9 +7,7 @@ import { readReference } from "./reference.mjs";
 /** The oracle of tests/reference by case: options, shapes and numbers. */
 async function readCases() {
   const { header, data } = openFile(await readReference("attention/oracle.safetensors"));
-  const listed = JSON.parse(
-    new TextDecoder().decode(await readReference("attention/cases.json")),
-  );
+  const listed = JSON.parse(new TextDecoder().decode(await readReference("attention/cases.json")));
   const of = (prefix) =>
     Object.fromEntries(
       Object.entries(header)
@@ -46,7 +44,8 @@ function inputs(runtime, oracle, element) {
 }
 
 const free = (...tensors) => {
-  for (const one of tensors.flatMap((tensor) => tensor.shape ? [tensor] : Object.values(tensor))) one.free();
+  for (const one of tensors.flatMap((tensor) => (tensor.shape ? [tensor] : Object.values(tensor))))
+    one.free();
 };
 
 /** Natural logarithms of sums: rows that see nothing to the bit, the others in L2. */
@@ -106,7 +105,12 @@ function random(runtime, sizes, seed = 1) {
     [batch, kvHeads, keyRows, headDim],
     [batch, kvHeads, keyRows, headDim],
   ];
-  const data = shapes.map((shape, at) => noise(10 * seed + at, shape.reduce((a, b) => a * b, 1)));
+  const data = shapes.map((shape, at) =>
+    noise(
+      10 * seed + at,
+      shape.reduce((a, b) => a * b, 1),
+    ),
+  );
   return { data, tensors: data.map((one, at) => runtime.tensor(one, shapes[at])) };
 }
 
@@ -193,7 +197,11 @@ export const cases = {
       const gradients = await attention.backward(dOutput, query, key, value, {
         ...options,
         ...result,
-        into: { dQuery: dQuery.transpose(1, 2), dKey: dKey.transpose(1, 2), dValue: dValue.transpose(1, 2) },
+        into: {
+          dQuery: dQuery.transpose(1, 2),
+          dKey: dKey.transpose(1, 2),
+          dValue: dValue.transpose(1, 2),
+        },
       });
       for (const name of ["dQuery", "dKey", "dValue"])
         sameBytes(await gradients[name].data(), await expected[name].data(), name);
@@ -218,9 +226,15 @@ export const cases = {
       const saved = await attention.forward(...tensors, options);
       const found = await attention.backward(dOutput, ...tensors, { ...options, ...saved });
       for (const [name, tensor] of Object.entries({ output: saved.output, ...found }))
-        ok((await tensor.data()).every((x) => x === 0), `${name} under ${what} is not zero`);
+        ok(
+          (await tensor.data()).every((x) => x === 0),
+          `${name} under ${what} is not zero`,
+        );
       const sums = await saved.logsumexp.data();
-      ok(sums.every((x) => x === Math.fround(-1e30)), `logsumexp under ${what} is ${sums[0]}`);
+      ok(
+        sums.every((x) => x === Math.fround(-1e30)),
+        `logsumexp under ${what} is ${sums[0]}`,
+      );
       free(saved, found);
     }
     free(...tensors, dOutput);
@@ -240,7 +254,10 @@ export const cases = {
     await key.write(data[1]);
     const saved = await attention.forward(query, key, value);
     const sums = await saved.logsumexp.data();
-    ok(sums.every((x) => x === 10_000), `logsumexp is ${sums[0]}`);
+    ok(
+      sums.every((x) => x === 10_000),
+      `logsumexp is ${sums[0]}`,
+    );
     const expected = attend(...data, sizes);
     const error = apart(await saved.output.data(), expected.output);
     ok(error <= 2e-6, `output is ${error} off in L2`);

@@ -54,7 +54,13 @@ export const cases = {
   async "views share the buffer"({ runtime }) {
     const tensor = runtime.tensor(counting(24), [2, 3, 4]);
     const swapped = tensor.transpose(0, 2);
-    equal([swapped.shape, swapped.strides], [[4, 3, 2], [1, 4, 12]]);
+    equal(
+      [swapped.shape, swapped.strides],
+      [
+        [4, 3, 2],
+        [1, 4, 12],
+      ],
+    );
     equal((await list(swapped)).slice(0, 6), [0, 12, 4, 16, 8, 20]);
     const part = tensor.slice(1, 1, 3).slice(2, 1, 2);
     equal([part.shape, part.offset], [[2, 2, 1], 5]);
@@ -64,7 +70,10 @@ export const cases = {
     const expected = [...counting(24)].map((x) => ([5, 9, 17, 21].includes(x) ? -x : x));
     equal(await list(tensor), expected, "written through a view");
     await swapped.slice(0, 0, 1).write([1, 1, 1, 1, 1, 1]);
-    equal((await list(tensor)).filter((_, i) => i % 4 === 0), Array(6).fill(1));
+    equal(
+      (await list(tensor)).filter((_, i) => i % 4 === 0),
+      Array(6).fill(1),
+    );
     ok(tensor.buffer === part.buffer, "one buffer");
     part.free();
     await refuses("freed", "Tensor", () => tensor.data());
@@ -137,7 +146,9 @@ export const cases = {
     await wrong("Uint16Array", () => runtime.tensor(new Uint16Array(2), [2]));
     await wrong(["element", "f64"], () => runtime.tensor(null, [2], { element: "f64" }));
     await wrong("dtype", () => runtime.tensor(null, [2], { dtype: "f32" }));
-    await refuses("limit-exceeded", "4294967296", async () => runtime.tensor(null, [65_536, 65_536]));
+    await refuses("limit-exceeded", "4294967296", async () =>
+      runtime.tensor(null, [65_536, 65_536]),
+    );
     const most = runtime.capabilities.limits.maxStorageBufferBindingSize;
     await refuses("limit-exceeded", "maxStorageBufferBindingSize", async () =>
       runtime.tensor(null, [Math.floor(most / 4) + 1]),
