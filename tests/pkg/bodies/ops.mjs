@@ -151,7 +151,32 @@ async function together({ tinyloom, runtime }, { shape, ...options }, at) {
   const error = apart(await result.output.data(), expected.output);
   ok(error <= 4e-6, `${Object.keys(options)}: output is ${error} off in L2`);
   checkSums(await result.logsumexp.data(), expected.logsumexp, 2e-6);
-  free(...tensors, result);
+  const weights = noise(100 + at, data[0].length);
+  const dOutput = runtime.tensor(weights, tensors[0].shape);
+  const gradients = await tinyloom.ops.attention.backward(dOutput, ...tensors, {
+    ...given,
+    ...result,
+  });
+  for (const [index, name] of ["dQuery", "dKey", "dValue"].entries()) {
+    const loss = (values) => {
+      const { output } = attend(...data.with(index, values), SIZES, options);
+      return output.reduce((sum, x, i) => sum + x * weights[i], 0);
+    };
+    const gradient = await gradients[name].data();
+    const error = slopeError(gradient, data[index], noise(200 + at, gradient.length), loss);
+    ok(error <= 1e-5, `${Object.keys(options)}: ${name}'s slope is ${error} off`);
+  }
+  free(...tensors, result, dOutput, gradients);
+}
+
+/** How far a gradient's slope along a direction is from a central difference of fourth order. */
+function slopeError(gradient, at, direction, loss) {
+  const step = 1e-3;
+  const moved = (by) => loss(Float64Array.from(at, (x, i) => x + by * step * direction[i]));
+  const numeric = (8 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12 * step);
+  const parts = Float64Array.from(gradient, (x, i) => x * direction[i]);
+  const slope = parts.reduce((sum, x) => sum + x, 0);
+  return Math.abs(slope - numeric) / Math.sqrt(parts.reduce((sum, x) => sum + x * x, 0));
 }
 
 export const cases = {

@@ -12,6 +12,7 @@ export const BODIES = [
   "fixtures",
   "tensors",
   "ops",
+  "ops-nonsense",
 ];
 
 /**
