@@ -26,6 +26,7 @@ export {
   type DecodeOptions,
   type ForwardOptions,
 } from "./attention.js";
+export { type ErrorCode, TinyloomError } from "./error.js";
 export type {
   AdditiveMask,
   BooleanMask,

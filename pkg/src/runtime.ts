@@ -136,7 +136,7 @@ export class Runtime {
 
   private constructor(module: RawModule, raw: RawRuntime) {
     this._module = module;
-    this.#handle = new Handle("Runtime", raw, this._queue);
+    this.#handle = new Handle("Runtime", raw, new Queue());
     this.capabilities = JSON.parse(raw.capabilities()) as Capabilities;
     this.lost = raw.lost().then((json) => JSON.parse(json) as LostInfo);
   }

@@ -30,7 +30,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable ByteTokenizer,Dataset,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,attention,softmax",
+    "webgpu-unavailable ByteTokenizer,Dataset,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax",
   );
 });
 
