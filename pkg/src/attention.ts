@@ -145,7 +145,7 @@ async function attend(
     const output = operands.output("output", into.output, query);
     const logsumexp = operands.output("logsumexp", into.logsumexp, sumsOf(query));
     const call = rawCall(operands, sizes, chosen, mask);
-    await operands.run((raw) => raw[pass](JSON.stringify(call), data));
+    await operands.run((raw) => raw[pass](JSON.stringify(call), data), data.length);
     return { output, logsumexp };
   });
 }
@@ -189,7 +189,7 @@ async function backward(
     const dValue = operands.output("dValue", into.dValue, value);
     const gradients = operands.views("dOutput", "dQuery", "dKey", "dValue");
     const call = JSON.stringify({ ...rawCall(operands, sizes, chosen, mask), gradients });
-    await operands.run((raw) => raw.attentionBackward(call, data));
+    await operands.run((raw) => raw.attentionBackward(call, data), data.length);
     return { dQuery, dKey, dValue };
   });
 }

@@ -1,7 +1,7 @@
 /** The tensors of one operation: checked, in one runtime, none of the written ones shared. */
 
 import { invalid, show } from "./options.js";
-import type { RawRuntime } from "./raw.js";
+import { expectRoom, type RawRuntime } from "./raw.js";
 import type { Runtime } from "./runtime.js";
 import { type ElementType, Tensor } from "./tensor.js";
 
@@ -87,11 +87,19 @@ export class Operands {
     }
   }
 
-  /** A call in its turn among the operations on the runtime's tensors. */
-  run(call: (raw: RawRuntime) => Promise<void>): Promise<void> {
+  /**
+   * A call in its turn among the operations on the runtime's tensors.
+   *
+   * @param maskBytes - of a dense mask that goes with it.
+   */
+  run(call: (raw: RawRuntime) => Promise<void>, maskBytes = 0): Promise<void> {
     return this.#runtime._queue.run(() => {
       for (const tensor of this.#all.values()) void tensor._allocation.handle.raw;
-      return this.#runtime._call(call);
+      return this.#runtime._call((raw, module) => {
+        // Its bytes, its words, and these behind the mask's intervals.
+        expectRoom(module, "a dense mask", 3 * maskBytes);
+        return call(raw);
+      });
     });
   }
 

@@ -26,6 +26,8 @@ const OPTIONS: Rules<TensorOptions> = { element: oneOf("f32", "f16") };
 const MOST_AXES = 8;
 /** Elements that the GPU's 32-bit indices reach. */
 const MOST_ELEMENTS = 0xffff_ffff;
+/** What the module's memory has to have room for. */
+const ROOM = "the data of a tensor";
 
 /** One GPU buffer, which any number of tensors look at. */
 class Allocation implements Owned {
@@ -143,12 +145,15 @@ export class Tensor {
    * @throws {@link TinyloomError} `freed`, `out-of-memory`, `device-lost`.
    */
   async data(): Promise<Float32Array<ArrayBuffer>> {
-    const { handle, bytes, element } = this._allocation;
+    const { runtime, handle, bytes, element } = this._allocation;
     const [begin, end] = spanOf(this.#view);
     // Reads are of whole words.
     const first = Math.floor((begin * bytes) / 4) * 4;
     const last = Math.ceil((end * bytes) / 4) * 4;
-    const read = await handle.run((raw) => raw.read(first, last - first));
+    const read = await handle.run((raw) => {
+      expectRoom(runtime._module, ROOM, last - first);
+      return raw.read(first, last - first);
+    });
     const whole = read.slice().buffer; // aligned, and no view of a larger buffer
     const values = element === "f16" ? fromHalves(new Uint16Array(whole)) : new Float32Array(whole);
     return inOrder(values, { ...this.#view, offset: begin - first / bytes });
@@ -277,7 +282,7 @@ export class Tensor {
 
   #write(raw: RawTensor, stored: Stored): void {
     const { runtime, bytes } = this._allocation;
-    expectRoom(runtime._module, "the data of a tensor", stored.byteLength);
+    expectRoom(runtime._module, ROOM, stored.byteLength);
     let done = 0;
     runs(this.#view, (at, length) => {
       raw.write(at * bytes, wholeWords(stored.subarray(done, done + length)));
