@@ -127,7 +127,11 @@ async function decode(
         "[batch, heads, 1, head_dim], or use attention.forward",
     );
   }
-  return attend(where, [query, key, value], { ...chosen, causal: true }, "attentionDecode");
+  // The query is the last key's of those in use.
+  const { keyLengths } = chosen;
+  const own = keyLengths && { queryOffset: Array.from(keyLengths, (length) => length - 1) };
+  const last = { ...chosen, ...own, causal: true };
+  return attend(where, [query, key, value], last, "attentionDecode");
 }
 
 /** The two passes that give an output. */

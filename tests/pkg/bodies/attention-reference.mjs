@@ -13,7 +13,8 @@ export function noise(seed, count) {
 /** Whether the query sees the key, of the options that are intervals; `tree` and `boolean` by functions. */
 function sees(options, { queryRows, keyRows }, item, head, query, key) {
   const { causal, window, documents, keyLengths, boolean } = options;
-  const own = query + (options.queryOffset ?? keyRows - queryRows);
+  const offset = [options.queryOffset].flat();
+  const own = query + (offset[item] ?? offset[0] ?? keyRows - queryRows);
   const starts = documents && (typeof documents[0] === "number" ? documents : documents[item]);
   return (
     !(causal && key > own) &&

@@ -130,6 +130,7 @@ const HOLES = (item, _, query, key) => (query * 7 + key * 3 + item) % 5 !== 0;
 
 /** Options that work together, with the shape of the dense mask. */
 const TOGETHER = [
+  { keyLengths: [60, 40], causal: true, window: 30, queryOffset: [25, 5] },
   { keyLengths: [70, 33], window: 40, queryOffset: 20 },
   { causal: true, window: 9, additive: BIAS, shape: [1, 4, 35, 70] },
   { keyLengths: [12, 70], boolean: HOLES, shape: [2, 1, 35, 70] },
