@@ -154,7 +154,8 @@ export class Tensor {
       expectRoom(runtime._module, ROOM, last - first);
       return raw.read(first, last - first);
     });
-    const whole = read.slice().buffer; // aligned, and no view of a larger buffer
+    // A copy out of the module's memory, with a buffer of its own.
+    const whole = read.buffer as ArrayBuffer;
     const values = element === "f16" ? fromHalves(new Uint16Array(whole)) : new Float32Array(whole);
     return inOrder(values, { ...this.#view, offset: begin - first / bytes });
   }

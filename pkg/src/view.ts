@@ -54,9 +54,11 @@ export function runs(view: View, visit: (at: number, length: number) => void): v
   walk(0, offset);
 }
 
-/** The view's elements of the buffer `values` in row-major order. */
+/** The view's elements of the buffer `values` in row-major order; `values` itself where it is that. */
 export function inOrder(values: Float32Array<ArrayBuffer>, view: View): Float32Array<ArrayBuffer> {
-  const result = new Float32Array(countOf(view.shape));
+  const count = countOf(view.shape);
+  if (values.length === count && isContiguous(view)) return values;
+  const result = new Float32Array(count);
   let done = 0;
   runs(view, (at, length) => {
     for (let index = 0; index < length; index++) result[done++] = values[at + index] as number;
