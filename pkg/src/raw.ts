@@ -19,6 +19,21 @@ export interface RawRuntime extends Releasable {
   capabilities(): string;
   lost(): Promise<string>;
   counters(): string;
+  /** A zeroed buffer for so many elements. */
+  tensor(elements: number, element: "f32" | "f16"): RawTensor;
+  /** The three calls on `AttentionCall` as JSON, with the dense mask's bytes, empty without one. */
+  attentionForward(callJson: string, maskData: Uint8Array): Promise<void>;
+  attentionBackward(callJson: string, maskData: Uint8Array): Promise<void>;
+  attentionDecode(callJson: string, maskData: Uint8Array): Promise<void>;
+  softmax(callJson: string): Promise<void>;
+}
+
+/** A GPU buffer. Offsets and lengths in bytes, multiples of 4. */
+export interface RawTensor extends Releasable {
+  id(): number;
+  buffer(): GPUBuffer;
+  write(offset: number, bytes: Uint8Array): void;
+  read(offset: number, bytes: number): Promise<Uint8Array>;
 }
 
 export interface RawLoader extends Releasable {

@@ -4,6 +4,7 @@ import { prepareHost } from "./host.js";
 import { inNode } from "./node.js";
 import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
+import { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
 export interface FeatureOptions {
@@ -112,7 +113,7 @@ export interface Owned {
 }
 
 /**
- * A GPU device and what tinyloom keeps on it. Models live on a runtime and end with it.
+ * A GPU device and what tinyloom keeps on it. Models and tensors live on a runtime and end with it.
  *
  * @example
  * ```ts
@@ -124,6 +125,8 @@ export interface Owned {
 export class Runtime {
   readonly #handle: Handle<RawRuntime>;
   readonly #owned = new Set<Owned>();
+  /** Order of the operations on this runtime's tensors. @internal */
+  readonly _queue = new Queue();
   /** The wasm module that this runtime's objects come from. @internal */
   readonly _module: RawModule;
   /** What the device can do. */
@@ -173,7 +176,32 @@ export class Runtime {
   }
 
   /**
-   * Frees every model and trainer and destroys the device. Calls on them reject with code "freed"
+   * A tensor on the GPU, for the operations of `tinyloom/ops` and for work of your own.
+   *
+   * @param data - the elements in row-major order, as numbers or, for `"f16"`, also as raw bits in a
+   * `Uint16Array`; null or undefined for zeros. Numbers are rounded to f32, and from there for
+   * `"f16"` to the nearest half, ties to even.
+   * @param shape - elements along each axis: 1 to 8 whole numbers of at least 1.
+   * @throws {@link TinyloomError} `invalid-options`, also for numbers beyond ±65,504 in `"f16"`;
+   * `limit-exceeded` above the device's `maxStorageBufferBindingSize`; `out-of-memory`, `freed`.
+   *
+   * @example
+   * ```ts
+   * const query = runtime.tensor(numbers, [1, 8, 128, 64], { element: "f16" });
+   * ```
+   */
+  tensor(
+    data: TensorData | null | undefined,
+    shape: readonly number[],
+    options: TensorOptions = {},
+  ): Tensor {
+    const allocate = (elements: number, element: ElementType) =>
+      this.#handle.now((raw) => raw.tensor(elements, element));
+    return Tensor._create(this, allocate, data, shape, options);
+  }
+
+  /**
+   * Frees every model, trainer and tensor and destroys the device. Calls on them reject with code "freed"
    * from then on; `lost` settles. A second call does nothing.
    */
   destroy(): void {

@@ -14,6 +14,7 @@ mod loss;
 mod norm;
 mod optimizer;
 mod sample;
+mod softmax;
 mod unroll;
 mod unrolled;
 
@@ -45,6 +46,7 @@ pub use loss::{cross_entropy, loss_sum};
 pub use norm::{NORM_ROWS, column_sum, rms_norm_backward, rms_norm_forward};
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
 pub use sample::sample;
+pub use softmax::{RowPlace, softmax, softmax_unit};
 
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};

@@ -10,6 +10,7 @@ mod builder;
 mod infer;
 mod model;
 pub mod slots;
+mod softmax;
 mod train;
 
 pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
@@ -17,6 +18,7 @@ pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferencePlans, cache_bytes, inference_plans};
+pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
 
 use crate::error::Result;

@@ -16,6 +16,7 @@ pub mod norm;
 pub mod optimizer;
 pub mod rope;
 pub mod sampling;
+pub mod softmax;
 
 use std::fmt::Debug;
 use std::iter::Sum;

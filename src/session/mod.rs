@@ -13,6 +13,6 @@ mod trainer;
 pub use generate::{GenerateOptions, Generation};
 pub use inference::InferenceOptions;
 pub use model::{Model, ModelLoader};
-pub use ops::{AttentionOperation, Tensor, attention};
+pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;
 pub use trainer::{Metrics, Trainer, TrainerOptions};

@@ -5,7 +5,7 @@ use super::resources::Resources;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, Region, Replay};
 use crate::kernels::Element;
-use crate::plan::{AttentionCall, AttentionPlan, Buffer, BufferBytes};
+use crate::plan::{AttentionCall, Buffer, BufferBytes, Plan, SoftmaxCall};
 use std::rc::Rc;
 
 /// Elements in a buffer of their own, which goes when the tensor does.
@@ -37,25 +37,31 @@ impl Tensor {
         self.buffer
     }
 
-    /// Overwrites the first bytes. A length that is no multiple of 4 is padded with zeros.
+    /// Overwrites bytes from `offset` on. Both it and their number are multiples of 4.
     ///
     /// # Errors
-    /// `internal` for more bytes than the tensor has.
+    /// `internal` past the tensor's end.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        if bytes.len().is_multiple_of(4) {
-            return self.gpu.0.write(self.buffer, offset, bytes);
-        }
-        let mut padded = bytes.to_vec();
-        padded.resize(bytes.len().next_multiple_of(4), 0);
-        self.gpu.0.write(self.buffer, offset, &padded)
+        self.within(offset, bytes.len() as u64)?;
+        self.gpu.0.write(self.buffer, offset, bytes)
     }
 
-    /// All bytes.
+    fn within(&self, offset: u64, bytes: u64) -> Result<()> {
+        let end = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        if end && offset.is_multiple_of(4) && bytes.is_multiple_of(4) {
+            return Ok(());
+        }
+        let have = self.bytes;
+        Err(Error::internal(format!("{bytes} bytes from {offset} of a tensor of {have}")))
+    }
+
+    /// So many bytes from `offset` on, both multiples of 4.
     ///
     /// # Errors
-    /// `device-lost`.
-    pub async fn read(&self) -> Result<Vec<u8>> {
-        let region = Region { buffer: self.buffer, offset: 0, bytes: self.bytes };
+    /// `internal` past the tensor's end, `device-lost`.
+    pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+        self.within(offset, bytes)?;
+        let region = Region { buffer: self.buffer, offset, bytes };
         self.gpu.0.read(region)?.await
     }
 }
@@ -93,30 +99,55 @@ pub async fn attention(
         AttentionOperation::Backward => call.backward(caps, dense, bytes),
         AttentionOperation::Decode => call.decode(caps, bytes),
     }?;
-    // Everything is queued before anything is awaited: calls run in the order in which they are made.
+    let contents = [
+        (Buffer::Step, bytemuck::bytes_of(&compiled.geometry)),
+        (Buffer::Batch, bytemuck::cast_slice(&compiled.mask)),
+    ];
+    run(gpu, &compiled.plan, &contents, compiled.rows).await
+}
+
+/// Queues a softmax, as [`attention`] does.
+///
+/// # Errors
+/// `invalid-options`, `limit-exceeded`, `out-of-memory`, `device-lost`.
+pub async fn softmax(gpu: &Rc<dyn Gpu>, call: &SoftmaxCall) -> Result<()> {
+    let bytes: BufferBytes = &|id| gpu.buffer_bytes(BufferId(id));
+    let compiled = call.compile(gpu.capabilities(), bytes)?;
+    let contents = [(Buffer::Step, bytemuck::bytes_of(&compiled.place))];
+    run(gpu, &compiled.plan, &contents, compiled.rows).await
+}
+
+/// Everything is queued before anything is awaited: calls run in the order in which they are made.
+async fn run(
+    gpu: &Rc<dyn Gpu>,
+    plan: &Plan,
+    contents: &[(Buffer, &[u8])],
+    rows: usize,
+) -> Result<()> {
     gpu.watch();
-    let queued = queue(gpu, &compiled);
+    let queued = queue(gpu, plan, contents, rows);
     let checked = gpu.checked().await;
     queued?;
     checked
 }
 
-fn queue(gpu: &Rc<dyn Gpu>, compiled: &AttentionPlan) -> Result<()> {
+/// Queues a plan whose buffers are tensors, slots, and those of `contents`.
+fn queue(gpu: &Rc<dyn Gpu>, plan: &Plan, contents: &[(Buffer, &[u8])], rows: usize) -> Result<()> {
     // Given back at the end of this function: the GPU keeps what it has been told to use.
     let mut resources = Resources::new(gpu);
-    for (index, &bytes) in compiled.plan.slots.iter().enumerate() {
+    for (index, &bytes) in plan.slots.iter().enumerate() {
         resources.add(Buffer::Slot(index), bytes)?;
     }
-    let geometry = resources.add(Buffer::Step, size_of_val(&compiled.geometry) as u64)?;
-    gpu.write(geometry, 0, bytemuck::bytes_of(&compiled.geometry))?;
-    let mask = resources.add(Buffer::Batch, size_of_val(compiled.mask.as_slice()) as u64)?;
-    gpu.write(mask, 0, bytemuck::cast_slice(&compiled.mask))?;
+    for &(name, bytes) in contents {
+        let buffer = resources.add(name, bytes.len() as u64)?;
+        gpu.write(buffer, 0, bytes)?;
+    }
     let resolve = |name| match name {
         Buffer::Given(id) => Ok(BufferId(id)),
         other => resources.get(other),
     };
-    let plan = gpu.install(&compiled.plan, &resolve)?;
-    let queued = gpu.submit(&[Replay { plan, rows: compiled.rows }], 1, None);
+    let plan = gpu.install(plan, &resolve)?;
+    let queued = gpu.submit(&[Replay { plan, rows }], 1, None);
     gpu.uninstall(plan);
     queued.map(drop)
 }

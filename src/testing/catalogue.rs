@@ -36,6 +36,10 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("loss with gradient", k::cross_entropy(caps, width, true));
         add("sample", k::sample(caps, width));
         add("decision", k::step_decision(caps, width));
+        for element in [Element::F32, Element::F16] {
+            let what = format!("softmax in {}", element.name());
+            add(&what, k::softmax(caps, width, element));
+        }
     }
     entries
 }

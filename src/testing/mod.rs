@@ -25,6 +25,7 @@ mod norm;
 mod optimizer;
 mod pretend;
 mod sample;
+mod softmax;
 mod training;
 
 pub use lane::Lane;
@@ -83,6 +84,7 @@ pub fn cases() -> Vec<Case> {
         attention_tensors::cases(),
         cache::cases(),
         decode_tensors::cases(),
+        softmax::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),

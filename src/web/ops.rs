@@ -5,8 +5,8 @@ use super::{JsResult, to_js};
 use crate::error::{Error, ErrorCode};
 use crate::gpu::WgpuDevice;
 use crate::kernels::Element;
-use crate::plan::AttentionCall;
-use crate::session::{AttentionOperation, Tensor, attention};
+use crate::plan::{AttentionCall, SoftmaxCall};
+use crate::session::{AttentionOperation, Tensor, attention, softmax};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -40,13 +40,15 @@ impl RawTensor {
         raw.ok_or_else(|| to_js(Error::internal("the buffer is not a WebGPU buffer")))
     }
 
-    pub fn write(&self, bytes: &[u8]) -> JsResult<()> {
-        self.tensor()?.write(0, bytes).map_err(to_js)
+    /// Overwrites bytes from `offset` on; both multiples of 4.
+    pub fn write(&self, offset: f64, bytes: &[u8]) -> JsResult<()> {
+        self.tensor()?.write(offset as u64, bytes).map_err(to_js)
     }
 
-    pub async fn read(&self) -> JsResult<Vec<u8>> {
+    /// So many bytes from `offset` on; both multiples of 4.
+    pub async fn read(&self, offset: f64, bytes: f64) -> JsResult<Vec<u8>> {
         let tensor = self.tensor()?;
-        tensor.read().await.map_err(to_js)
+        tensor.read(offset as u64, bytes as u64).await.map_err(to_js)
     }
 
     pub fn release(&self) {
@@ -105,5 +107,12 @@ impl RawRuntime {
     #[wasm_bindgen(js_name = attentionDecode)]
     pub async fn attention_decode(&self, call: String) -> JsResult<()> {
         run(self, AttentionOperation::Decode, &call, &[]).await
+    }
+
+    pub async fn softmax(&self, call: String) -> JsResult<()> {
+        let gpu = self.gpu()?;
+        let call: SoftmaxCall = serde_json::from_str(&call)
+            .map_err(|e| to_js(Error::options(format!("softmax: {e}"))))?;
+        softmax(&gpu, &call).await.map_err(to_js)
     }
 }

@@ -29,8 +29,9 @@ export function inBrowser(t, kind) {
       const results = await page.evaluate(
         async (base, body) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
+          const ops = await import(`${base}/pkg/ops.js`);
           const { runBody } = await import(`${base}/tests/pkg/bodies/run.mjs`);
-          return runBody(tinyloom, navigator.gpu, body);
+          return runBody({ ...tinyloom, ops }, navigator.gpu, body);
         },
         url,
         body,

@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as tinyloom from "tinyloom";
+import * as ops from "tinyloom/ops";
 import { create } from "webgpu";
 import { runBody } from "./bodies/run.mjs";
 
@@ -19,7 +20,7 @@ function keep(name, files, tokens, logits) {
 
 const gpu = create([]);
 for (const body of bodies) {
-  const results = await runBody(tinyloom, gpu, body, keep);
+  const results = await runBody({ ...tinyloom, ops }, gpu, body, keep);
   await new Promise((sent) => process.send({ body, results }, sent));
 }
 process.exit(0); // Dawn's threads would keep the process alive

@@ -14,6 +14,7 @@ const IMPORT = `
   const before = Reflect.ownKeys(globalThis).map(String).sort().join();
   globalThis.fetch = () => { throw new Error("fetched on import") };
   const tinyloom = await import("tinyloom");
+  const ops = await import("tinyloom/ops");
   const after = Reflect.ownKeys(globalThis).map(String).sort().join();
   if (before !== after) throw new Error("globals changed on import");
   const code = await tinyloom.Runtime.create().catch((error) => error.code);
@@ -22,14 +23,14 @@ const IMPORT = `
 `;
 
 test("importing touches neither the GPU nor globals", () => {
-  const program = `${IMPORT}; console.log(code, Object.keys(tinyloom).sort().join());`;
+  const program = `${IMPORT}; console.log(code, Object.keys(tinyloom).sort().join(), Object.keys(ops).sort().join());`;
   const stdout = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
     cwd: root,
     encoding: "utf8",
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable ByteTokenizer,Dataset,Model,Runtime,TinyloomError,Trainer",
+    "webgpu-unavailable ByteTokenizer,Dataset,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax",
   );
 });
 
@@ -64,6 +65,8 @@ test("npm would publish only what users need", () => {
     "LICENSE-APACHE",
     "dist/index.js",
     "dist/index.d.ts",
+    "dist/ops.js",
+    "dist/ops.d.ts",
     "dist/tinyloom.js",
     "dist/tinyloom_bg.wasm",
   ]) {

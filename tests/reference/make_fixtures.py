@@ -311,11 +311,16 @@ def make(name, fixture, out):
         print(f"  {path.stat().st_size:8} {name}/{path.name}")
 
 
-def main():
+def check_versions():
+    """Ends the program unless the packages are those that wrote the fixtures."""
     for line in (HERE / "requirements.txt").read_text().splitlines():
         package, _, wanted = line.partition("==")
         if wanted and version(package) != wanted:
             sys.exit(f"{package} is {version(package)}: the fixtures are made with {wanted}")
+
+
+def main():
+    check_versions()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     logging.set_verbosity_error()

@@ -10,12 +10,15 @@ export const BODIES = [
   "training",
   "resources",
   "fixtures",
+  "tensors",
+  "ops",
+  "ops-nonsense",
 ];
 
 /**
  * Runs the cases of one body module on one runtime.
  *
- * @param tinyloom - the package.
+ * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops`.
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with

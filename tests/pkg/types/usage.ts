@@ -10,6 +10,7 @@ import {
   TinyloomError,
   Trainer,
 } from "tinyloom";
+import { type AttentionResult, attention, softmax, Tensor } from "tinyloom/ops";
 
 export async function use(blob: Blob, controller: AbortController): Promise<void> {
   const runtime = await Runtime.create({
@@ -63,6 +64,32 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   new Model();
   model.free();
   runtime.destroy();
+}
+
+export async function operate(runtime: Runtime, numbers: Float32Array): Promise<void> {
+  const query: Tensor = runtime.tensor(numbers, [1, 4, 8, 16]);
+  const cache = runtime.tensor(null, [1, 2, 64, 16], { element: "f32" }).slice(2, 0, 8);
+  const options = { causal: true, window: 4, additive: { data: numbers, shape: [4, 8, 8] } };
+  const saved: AttentionResult = await attention.forward(query, cache, cache, {
+    ...options,
+    into: { output: runtime.tensor([], query.shape).transpose(1, 2) },
+  });
+  const { dQuery, dKey } = await attention.backward(query, query, cache, cache, {
+    ...options,
+    ...saved,
+  });
+  await dQuery.write(await (await softmax(dKey)).data());
+  const buffer: GPUBuffer = saved.output.reshape([8, 64]).buffer;
+  await attention.decode(query, cache, cache, { keyLengths: new Uint32Array(1) });
+  // @ts-expect-error: decoding has no mask
+  await attention.decode(query, cache, cache, { causal: true });
+  // @ts-expect-error: the backward pass needs the forward's results
+  await attention.backward(query, query, cache, cache, options);
+  // @ts-expect-error: no such element
+  runtime.tensor(null, [buffer.size], { element: "bf16" });
+  // @ts-expect-error: only through runtime.tensor
+  new Tensor();
+  saved.logsumexp.free();
 }
 
 export function explain(error: unknown): ErrorCode | undefined {

@@ -1,0 +1,65 @@
+//! Softmax over the last axis of a tensor.
+
+use super::attention_tensors::Element;
+use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::norm::variant;
+use super::{reduction, row_workgroup};
+use crate::caps::Capabilities;
+use crate::error::Result;
+
+/// The uniform of `lib/row_place.wgsl`, in units of [`softmax_unit`] elements.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct RowPlace {
+    pub rows: u32,
+    /// Where the first row begins.
+    pub input: u32,
+    pub output: u32,
+    pub reserved: u32,
+}
+
+/// Elements of one unit of storage as `softmax_forward` reads it: rows begin at a whole one.
+pub const fn softmax_unit(columns: usize, element: Element) -> usize {
+    match element {
+        _ if columns.is_multiple_of(4) => 4,
+        Element::F32 => 1,
+        Element::F16 => 2,
+    }
+}
+
+/// `softmax_forward` over rows of `columns` elements. Grid: one workgroup a row, or two rows where
+/// these share a word.
+pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<Kernel> {
+    let name = "softmax_forward";
+    let (subgroups, why) = reduction(caps);
+    let size = row_workgroup(caps, columns, name)?;
+    let vectors = columns.is_multiple_of(4);
+    let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
+    let composer = Composer::new(name, size)
+        .module(shader!("lib/row_place"))
+        .module(shader!("lib/softmax"))
+        .module(shader!("lib/flat"))
+        .reduction(subgroups);
+    let composer = element.module(composer);
+    let composer = if vectors {
+        composer.size("QUADS", columns / 4).module(shader!("05_softmax_forward"))
+    } else {
+        composer
+            .size("COLUMNS", columns)
+            .size("ROWS", rows)
+            .module(match element {
+                Element::F32 => shader!("lib/word_f32"),
+                Element::F16 => shader!("lib/word_f16"),
+            })
+            .module(shader!("05_softmax_forward_words"))
+    };
+    let form = if vectors { "vectors" } else { "words" };
+    let variant = format!("{} {} of {form}", variant(subgroups), element.name());
+    let reason = if vectors {
+        format!("{why}; rows are whole vectors")
+    } else {
+        format!("{why}; rows of {columns} are not whole vectors")
+    };
+    let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
+    composer.finish(caps, &[Read, ReadWrite, Uniform], grid, variant, reason)
+}
