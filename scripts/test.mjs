@@ -1,12 +1,15 @@
 // `npm test`: set-up, build, then every *.test.mjs under tests with Node's test runner. The native
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
+// `npm run test:full` (`--full`): the kernel lanes alone, and Node's, each with every case of the
+// products that the everyday cases sample.
 import { exitCode, Failure, filesBelow, main, step } from "./lib.mjs";
 
 await main(async () => {
-  const wanted = process.argv.slice(2);
-  const files = filesBelow(["tests"]).filter(
+  const full = process.argv.includes("--full");
+  const wanted = process.argv.slice(2).filter((word) => word !== "--full");
+  const files = filesBelow([full ? "tests/lanes" : "tests"]).filter(
     (path) =>
-      path.endsWith(".test.mjs") &&
+      (path.endsWith(".test.mjs") || (full && path.endsWith(".full.mjs"))) &&
       (wanted.length === 0 || wanted.some((word) => path.includes(word))),
   );
   if (files.length === 0)
@@ -14,7 +17,8 @@ await main(async () => {
   const { setup } = await import("./setup.mjs");
   await setup({ browsers: ["chromium", "firefox", "node"], native: true });
   const { build } = await import("./build.mjs");
-  await build({ page: true, job: true, testing: true });
+  await build({ page: !full, job: !full, testing: true });
+  const env = full ? { TINYLOOM_LEVEL: "full" } : {};
   // The kernel lanes mostly wait for a software adapter's compiler, which uses one core: two at a
   // time. The others hold step times and submits to account, one after the other.
   const lanes = files.filter((path) => path.includes("lanes"));
@@ -25,12 +29,8 @@ await main(async () => {
   ]) {
     if (group.length === 0) continue;
     step(`testing: ${group.length} files, ${concurrency} at a time`);
-    const code = await exitCode(process.execPath, [
-      "--test",
-      `--test-concurrency=${concurrency}`,
-      "--test-reporter=spec",
-      ...group,
-    ]);
+    const flags = ["--test", `--test-concurrency=${concurrency}`, "--test-reporter=spec"];
+    const code = await exitCode(process.execPath, [...flags, ...group], { env });
     if (code !== 0) process.exitCode = 1;
   }
 });

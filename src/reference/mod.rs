@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod attention;
 pub mod attention_masked;
+pub mod attention_rows;
 pub mod cache;
 pub mod check;
 pub mod embedding;

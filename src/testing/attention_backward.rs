@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Where the ends begin behind the starts: beyond any batch here, as plans have it.
-const ENDS: usize = 192;
+pub(super) const ENDS: usize = 192;
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];

@@ -76,7 +76,7 @@ fn loss(cache: KvCache) -> f64 {
 }
 
 /// One query over a random cache with NaN behind its last row, and what comes out.
-struct Query {
+pub(super) struct Query {
     shape: AttentionShape,
     keys: usize,
     row: Vec<f32>,
@@ -88,7 +88,7 @@ struct Query {
 }
 
 impl Query {
-    fn new(lane: &Lane, heads: Heads, cache: KvCache, keys: usize, size: f32) -> Self {
+    pub fn new(lane: &Lane, heads: Heads, cache: KvCache, keys: usize, size: f32) -> Self {
         Self::with(lane, Setting::plain(heads), cache, keys, size)
     }
 
@@ -123,7 +123,7 @@ impl Query {
     }
 
     /// Every kernel that reads the cache in one range.
-    async fn whole(
+    pub async fn whole(
         &self,
         lane: &Lane,
         kernels: &[Kernel],
@@ -140,7 +140,7 @@ impl Query {
 
     /// Every kernel that reads it in `count` ranges, each with every kernel that merges them: the
     /// active ranges are written, the others left alone.
-    async fn split(
+    pub async fn split(
         &self,
         lane: &Lane,
         [splits, merges]: [&[Kernel]; 2],
@@ -182,7 +182,7 @@ impl Query {
     }
 }
 
-fn decoders(
+pub(super) fn decoders(
     lane: &Lane,
     heads: Heads,
     cache: KvCache,
@@ -192,7 +192,7 @@ fn decoders(
     lane.variants(|caps| k::attention_decode(caps, shape, cache, &ranges(count))).map_err(text)
 }
 
-fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
+pub(super) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
     let shape = shapes(heads, 1).1;
     lane.variants(|caps| k::attention_decode_merge(caps, shape, &ranges(count))).map_err(text)
 }

@@ -26,27 +26,33 @@ pub(super) fn close_to_terms(
     if got.len() != expected.len() {
         return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
     }
-    let error = |i: usize| {
-        let error = (f64::from(got[i]) - expected[i]).abs();
-        if error.is_nan() { f64::INFINITY } else { error }
-    };
+    let error = |i: usize| error_at(got, expected, i);
     let largest = expected.iter().chain(terms).fold(0.0, |most: f64, x| most.max(x.abs()));
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-    let distance = norm(&mut (0..got.len()).map(error));
-    let scale = norm(&mut expected.iter().copied()).max(norm(&mut terms.iter().copied()));
     let worst = (0..got.len()).max_by(|&i, &j| error(i).total_cmp(&error(j))).unwrap_or(0);
-    if distance <= tolerance * scale
-        && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest)
-    {
+    let relative = relative_error(got, expected, terms);
+    if relative <= tolerance && (got.is_empty() || error(worst) <= 8.0 * tolerance * largest) {
         return Ok(());
     }
     Err(format!(
-        "{what}: relative error {:.2e} in L2 (allowed {tolerance:.0e}), worst at {worst} of {}: {} for {}",
-        distance / scale,
+        "{what}: relative error {relative:.2e} in L2 (allowed {tolerance:.0e}), worst at {worst} of {}: {} for {}",
         got.len(),
         got[worst],
         expected[worst]
     ))
+}
+
+fn error_at(got: &[f32], expected: &[f64], i: usize) -> f64 {
+    let error = (f64::from(got[i]) - expected[i]).abs();
+    if error.is_nan() { f64::INFINITY } else { error }
+}
+
+/// The error in L2, relative to what is expected or to its terms, whichever is larger: what
+/// [`close_to_terms`] holds to its tolerance.
+pub(super) fn relative_error(got: &[f32], expected: &[f64], terms: &[f64]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let distance = norm(&mut (0..got.len()).map(|i| error_at(got, expected, i)));
+    let scale = norm(&mut expected.iter().copied()).max(norm(&mut terms.iter().copied()));
+    if distance == 0.0 { 0.0 } else { distance / scale }
 }
 
 /// Holds every element by itself: its error at most `tolerance` of it or, where its terms cancel, of

@@ -7,7 +7,10 @@
 pub mod adapters;
 mod attention;
 mod attention_backward;
+mod attention_batch;
+mod attention_bounds;
 mod attention_decode;
+mod attention_product;
 mod attention_tensors;
 mod cache;
 pub mod candidates;
@@ -39,9 +42,19 @@ use std::rc::Rc;
 /// What a case says when it passes, or what went wrong.
 type Outcome = Result<String, String>;
 
+/// How much a run covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// What every change runs.
+    Everyday,
+    /// That and the products it samples, which take hours on software adapters.
+    Full,
+}
+
 /// A test by name.
 pub struct Case {
     pub name: String,
+    level: Level,
     body: Box<dyn Fn(Rc<Lane>) -> LocalFuture<Outcome>>,
 }
 
@@ -56,7 +69,16 @@ impl Case {
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
-        Self { name: name.into(), body: Box::new(move |lane| Box::pin(body(lane))) }
+        let body = Box::new(move |lane| Box::pin(body(lane)) as LocalFuture<Outcome>);
+        Self { name: name.into(), level: Level::Everyday, body }
+    }
+
+    /// A case of [`Level::Full`] alone.
+    fn full<F: Future<Output = Outcome> + 'static>(
+        name: impl Into<String>,
+        body: impl Fn(Rc<Lane>) -> F + 'static,
+    ) -> Self {
+        Self { level: Level::Full, ..Self::new(name, body) }
     }
 }
 
@@ -71,8 +93,14 @@ pub struct Report {
     pub milliseconds: f64,
 }
 
-/// Every case, in the order of the kernels' numbers.
-pub fn cases() -> Vec<Case> {
+/// The cases of a level, in the order of the kernels' numbers.
+pub fn cases(level: Level) -> Vec<Case> {
+    let mut cases = every_case();
+    cases.retain(|case| level == Level::Full || case.level == Level::Everyday);
+    cases
+}
+
+fn every_case() -> Vec<Case> {
     [
         elementwise::cases(),
         embedding::cases(),
@@ -85,6 +113,8 @@ pub fn cases() -> Vec<Case> {
         cache::cases(),
         decode_tensors::cases(),
         softmax::cases(),
+        attention_bounds::cases(),
+        attention_product::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
@@ -100,7 +130,7 @@ pub fn cases() -> Vec<Case> {
 pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
-    let outcome = match cases().into_iter().find(|case| case.name == name) {
+    let outcome = match every_case().into_iter().find(|case| case.name == name) {
         Some(case) => (case.body)(Rc::new(Lane::new(device, seed))).await,
         None => Err("there is no such case".into()),
     };

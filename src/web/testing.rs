@@ -4,13 +4,14 @@ use super::runtime::RawRuntime;
 use super::{JsResult, json, to_js};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::testing::{self, candidates, candidates::AttentionWork};
+use crate::testing::{self, Level, candidates, candidates::AttentionWork};
 use wasm_bindgen::prelude::*;
 
-/// JSON array of the cases' names.
+/// JSON array of the cases' names: the everyday ones, or with `full` all.
 #[wasm_bindgen]
-pub fn testing_cases() -> JsResult<String> {
-    json(&testing::cases().iter().map(|case| case.name.clone()).collect::<Vec<_>>())
+pub fn testing_cases(full: bool) -> JsResult<String> {
+    let level = if full { Level::Full } else { Level::Everyday };
+    json(&testing::cases(level).iter().map(|case| case.name.clone()).collect::<Vec<_>>())
 }
 
 /// Runs a case with a fresh seed, or with `seed`, and gives its report as JSON.

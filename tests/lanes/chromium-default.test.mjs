@@ -1,7 +1,8 @@
 import { test } from "node:test";
 import { runLane } from "./harness.mjs";
+import { laneTimeout } from "./level.mjs";
 
-test("kernels in Chromium at default limits, without features", { timeout: 1_500_000 }, (t) =>
+test("kernels in Chromium at default limits, without features", { timeout: laneTimeout }, (t) =>
   runLane(t, {
     name: "chromium-default",
     browser: "chromium",

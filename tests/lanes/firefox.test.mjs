@@ -1,7 +1,8 @@
 import { test } from "node:test";
 import { runLane } from "./harness.mjs";
+import { laneTimeout } from "./level.mjs";
 
-test("kernels in Firefox at the adapter's limits", { timeout: 1_500_000 }, (t) =>
+test("kernels in Firefox at the adapter's limits", { timeout: laneTimeout }, (t) =>
   runLane(t, {
     name: "firefox",
     browser: "firefox",

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { endProgress, full, showProgress } from "./level.mjs";
 
 const BLANK = Buffer.from(
   '<!doctype html><link rel="icon" href="data:,"><title>tinyloom tests</title>',
@@ -47,10 +48,11 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
   };
   const report = await withPage(browser, onConsole, (page, url) =>
     page.evaluate(
-      async (base, options) =>
-        (await import(`${base}/tests/lanes/lane.mjs`)).runCases(base, options),
+      async (base, options, full) =>
+        (await import(`${base}/tests/lanes/lane.mjs`)).runCases(base, options, full),
       url,
       options,
+      full,
     ),
   );
   endProgress();
@@ -88,18 +90,4 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
     `${failed.length} of ${cases.length} cases failed:\n${list}\n${problems.join("\n")}`,
   );
   assert.deepEqual(problems, [], "the page's console has errors");
-}
-
-let lastLine = 0;
-
-function showProgress(name, text) {
-  const now = Date.now();
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[2K${name} ${text}`);
-  else if (now - lastLine > 30_000) process.stderr.write(`${name} ${text}\n`);
-  else return;
-  lastLine = now;
-}
-
-function endProgress() {
-  if (process.stderr.isTTY) process.stderr.write("\r\x1b[2K");
 }

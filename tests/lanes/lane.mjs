@@ -6,9 +6,10 @@
  *
  * @param base - address of the test server.
  * @param options - of RawRuntime.create.
+ * @param full - whether to add the products that the everyday cases sample.
  * @returns `{ capabilities, cases: [{ name, ok, detail, pipelines }], lost? }`.
  */
-export async function runCases(base, options) {
+export async function runCases(base, options, full) {
   const module = await import(`${base}/testing/tinyloom.js`);
   await module.default({ module_or_path: `${base}/testing/tinyloom_bg.wasm` });
   const runtime = await create(module, options);
@@ -17,7 +18,7 @@ export async function runCases(base, options) {
   runtime.lost().then((info) => {
     lost = info;
   });
-  const names = JSON.parse(module.testing_cases());
+  const names = JSON.parse(module.testing_cases(full));
   const cases = [];
   for (const [index, name] of names.entries()) {
     console.log(`lane-progress ${index + 1}/${names.length} ${name}`);

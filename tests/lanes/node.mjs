@@ -1,10 +1,17 @@
-// node tests/lanes/node.mjs [PART OF A NAME]
+// node tests/lanes/node.mjs [--full] [PART OF A NAME]
 // Runs the kernel cases in Node with Dawn on this machine's GPU, from target/testing-wasm: by hand,
-// where a real GPU is at hand. It is no lane of `npm test`, whose machines have none.
+// where a real GPU is at hand; with a part of a name, what each case measured is printed. `npm test`
+// leaves it out, `npm run test:full` has it.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import { endProgress, showProgress } from "./level.mjs";
 
+const { values, positionals } = parseArgs({
+  options: { full: { type: "boolean", default: false } },
+  allowPositionals: true,
+});
 const root = join(import.meta.dirname, "../..");
 const load = (path) => import(pathToFileURL(join(root, path)).href);
 
@@ -16,17 +23,28 @@ await testing.default({ module_or_path: wasm });
 const runtime = await testing.RawRuntime.create(gpu, "{}");
 const { adapter, features } = JSON.parse(runtime.capabilities());
 
-const names = JSON.parse(testing.testing_cases()).filter((name) =>
-  name.includes(process.argv[2] ?? ""),
+const names = JSON.parse(testing.testing_cases(values.full)).filter((name) =>
+  name.includes(positionals[0] ?? ""),
 );
+const began = Date.now();
 let failed = 0;
 let pipelines = 0;
-for (const name of names) {
+for (const [index, name] of names.entries()) {
+  showProgress("node", `${index + 1}/${names.length} ${name}`);
   const report = JSON.parse(await testing.testing_run(runtime, name));
   pipelines += report.pipelines;
-  if (report.ok) continue;
+  if (report.ok) {
+    if (positionals.length > 0) console.log(`ok ${name}: ${report.detail}`);
+    continue;
+  }
   failed += 1;
   console.error(`FAILED ${name}: ${report.detail}`);
 }
-console.log(`${names.length} cases, ${failed} failed, ${pipelines} pipelines`, adapter, features);
+endProgress();
+const seconds = Math.round((Date.now() - began) / 1000);
+console.log(
+  `${names.length} cases, ${failed} failed, ${pipelines} pipelines, ${seconds} s`,
+  adapter,
+  features,
+);
 process.exit(failed === 0 && names.length > 0 ? 0 : 1);
