@@ -1,5 +1,5 @@
-// npm run bench [-- [models|attention] --browser chromium|firefox|node --only TEXT --steps N
-//   --limits adapter|default --profile --out FOLDER]
+// npm run bench [-- [models|attention|cache] --browser chromium|firefox|node --only TEXT --steps N
+//   --limits adapter|default --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +13,8 @@ const { values, positionals } = parseArgs({
   options: {
     browser: { type: "string", default: "chromium" },
     only: { type: "string", default: "" },
-    steps: { type: "string", default: "40" },
+    steps: { type: "string" },
+    text: { type: "string" },
     profile: { type: "boolean", default: false },
     limits: { type: "string", default: "adapter" },
     out: { type: "string", default: join(root, "bench", "results") },
@@ -22,14 +23,21 @@ const { values, positionals } = parseArgs({
 const options = {
   suite: positionals[0] ?? "models",
   only: values.only,
-  steps: Number(values.steps),
+  steps: Number(values.steps ?? (positionals[0] === "cache" ? 300 : 40)),
   profile: values.profile,
   limits: values.limits,
 };
 
-if (!["models", "attention"].includes(options.suite)) {
-  console.error(`there is no suite ${options.suite}; there are models and attention`);
+if (!["models", "attention", "cache"].includes(options.suite)) {
+  console.error(`there is no suite ${options.suite}; there are models, attention and cache`);
   process.exit(2);
+}
+if (options.suite === "cache") {
+  if (!values.text) {
+    console.error("the suite cache trains on a text; give one by --text FILE");
+    process.exit(2);
+  }
+  options.text = readFileSync(values.text, "utf8");
 }
 for (const built of ["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"]) {
   if (!existsSync(join(root, built))) {
@@ -114,6 +122,10 @@ async function inNode() {
     const { attentionSuite } = await import("./suites.mjs");
     return attentionSuite(testing, gpu, options, print);
   }
+  if (options.suite === "cache") {
+    const { cacheSuite } = await import("./cache.mjs");
+    return cacheSuite(tinyloom, gpu, options, print);
+  }
   const { runAll } = await import("./workloads.mjs");
   return runAll(tinyloom, gpu, options, print);
 }
@@ -144,6 +156,10 @@ async function inBrowser(kind) {
         return attentionSuite(testing, navigator.gpu, settings, report);
       }
       const tinyloom = await import("/pkg/index.js");
+      if (settings.suite === "cache") {
+        const { cacheSuite } = await import("/bench/cache.mjs");
+        return cacheSuite(tinyloom, navigator.gpu, settings, report);
+      }
       const { runAll } = await import("/bench/workloads.mjs");
       return runAll(tinyloom, navigator.gpu, settings, report);
     }, options);

@@ -2,7 +2,8 @@
 // that the cache already holds.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]         key and value heads from column KEY_OFFSET on
-//   1 cache  write  f32 [capacity, CACHE_STRIDE] rows step.position … overwritten
+//   1 cache  write  f32 [capacity, CACHE_STRIDE] rows of step.position … overwritten:
+//                                                lib/key_row.wgsl
 //   2 step   uniform
 //
 // Grid: one invocation an element of [tokens, CACHE_STRIDE].
@@ -15,6 +16,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let t = id / CACHE_STRIDE;
   let column = id % CACHE_STRIDE;
   if t < step.tokens {
-    cache[(step.position + t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
+    cache[key_row(step.position + t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
   }
 }

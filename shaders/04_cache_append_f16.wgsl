@@ -1,7 +1,8 @@
 // cache_append_forward into a cache of f16, two elements a word.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
-//   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows step.position … overwritten
+//   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
+//                                                    overwritten: lib/key_row.wgsl
 //   2 step   uniform
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
@@ -26,5 +27,5 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let vector = id % CACHE_VECTORS;
   let x = qkv[(t * STRIDE + KEY_OFFSET) / 4u + vector];
-  cache[(step.position + t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
+  cache[key_row(step.position + t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
 }

@@ -2,8 +2,8 @@
 // magnitude over 127.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
-//   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows step.position … overwritten:
-//                   the bytes of key heads, value heads, then the heads' scales as f32
+//   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position …
+//                   overwritten (lib/key_row.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
 //   2 step   uniform
 //
 // A head with a number that is not finite gets NaN as its scale.
@@ -38,7 +38,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let inverse = select(127.0 / largest, 0.0, vanishes);
   let scaled = clamp(round(qkv[first + vector] * inverse), vec4(-127.0), vec4(127.0));
   let bytes = bitcast<vec4<u32>>(vec4<i32>(scaled)) & vec4(0xffu);
-  let row = (step.position + t) * CACHE_ROW;
+  let row = key_row(step.position + t) * CACHE_ROW;
   cache[row + vector] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
   if vector % VECTORS == 0u {
     let scale = select(largest / 127.0, 0.0, vanishes);

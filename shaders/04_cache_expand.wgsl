@@ -1,7 +1,7 @@
 // cache_expand_forward: the rows of a packed key-value cache in f32, for kernels that read f32.
 //
-//   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows before step.position + step.tokens
-//                                                            overwritten
+//   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  those in use overwritten:
+//                                                            lib/key_row.wgsl
 //   1 cache  read   [capacity, row]                          lib/cache_*.wgsl
 //   2 step   uniform
 //
@@ -13,7 +13,7 @@
 const ROW_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let count = (step.position + step.tokens) * ROW_VECTORS;
+  let count = rows_in_use(step.position + step.tokens) * ROW_VECTORS;
   for (var i = workgroup.x * WORKGROUP + lane; i < count; i += WORKGROUP * workgroups.x) {
     let row = i / ROW_VECTORS;
     let vector = i % ROW_VECTORS;

@@ -2,23 +2,35 @@
 // of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
 // "Flash-Decoding for long-context inference", 2023).
 //
+// Over a cache (lib/decode_cache.wgsl, lib/decode_seen_cache.wgsl, lib/decode_output_row.wgsl):
+//
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
 //   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache_*.wgsl
-//   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten: lib/decode_whole.wgsl, or
-//     partials       f32 [HEADS, SPLITS, HEAD_DIM + 4], active ranges: lib/decode_partial.wgsl
-//   3 step    uniform                              the cache holds step.position + 1 rows, of which
-//                                                  the query sees the last WINDOW
+//   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten
+//   3 step    uniform                              the cache holds step.position + 1 positions, of
+//                                                  which the query sees the last WINDOW
 //
-// Each row of the cache is read once for all query heads of the workgroup. LANES neighbours read
+// Over tensors, elements f32 or f16 (lib/decode_tensors.wgsl and so on; lib/quad_*.wgsl):
+//
+//   0 query   read   [batch, HEADS, 1, HEAD_DIM]        strides of all tensors in the geometry
+//   1 keys    read   [batch, KV_HEADS, rows, HEAD_DIM]
+//   2 values  read   [batch, KV_HEADS, rows, HEAD_DIM]
+//   3 mask    read   u32                                the interval of keys of each batch item
+//   4 output  write  [batch, HEADS, 1, HEAD_DIM]        overwritten, and so is
+//   5 lse     write  f32 [batch, HEADS]                 natural log of Σ exp(score)
+//   6 geometry uniform                                  lib/attention_geometry.wgsl
+//
+// attention_decode_split writes no output and no lse, but in their place
+//     partials  write  f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  active ranges: lib/decode_partial.wgsl
+//
+// Heads are counted over the batch: a query head of item b is b · HEADS + h.
+// Each key and value is read once for all query heads of the workgroup. LANES neighbours read
 // neighbouring vectors of a row, OWN each; a slot of LANES invocations takes KEYS keys a turn, SLOTS keys
 // apart, and keeps a softmax of its own. The slots meet at the end. Scores are kept in base 2: the
 // scale and log2(e) are folded into the query.
-// Grid: x over key-value heads and blocks of their query heads, y over ranges; a workgroup without
-// keys returns at once. Workgroup memory: 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes,
+// Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
+// ranges one without keys is left out; of one alone without keys the result is zero. Workgroup memory: 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes,
 // and what lib/lanes_tree.wgsl takes.
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(3) var<uniform> step: Step;
-
 // Query heads of a key-value head, and the blocks of GROUP that they come in.
 const QUERIES: u32 = HEADS / KV_HEADS;
 const BLOCKS: u32 = (QUERIES + GROUP - 1u) / GROUP;
@@ -36,8 +48,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let kv_head = workgroup.x / BLOCKS;
   let first = workgroup.x % BLOCKS * GROUP;
   let split = workgroup.y;
-  let range = decode_keys(split, step.position + 1u);
-  if range.x >= range.y {
+  let range = decode_keys(split, seen_keys(kv_head / KV_HEADS));
+  if SPLITS > 1u && range.x >= range.y {
     return;
   }
   let place = lane_place(lane);
@@ -45,7 +57,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let part = place.y;
   for (var i = lane; i < GROUP * VECTORS; i += WORKGROUP) {
     let head = kv_head * QUERIES + min(first + i / VECTORS, QUERIES - 1u);
-    queries[i] = query[head * VECTORS + i % VECTORS] * SCORE_SCALE;
+    queries[i] = query_vector(head, i % VECTORS) * SCORE_SCALE;
   }
   workgroupBarrier();
 
@@ -66,15 +78,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     var key_scales: array<f32, KEYS>;
     var value_scales: array<f32, KEYS>;
     for (var u = 0u; u < KEYS; u++) {
-      let row = min(k0 + u * SLOTS + slot, range.y - 1u);
+      let row = key_row(min(k0 + u * SLOTS + slot, range.y - 1u));
       for (var i = 0u; i < OWN; i++) {
-        keys[u][i] = cache_vector(row, kv_head * VECTORS + i * LANES + part);
+        keys[u][i] = key_vector(row, kv_head, i * LANES + part);
       }
       for (var i = 0u; i < OWN; i++) {
-        values[u][i] = cache_vector(row, (KV_HEADS + kv_head) * VECTORS + i * LANES + part);
+        values[u][i] = value_vector(row, kv_head, i * LANES + part);
       }
-      key_scales[u] = cache_scale(row, kv_head);
-      value_scales[u] = cache_scale(row, KV_HEADS + kv_head);
+      key_scales[u] = key_scale(row, kv_head);
+      value_scales[u] = value_scale(row, kv_head);
     }
     var scores: Scores;
     for (var u = 0u; u < KEYS; u++) {

@@ -1,16 +1,23 @@
 // attention_decode_merge: the results of the ranges of attention_decode_split, put together. Merging
 // is associative, and a range without weight changes nothing.
 //
-//   0 partials  read   f32 [HEADS, SPLITS, HEAD_DIM + 4]  sum of values, largest score, sum of weights
+//   0 partials  read   f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  sum of values, largest score, sum of
+//                                                                 weights
+//
+// Then for a cache
 //   1 output    write  f32 [HEADS · HEAD_DIM]             overwritten
-//   2 step      uniform                                   the cache holds step.position + 1 rows
+//   2 step      uniform                                   the cache holds step.position + 1 positions
+//
+// and for tensors
+//   1 mask      read   u32                                the interval of keys of each batch item
+//   2 output    write  [batch, HEADS, 1, HEAD_DIM]        overwritten, and so is
+//   3 lse       write  f32 [batch, HEADS]                 natural log of Σ exp(score)
+//   4 geometry  uniform                                   lib/attention_geometry.wgsl
 //
 // COLUMNS neighbours take neighbouring vectors, SLICES invocations a vector's ranges; these meet in
-// a tree. Grid: x over heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
+// a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
 // invocation.
 @group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
-@group(0) @binding(2) var<uniform> step: Step;
 
 const SLICES: u32 = WORKGROUP / COLUMNS;
 const MASKED: f32 = -1e30;
@@ -34,7 +41,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let head = workgroup.x;
   let vector = workgroup.y * COLUMNS + lane % COLUMNS;
   let slice = lane / COLUMNS;
-  let ranges = active_splits(step.position + 1u);
+  let keys = seen_keys(head / HEADS);
+  let ranges = active_splits(keys.y - keys.x);
   var part = Part(vec4(0.0), MASKED, 0.0);
   for (var s = slice; s < ranges; s += SLICES) {
     let place = (head * SPLITS + s) * (VECTORS + 1u);
@@ -52,6 +60,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
   if slice == 0u {
-    output[head * VECTORS + vector] = part.sum / part.total;
+    store_output(head, vector, part.sum, part.largest, part.total);
   }
 }

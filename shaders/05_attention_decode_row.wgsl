@@ -1,37 +1,30 @@
 // attention_decode, attention_decode_split for adapters that run on a CPU: an invocation takes a
 // query head and a range of keys, the head in named vectors, without workgroup memory or barriers.
 //
-//   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
-//   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache_*.wgsl
-//   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten: lib/decode_whole.wgsl, or
-//     partials       f32 [HEADS, SPLITS, HEAD_DIM + 4], active ranges: lib/decode_partial.wgsl
-//   3 step    uniform                              the cache holds step.position + 1 rows, of which
-//                                                  the query sees the last WINDOW
-//
-// Grid: HEADS · SPLITS invocations, the heads of a range side by side.
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(3) var<uniform> step: Step;
-
+// Bindings and results are those of 05_attention_decode.wgsl.
+// Grid: an invocation for each batch item, range and query head, the heads of a range side by side.
 const MASKED: f32 = -1e30;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let head = id % HEADS;
-  let split = id / HEADS;
-  if split >= SPLITS {
+  let item = id / (HEADS * SPLITS);
+  let split = id / HEADS % SPLITS;
+  if item >= item_count() {
     return;
   }
+  let head = item * HEADS + id % HEADS;
   let kv_head = head / (HEADS / KV_HEADS);
-  let range = decode_keys(split, step.position + 1u);
-  if range.x >= range.y {
+  let range = decode_keys(split, seen_keys(item));
+  if SPLITS > 1u && range.x >= range.y {
     return;
   }
-  let q = head_scale(SCORE_SCALE, load_query(head * VECTORS));
+  let q = head_scale(SCORE_SCALE, load_query(head));
   var largest = MASKED;
   var total = 0.0;
   var sum = Head();
   for (var k = range.x; k < range.y; k++) {
-    let score = decode_score(head_dot(q, load_cache(k, kv_head * VECTORS)) * cache_scale(k, kv_head));
+    let row = key_row(k);
+    let score = decode_score(head_dot(q, load_key(row, kv_head)) * key_scale(row, kv_head));
     if score > largest {
       let correction = exp2(largest - score);
       total *= correction;
@@ -40,8 +33,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let weight = exp2(score - largest);
     total += weight;
-    let value = load_cache(k, (KV_HEADS + kv_head) * VECTORS);
-    sum = head_axpy(sum, weight * cache_scale(k, KV_HEADS + kv_head), value);
+    sum = head_axpy(sum, weight * value_scale(row, kv_head), load_value(row, kv_head));
   }
   store_head(head, split, sum, largest, total);
 }

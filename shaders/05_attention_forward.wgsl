@@ -104,7 +104,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     stage_queries(lane, item, first_row, last_row, head, 0u);
   }
 
-  for (var k0 = first_key(item, first_row) / BK * BK; k0 < key_end; k0 += BK) {
+  // A ring may hold anything before the first key that a query of the tile sees.
+  let first_seen = first_key(item, first_row);
+  for (var k0 = select(first_seen / BK * BK, first_seen, RINGED); k0 < key_end; k0 += BK) {
     stage_columns(lane, item, k0, key_end, kv_head, false);
     var scores = Scores();
     for (var first = 0u; first < VECTORS; first += CHUNK) {

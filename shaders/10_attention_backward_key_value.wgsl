@@ -8,13 +8,9 @@
 // or 1: then each query head leaves its part for attention_group_sum, and more workgroups share the
 // work. Grid: x over key tiles, y over owners (HEADS / MEMBERS) and batch items.
 
-// Kinds of rows, of columns and of weights.
+// Kinds of rows.
 const KEYS: u32 = 0u;
 const VALUES: u32 = 1u;
-const QUERIES: u32 = 0u;
-const D_OUTPUTS: u32 = 1u;
-const PROBABILITIES: u32 = 0u;
-const D_SCORES: u32 = 1u;
 
 fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
@@ -29,23 +25,6 @@ fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u
     if i < BQ * CHUNK {
       put_row(KEYS, i / CHUNK, i % CHUNK, loaded[n][0]);
       put_row(VALUES, i / CHUNK, i % CHUNK, loaded[n][1]);
-    }
-  }
-}
-
-fn stage_queries(lane: u32, item: u32, first: u32, end: u32, head: u32) {
-  var loaded = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
-    let i = lane + n * WORKGROUP;
-    let row = min(first + i / VECTORS, end - 1u);
-    let v = i % VECTORS;
-    loaded[n] = array(load_query(item, row, head, v), load_d_output(item, row, head, v));
-  }
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
-    let i = lane + n * WORKGROUP;
-    if i < BK * VECTORS {
-      put_column(QUERIES, i / VECTORS, i % VECTORS, loaded[n][0]);
-      put_column(D_OUTPUTS, i / VECTORS, i % VECTORS, loaded[n][1]);
     }
   }
 }
@@ -120,16 +99,5 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
 
-  for (var r = 0u; r < RQ; r++) {
-    let row = first_row + group + r * ROW_GROUPS;
-    if row <= last_row {
-      for (var i = 0u; i < RV; i++) {
-        let v = column + i * COLUMN_GROUPS;
-        if v < VECTORS {
-          store_d_key(item, row, owner, v, key_sums[r][i]);
-          store_d_value(item, row, owner, v, value_sums[r][i]);
-        }
-      }
-    }
-  }
+  store_sums(item, owner, first_row, last_row, group, column, &key_sums, &value_sums);
 }

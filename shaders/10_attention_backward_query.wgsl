@@ -1,7 +1,8 @@
 // attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
 // (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention_backward_*.wgsl.
 //
-// Every element of d_query has one owner: no atomics, no scratch. Grid: x over query tiles of BQ,
+// Every element of d_query has one owner: no atomics. Probabilities and score gradients are left for
+// the kernel of keys and values, or not: lib/attention_keep_*.wgsl. Grid: x over query tiles of BQ,
 // y over heads and batch items.
 
 // Kinds of rows and of columns.
@@ -100,6 +101,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         let weight = select(0.0, exp2((score + added - row_lse) * LOG2_E), shown);
         scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta);
+        keep(head, first_row + group + r * ROW_GROUPS, key, weight, scores[r][j]);
       }
     }
     put_weights(&scores, 0u, group, column);

@@ -240,6 +240,32 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
 }
 
 #[test]
+fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile() {
+    let rest = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":4096"#;
+    let config = body(256, 128, 384, [4, 2, 32], rest);
+    let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
+    for cache in KvCache::ALL {
+        let plans =
+            |capacity| inference_plans(&floor(), &config, &layout, capacity, cache).unwrap();
+        let (small, large) = (plans(256), plans(4096));
+        assert_eq!(small.cache_rows, 256);
+        assert_eq!(large.cache_rows, 300 + large.chunk - 1);
+        assert_eq!(small.prefill.kernels, large.prefill.kernels);
+        assert_eq!(small.decode.kernels, large.decode.kernels);
+        let ringed = large.decode.kernels.iter().filter(|k| k.wgsl.contains("RINGED: bool = true"));
+        assert_eq!(ringed.count(), 2, "to append and to attend");
+    }
+    // Where the window reaches as far as the positions, and where there is none.
+    for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {
+        let config = body(256, 128, 384, [4, 2, 32], &rest);
+        let plans = inference_plans(&floor(), &config, &layout, 512, KvCache::Int8).unwrap();
+        assert_eq!(plans.cache_rows, 512);
+        let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
+        assert!(kernels.into_iter().all(|k| !k.wgsl.contains("RINGED: bool = true")));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_named() {
     let (config, _) = configs().remove(5);
     let mut caps = floor();

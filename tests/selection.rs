@@ -189,20 +189,24 @@ fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
     let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA").expect("a row");
     for (heads, kv_heads) in [(12, 12), (12, 4), (32, 8), (14, 2), (32, 1)] {
         let shape = AttentionShape { heads, kv_heads, head_dim: 64, ..AttentionShape::default() };
-        let splits = decode_splits(nvidia, shape, 32_768).unwrap();
+        let splits = decode_splits(nvidia, shape, 32_768, 1).unwrap();
         let kernel = attention_decode(nvidia, shape, KvCache::F32, &splits).unwrap();
         let [x, y] = kernel.grid.resolve(1, 65_535).unwrap().unwrap();
         assert!(x * y >= 256 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");
         // Up to sixteen query heads share a reading of the cache.
         assert_eq!(x as usize, kv_heads * (heads / kv_heads).div_ceil(16), "{heads}/{kv_heads}");
         // As many ranges as have 64 keys; a short window has one, and so has a short cache.
-        assert_eq!(decode_splits(nvidia, shape, 257).unwrap().count, 5);
+        assert_eq!(decode_splits(nvidia, shape, 257, 1).unwrap().count, 5);
         assert_eq!(
-            decode_splits(nvidia, AttentionShape { window: Some(256), ..shape }, 32_768)
+            decode_splits(nvidia, AttentionShape { window: Some(256), ..shape }, 32_768, 1)
                 .unwrap()
                 .count,
             1
         );
-        assert_eq!(decode_splits(nvidia, shape, 256).unwrap().count, 1);
+        assert_eq!(decode_splits(nvidia, shape, 256, 1).unwrap().count, 1);
+        // Batch items bring workgroups of their own.
+        let many = decode_splits(nvidia, shape, 32_768, 8).unwrap().count;
+        let groups = 8 * many * x as usize;
+        assert!(many < splits.count && (900..=1056).contains(&groups), "{many} ranges");
     }
 }

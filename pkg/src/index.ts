@@ -10,6 +10,8 @@ export { type ErrorCode, TinyloomError } from "./error.js";
 export {
   type GeneratedToken,
   type GenerateOptions,
+  type InferenceOptions,
+  type KvCache,
   Model,
   type ModelConfig,
   type ModelFiles,

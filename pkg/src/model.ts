@@ -50,7 +50,10 @@ export interface ModelConfig {
   tie_word_embeddings?: boolean;
   hidden_act?: string;
   initializer_range?: number;
-  /** Mistral's: a position sees at most so many of the latest ones, itself among them. */
+  /**
+   * Mistral's: a position sees at most so many of the latest ones, itself among them. The cache of
+   * `generate` then keeps no more than these and a chunk of the prompt, however long the text.
+   */
   sliding_window?: number | null;
   /**
    * Attention scores are squashed into ± this: `cap · tanh(score / cap)`. `save()` keeps it and says
@@ -93,12 +96,24 @@ export interface GenerateOptions {
    * the longer the text, the more of a token's time goes into reading them. Neither needs a feature
    * of the adapter. They change the output of attention by less than 0.2 % ("f16") and 2 % ("int8"):
    * tokens of nearly equal probability may change places. Reading a prompt takes one layer's keys
-   * and values in f32 besides. A form other than the last one used, and `logits` and `loss` use
-   * "f32", makes the cache anew and reads the text again.
+   * and values in f32 besides. A form other than the last one used, also by `logits` and `loss`,
+   * makes the cache anew and reads the text again.
    */
-  kvCache?: "f32" | "f16" | "int8";
+  kvCache?: KvCache;
   /** Ends with code "aborted". */
   signal?: AbortSignal;
+}
+
+/** How keys and values are kept. */
+export type KvCache = "f32" | "f16" | "int8";
+
+/** Options of {@link Model.logits} and {@link Model.loss}. */
+export interface InferenceOptions {
+  /**
+   * How the keys and values that attention reads are kept, as in {@link GenerateOptions}: what a
+   * packed cache costs a model, its loss tells. Default "f32".
+   */
+  kvCache?: KvCache;
 }
 
 /** A sampled token. */
@@ -120,6 +135,10 @@ const MODEL: Rules<ModelOptions> = { seed };
 /** Rules of {@link LongOptions}. @internal */
 export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
 
+const kvCache = oneOf("f32", "f16", "int8");
+
+const INFERENCE: Rules<InferenceOptions> = { kvCache };
+
 const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
@@ -130,7 +149,7 @@ const GENERATE: Rules<GenerateOptions> = {
   repetitionPenalty: number(0, Number.POSITIVE_INFINITY, true),
   seed,
   stopTokens: tokenList,
-  kvCache: oneOf("f32", "f16", "int8"),
+  kvCache,
   signal: abortSignal,
 };
 
@@ -239,11 +258,12 @@ export class Model {
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
    * @returns `tokens.length × vocab_size` numbers, a row for each position.
-   * @throws {@link TinyloomError} `invalid-tokens`, `limit-exceeded`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`.
    */
-  async logits(tokens: TokenIds): Promise<Float32Array> {
+  async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
+    const json = JSON.stringify(check("logits", options, INFERENCE));
     const ids = toSomeTokens("tokens", tokens);
-    return this._handle.run((raw) => raw.logits(ids));
+    return this._handle.run((raw) => raw.logits(ids, json));
   }
 
   /**
@@ -251,12 +271,17 @@ export class Model {
    *
    * @param targets - the right id for each position, of the length of `tokens`, where 0xffffffff is
    * left out of the mean; default: `tokens` shifted by one.
-   * @throws {@link TinyloomError} `invalid-tokens`, `limit-exceeded`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`.
    */
-  async loss(tokens: TokenIds, targets?: TokenIds): Promise<number> {
+  async loss(
+    tokens: TokenIds,
+    targets?: TokenIds,
+    options: InferenceOptions = {},
+  ): Promise<number> {
+    const json = JSON.stringify(check("loss", options, INFERENCE));
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
-    return this._handle.run((raw) => raw.loss(ids, wanted));
+    return this._handle.run((raw) => raw.loss(ids, wanted, json));
   }
 
   /**

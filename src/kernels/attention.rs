@@ -2,7 +2,8 @@
 //! rows of a batch or over tensors.
 
 use super::attention_tensors::{DenseMask, Element};
-use super::attention_tile::{AttentionPass, AttentionTile, pick, tiled};
+use super::attention_tile::{AttentionPass, AttentionTile, attention_tiles, pick, tiled};
+use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
 use super::workgroup_size;
@@ -25,6 +26,8 @@ pub struct AttentionShape {
     pub scale: Option<f32>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
+    /// Rows after which the key-value cache begins anew, or none where it holds every position.
+    pub ring: Option<usize>,
 }
 
 impl AttentionShape {
@@ -38,6 +41,7 @@ impl AttentionShape {
             soft_cap: config.attn_logit_softcapping.map(|cap| cap as f32),
             scale: None,
             tokens,
+            ring: None,
         }
     }
 
@@ -75,11 +79,13 @@ impl AttentionShape {
 /// tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operands {
-    /// Keys and values of the forward pass come from the key-value cache if `cached`.
+    /// Keys and values of the forward pass come from the key-value cache if `cached`. The kernel of
+    /// queries leaves its scores for that of keys and values if `kept`.
     Rows {
         cached: bool,
         owner: KeyValueOwner,
         ends: usize,
+        kept: bool,
     },
     Tensors {
         element: Element,
@@ -88,11 +94,16 @@ pub(super) enum Operands {
     },
 }
 
-/// The fused rows of a batch where neither cache nor ends matter.
-const ROWS: Operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0 };
+/// The operands of a forward pass over fused rows.
+const fn rows(cached: bool) -> Operands {
+    Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0, kept: false }
+}
 
 const FORWARD_BINDINGS: [Binding; 6] = [Read, Read, Read, ReadWrite, ReadWrite, Uniform];
 const BACKWARD_BINDINGS: [Binding; 7] = [Read, Read, Read, Read, Read, ReadWrite, Uniform];
+const QUERY_KEPT: [Binding; 9] =
+    [Read, Read, Read, Read, Read, ReadWrite, Uniform, ReadWrite, ReadWrite];
+const KEY_VALUE_KEPT: [Binding; 9] = [Read, Read, Read, Read, Read, ReadWrite, Uniform, Read, Read];
 const FORWARD_TENSORS: [Binding; 7] = [Read, Read, Read, Read, ReadWrite, ReadWrite, Uniform];
 const QUERY_TENSORS: [Binding; 8] = [Read, Read, Read, Read, Read, Read, ReadWrite, Uniform];
 const KEY_VALUE_TENSORS: [Binding; 9] =
@@ -102,7 +113,9 @@ impl Operands {
     fn bindings(self, pass: AttentionPass) -> &'static [Binding] {
         match (self, pass) {
             (Self::Rows { .. }, AttentionPass::Forward) => &FORWARD_BINDINGS,
-            (Self::Rows { .. }, _) => &BACKWARD_BINDINGS,
+            (Self::Rows { kept: false, .. }, _) => &BACKWARD_BINDINGS,
+            (Self::Rows { .. }, AttentionPass::Query) => &QUERY_KEPT,
+            (Self::Rows { .. }, AttentionPass::KeyValue) => &KEY_VALUE_KEPT,
             (Self::Tensors { .. }, AttentionPass::Forward) => &FORWARD_TENSORS,
             (Self::Tensors { .. }, AttentionPass::Query) => &QUERY_TENSORS,
             (Self::Tensors { .. }, AttentionPass::KeyValue) => &KEY_VALUE_TENSORS,
@@ -126,14 +139,25 @@ impl Operands {
     /// The constants and modules through which a kernel reads, masks and writes.
     fn place(self, composer: Composer, shape: AttentionShape, pass: AttentionPass) -> Composer {
         match self {
-            Self::Rows { cached, owner, ends } => {
+            Self::Rows { cached, owner, ends, kept } => {
                 let composer = match pass {
                     AttentionPass::Forward => forward_rows(composer, shape, cached),
-                    AttentionPass::Query => backward_rows(composer, shape)
-                        .module(shader!("lib/attention_backward_rows_query")),
+                    AttentionPass::Query if kept => {
+                        query_rows(composer, shape).module(shader!("lib/attention_keep_write"))
+                    }
+                    AttentionPass::Query => {
+                        query_rows(composer, shape).module(shader!("lib/attention_keep_none"))
+                    }
                     AttentionPass::KeyValue => {
                         key_value_rows(backward_rows(composer, shape), shape, owner, ends)
                     }
+                };
+                let composer = if kept {
+                    composer
+                        .size("KEPT_TILES", shape.tokens.div_ceil(KEPT_TILE.rows))
+                        .module(shader!("lib/attention_kept"))
+                } else {
+                    composer
                 };
                 let composer = composer
                     .module(shader!("lib/step"))
@@ -147,6 +171,7 @@ impl Operands {
             Self::Tensors { element, dense, .. } => {
                 let composer = composer
                     .size("MEMBERS", shape.heads / shape.kv_heads)
+                    .flag("RINGED", false)
                     .module(shader!("lib/attention_geometry"))
                     .module(shader!("lib/attention_mask_tensors"));
                 let composer = dense.module(element.module(composer));
@@ -156,7 +181,8 @@ impl Operands {
                     }
                     AttentionPass::Query => composer
                         .module(shader!("lib/attention_backward_tensors"))
-                        .module(shader!("lib/attention_backward_tensors_query")),
+                        .module(shader!("lib/attention_backward_tensors_query"))
+                        .module(shader!("lib/attention_keep_none")),
                     AttentionPass::KeyValue => composer
                         .module(shader!("lib/attention_backward_tensors"))
                         .module(shader!("lib/attention_backward_tensors_key_value")),
@@ -187,7 +213,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    composer
+    key_rows(composer, shape.ring.filter(|_| cached))
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)
@@ -201,6 +227,10 @@ fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset())
         .module(shader!("lib/attention_backward_rows"))
+}
+
+fn query_rows(composer: Composer, shape: AttentionShape) -> Composer {
+    backward_rows(composer, shape).module(shader!("lib/attention_backward_rows_query"))
 }
 
 fn key_value_rows(
@@ -243,11 +273,19 @@ pub(super) fn attention_kernel(
         None => pick(caps, shape, pass, owners)?,
     };
     let composer = operands.place(common(tiled(caps, shape, pass, tile)?, shape), shape, pass);
-    let composer = composer.module(shader!("lib/attention_tile")).module(match pass {
-        AttentionPass::Forward => shader!("05_attention_forward"),
-        AttentionPass::Query => shader!("10_attention_backward_query"),
-        AttentionPass::KeyValue => shader!("10_attention_backward_key_value"),
-    });
+    let composer = composer.module(shader!("lib/attention_tile"));
+    let kept = matches!(operands, Operands::Rows { kept: true, .. });
+    let composer = match pass {
+        AttentionPass::Forward => composer.module(shader!("05_attention_forward")),
+        AttentionPass::Query => composer.module(shader!("10_attention_backward_query")),
+        AttentionPass::KeyValue => {
+            composer.module(shader!("lib/attention_key_value")).module(if kept {
+                shader!("10_attention_backward_key_value_kept")
+            } else {
+                shader!("10_attention_backward_key_value")
+            })
+        }
+    };
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
     composer.finish(caps, operands.bindings(pass), grid, tile.label(), reason)
 }
@@ -259,8 +297,9 @@ fn row_kernel(
     pass: AttentionPass,
     operands: Operands,
 ) -> Result<Kernel> {
-    let size = workgroup_size(caps, 8, 1, pass.name())?;
-    let composer = common(Composer::new(pass.name(), size), shape).module(shader!("lib/flat"));
+    let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
+    let composer =
+        common(Composer::new(pass.kernel_name(), size), shape).module(shader!("lib/flat"));
     let composer = operands.place(composer, shape, pass);
     let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
     loads.push(("value_of", "load_value"));
@@ -298,7 +337,7 @@ pub fn attention_forward(
     shape: AttentionShape,
     cached: bool,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
+    let operands = rows(cached);
     attention_kernel(caps, shape, AttentionPass::Forward, operands, None)
 }
 
@@ -310,7 +349,7 @@ pub fn attention_forward_with_tile(
     tile: AttentionTile,
     reason: String,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
+    let operands = rows(cached);
     attention_kernel(caps, shape, AttentionPass::Forward, operands, Some((tile, reason)))
 }
 
@@ -351,7 +390,7 @@ pub(super) fn delta_kernel(
 /// # Errors
 /// `limit-exceeded` when no tile fits.
 pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    attention_kernel(caps, shape, AttentionPass::Query, ROWS, None)
+    attention_kernel(caps, shape, AttentionPass::Query, rows(false), None)
 }
 
 /// [`attention_backward_query`] with the tile given: for measurements and tests.
@@ -361,7 +400,7 @@ pub fn attention_backward_query_with_tile(
     tile: AttentionTile,
     reason: String,
 ) -> Result<Kernel> {
-    attention_kernel(caps, shape, AttentionPass::Query, ROWS, Some((tile, reason)))
+    attention_kernel(caps, shape, AttentionPass::Query, rows(false), Some((tile, reason)))
 }
 
 /// Whose gradients of keys and values a workgroup adds up.
@@ -393,7 +432,7 @@ pub fn attention_backward_key_value(
     owner: KeyValueOwner,
     ends: usize,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends };
+    let operands = Operands::Rows { cached: false, owner, ends, kept: false };
     attention_kernel(caps, shape, AttentionPass::KeyValue, operands, None)
 }
 
@@ -406,8 +445,65 @@ pub fn attention_backward_key_value_with_tile(
     tile: AttentionTile,
     reason: String,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends };
+    let operands = Operands::Rows { cached: false, owner, ends, kept: false };
     attention_kernel(caps, shape, AttentionPass::KeyValue, operands, Some((tile, reason)))
+}
+
+/// The tile of the pair of backward kernels that keep scores: blocks of them are square.
+const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
+/// Most tokens for which keeping scores paid.
+const KEPT_TOKENS: usize = 1024;
+/// Most bytes that probabilities, or score gradients, may take.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
+/// batches of up to `shape.tokens`; `None` where they compute them twice.
+pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
+    let tiles = shape.tokens.div_ceil(KEPT_TILE.rows);
+    let elements = shape.heads * tiles * tiles * KEPT_TILE.rows * KEPT_TILE.columns;
+    let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
+    let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
+    let wanted = !caps.software && (1..=KEPT_TOKENS).contains(&shape.tokens);
+    let bytes = 4 * elements as u64;
+    let room = bytes <= caps.limits.binding_bytes().min(KEPT_BYTES as u64);
+    (wanted && room && storage && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue))
+        .then_some(elements)
+}
+
+/// [`attention_backward_query`] that keeps probabilities and score gradients, two more bindings, for
+/// batches of up to `shape.tokens`.
+///
+/// # Errors
+/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
+pub fn attention_backward_query_kept(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
+    kept_kernel(caps, shape, AttentionPass::Query, KeyValueOwner::Group, 0)
+}
+
+/// [`attention_backward_key_value`] from what [`attention_backward_query_kept`] has kept.
+///
+/// # Errors
+/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
+pub fn attention_backward_key_value_kept(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    owner: KeyValueOwner,
+    ends: usize,
+) -> Result<Kernel> {
+    kept_kernel(caps, shape, AttentionPass::KeyValue, owner, ends)
+}
+
+fn kept_kernel(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owner: KeyValueOwner,
+    ends: usize,
+) -> Result<Kernel> {
+    let operands = Operands::Rows { cached: false, owner, ends, kept: true };
+    let reason = "scores kept for keys and values: five products in place of seven".into();
+    let mut kernel = attention_kernel(caps, shape, pass, operands, Some((KEPT_TILE, reason)))?;
+    kernel.variant += ", scores kept";
+    Ok(kernel)
 }
 
 /// `attention_group_sum`: adds up the parts of [`KeyValueOwner::Head`]. Bindings: parts, d_qkv,

@@ -1,9 +1,11 @@
-//! Attention of one query row over the key-value cache, in one range of keys or in several that a
-//! second kernel merges.
+//! Attention of one query row over the key-value cache, or of one query row of each batch item over
+//! tensors: in one range of keys or in several that a second kernel merges.
 
 use super::attention::AttentionShape;
+use super::attention_tensors::Element;
 use super::cache::KvCache;
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, shader};
+use super::decode_place::{DecodePlace, DecodeStage};
 use super::unrolled::head_module;
 use super::{check_storage, workgroup_size};
 use crate::caps::Capabilities;
@@ -33,7 +35,7 @@ pub struct DecodeSplits {
 }
 
 impl DecodeSplits {
-    /// Elements of the partial results: empty for one range.
+    /// Elements of the partial results of a batch item: none for one range.
     pub const fn partials(&self, shape: &AttentionShape) -> usize {
         if self.count == 1 {
             0
@@ -43,7 +45,8 @@ impl DecodeSplits {
     }
 }
 
-/// The ranges for a cache of up to `capacity` tokens, of which a query sees the last `shape.window`.
+/// The ranges for `batch` queries, each of a text of up to `capacity` tokens, of which it sees the
+/// last `shape.window`.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.
@@ -51,6 +54,7 @@ pub fn decode_splits(
     caps: &Capabilities,
     shape: AttentionShape,
     capacity: usize,
+    batch: usize,
 ) -> Result<DecodeSplits> {
     let capacity = shape.window.map_or(capacity, |window| window.min(capacity));
     if capacity <= SHORT {
@@ -58,13 +62,13 @@ pub fn decode_splits(
         return Ok(DecodeSplits { count: 1, reason });
     }
     let (wanted, each, unit) = if caps.software {
-        (SOFTWARE_INVOCATIONS, shape.heads, "invocations")
+        (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
         let tile = pick(caps, shape)?;
-        (GROUPS, shape.kv_heads * tile.blocks(shape), "workgroups")
+        (GROUPS, shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
-    let count = (wanted / each).clamp(1, most);
+    let count = (wanted / each.max(1)).clamp(1, most);
     let reason = format!(
         "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
         count * each
@@ -168,29 +172,18 @@ fn composer(
     splits: &DecodeSplits,
 ) -> Composer {
     let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
-    let scale = base / (shape.head_dim as f64).sqrt();
+    let scale = base * shape.score_scale();
     Composer::new(name, size as u32)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4)
         .size("SPLITS", splits.count)
         .size("RANGE_KEYS", RANGE_KEYS)
-        .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
         .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
         .float("SCORE_SCALE", scale as f32)
-        .module(shader!("lib/step"))
         .module(shader!("lib/math"))
         .module(shader!("lib/decode_score"))
-}
-
-/// Where the result goes.
-fn results(composer: Composer, splits: &DecodeSplits) -> Composer {
-    if splits.count == 1 {
-        composer.module(shader!("lib/decode_whole"))
-    } else {
-        composer.module(shader!("lib/decode_ranges")).module(shader!("lib/decode_partial"))
-    }
 }
 
 /// `attention_decode`, or for several ranges `attention_decode_split`: one query row against the
@@ -204,10 +197,39 @@ pub fn attention_decode(
     cache: KvCache,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
-    let name = if splits.count == 1 { "attention_decode" } else { "attention_decode_split" };
-    let bindings = [Read, Read, ReadWrite, Uniform];
+    decode(caps, shape, DecodePlace::Cache(cache), splits)
+}
+
+/// [`attention_decode`] of one query row of each batch item over tensors: a query sees the interval
+/// of keys that the mask's words give, one that is empty gives zeros. Bindings: query, keys, values,
+/// mask, then output and logsumexp, or partials (as many as `batch` times [`DecodeSplits::partials`]),
+/// then the [`Geometry`](super::Geometry). Only the grid depends on `batch`.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn attention_decode_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    element: Element,
+    splits: &DecodeSplits,
+    batch: usize,
+) -> Result<Kernel> {
+    decode(caps, shape, DecodePlace::Tensors(element, batch), splits)
+}
+
+fn decode(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    place: DecodePlace,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
+    let (name, stage) = if splits.count == 1 {
+        ("attention_decode", DecodeStage::Whole)
+    } else {
+        ("attention_decode_split", DecodeStage::Split)
+    };
     if caps.software {
-        return row(caps, shape, cache, splits, name);
+        return row(caps, shape, place, splits, name, stage);
     }
     let tile = pick(caps, shape)?;
     let subgroups = caps.reduces_by_subgroup();
@@ -216,7 +238,7 @@ pub fn attention_decode(
         .unrolled("KEYS", tile.keys)
         .unrolled("GROUP", tile.group)
         .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
-    let composer = results(cache.module(composer), splits);
+    let composer = place.modules(composer, shape, stage);
     let composer = if subgroups {
         composer.subgroup_module(shader!("lib/lanes_subgroup"))
     } else {
@@ -224,15 +246,15 @@ pub fn attention_decode(
     };
     composer.module(shader!("05_attention_decode")).finish(
         caps,
-        &bindings,
+        &place.bindings(stage),
         Grid::Fixed {
-            x: (shape.kv_heads * tile.blocks(shape)) as u32,
+            x: (place.batch() * shape.kv_heads * tile.blocks(shape)) as u32,
             y: splits.count as u32,
         },
         format!(
             "{} lanes a key of {}, {}",
             tile.lanes,
-            cache.name(),
+            place.name(),
             if subgroups { "subgroup" } else { "tree" }
         ),
         format!(
@@ -249,9 +271,10 @@ pub fn attention_decode(
 fn row(
     caps: &Capabilities,
     shape: AttentionShape,
-    cache: KvCache,
+    place: DecodePlace,
     splits: &DecodeSplits,
     name: &'static str,
+    stage: DecodeStage,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, name)?;
     let vectors = shape.head_dim / 4;
@@ -259,22 +282,27 @@ fn row(
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
     let heads = format!(
-        "fn load_cache(row: u32, vector: u32) -> Head {{\n  return Head({});\n}}\n\
+        "fn load_query(head: u32) -> Head {{\n  return Head({});\n}}\n\
+         fn load_key(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
+         fn load_value(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
          fn store_head(head: u32, split: u32, x: Head, largest: f32, total: f32) {{\n  {}\n}}\n",
-        each(&|i| format!("cache_vector(row, vector + {i}u)"), ", "),
+        each(&|i| format!("query_vector(head, {i}u)"), ", "),
+        each(&|i| format!("key_vector(row, head, {i}u)"), ", "),
+        each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
         each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
     );
     let composer = composer(name, size as usize, shape, splits).module(shader!("lib/flat"));
-    let invocations = shape.heads * splits.count;
-    results(cache.module(composer), splits)
-        .module(&head_module(vectors, &[("load_query", "query")], &[]))
+    let invocations = place.batch() * shape.heads * splits.count;
+    place
+        .modules(composer, shape, stage)
+        .module(&head_module(vectors, &[], &[]))
         .module(&heads)
         .module(shader!("05_attention_decode_row"))
         .finish(
             caps,
-            &[Read, Read, ReadWrite, Uniform],
+            &place.bindings(stage),
             Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
-            format!("invocation a head and range of {}", cache.name()),
+            format!("invocation a head and range of {}", place.name()),
             format!("{}; the adapter runs on a CPU, where barriers are dear", splits.reason),
         )
 }
@@ -289,6 +317,30 @@ pub fn attention_decode_merge(
     shape: AttentionShape,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
+    merge(caps, shape, DecodePlace::Cache(KvCache::F32), splits)
+}
+
+/// [`attention_decode_merge`] of what [`attention_decode_tensors`] left. Bindings: partials, mask,
+/// output, logsumexp, the [`Geometry`](super::Geometry).
+///
+/// # Errors
+/// `limit-exceeded` when not even one invocation fits.
+pub fn attention_decode_merge_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    element: Element,
+    splits: &DecodeSplits,
+    batch: usize,
+) -> Result<Kernel> {
+    merge(caps, shape, DecodePlace::Tensors(element, batch), splits)
+}
+
+fn merge(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    place: DecodePlace,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
     let name = "attention_decode_merge";
     let vectors = shape.head_dim / 4;
     // Four neighbours read 64 bytes of a range's sum; the others take other ranges.
@@ -301,14 +353,14 @@ pub fn attention_decode_merge(
         size /= 2;
     }
     check_storage(caps, 32 * size as u32, name)?;
-    composer(name, size, shape, splits)
-        .size("COLUMNS", columns)
-        .module(shader!("lib/decode_ranges"))
+    let composer = composer(name, size, shape, splits).size("COLUMNS", columns);
+    place
+        .modules(composer, shape, DecodeStage::Merge)
         .module(shader!("05_attention_decode_merge"))
         .finish(
             caps,
-            &[Read, ReadWrite, Uniform],
-            Grid::Fixed { x: shape.heads as u32, y: (vectors / columns) as u32 },
+            &place.bindings(DecodeStage::Merge),
+            Grid::Fixed { x: (place.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
             format!("{} ranges at a time", size / columns),
             format!("{columns} neighbouring vectors of up to {} ranges a workgroup", splits.count),
         )

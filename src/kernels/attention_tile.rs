@@ -51,7 +51,7 @@ impl AttentionPass {
         }
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn kernel_name(self) -> &'static str {
         match self {
             Self::Forward => "attention_forward",
             Self::Query => "attention_backward_query",
@@ -152,11 +152,11 @@ pub(super) fn pick(
     let invocations = caps.limits.workgroup_invocations() as usize;
     if invocations < last.size {
         let name = "maxComputeInvocationsPerWorkgroup";
-        return Err(Error::limit(name, invocations as u64, last.size as u64, pass.name()));
+        return Err(Error::limit(name, invocations as u64, last.size as u64, pass.kernel_name()));
     }
     let have = u64::from(caps.limits.max_compute_workgroup_storage_size);
     let need = last.bytes(shape, pass, 1) as u64;
-    Err(Error::limit("maxComputeWorkgroupStorageSize", have, need, pass.name()))
+    Err(Error::limit("maxComputeWorkgroupStorageSize", have, need, pass.kernel_name()))
 }
 
 /// The constants of a tile.
@@ -172,7 +172,7 @@ pub(super) fn tiled(
     let have = caps.limits.max_compute_workgroup_storage_size as usize;
     let [rows, columns, weights] = pass.kinds();
     let vectors = shape.head_dim / 4;
-    let name = pass.name();
+    let name = pass.kernel_name();
     let chunk = tile.chunk(shape, pass, have).ok_or_else(|| {
         let need = tile.bytes(shape, pass, 1) as u64;
         Error::limit("maxComputeWorkgroupStorageSize", have as u64, need, name)

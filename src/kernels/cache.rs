@@ -50,10 +50,24 @@ impl KvCache {
     }
 }
 
+/// Rows of a cache for queries that see the last `window` positions, when at most `chunk` positions
+/// are appended at a time: the last of these must not take the place of what the first one sees.
+pub const fn ring_rows(window: usize, chunk: usize) -> usize {
+    window.saturating_add(chunk).saturating_sub(1)
+}
+
+/// The module that says in which row a position lies, with its constants.
+pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
+    composer
+        .flag("RINGED", ring.is_some())
+        .size("RING", ring.unwrap_or(1))
+        .module(shader!("lib/key_row"))
+}
+
 /// `cache_append_forward`: key and value heads of fused rows into the cache. Grid: an invocation an
 /// element, or for the packed forms a vector of four.
 pub fn cache_append(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
-    let composer = composer(caps, "cache_append_forward")?
+    let composer = key_rows(composer(caps, "cache_append_forward")?, shape.ring)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset());
     let bindings = [Read, ReadWrite, Uniform];
@@ -81,7 +95,7 @@ const EXPAND_GROUPS: u32 = 1024;
 
 /// `cache_expand_forward`: the rows in use of a packed cache as f32. Bindings: rows, cache, step.
 pub fn cache_expand(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
-    let composer = composer(caps, "cache_expand_forward")?
+    let composer = key_rows(composer(caps, "cache_expand_forward")?, shape.ring)
         .size("KV_HEADS", shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4);
     cache.module(composer).module(shader!("04_cache_expand")).finish(

@@ -7,6 +7,7 @@ mod attention_tensors;
 mod attention_tile;
 mod cache;
 mod compose;
+mod decode_place;
 mod elementwise;
 mod linear;
 mod loss;
@@ -18,20 +19,21 @@ mod unroll;
 mod unrolled;
 
 pub use attention::{
-    AttentionShape, KeyValueOwner, attention_backward_key_value,
+    AttentionShape, KeyValueOwner, attention_backward_key_value, attention_backward_key_value_kept,
     attention_backward_key_value_with_tile, attention_backward_query,
-    attention_backward_query_with_tile, attention_delta, attention_forward,
-    attention_forward_with_tile, attention_group_sum, key_value_owner,
+    attention_backward_query_kept, attention_backward_query_with_tile, attention_delta,
+    attention_forward, attention_forward_with_tile, attention_group_sum, attention_kept,
+    key_value_owner,
 };
 pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    decode_splits,
+    attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
 };
 pub use attention_tensors::{
     DenseMask, Element, Geometry, Strides, attention_delta_tensors, attention_tensors,
 };
 pub use attention_tile::{AttentionPass, AttentionTile, attention_tiles};
-pub use cache::{KvCache, cache_append, cache_expand};
+pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,

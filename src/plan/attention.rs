@@ -1,7 +1,7 @@
 //! Attention over tensors by itself: a call checked and compiled into a plan of one to three
 //! dispatches.
 
-use super::attention_mask::{AttentionMask, MaskShape};
+use super::attention_mask::{AttentionMask, MaskShape, PerItem};
 use super::{Buffer, Builder, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -85,10 +85,10 @@ impl AttentionCall {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            window: None,
             soft_cap: self.soft_cap,
             scale: self.scale,
             tokens: self.query_rows.max(self.key_rows),
+            ..AttentionShape::default()
         }
     }
 
@@ -163,6 +163,53 @@ impl AttentionCall {
         let slices = vec![query, key, value, d_output, statistics, mask, d_key, d_value, GEOMETRY];
         call.dispatch(kernel, slices, self.key_rows, 8.0)?;
         Ok(call.finish(self.query_rows.max(self.key_rows)))
+    }
+
+    /// One query row of each batch item over its keys in use. The mask may have key lengths and a
+    /// window behind the last key, nothing else.
+    ///
+    /// # Errors
+    /// As [`AttentionCall::forward`].
+    pub fn decode(&self, caps: &Capabilities, bytes: BufferBytes) -> Result<AttentionPlan> {
+        let mask = &self.mask;
+        if self.query_rows != 1 || mask.causal || mask.documents.is_some() || mask.dense.is_some() {
+            return Err(Error::options(
+                "decode takes one query row an item, a window and key lengths; forward takes any mask",
+            ));
+        }
+        let lengths = mask.key_lengths.clone().unwrap_or_else(|| vec![self.key_rows; self.batch]);
+        let last = lengths.iter().map(|&length| length as i64 - 1).collect();
+        let call = Self {
+            mask: AttentionMask { query_offset: Some(PerItem::Each(last)), ..mask.clone() },
+            ..self.clone()
+        };
+        call.decode_last(caps, bytes)
+    }
+
+    fn decode_last(&self, caps: &Capabilities, bytes: BufferBytes) -> Result<AttentionPlan> {
+        let mut call = Compiled::new(self, caps, &[], bytes)?;
+        let [query, key, value] = call.inputs()?;
+        let output = call.rows("output", self.output, true, self.heads, 1)?;
+        call.geometry.output = self.strides(self.output);
+        let lse = call.logsumexp(Phase::Forward)?;
+        call.written_once(&[output, lse], &[query, key, value])?;
+        let (mask, shape) = (call.mask_slice(), self.shape());
+        // A number of ranges is compiled in: it changes when the length doubles.
+        let capacity = self.key_rows.next_power_of_two();
+        let splits = k::decode_splits(caps, shape, capacity, self.batch)?;
+        let kernel = k::attention_decode_tensors(caps, shape, self.element, &splits, self.batch)?;
+        if splits.count == 1 {
+            let slices = vec![query, key, value, mask, output, lse, GEOMETRY];
+            call.dispatch(kernel, slices, 1, 4.0)?;
+            return Ok(call.finish(1));
+        }
+        let elements = self.batch * splits.partials(&shape);
+        let partials = call.builder.tensor("partials", elements as u64)?;
+        call.dispatch(kernel, vec![query, key, value, mask, partials, GEOMETRY], 1, 4.0)?;
+        let kernel =
+            k::attention_decode_merge_tensors(caps, shape, self.element, &splits, self.batch)?;
+        call.dispatch(kernel, vec![partials, mask, output, lse, GEOMETRY], 1, 0.0)?;
+        Ok(call.finish(1))
     }
 
     /// In vectors of four elements.

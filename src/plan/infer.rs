@@ -29,6 +29,8 @@ pub struct InferencePlans {
     pub slots: Vec<u64>,
     /// Most rows of a prefill.
     pub chunk: usize,
+    /// Rows of a layer's cache: no more than the sliding window and a chunk need.
+    pub cache_rows: usize,
     /// Most tokens drawn in one submit.
     pub turns: usize,
 }
@@ -40,13 +42,21 @@ const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
 
-/// Bytes of a layer's cache of `capacity` tokens.
-pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, capacity: usize) -> u64 {
-    capacity as u64 * cache.row_words(shape) as u64 * 4
+/// Bytes of a layer's cache of `rows` rows.
+pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
+    rows as u64 * cache.row_words(shape) as u64 * 4
 }
 
-/// Compiles a model into the plans of inference, for a cache and RoPE table of `capacity` tokens.
-/// The kernels do not depend on the capacity.
+/// Rows after which the cache of a model with a sliding window begins anew. It depends on nothing
+/// that grows with a text: a longer one compiles nothing.
+fn ring(config: &ModelConfig, chunk: usize) -> Option<usize> {
+    let rows = k::ring_rows(config.sliding_window?, chunk);
+    (rows < config.max_position_embeddings).then_some(rows)
+}
+
+/// Compiles a model into the plans of inference, for texts of `capacity` tokens: a RoPE table of
+/// that length, and a cache of that length or of what a sliding window needs, if that is less. The
+/// kernels do not depend on the capacity.
 ///
 /// # Errors
 /// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
@@ -59,7 +69,9 @@ pub fn inference_plans(
 ) -> Result<InferencePlans> {
     let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / config.vocab_size;
     let chunk = most.clamp(1, CHUNK);
-    let context = Context { caps, config, layout, capacity, chunk, cache };
+    let ring = ring(config, chunk);
+    let cache_rows = ring.map_or(capacity, |ring| ring.min(capacity));
+    let context = Context { caps, config, layout, capacity, chunk, cache, cache_rows, ring };
     let prefill = context.prefill()?.finish(&[]);
     let logits = context.logits()?.finish(&prefill.slots);
     let loss = context.loss()?.finish(&logits.slots);
@@ -76,6 +88,7 @@ pub fn inference_plans(
         sample,
         slots,
         chunk,
+        cache_rows,
         turns: TURNS,
     })
 }
@@ -87,12 +100,19 @@ struct Context<'a> {
     capacity: usize,
     chunk: usize,
     cache: KvCache,
+    cache_rows: usize,
+    ring: Option<usize>,
 }
 
 impl<'a> Context<'a> {
     fn model(&self, phase: Phase, tokens: usize, step: Buffer) -> Model<'a> {
         let builder = Builder::new(self.caps, phase, tokens, step);
         Model { config: self.config, layout: self.layout, builder }
+    }
+
+    /// The attention of batches of up to `tokens` rows over the cache.
+    fn shape(&self, tokens: usize) -> AttentionShape {
+        AttentionShape { ring: self.ring, ..AttentionShape::of(self.config, tokens) }
     }
 
     fn hidden(&self, rows: usize) -> Slice {
@@ -112,12 +132,12 @@ impl<'a> Context<'a> {
     }
 
     fn cache(&self, shape: &AttentionShape, layer: usize) -> Slice {
-        Slice::new(Buffer::Cache(layer), 0, cache_bytes(self.cache, shape, self.capacity))
+        Slice::new(Buffer::Cache(layer), 0, cache_bytes(self.cache, shape, self.cache_rows))
     }
 
     fn prefill(&self) -> Result<Builder<'a>> {
         let mut model = self.model(Phase::Prefill, self.chunk, Buffer::Step);
-        let shape = model.attention_shape();
+        let shape = self.shape(self.chunk);
         let rows = model.builder.all_rows();
         let documents = PromptLayout::new(self.chunk).documents();
         let mut x = model.tensor("embedding", self.config.hidden_size)?;
@@ -199,7 +219,7 @@ impl<'a> Context<'a> {
 
     fn decode(&self) -> Result<Builder<'a>> {
         let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
-        let shape = model.attention_shape();
+        let shape = self.shape(1);
         let documents = PromptLayout::new(self.chunk).documents();
         let mut x = model.tensor("embedding", self.config.hidden_size)?;
         model.embed(Slice::new(Buffer::Token, 0, 4), x)?;
@@ -232,7 +252,7 @@ impl<'a> Context<'a> {
 
     /// Keys and values of `qkv` into the layer's cache.
     fn append(&self, model: &mut Model, layer: usize, qkv: Slice) -> Result<Slice> {
-        let shape = model.attention_shape();
+        let shape = self.shape(model.builder.tokens);
         let cache = self.cache(&shape, layer);
         let kernel = k::cache_append(self.caps, shape, self.cache)?;
         let slices = vec![qkv, cache, model.builder.step()];
@@ -246,8 +266,8 @@ impl<'a> Context<'a> {
         if self.cache == KvCache::F32 {
             return Ok(cache);
         }
-        let shape = model.attention_shape();
-        let elements = self.capacity as u64 * shape.cache_stride() as u64;
+        let shape = self.shape(model.builder.tokens);
+        let elements = self.cache_rows as u64 * shape.cache_stride() as u64;
         let rows = model.builder.tensor("expanded cache", elements)?;
         let kernel = k::cache_expand(self.caps, shape, self.cache)?;
         let slices = vec![rows, cache, model.builder.step()];
@@ -257,13 +277,13 @@ impl<'a> Context<'a> {
 
     /// Attention of the newest row over the cache.
     fn attend(&self, model: &mut Model, label: &str, qkv: Slice, cache: Slice) -> Result<Slice> {
-        let shape = model.attention_shape();
+        let shape = self.shape(model.builder.tokens);
         // Of the positions that the model has, not of the capacity: a cache that grows compiles
         // nothing.
-        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings)?;
+        let splits = k::decode_splits(self.caps, shape, self.config.max_position_embeddings, 1)?;
         let kernel = k::attention_decode(self.caps, shape, self.cache, &splits)?;
         let attention = model.tensor("attention output", shape.width())?;
-        let flops = 4.0 * (self.capacity * shape.width()) as f64;
+        let flops = 4.0 * (self.cache_rows * shape.width()) as f64;
         if splits.count == 1 {
             let slices = vec![qkv, cache, attention, model.builder.step()];
             model.builder.dispatch(label, kernel, slices, flops)?;

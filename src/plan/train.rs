@@ -115,6 +115,49 @@ impl Model<'_> {
         products * tokens * tokens * self.attention_shape().width() as f64
     }
 
+    /// The gradients of queries, keys and values. `reads` are the first bindings of both kernels.
+    fn attention_backward(
+        &mut self,
+        layer: usize,
+        reads: [Slice; 5],
+        d_qkv: Slice,
+        batch: BatchLayout,
+    ) -> Result<()> {
+        let (caps, shape) = (self.builder.caps, self.attention_shape());
+        let name = |what: &str| format!("layer {layer} {what}");
+        let step = self.builder.step();
+        let owner = k::key_value_owner(shape);
+        let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
+            None => (
+                k::attention_backward_query(caps, shape)?,
+                k::attention_backward_key_value(caps, shape, owner, batch.padded)?,
+                vec![],
+            ),
+            Some(elements) => (
+                k::attention_backward_query_kept(caps, shape)?,
+                k::attention_backward_key_value_kept(caps, shape, owner, batch.padded)?,
+                vec![
+                    self.builder.tensor("probabilities", elements as u64)?,
+                    self.builder.tensor("score gradients", elements as u64)?,
+                ],
+            ),
+        };
+        let slices = |output: Slice| [&reads[..], &[output, step], &kept].concat();
+        let products = if kept.is_empty() { 4.0 } else { 2.0 };
+        let (of_query_flops, flops) = (self.attention_flops(3.0), self.attention_flops(products));
+        self.builder.dispatch(name("attention query"), of_query, slices(d_qkv), of_query_flops)?;
+        let label = name("attention key, value");
+        if owner == KeyValueOwner::Group {
+            return self.builder.dispatch(label, of_key, slices(d_qkv), flops);
+        }
+        let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
+        self.builder.dispatch(label, of_key, slices(parts), flops)?;
+        let kernel = k::attention_group_sum(caps, shape)?;
+        let flops = (2 * self.builder.tokens * shape.width()) as f64;
+        let slices = vec![parts, d_qkv, step];
+        self.builder.dispatch(name("attention group sum"), kernel, slices, flops)
+    }
+
     fn layer_backward(
         &mut self,
         layer: usize,
@@ -183,29 +226,7 @@ impl Model<'_> {
         )?;
         let d_qkv = self.tensor("qkv gradient", shape.stride())?;
         let reads = [saved.qkv, d_attention, saved.lse, delta, batch.documents()];
-        let slices = |output: Slice, step: Slice| [&reads[..], &[output, step]].concat();
-        let step = self.builder.step();
-        let kernel = k::attention_backward_query(self.builder.caps, shape)?;
-        let flops = self.attention_flops(3.0);
-        self.builder.dispatch(name("attention query"), kernel, slices(d_qkv, step), flops)?;
-        let owner = k::key_value_owner(shape);
-        let kernel =
-            k::attention_backward_key_value(self.builder.caps, shape, owner, batch.padded)?;
-        let flops = self.attention_flops(4.0);
-        let label = name("attention key, value");
-        match owner {
-            KeyValueOwner::Group => {
-                self.builder.dispatch(label, kernel, slices(d_qkv, step), flops)?;
-            }
-            KeyValueOwner::Head => {
-                let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
-                self.builder.dispatch(label, kernel, slices(parts, step), flops)?;
-                let kernel = k::attention_group_sum(self.builder.caps, shape)?;
-                let flops = (2 * self.builder.tokens * shape.width()) as f64;
-                let slices = vec![parts, d_qkv, step];
-                self.builder.dispatch(name("attention group sum"), kernel, slices, flops)?;
-            }
-        }
+        self.attention_backward(layer, reads, d_qkv, batch)?;
         self.rope(&name("rope"), d_qkv, batch.documents(), table, false)?;
         let d_norm = self.tensor("norm gradient", self.hidden())?;
         self.input_gradient(&name("q, k, v input"), matrices.qkv, d_qkv, d_norm, rows)?;

@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod attention_masked;
 pub mod cache;
 pub mod check;
 pub mod embedding;

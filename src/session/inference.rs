@@ -11,12 +11,21 @@ use crate::kernels::{AttentionShape, KvCache};
 use crate::plan::{
     Buffer, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, cache_bytes, inference_plans,
 };
+use serde::Deserialize;
 use std::rc::Rc;
+
+/// Options of `model.logits` and `model.loss`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InferenceOptions {
+    /// How keys and values are kept: what they lose shows in the result.
+    pub kv_cache: KvCache,
+}
 
 /// Fewest tokens of cache allocated.
 const LEAST_CAPACITY: usize = 256;
 
-/// Buffers and installed plans for one cache capacity and form.
+/// Buffers and installed plans for texts of one capacity and a cache of one form.
 #[derive(Debug)]
 pub(super) struct Inference {
     pub resources: Resources,
@@ -74,7 +83,7 @@ impl Inference {
         for (index, bytes) in plans.slots.iter().enumerate() {
             resources.add(Buffer::Slot(index), *bytes)?;
         }
-        let cache = cache_bytes(cache, &shape, capacity);
+        let cache = cache_bytes(cache, &shape, plans.cache_rows);
         for layer in 0..config.num_hidden_layers {
             resources.add(Buffer::Cache(layer), cache)?;
         }
@@ -190,12 +199,12 @@ impl Model {
     ///
     /// # Errors
     /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`.
-    pub async fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>> {
+    pub async fn logits(&self, tokens: &[u32], options: InferenceOptions) -> Result<Vec<f32>> {
         self.check_tokens(tokens)?;
         let (count, vocabulary) = (tokens.len(), self.config.vocab_size);
         let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
         let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
-        self.prepare_inference(count, KvCache::F32).await?;
+        self.prepare_inference(count, options.kv_cache).await?;
         self.touch();
         let chunk = self.chunk()?;
         for (index, part) in tokens.chunks(chunk).enumerate() {
@@ -216,7 +225,12 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::logits`], and `invalid-tokens` when lengths disagree or no target counts.
-    pub async fn loss(&self, tokens: &[u32], targets: Option<&[u32]>) -> Result<f64> {
+    pub async fn loss(
+        &self,
+        tokens: &[u32],
+        targets: Option<&[u32]>,
+        options: InferenceOptions,
+    ) -> Result<f64> {
         self.check_tokens(tokens)?;
         let shifted: Vec<u32>;
         let targets = match targets {
@@ -227,7 +241,7 @@ impl Model {
             }
         };
         self.check_targets(tokens, targets)?;
-        self.prepare_inference(tokens.len(), KvCache::F32).await?;
+        self.prepare_inference(tokens.len(), options.kv_cache).await?;
         self.touch();
         let chunk = self.chunk()?;
         let (mut sum, mut count) = (0.0, 0.0);

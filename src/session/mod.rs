@@ -11,6 +11,7 @@ pub(crate) mod step;
 mod trainer;
 
 pub use generate::{GenerateOptions, Generation};
+pub use inference::InferenceOptions;
 pub use model::{Model, ModelLoader};
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;

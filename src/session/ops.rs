@@ -77,6 +77,8 @@ impl Drop for Tensor {
 pub enum AttentionOperation {
     Forward,
     Backward,
+    /// One query row an item.
+    Decode,
 }
 
 /// Queues an operation; what it wrote may be read, or used by another, at once. `dense` are the words
@@ -95,6 +97,7 @@ pub async fn attention(
     let compiled = match operation {
         AttentionOperation::Forward => call.forward(caps, dense, bytes),
         AttentionOperation::Backward => call.backward(caps, dense, bytes),
+        AttentionOperation::Decode => call.decode(caps, bytes),
     }?;
     let contents = [
         (Buffer::Step, bytemuck::bytes_of(&compiled.geometry)),

@@ -28,6 +28,9 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
         let (heads, kv_heads, _) = setting.heads;
+        if matches!(setting.heads.2, 32 | 64 | 128) {
+            cases.push(Case::new(name("kept"), move |lane| kept(lane, setting)));
+        }
         if heads > kv_heads {
             cases.push(Case::new(name("by head"), move |lane| by_head(lane, setting)));
         }
@@ -196,6 +199,36 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
                     .check(&lane, &got, &(shape.key_offset()..shape.stride()))
                     .map_err(of(&job.kernel))?;
             }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch.
+async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    // Tokens of the largest batch: the others use a part of the scratch.
+    let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
+    let pair = |caps: &Capabilities| -> Result<Vec<Kernel>> {
+        let Some(_) = k::attention_kept(caps, shape) else { return Ok(vec![]) };
+        Ok(vec![
+            k::attention_backward_query_kept(caps, shape)?,
+            k::attention_backward_key_value_kept(caps, shape, KeyValueOwner::Group, ENDS)?,
+        ])
+    };
+    let made = lane.kernels(pair).map_err(text)?;
+    let scratch = shape.heads * 96 * 96;
+    for documents in batches(&lane) {
+        for kernels in made.chunks(2) {
+            let batch = Batch::new(&lane, setting, documents.clone());
+            let mut job = batch.job(&kernels[0]);
+            job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
+            let left = lane.run(&[job]).await.map_err(text)?.remove(0);
+            batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(&kernels[0]))?;
+            let mut job = batch.job(&kernels[1]);
+            job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
+            let got = lane.run(&[job]).await.map_err(text)?.remove(0);
+            let columns = shape.key_offset()..shape.stride();
+            batch.check(&lane, &got, &columns).map_err(of(&kernels[1]))?;
         }
     }
     Ok(lane.summary())

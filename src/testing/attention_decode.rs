@@ -1,10 +1,9 @@
-//! Decode attention over the key-value cache in each of its forms, the merge of its ranges, and the
-//! kernels that fill the cache and expand it.
+//! Decode attention over the key-value cache in each of its forms, and the merge of its ranges.
 
 use super::attention::{HEADS, SOFTMAX, Setting};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::measure::{close, narrow, of, same, text, wide};
+use super::measure::{close, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS};
 use crate::reference::attention::{
@@ -13,12 +12,11 @@ use crate::reference::attention::{
 use crate::reference::cache::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
-use crate::reference::rope::cache_append_forward;
 use std::rc::Rc;
 
-type Heads = (usize, usize, usize);
+pub(super) type Heads = (usize, usize, usize);
 
-fn shapes(heads: Heads, tokens: usize) -> (AttentionShape, k::AttentionShape) {
+pub(super) fn shapes(heads: Heads, tokens: usize) -> (AttentionShape, k::AttentionShape) {
     let setting = Setting::plain(heads);
     (setting.twin(tokens), setting.kernel())
 }
@@ -27,11 +25,8 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for cache in KvCache::ALL {
         let name = cache.name();
-        let append = move |lane| cache_append(lane, cache);
-        cases.push(Case::new(format!("cache_append {name}"), append));
-        if cache != KvCache::F32 {
-            cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
-        }
+        let ring = move |lane| ring(lane, cache);
+        cases.push(Case::new(format!("attention decode with a ring, {name} cache"), ring));
         for heads in HEADS {
             let (n, kv, dim) = heads;
             // The forms of the cache differ in how a vector is read alone.
@@ -49,12 +44,12 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-fn ranges(count: usize) -> DecodeSplits {
+pub(super) fn ranges(count: usize) -> DecodeSplits {
     DecodeSplits { count, reason: "a test's".into() }
 }
 
 /// Rows of a cache as the words of its form.
-fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
+pub(super) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
     match cache {
         KvCache::F32 => rows.iter().map(|x| x.to_bits()).collect(),
         KvCache::F16 => cache_append_f16(rows),
@@ -63,7 +58,7 @@ fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
 }
 
 /// What the words of a cache stand for.
-fn expanded(cache: KvCache, shape: AttentionShape, words: &[u32]) -> Vec<f64> {
+pub(super) fn expanded(cache: KvCache, shape: AttentionShape, words: &[u32]) -> Vec<f64> {
     match cache {
         KvCache::F32 => words.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect(),
         KvCache::F16 => cache_expand_f16(words),
@@ -227,7 +222,7 @@ async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
 }
 
 /// One kernel of each variant.
-fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
+pub(super) fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
     let mut forms: Vec<Kernel> = vec![];
     for kernel in kernels {
         if !forms.iter().any(|form| form.variant == kernel.variant) {
@@ -284,6 +279,40 @@ async fn window(lane: Rc<Lane>) -> Outcome {
                 query.whole(&lane, &made, KvCache::F32, SOFTMAX).await?;
             } else {
                 query.split(&lane, [&made, &merges], count, KvCache::F32, SOFTMAX).await?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// A window in a cache that has begun anew, once or more often, and whose other rows are NaN.
+async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+    const WINDOW: usize = 150;
+    const RING: usize = 180;
+    let setting = Setting { heads: (3, 1, 4), window: Some(WINDOW), soft_cap: None };
+    let shape = k::AttentionShape { ring: Some(RING), ..setting.kernel() };
+    for count in [1, 2] {
+        let splits = ranges(count);
+        let made = forms(
+            lane.variants(|caps| k::attention_decode(caps, shape, cache, &splits)).map_err(text)?,
+        );
+        let merges =
+            lane.variants(|caps| k::attention_decode_merge(caps, shape, &splits)).map_err(text)?;
+        // Shorter than the ring; one row past it; the window across its end; many times around.
+        for keys in [100, RING + 1, 2 * RING + 40, 1000] {
+            let seen = keys.min(WINDOW);
+            let mut query = Query::with(&lane, setting, cache, seen, 1.0);
+            let row = cache.row_words(&shape);
+            let mut words = vec![u32::MAX; RING * row];
+            for (i, from) in query.words.chunks_exact(row).take(seen).enumerate() {
+                words[(keys - seen + i) % RING * row..][..row].copy_from_slice(from);
+            }
+            query.words = words;
+            query.step.position = keys as u32 - 1;
+            if count == 1 {
+                query.whole(&lane, &made, cache, SOFTMAX).await?;
+            } else {
+                query.split(&lane, [&made, &merges], count, cache, SOFTMAX).await?;
             }
         }
     }
@@ -352,99 +381,4 @@ fn the_twins_agree(lane: &Lane) -> Result<(), String> {
         close("the twins", &narrow(&got), &whole[head * 32..][..32], 1e-7)?;
     }
     Ok(())
-}
-
-/// Widths with heads of one vector and of several.
-const CACHES: [Heads; 2] = [(1, 1, 4), (6, 2, 20)];
-
-async fn cache_append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
-    for heads in CACHES {
-        let (_, kernel_shape) = shapes(heads, 1);
-        let made =
-            lane.variants(|caps| k::cache_append(caps, kernel_shape, cache)).map_err(text)?;
-        let words = cache.row_words(&kernel_shape);
-        for (tokens, position) in [(1, 0), (1, 8), (5, 3)] {
-            let (shape, _) = shapes(heads, tokens);
-            let mut qkv = lane.normal(tokens * shape.qkv_width());
-            // A head of zeros, and one of numbers whose squares would vanish.
-            qkv[shape.key_offset()..][..shape.head_dim].fill(0.0);
-            qkv[shape.value_offset()..][..shape.head_dim].iter_mut().for_each(|x| *x *= 1e-3);
-            let mut rows = vec![0.0f32; tokens * shape.cache_width()];
-            cache_append_forward(shape, &qkv, &mut rows, 0);
-            let step = Step { position: position as u32, ..Step::of(tokens) };
-            let operands =
-                [Operand::floats(&qkv), Operand::poison(9 * words), Operand::uniform(&step)];
-            let jobs: Vec<_> =
-                made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                let named = of(&job.kernel);
-                let (before, rest) = got.words(0).split_at(position * words);
-                let (written, after) = rest.split_at(tokens * words);
-                let others = [before, after].concat();
-                same("other rows", &others, &vec![POISON; others.len()]).map_err(&named)?;
-                appended(cache, shape, written, &rows).map_err(&named)?;
-            }
-        }
-    }
-    Ok(lane.summary())
-}
-
-/// Holds written rows against the twin's: f32 exactly, f16 to the last bit, bytes to the rounding of
-/// their scale and to half a step.
-fn appended(
-    cache: KvCache,
-    shape: AttentionShape,
-    words: &[u32],
-    rows: &[f32],
-) -> Result<(), String> {
-    let twin = packed(cache, shape, rows);
-    if cache == KvCache::F32 {
-        return same("cache", words, &twin);
-    }
-    let (got, twin) = (expanded(cache, shape, words), expanded(cache, shape, &twin));
-    for (head, x) in rows.chunks_exact(shape.head_dim).enumerate() {
-        let most = x.iter().fold(0.0, |most: f64, &x| most.max(f64::from(x.abs())));
-        for (i, &x) in x.iter().enumerate() {
-            let (got, twin) = (got[head * shape.head_dim + i], twin[head * shape.head_dim + i]);
-            let x = f64::from(x);
-            // Rounding to the even or towards zero, of the number or of its quotient.
-            let (near, step) = match cache {
-                KvCache::F16 => (x.abs() / 1024.0 + 1e-7, x.abs() / 1024.0 + 1e-7),
-                _ => (most / 253.0, most / 126.0),
-            };
-            let error = (got - x).abs();
-            if error.is_nan() || error > near || (got - twin).abs() > step {
-                return Err(format!("head {head}, {i}: {x} kept as {got}, by the twin as {twin}"));
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
-    for heads in CACHES {
-        let (shape, kernel_shape) = shapes(heads, 1);
-        let made =
-            lane.variants(|caps| k::cache_expand(caps, kernel_shape, cache)).map_err(text)?;
-        for (tokens, position) in [(1, 0), (5, 40), (300, 0)] {
-            let used = tokens + position;
-            let words = packed(cache, shape, &lane.normal((used + 3) * shape.cache_width()));
-            let exact = expanded(cache, shape, &words);
-            let operands = [
-                Operand::poison(exact.len()),
-                Operand::words(&words),
-                Operand::uniform(&Step { position: position as u32, ..Step::of(tokens) }),
-            ];
-            let jobs: Vec<_> =
-                made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
-            let len = used * shape.cache_width();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                let named = of(&job.kernel);
-                close("rows", &got.floats(0)[..len], &exact[..len], 1e-7).map_err(&named)?;
-                let rest = &got.words(0)[len..];
-                same("rows not in use", rest, &vec![POISON; rest.len()]).map_err(&named)?;
-            }
-        }
-    }
-    Ok(lane.summary())
 }

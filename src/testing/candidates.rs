@@ -90,7 +90,15 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
         }
-        candidates.push(Candidate::new(caps, picked, tokens, true)?);
+        let kept = k::attention_kept(caps, shape).is_some() && pass != AttentionPass::Forward;
+        candidates.push(Candidate::new(caps, picked, tokens, !kept)?);
+        if pass != AttentionPass::Forward && !caps.software {
+            let kernel = match pass {
+                AttentionPass::Query => k::attention_backward_query_kept(caps, shape),
+                _ => k::attention_backward_key_value_kept(caps, shape, owner, tokens),
+            }?;
+            candidates.push(Candidate::new(caps, kernel, tokens, kept)?);
+        }
     }
     Ok(candidates)
 }
@@ -103,7 +111,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
 pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCandidate>> {
     let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
     let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
-    let picked = k::decode_splits(caps, shape, tokens)?;
+    let picked = k::decode_splits(caps, shape, tokens, 1)?;
     let mut counts = vec![picked.count, 1, picked.count / 2, picked.count * 2];
     counts.retain(|&count| count > 0);
     let mut seen = vec![];

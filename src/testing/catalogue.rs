@@ -112,18 +112,40 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add(&format!("{name} cache expand"), k::cache_expand(caps, shape, cache));
             // Short caches and long ones: one range, several.
             for capacity in [64, 2048, 32_768] {
-                let made = k::decode_splits(caps, shape, capacity)
+                let made = k::decode_splits(caps, shape, capacity, 1)
                     .and_then(|splits| k::attention_decode(caps, shape, cache, &splits));
                 add(&format!("attention decode of {capacity} in {name}"), made);
             }
         }
         let windowed = AttentionShape { window: Some(1024), soft_cap: Some(30.0), ..shape };
-        let window = k::decode_splits(caps, windowed, 32_768)
+        let window = k::decode_splits(caps, windowed, 32_768, 1)
             .and_then(|splits| k::attention_decode(caps, windowed, KvCache::F32, &splits));
         add("attention decode with a window", window);
-        let merge = k::decode_splits(caps, shape, 32_768)
+        let merge = k::decode_splits(caps, shape, 32_768, 1)
             .and_then(|splits| k::attention_decode_merge(caps, shape, &splits));
         add("attention decode merge", merge);
+        for element in [Element::F32, Element::F16] {
+            for capacity in [64, 8192] {
+                let made = k::decode_splits(caps, shape, capacity, 2).and_then(|splits| {
+                    k::attention_decode_tensors(caps, shape, element, &splits, 2)
+                });
+                add(&format!("attention decode of {capacity} in {element:?} tensors"), made);
+            }
+            let merge = k::decode_splits(caps, shape, 8192, 2).and_then(|splits| {
+                k::attention_decode_merge_tensors(caps, shape, element, &splits, 2)
+            });
+            add(&format!("attention decode merge to {element:?} tensors"), merge);
+        }
+        let ringed = AttentionShape { window: Some(1024), ring: Some(1279), ..shape };
+        for cache in KvCache::ALL {
+            let name = cache.name();
+            add(&format!("{name} ring append"), k::cache_append(caps, ringed, cache));
+            add(&format!("{name} ring expand"), k::cache_expand(caps, ringed, cache));
+            let made = k::decode_splits(caps, ringed, 32_768, 1)
+                .and_then(|splits| k::attention_decode(caps, ringed, cache, &splits));
+            add(&format!("attention decode with a ring in {name}"), made);
+        }
+        add("attention prefill with a ring", k::attention_forward(caps, ringed, true));
     }
     entries
 }

@@ -8,8 +8,11 @@ pub mod adapters;
 mod attention;
 mod attention_backward;
 mod attention_decode;
+mod attention_tensors;
+mod cache;
 pub mod candidates;
 pub mod catalogue;
+mod decode_tensors;
 mod elementwise;
 mod embedding;
 mod harness;
@@ -78,6 +81,9 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         attention_backward::cases(),
         attention_decode::cases(),
+        attention_tensors::cases(),
+        cache::cases(),
+        decode_tensors::cases(),
         softmax::cases(),
         loss::cases(),
         optimizer::cases(),

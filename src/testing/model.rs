@@ -9,10 +9,12 @@ use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::KvCache;
+use crate::kernels::{AttentionShape, KvCache};
 use crate::reference::loss::log_sum_exp;
 use crate::reference::model::{Model as Reference, Tensors, random_tensors};
-use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Trainer, TrainerOptions};
+use crate::session::{
+    GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions,
+};
 use std::rc::Rc;
 
 /// Grouped heads, tied embeddings, sizes that are no multiples of four.
@@ -49,13 +51,17 @@ pub(super) fn cases() -> Vec<Case> {
         {
             let case = format!("model {name}: greedy generation, {} cache", cache.name());
             cases.push(Case::new(case, move |lane| async move {
-                generation(&lane, &device(&lane), config, cache, tolerance).await
+                generation(&lane, &device(&lane), config, cache, tolerance, &SHORT).await
             }));
         }
     }
+    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.05), (KvCache::Int8, 1.0)] {
+        let case = format!("model windowed: a small cache for a long text, {}", cache.name());
+        cases.push(Case::new(case, move |lane| ring(lane, cache, tolerance)));
+    }
     let case = "model untied: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
-        generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4).await
+        generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4, &SHORT).await
     }));
     cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
@@ -184,11 +190,12 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
     for tokens in [1, 33, 300] {
         let prompt = lane.integers(tokens, pair.config.vocab_size);
         let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
-        let got = pair.model.logits(&prompt).await.map_err(text)?;
+        let options = InferenceOptions::default();
+        let got = pair.model.logits(&prompt, options).await.map_err(text)?;
         close(&format!("logits of {tokens} tokens"), &got, &expected, 1e-5)?;
         if tokens > 1 {
             let batch = Batch::next_tokens(prompt.clone());
-            let loss = pair.model.loss(&prompt, None).await.map_err(text)?;
+            let loss = pair.model.loss(&prompt, None, options).await.map_err(text)?;
             close("loss", &[loss as f32], &[pair.reference().loss(&batch)], 1e-6)?;
         }
         let pipelines = lane.gpu.counters().pipelines;
@@ -199,20 +206,25 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
     Ok(String::new())
 }
 
+/// Prompts of one chunk and of two, with the tokens that follow.
+const SHORT: [(usize, usize); 2] = [(1, 20), (270, 20)];
+
 /// Every token is the reference's likeliest, to the rounding of the cache, with its log-probability.
+/// `texts` are the lengths of prompts and of what follows them.
 async fn generation(
     lane: &Lane,
     gpu: &Rc<dyn Gpu>,
     config: &str,
     cache: KvCache,
     tolerance: f64,
+    texts: &[(usize, usize)],
 ) -> Outcome {
     let pair = Pair::new(lane, gpu, config).await?;
     let (mut said, mut worst) = (vec![], 0.0f64);
-    for length in [1, 270] {
+    for &(length, max_tokens) in texts {
         let mut tokens = lane.integers(length, pair.config.vocab_size);
         let options = GenerateOptions {
-            max_tokens: 20,
+            max_tokens,
             temperature: 0.0,
             kv_cache: cache,
             ..GenerateOptions::default()
@@ -226,8 +238,8 @@ async fn generation(
                 some => drawn.extend(some),
             }
         }
-        if drawn.len() != 20 {
-            return Err(format!("{} tokens in place of 20", drawn.len()));
+        if drawn.len() != max_tokens {
+            return Err(format!("{} tokens in place of {max_tokens}", drawn.len()));
         }
         tokens.extend(drawn.iter().map(|d| d.token));
         // Causal: the logits of the whole text hold those of each of its beginnings.
@@ -249,6 +261,39 @@ async fn generation(
         said.push(drawn.last().map_or(0, |d| d.token));
     }
     Ok(format!("last tokens {said:?}, {worst:.1e} nats at most from the reference"))
+}
+
+/// Bytes on the GPU besides the weights, for a text of 700 and 1,000 more tokens.
+async fn inference_bytes(
+    gpu: &Rc<dyn Gpu>,
+    config: &ModelConfig,
+    cache: KvCache,
+) -> Result<u64, String> {
+    let model = Model::create(gpu, config.clone(), 1).await.map_err(text)?;
+    let before = model.gpu_bytes();
+    let options =
+        GenerateOptions { max_tokens: 1000, kv_cache: cache, ..GenerateOptions::default() };
+    Generation::start(&model, &[1; 700], options).await.map_err(text)?;
+    Ok(model.gpu_bytes() - before)
+}
+
+/// A text that goes around the cache of a window of 7 and a chunk of 256, 262 rows, twice while the
+/// prompt is read and once more while tokens follow; and what that cache saves.
+async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
+    let gpu = device(&lane);
+    let config =
+        WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#);
+    let said = generation(&lane, &gpu, &config, cache, tolerance, &[(700, 100)]).await?;
+    let config = ModelConfig::from_json(&config).map_err(text)?;
+    let whole = ModelConfig { sliding_window: None, ..config.clone() };
+    let rows = (config.num_hidden_layers * (2048 - 262)) as u64;
+    let saved = rows * cache.row_words(&AttentionShape::of(&config, 1)) as u64 * 4;
+    let small = inference_bytes(&gpu, &config, cache).await?;
+    let large = inference_bytes(&gpu, &whole, cache).await?;
+    if small + saved > large {
+        return Err(format!("{small} bytes, {large} without a window: less than {saved} saved"));
+    }
+    Ok(format!("{said}; {small} bytes in place of {large}"))
 }
 
 /// Generates greedily, with `between` after the first tokens.
@@ -282,7 +327,7 @@ async fn refusal(lane: Rc<Lane>) -> Outcome {
     let prompt = lane.integers(250, pair.config.vocab_size);
     let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
     let long = lane.integers(1025, pair.config.vocab_size);
-    let refused = async || match pair.model.logits(&long).await {
+    let refused = async || match pair.model.logits(&long, InferenceOptions::default()).await {
         Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
         Err(error) => Err(text(error)),
         Ok(_) => Err("1,025 tokens were not refused".into()),

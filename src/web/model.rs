@@ -5,6 +5,7 @@ use super::{JsResult, json, seed, to_js};
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
 use crate::session::{GenerateOptions, Generation, Model, ModelLoader};
+use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -50,20 +51,26 @@ impl RawModel {
         self.model.gpu_bytes() as f64
     }
 
-    pub async fn logits(&self, tokens: Vec<u32>) -> JsResult<Vec<f32>> {
+    pub async fn logits(&self, tokens: Vec<u32>, options: String) -> JsResult<Vec<f32>> {
         let model = Rc::clone(&self.model);
-        model.logits(&tokens).await.map_err(to_js)
+        let options = read("logits", &options)?;
+        model.logits(&tokens, options).await.map_err(to_js)
     }
 
-    pub async fn loss(&self, tokens: Vec<u32>, targets: Option<Vec<u32>>) -> JsResult<f64> {
+    pub async fn loss(
+        &self,
+        tokens: Vec<u32>,
+        targets: Option<Vec<u32>>,
+        options: String,
+    ) -> JsResult<f64> {
         let model = Rc::clone(&self.model);
-        model.loss(&tokens, targets.as_deref()).await.map_err(to_js)
+        let options = read("loss", &options)?;
+        model.loss(&tokens, targets.as_deref(), options).await.map_err(to_js)
     }
 
     pub async fn generate(&self, prompt: Vec<u32>, options: String) -> JsResult<RawGeneration> {
         let model = Rc::clone(&self.model);
-        let options: GenerateOptions = serde_json::from_str(&options)
-            .map_err(|e| to_js(Error::options(format!("generate options: {e}"))))?;
+        let options: GenerateOptions = read("generate", &options)?;
         let generation = Generation::start(&model, &prompt, options).await.map_err(to_js)?;
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
@@ -87,6 +94,11 @@ impl RawModel {
     pub fn release(&self) {
         self.model.free();
     }
+}
+
+/// The options of a call, from JSON.
+fn read<T: DeserializeOwned>(call: &str, options: &str) -> JsResult<T> {
+    serde_json::from_str(options).map_err(|e| to_js(Error::options(format!("{call} options: {e}"))))
 }
 
 /// A model being loaded.

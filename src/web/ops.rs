@@ -104,6 +104,11 @@ impl RawRuntime {
         run(self, AttentionOperation::Backward, &call, &mask).await
     }
 
+    #[wasm_bindgen(js_name = attentionDecode)]
+    pub async fn attention_decode(&self, call: String) -> JsResult<()> {
+        run(self, AttentionOperation::Decode, &call, &[]).await
+    }
+
     pub async fn softmax(&self, call: String) -> JsResult<()> {
         let gpu = self.gpu()?;
         let call: SoftmaxCall = serde_json::from_str(&call)

@@ -1,6 +1,6 @@
 // Generation: the same seed, greedy against logits, limits, stop tokens, signals, leaving the loop.
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { collect, config } from "./kit.mjs";
+import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
 const ids = (pairs) => pairs.map(({ token }) => token);
@@ -94,6 +94,39 @@ export const cases = {
     await refuses("invalid-options", ["kvCache", "f16"], () =>
       collect(model.generate(prompt, { kvCache: "f8" })),
     );
+    model.free();
+  },
+
+  async "what a packed cache costs is told by the loss"(host) {
+    const { Model, Trainer } = host.tinyloom;
+    // Weights so large that attention prefers some keys after a few steps.
+    const sharp = { ...config, initializer_range: 0.1 };
+    const model = await Model.create(host.runtime, sharp, { seed: 11 });
+    const trainer = await Trainer.create(model, trainerOptions);
+    for await (const _ of trainer.run(await dataset(host.tinyloom), { steps: 12 }));
+    const { tokens, targets } = batch(60, 500);
+    const loss = (options) => model.loss(tokens, targets, options);
+    const exact = await loss();
+    equal(await loss({}), exact, "f32 is the default");
+    equal(await loss({ kvCache: "f32" }), exact);
+    const [half, bytes] = [await loss({ kvCache: "f16" }), await loss({ kvCache: "int8" })];
+    close(half, exact, 2e-4, "loss with an f16 cache");
+    close(bytes, exact, 5e-3, "loss with an int8 cache");
+    ok(bytes !== exact, "bytes leave no trace");
+    const plain = await model.logits(tokens);
+    const packed = await model.logits(tokens, { kvCache: "int8" });
+    ok(
+      plain.some((x, i) => x !== packed[i]),
+      "bytes leave no trace in the logits",
+    );
+    const largest = plain.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    for (const [i, x] of plain.entries()) close(packed[i], x, 0.02 * largest, "a logit");
+    equal([...(await model.logits(tokens))], [...plain], "f32 again");
+    equal(await loss(), exact, "its loss too");
+    for (const wrong of [{ kvCache: "f8" }, { kvcache: "f16" }]) {
+      await refuses("invalid-options", ["kvCache"], () => model.loss(tokens, targets, wrong));
+      await refuses("invalid-options", ["kvCache"], () => model.logits(tokens, wrong));
+    }
     model.free();
   },
 

@@ -35,8 +35,8 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
       signal: controller.signal,
     },
   );
-  const logits: Float32Array = await same.logits(new Uint32Array(4));
-  const loss: number = await same.loss([1, 2, 3]);
+  const logits: Float32Array = await same.logits(new Uint32Array(4), { kvCache: "f16" });
+  const loss: number = await same.loss([1, 2, 3], undefined, { kvCache: "int8" });
   for await (const { token, logprob } of model.generate([1], { maxTokens: 5, stopTokens: [0] })) {
     void (token + logprob + loss + (logits[0] ?? 0));
   }

@@ -1,0 +1,62 @@
+// What packed key-value caches cost in quality: a small model is trained on a text, then its loss on
+// the text's last part is computed through each form of the cache. Importable in a page and in Node.
+
+/** The model of the README. */
+const CONFIG = {
+  vocab_size: 256,
+  hidden_size: 128,
+  intermediate_size: 384,
+  num_hidden_layers: 4,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  tie_word_embeddings: true,
+};
+const SEQUENCE = 128;
+/** Tokens that the loss is the mean over: whole sequences of the last tenth of the text. */
+const TOKENS = 160 * SEQUENCE;
+
+/** The mean loss over whole sequences of `tokens`, each from a beginning of its own. */
+async function meanLoss(model, tokens, options) {
+  let sum = 0;
+  let count = 0;
+  for (let at = 0; at + SEQUENCE < tokens.length && count < TOKENS; at += SEQUENCE) {
+    const targets = tokens.slice(at + 1, at + SEQUENCE + 1);
+    sum += SEQUENCE * (await model.loss(tokens.slice(at, at + SEQUENCE), targets, options));
+    count += SEQUENCE;
+  }
+  return { loss: sum / count, tokens: count };
+}
+
+/**
+ * @param text - what to train on, its last tenth left out.
+ * @returns rows `{ kvCache, loss, perplexity, tokens }`, loss in nats a token.
+ */
+export async function cacheSuite(tinyloom, gpu, { text, steps, limits = "adapter" }, report) {
+  const { Runtime, Model, Dataset, Trainer, ByteTokenizer } = tinyloom;
+  const runtime = await Runtime.create({ gpu, limits });
+  const tokenizer = new ByteTokenizer();
+  const ids = tokenizer.encode(text);
+  const kept = Math.floor(ids.length * 0.9);
+  const model = await Model.create(runtime, CONFIG, { seed: 1 });
+  const dataset = Dataset.fromTokens(ids.slice(0, kept), {
+    sequenceLength: SEQUENCE,
+    validationFraction: 0,
+  });
+  const trainer = await Trainer.create(model, {});
+  for await (const { step, loss } of trainer.run(dataset, { steps })) {
+    if (step % 50 === 0) report({ note: `step ${step}: loss ${loss.toFixed(3)}` });
+  }
+  trainer.free();
+  const results = [];
+  for (const kvCache of ["f32", "f16", "int8"]) {
+    const { loss, tokens } = await meanLoss(model, ids.slice(kept), { kvCache });
+    const row = { kvCache, loss, perplexity: Math.exp(loss), tokens };
+    results.push(row);
+    report({
+      note: `${kvCache.padEnd(4)} loss ${loss.toFixed(6)}  perplexity ${row.perplexity.toFixed(5)}  over ${tokens} tokens`,
+    });
+  }
+  const { adapter, software } = runtime.capabilities;
+  runtime.destroy();
+  return { adapter, software, steps, results };
+}

@@ -1,0 +1,177 @@
+//! The kernels that fill the key-value cache and expand it, and prefill attention over a cache that
+//! is a ring.
+
+use super::attention::{SOFTMAX, Setting};
+use super::attention_decode::{Heads, expanded, packed, shapes};
+use super::harness::{Job, Operand, POISON, Step};
+use super::lane::Lane;
+use super::measure::{close, of, same, text, wide};
+use super::{Case, Outcome};
+use crate::kernels::{self as k, KvCache, ring_rows};
+use crate::reference::attention::{AttentionShape, attention_prefill};
+use crate::reference::rope::cache_append_forward;
+use std::rc::Rc;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for cache in KvCache::ALL {
+        let name = cache.name();
+        let append = move |lane| append(lane, cache);
+        cases.push(Case::new(format!("cache_append {name}"), append));
+        if cache != KvCache::F32 {
+            cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
+        }
+    }
+    for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
+        let setting = Setting { heads, window: Some(window), soft_cap };
+        let case = format!("attention prefill with a ring, {}", setting.name());
+        cases.push(Case::new(case, move |lane| prefill(lane, setting)));
+    }
+    cases
+}
+
+/// Widths with heads of one vector and of several.
+const CACHES: [Heads; 2] = [(1, 1, 4), (6, 2, 20)];
+/// Rows of the cache that is appended to.
+const ROWS: usize = 9;
+
+async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+    for heads in CACHES {
+        for (tokens, position, ring) in
+            [(1, 0, None), (1, 8, None), (5, 3, None), (5, 25, Some(ROWS))]
+        {
+            let (shape, kernel_shape) = shapes(heads, tokens);
+            let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
+            let made =
+                lane.variants(|caps| k::cache_append(caps, kernel_shape, cache)).map_err(text)?;
+            let words = cache.row_words(&kernel_shape);
+            let mut qkv = lane.normal(tokens * shape.qkv_width());
+            // A head of zeros, and one of numbers whose squares would vanish.
+            qkv[shape.key_offset()..][..shape.head_dim].fill(0.0);
+            qkv[shape.value_offset()..][..shape.head_dim].iter_mut().for_each(|x| *x *= 1e-3);
+            let mut rows = vec![0.0f32; tokens * shape.cache_width()];
+            cache_append_forward(shape, &qkv, &mut rows, 0);
+            let step = Step { position: position as u32, ..Step::of(tokens) };
+            let operands =
+                [Operand::floats(&qkv), Operand::poison(ROWS * words), Operand::uniform(&step)];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                // The rows of the positions first, in their order.
+                let mut got = got.words(0).to_vec();
+                got.rotate_left(position % ROWS * words);
+                let (written, others) = got.split_at(tokens * words);
+                same("other rows", others, &vec![POISON; others.len()]).map_err(&named)?;
+                appended(cache, shape, written, &rows).map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Holds written rows against the twin's: f32 exactly, f16 to the last bit, bytes to the rounding of
+/// their scale and to half a step.
+fn appended(
+    cache: KvCache,
+    shape: AttentionShape,
+    words: &[u32],
+    rows: &[f32],
+) -> Result<(), String> {
+    let twin = packed(cache, shape, rows);
+    if cache == KvCache::F32 {
+        return same("cache", words, &twin);
+    }
+    let (got, twin) = (expanded(cache, shape, words), expanded(cache, shape, &twin));
+    for (head, x) in rows.chunks_exact(shape.head_dim).enumerate() {
+        let most = x.iter().fold(0.0, |most: f64, &x| most.max(f64::from(x.abs())));
+        for (i, &x) in x.iter().enumerate() {
+            let (got, twin) = (got[head * shape.head_dim + i], twin[head * shape.head_dim + i]);
+            let x = f64::from(x);
+            // Rounding to the even or towards zero, of the number or of its quotient.
+            let (near, step) = match cache {
+                KvCache::F16 => (x.abs() / 1024.0 + 1e-7, x.abs() / 1024.0 + 1e-7),
+                _ => (most / 253.0, most / 126.0),
+            };
+            let error = (got - x).abs();
+            if error.is_nan() || error > near || (got - twin).abs() > step {
+                return Err(format!("head {head}, {i}: {x} kept as {got}, by the twin as {twin}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+    for heads in CACHES {
+        for (tokens, position, ring) in
+            [(1, 0, None), (5, 40, None), (300, 0, None), (5, 90, Some(20))]
+        {
+            let (shape, kernel_shape) = shapes(heads, 1);
+            let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
+            let made =
+                lane.variants(|caps| k::cache_expand(caps, kernel_shape, cache)).map_err(text)?;
+            let used = ring.unwrap_or(usize::MAX).min(tokens + position);
+            let words = packed(cache, shape, &lane.normal((used + 3) * shape.cache_width()));
+            let exact = expanded(cache, shape, &words);
+            let operands = [
+                Operand::poison(exact.len()),
+                Operand::words(&words),
+                Operand::uniform(&Step { position: position as u32, ..Step::of(tokens) }),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
+            let len = used * shape.cache_width();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                close("rows", &got.floats(0)[..len], &exact[..len], 1e-7).map_err(&named)?;
+                let rest = &got.words(0)[len..];
+                same("rows not in use", rest, &vec![POISON; rest.len()]).map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// The cache of a text of `rows` as a ring keeps it: the positions from `first` on, all else NaN.
+fn ring_of(shape: AttentionShape, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
+    let width = shape.cache_width();
+    let mut cache = vec![f32::NAN; ring * width];
+    for (position, row) in rows.chunks_exact(width).enumerate().skip(first) {
+        cache[position % ring * width..][..width].copy_from_slice(row);
+    }
+    cache
+}
+
+/// Chunks at the beginning of a text, one row past the ring's end, across it, and far behind it.
+async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    const CHUNK: usize = 70;
+    let window = setting.window.ok_or("a ring needs a window")?;
+    let ring = ring_rows(window, CHUNK);
+    let kernel_shape = k::AttentionShape { ring: Some(ring), ..setting.kernel() };
+    let made =
+        lane.variants(|caps| k::attention_forward(caps, kernel_shape, true)).map_err(text)?;
+    for (position, tokens) in [(0, 5), (ring, 1), (ring - 10, 33), (1000, CHUNK)] {
+        let shape = setting.twin(tokens);
+        let qkv = lane.normal(tokens * shape.qkv_width());
+        let rows = lane.normal((position + tokens) * shape.cache_width());
+        let cache = ring_of(shape, &rows, (position + 1).saturating_sub(window), ring);
+        let expected = attention_prefill(shape, &wide(&qkv), &wide(&rows), position);
+        let step = Step { position: position as u32, ..Step::of(tokens) };
+        let operands = [
+            Operand::floats(&qkv),
+            Operand::floats(&cache),
+            Operand::words(&vec![0; tokens]),
+            Operand::poison(expected.len()),
+            Operand::poison(tokens * shape.n_heads),
+            Operand::uniform(&step),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let what = format!("{tokens} rows behind {position} in a ring of {ring}");
+            close(&what, &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
