@@ -172,7 +172,7 @@ impl AttentionCall {
     /// As [`AttentionCall::forward`].
     pub fn decode(&self, caps: &Capabilities, bytes: BufferBytes) -> Result<AttentionPlan> {
         let mask = &self.mask;
-        if self.query_rows != 1 || mask.causal || mask.documents.is_some() || mask.dense.is_some() {
+        if self.query_rows != 1 || mask.documents.is_some() || mask.dense.is_some() {
             return Err(Error::options(
                 "decode takes one query row an item, a window and key lengths; forward takes any mask",
             ));
