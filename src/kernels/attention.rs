@@ -451,23 +451,23 @@ pub fn attention_backward_key_value_with_tile(
 
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Most tokens for which keeping scores paid.
-const KEPT_TOKENS: usize = 1024;
-/// Most bytes that probabilities, or score gradients, may take.
-const KEPT_BYTES: usize = 64 << 20;
+/// Fewest tokens for which keeping scores paid, measured on an NVIDIA H200 (`bench/NOTES.md`): 10 %
+/// of the backward pass at 512 tokens, 5 to 9 % beyond, nothing at 128.
+const KEPT_TOKENS: usize = 256;
+/// Most bytes that probabilities, or score gradients, may take: they grow with the square of the
+/// tokens, and what they save is not worth much memory.
+const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
 /// batches of up to `shape.tokens`; `None` where they compute them twice.
 pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
     let tiles = shape.tokens.div_ceil(KEPT_TILE.rows);
     let elements = shape.heads * tiles * tiles * KEPT_TILE.rows * KEPT_TILE.columns;
+    let room = 4 * elements as u64 <= caps.limits.binding_bytes().min(KEPT_BYTES);
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
+    let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    let wanted = !caps.software && (1..=KEPT_TOKENS).contains(&shape.tokens);
-    let bytes = 4 * elements as u64;
-    let room = bytes <= caps.limits.binding_bytes().min(KEPT_BYTES as u64);
-    (wanted && room && storage && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue))
-        .then_some(elements)
+    (can && room && storage && shape.tokens >= KEPT_TOKENS).then_some(elements)
 }
 
 /// [`attention_backward_query`] that keeps probabilities and score gradients, two more bindings, for

@@ -209,11 +209,14 @@ async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
     // Tokens of the largest batch: the others use a part of the scratch.
     let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
     let pair = |caps: &Capabilities| -> Result<Vec<Kernel>> {
-        let Some(_) = k::attention_kept(caps, shape) else { return Ok(vec![]) };
-        Ok(vec![
-            k::attention_backward_query_kept(caps, shape)?,
-            k::attention_backward_key_value_kept(caps, shape, KeyValueOwner::Group, ENDS)?,
-        ])
+        let of_key = k::attention_backward_key_value_kept(caps, shape, KeyValueOwner::Group, ENDS);
+        match of_key {
+            Ok(of_key) if !caps.software => {
+                Ok(vec![k::attention_backward_query_kept(caps, shape)?, of_key])
+            }
+            // Selection does not take the pair there either.
+            _ => Ok(vec![]),
+        }
     };
     let made = lane.kernels(pair).map_err(text)?;
     let scratch = shape.heads * 96 * 96;
