@@ -127,11 +127,7 @@ async function decode(
         "[batch, heads, 1, head_dim], or use attention.forward",
     );
   }
-  // The query is the last key's of those in use.
-  const { keyLengths } = chosen;
-  const own = keyLengths && { queryOffset: Array.from(keyLengths, (length) => length - 1) };
-  const last = { ...chosen, ...own, causal: true };
-  return attend(where, [query, key, value], last, "attentionDecode");
+  return attend(where, [query, key, value], chosen, "attentionDecode");
 }
 
 /** The two passes that give an output. */

@@ -21,10 +21,10 @@ export interface RawRuntime extends Releasable {
   counters(): string;
   /** A zeroed buffer for so many elements. */
   tensor(elements: number, element: "f32" | "f16"): RawTensor;
-  /** The three calls on `AttentionCall` as JSON, with the dense mask's bytes, empty without one. */
+  /** Calls as JSON, and the dense mask's bytes, none without one. */
   attentionForward(callJson: string, maskData: Uint8Array): Promise<void>;
   attentionBackward(callJson: string, maskData: Uint8Array): Promise<void>;
-  attentionDecode(callJson: string, maskData: Uint8Array): Promise<void>;
+  attentionDecode(callJson: string): Promise<void>;
   softmax(callJson: string): Promise<void>;
 }
 

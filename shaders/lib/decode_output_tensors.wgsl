@@ -1,5 +1,5 @@
 // The result as a tensor, and the natural logarithm of Σ exp(score) for each batch item and head. A
-// query that sees no key gives zeros, and a logarithm as low as MASKED.
+// query that sees no key gives zeros, and MASKED for the logarithm.
 @group(0) @binding(RESULT) var<storage, read_write> output: array<Quad>;
 @group(0) @binding(RESULT + 1u) var<storage, read_write> lse: array<f32>;
 
@@ -8,6 +8,6 @@ fn store_output(head: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32
   let row = row_at(geometry.output, head / HEADS, head % HEADS, 0u);
   output[row + vector] = pack_quad(sum / weights);
   if vector == 0u {
-    lse[head] = largest * 0.69314718055994531 + log(weights);
+    lse[head] = select(MASKED, largest * 0.69314718055994531 + log(weights), total > 0.0);
   }
 }
