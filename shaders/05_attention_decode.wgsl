@@ -18,7 +18,7 @@
 //   3 mask    read   u32                                the interval of keys of each batch item
 //   4 output  write  [batch, HEADS, 1, HEAD_DIM]        overwritten, and so is
 //   5 lse     write  f32 [batch, HEADS]                 natural log of Σ exp(score)
-//   6 geometry uniform                                  lib/attention_geometry.wgsl
+//   6 geometry uniform                                 lib/attention_geometry.wgsl
 //
 // attention_decode_split writes no output and no lse, but in their place
 //     partials  write  f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  active ranges: lib/decode_partial.wgsl
@@ -29,8 +29,9 @@
 // apart, and keeps a softmax of its own. The slots meet at the end. Scores are kept in base 2: the
 // scale and log2(e) are folded into the query.
 // Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
-// ranges one without keys is left out; of one alone without keys the result is zero. Workgroup memory: 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes,
-// and what lib/lanes_tree.wgsl takes.
+// ranges those without keys return at once; a single one without keys gives zeros. Workgroup memory:
+// 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes, and what lib/lanes_tree.wgsl takes.
+
 // Query heads of a key-value head, and the blocks of GROUP that they come in.
 const QUERIES: u32 = HEADS / KV_HEADS;
 const BLOCKS: u32 = (QUERIES + GROUP - 1u) / GROUP;

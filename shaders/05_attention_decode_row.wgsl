@@ -2,6 +2,7 @@
 // query head and a range of keys, the head in named vectors, without workgroup memory or barriers.
 //
 // Bindings and results are those of 05_attention_decode.wgsl.
+//
 // Grid: an invocation for each batch item, range and query head, the heads of a range side by side.
 const MASKED: f32 = -1e30;
 

@@ -201,9 +201,9 @@ pub fn attention_decode(
 }
 
 /// [`attention_decode`] of one query row of each batch item over tensors: a query sees the interval
-/// of keys that the mask's words give, one that is empty gives zeros. Bindings: query, keys, values,
-/// mask, then output and logsumexp, or partials (as many as `batch` times [`DecodeSplits::partials`]),
-/// then the [`Geometry`](super::Geometry). Only the grid depends on `batch`.
+/// of keys that the mask's words give (`shape.window` is not looked at), an empty one gives zeros.
+/// Only the grid depends on `batch`. Bindings: query, keys, values, mask, then output and logsumexp,
+/// or partials (`batch` times [`DecodeSplits::partials`]), then the [`Geometry`](super::Geometry).
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.

@@ -302,8 +302,8 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
     const COUNT: usize = 3;
     let shape = setting.kernel();
     // One key; a window; then a batch with a query that sees nothing, and one, two and three ranges.
-    let batches: [&[Range<usize>]; 3] = [&[0..1], &[9..200], &[3..80, 40..40, 0..133]];
-    for seen in batches {
+    let seen = [0..1, 9..200, 3..80, 40..40, 0..133];
+    for seen in [&seen[..1], &seen[1..2], &seen[2..]] {
         let batch = seen.len();
         let decoders = |count| {
             lane.variants(|caps| {

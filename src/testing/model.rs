@@ -277,6 +277,20 @@ async fn inference_bytes(
     Ok(model.gpu_bytes() - before)
 }
 
+/// The logits of all positions of a text of three chunks, the middle one whole: also those whose
+/// keys the newest rows of their chunk all but overwrite.
+async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), String> {
+    let pair = Pair::new(lane, gpu, config).await?;
+    let prompt = lane.integers(700, pair.config.vocab_size);
+    let expected = pair.reference().logits(&prompt, &[0; 700]);
+    let got = pair.model.logits(&prompt, InferenceOptions::default()).await.map_err(text)?;
+    let vocabulary = pair.config.vocab_size;
+    for (i, (got, row)) in got.chunks(vocabulary).zip(expected.chunks(vocabulary)).enumerate() {
+        close(&format!("logits of position {i}"), got, row, 1e-5)?;
+    }
+    Ok(())
+}
+
 /// A text that goes around the cache of a window of 7 and a chunk of 256, 262 rows, twice while the
 /// prompt is read and once more while tokens follow; and what that cache saves.
 async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
@@ -284,6 +298,9 @@ async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
     let config =
         WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#);
     let said = generation(&lane, &gpu, &config, cache, tolerance, &[(700, 100)]).await?;
+    if cache == KvCache::F32 {
+        every_row(&lane, &gpu, &config).await?;
+    }
     let config = ModelConfig::from_json(&config).map_err(text)?;
     let whole = ModelConfig { sliding_window: None, ..config.clone() };
     let rows = (config.num_hidden_layers * (2048 - 262)) as u64;
