@@ -187,6 +187,59 @@ export async function attention(module, runtime, work, change = (all) => all) {
   return rows;
 }
 
+/** Halves from ±0.125 to ±1, two a word. */
+function halfNoise(bytes) {
+  let state = 4711;
+  return Uint16Array.from({ length: bytes / 2 }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return 0x3000 + ((state >>> 8) % 0xc00) + (state & 0x80000000 ? 0x8000 : 0);
+  });
+}
+
+/**
+ * Attention over tensors of one item, causal, in each storage and kind of mask.
+ *
+ * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted and
+ *   the backward pass as 2.5 × forward.
+ */
+export async function tensors(module, runtime, work) {
+  const device = runtime.device();
+  const { heads, headDim, tokens } = work;
+  const rows = [];
+  for (const call of JSON.parse(module.testing_tensors(runtime, JSON.stringify(work)))) {
+    const { pass, element, mask, stages, maskWords, geometryWords } = call;
+    const buffers = new Buffers(device);
+    const filled = {
+      mask: () => new Uint32Array(maskWords),
+      logsumexp: (bytes) => new Float32Array(bytes / 4).fill(9),
+      statistics: (bytes) => bytes,
+    };
+    const named = {
+      geometry: buffers.make(new Uint32Array(geometryWords), GPUBufferUsage.UNIFORM),
+    };
+    const any = (bytes) => (element === "f16" ? halfNoise(bytes) : noise(bytes / 4));
+    const sequence = stages.map(({ candidate, operands }) => {
+      const bound = operands.map(([name, bytes]) => {
+        named[name] ??= buffers.make((filled[name] ?? any)(bytes));
+        return named[name];
+      });
+      return [candidate, bound];
+    });
+    const microseconds = await time(device, sequence);
+    const flops = (pass === "forward" ? 2 : 5) * tokens * tokens * heads * headDim;
+    rows.push({
+      ...work,
+      kernel: `attention tensors ${pass}`,
+      variant: `${element}, ${mask}: ${stages.at(-1).candidate.variant}`,
+      picked: true,
+      microseconds,
+      teraflops: flops / microseconds / 1e6,
+    });
+    buffers.destroy();
+  }
+  return rows;
+}
+
 /** Bytes that a decode reads before it meets the first cache again: more than any GPU keeps near. */
 const FAR = 512 << 20;
 

@@ -1,5 +1,5 @@
 // The suites of kernels alone, importable in a page and in Node.
-import { attention, copyBandwidth, decode } from "./kernels.mjs";
+import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
 
 /** Shapes of the attention suite; the last ones were not used to fit the selection rule. */
 const ATTENTION = [
@@ -17,6 +17,9 @@ const ATTENTION = [
   { heads: 16, kvHeads: 2, headDim: 128, tokens: 1500 },
   { heads: 32, kvHeads: 8, headDim: 64, tokens: 3000 },
 ];
+
+/** Shapes of attention over tensors. */
+const TENSORS = [512, 4096].map((tokens) => ({ heads: 12, kvHeads: 12, headDim: 64, tokens }));
 
 /** Caches of the attention suite. */
 const DECODE = [
@@ -45,6 +48,7 @@ export async function attentionSuite(testing, gpu, { only = "", limits = "adapte
   const copyGigabytesPerSecond = await copyBandwidth(runtime);
   report({ note: `a copy moves ${copyGigabytesPerSecond.toFixed(0)} GB/s, read and written` });
   await measure("training", ATTENTION, attention);
+  await measure("tensors", TENSORS, tensors);
   await measure("decode", DECODE, decode);
   const { adapter, software, features, subgroupSize, limits: chosen } = capabilities;
   runtime.release();

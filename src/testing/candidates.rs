@@ -33,7 +33,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    fn new(caps: &Capabilities, kernel: Kernel, tokens: usize, picked: bool) -> Result<Self> {
+    pub(super) fn new(
+        caps: &Capabilities,
+        kernel: Kernel,
+        tokens: usize,
+        picked: bool,
+    ) -> Result<Self> {
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let access = |binding: &Binding| match binding {
             Binding::Read => "read",

@@ -4,7 +4,7 @@ use super::runtime::RawRuntime;
 use super::{JsResult, json, to_js};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::testing::{self, Level, candidates, candidates::AttentionWork};
+use crate::testing::{self, Level, candidates, candidates::AttentionWork, candidates_tensors};
 use wasm_bindgen::prelude::*;
 
 /// JSON array of the cases' names: the everyday ones, or with `full` all.
@@ -38,6 +38,13 @@ pub fn testing_attention(runtime: &RawRuntime, work: &str) -> JsResult<String> {
 pub fn testing_decode(runtime: &RawRuntime, work: &str) -> JsResult<String> {
     let device = runtime.device_rc()?;
     json(&candidates::decode(device.capabilities(), parse(work)?).map_err(to_js)?)
+}
+
+/// Attention over tensors in each storage and kind of mask, as JSON.
+#[wasm_bindgen]
+pub fn testing_tensors(runtime: &RawRuntime, work: &str) -> JsResult<String> {
+    let device = runtime.device_rc()?;
+    json(&candidates_tensors::tensors(device.capabilities(), parse(work)?).map_err(to_js)?)
 }
 
 fn parse(work: &str) -> JsResult<AttentionWork> {

@@ -1,0 +1,151 @@
+//! Attention over tensors for the benchmark: what each storage and kind of mask costs.
+
+use super::candidates::{AttentionWork, Candidate};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::kernels::{DenseMask, Element};
+use crate::plan::{
+    AttentionCall, AttentionMask, AttentionPlan, Buffer, DensePart, GradientViews, View,
+};
+use serde::Serialize;
+
+/// A call as a benchmark runs it: its kernels in order, over buffers that they name.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TensorCandidate {
+    pub pass: &'static str,
+    pub element: &'static str,
+    pub mask: &'static str,
+    pub stages: Vec<Stage>,
+    pub mask_words: Vec<u32>,
+    pub geometry_words: Vec<u32>,
+}
+
+/// A kernel, and the name and bytes of what it binds.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stage {
+    pub candidate: Candidate,
+    pub operands: Vec<(String, u64)>,
+}
+
+/// The forward and backward pass over one item of `work.tokens` queries and keys.
+///
+/// # Errors
+/// `limit-exceeded` when the device has no kernel for the shape.
+pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCandidate>> {
+    let causal = AttentionMask { causal: true, ..AttentionMask::default() };
+    let dense = |kind, row: usize| AttentionMask {
+        dense: Some(DensePart { kind, strides: [0, 0, row], keys_from: 0 }),
+        ..causal.clone()
+    };
+    let bits = work.tokens.div_ceil(32);
+    let masks = [
+        ("causal", causal.clone(), 0),
+        ("bits", dense(DenseMask::Bits, bits), bits * work.tokens),
+        ("additive", dense(DenseMask::Additive, work.tokens), work.tokens * work.tokens),
+    ];
+    let mut candidates = vec![];
+    for element in [Element::F32, Element::F16] {
+        for (mask, rule, words) in &masks {
+            if element == Element::F16 && *mask != "causal" {
+                continue;
+            }
+            // All bits set, and biases of zero.
+            let fill = if *mask == "bits" { u32::MAX } else { 0 };
+            let words = vec![fill; *words];
+            for pass in ["forward", "backward"] {
+                let call = call(work, element, rule.clone());
+                let bytes = |_: u32| Some(tensor_bytes(work, element));
+                let plan = if pass == "forward" {
+                    call.forward(caps, &words, &bytes)
+                } else {
+                    call.backward(caps, &words, &bytes)
+                };
+                match plan {
+                    Ok(plan) => {
+                        candidates.push(candidate(caps, work, pass, element, mask, plan)?);
+                    }
+                    // Of a mask that no binding holds.
+                    Err(error) if error.code == crate::error::ErrorCode::LimitExceeded => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(candidates)
+}
+
+const NAMES: [&str; 9] =
+    ["query", "key", "value", "output", "logsumexp", "dOutput", "dQuery", "dKey", "dValue"];
+
+/// Of the queries, and at least of keys and values.
+fn tensor_bytes(work: AttentionWork, element: Element) -> u64 {
+    (work.heads * work.tokens * work.head_dim * element.bytes()) as u64
+}
+
+fn call(work: AttentionWork, element: Element, mask: AttentionMask) -> AttentionCall {
+    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let view = |id| View { id, offset: 0, strides: [0, tokens * head_dim, head_dim] };
+    AttentionCall {
+        query: view(0),
+        key: view(1),
+        value: view(2),
+        output: view(3),
+        logsumexp: Some(4),
+        gradients: Some(GradientViews {
+            d_output: view(5),
+            d_query: view(6),
+            d_key: view(7),
+            d_value: view(8),
+        }),
+        batch: 1,
+        heads,
+        kv_heads,
+        query_rows: tokens,
+        key_rows: tokens,
+        head_dim,
+        element,
+        soft_cap: None,
+        scale: None,
+        mask,
+    }
+}
+
+fn candidate(
+    caps: &Capabilities,
+    work: AttentionWork,
+    pass: &'static str,
+    element: Element,
+    mask: &'static str,
+    plan: AttentionPlan,
+) -> Result<TensorCandidate> {
+    let elements = tensor_bytes(work, element);
+    let named = |buffer: Buffer, bytes: u64| match buffer {
+        Buffer::Given(4) => Ok((NAMES[4].to_string(), (work.heads * work.tokens * 4) as u64)),
+        Buffer::Given(id) => Ok((NAMES[id as usize].to_string(), elements)),
+        Buffer::Batch => Ok(("mask".into(), bytes)),
+        Buffer::Step => Ok(("geometry".into(), bytes)),
+        Buffer::Slot(_) => Ok(("statistics".into(), bytes)),
+        other => Err(Error::internal(format!("a call binds {other:?}"))),
+    };
+    let mut stages = vec![];
+    for dispatch in &plan.plan.dispatches {
+        let kernel = plan.plan.kernels[dispatch.kernel].clone();
+        let operands = dispatch
+            .slices
+            .iter()
+            .map(|slice| named(slice.buffer, slice.bytes))
+            .collect::<Result<_>>()?;
+        stages
+            .push(Stage { candidate: Candidate::new(caps, kernel, work.tokens, true)?, operands });
+    }
+    Ok(TensorCandidate {
+        pass,
+        element: element.name(),
+        mask,
+        stages,
+        mask_words: plan.mask,
+        geometry_words: bytemuck::pod_collect_to_vec(std::slice::from_ref(&plan.geometry)),
+    })
+}
