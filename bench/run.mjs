@@ -77,6 +77,9 @@ function print(result) {
   if (result.kernel) return printKernel(result);
   const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
   const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
+  if (tokensPerSecond === undefined) {
+    return console.log(`${workload.padEnd(14)} ${(result.gpuBytes / 1e6).toFixed(1)} MB`);
+  }
   const loss =
     firstLoss === undefined
       ? ""

@@ -138,6 +138,19 @@ export async function decode(tinyloom, runtime, name, { tokens = 256, context = 
   };
 }
 
+/** Tokens a step for which memory is told: it must grow in proportion. */
+const LENGTHS = [1024, 2048, 4096, 8192];
+
+/** Bytes on the GPU of a model of two layers of width 768 with its trainer, for steps of `tokens`. */
+export async function memory(tinyloom, runtime, tokens) {
+  const config = { ...CONFIGS.seed.config, num_hidden_layers: 2 };
+  const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
+  await tinyloom.Trainer.create(model, { tokensPerStep: tokens });
+  const { gpuBytes } = model;
+  model.free();
+  return { workload: `memory ${tokens}`, tokens, gpuBytes };
+}
+
 /** Everything, in order; `only` keeps the workloads whose names contain it. */
 export async function runAll(
   tinyloom,
@@ -157,6 +170,9 @@ export async function runAll(
   }
   for (const name of Object.keys(CONFIGS)) {
     if (`decode ${name}`.includes(only)) record(await decode(tinyloom, runtime, name));
+  }
+  for (const tokens of LENGTHS) {
+    if (`memory ${tokens}`.includes(only)) record(await memory(tinyloom, runtime, tokens));
   }
   const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
   runtime.destroy();

@@ -63,7 +63,7 @@ fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, R
         if DENSE {
           let added = bias(item, head, (*rows)[r], key);
           (*scores)[r][j] += added * LOG2_E;
-          shown = shown && added > UNMASKED;
+          shown = shown & (added > UNMASKED);
         }
         (*scores)[r][j] = select(MASKED, (*scores)[r][j], shown);
       }

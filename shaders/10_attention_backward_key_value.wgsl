@@ -83,7 +83,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           var added = 0.0;
           if DENSE {
             added = bias(item, head, q, key);
-            shown = shown && added > UNMASKED;
+            shown = shown & (added > UNMASKED);
           }
           let weight = select(0.0, exp2((score + added - row_lse) * LOG2_E), shown);
           weights[r][j] = weight;

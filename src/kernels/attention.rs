@@ -454,6 +454,8 @@ const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 /// Fewest tokens for which keeping scores paid, measured on an NVIDIA H200 (`bench/NOTES.md`): 10 %
 /// of the backward pass at 512 tokens, 5 to 9 % beyond, nothing at 128.
 const KEPT_TOKENS: usize = 256;
+/// Narrowest heads for which it paid: of narrower ones products cost less and scores as much.
+const KEPT_HEAD_DIM: usize = 64;
 /// Most bytes that probabilities, or score gradients, may take: they grow with the square of the
 /// tokens, and what they save is not worth much memory.
 const KEPT_BYTES: u64 = 16 << 20;
@@ -467,7 +469,8 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usiz
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    (can && room && storage && shape.tokens >= KEPT_TOKENS).then_some(elements)
+    let pays = shape.tokens >= KEPT_TOKENS && shape.head_dim >= KEPT_HEAD_DIM;
+    (can && room && storage && pays).then_some(elements)
 }
 
 /// [`attention_backward_query`] that keeps probabilities and score gradients, two more bindings, for

@@ -26,6 +26,11 @@ const MOST_RANGES: usize = 128;
 /// Invocations that keep a CPU busy: a subgroup of 8 for each of four cores.
 const SOFTWARE_INVOCATIONS: usize = 32;
 
+/// Workgroups wanted: the wider a head, the more of it each has in flight.
+fn groups(shape: AttentionShape) -> usize {
+    GROUPS * 64 / shape.head_dim.max(64)
+}
+
 /// Into how many ranges the keys that a query sees are cut at most, and why. How many of them have
 /// work is decided in the kernels, from the tokens in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +70,7 @@ pub fn decode_splits(
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
         let tile = pick(caps, shape)?;
-        (GROUPS, shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
+        (groups(shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);

@@ -62,7 +62,7 @@ enum Mask {
 
 const PLAIN: Setting = Setting {
     name: "",
-    heads: (4, 2, 32),
+    heads: (4, 2, 8),
     batch: 2,
     rows: (37, 37),
     element: Element::F32,
