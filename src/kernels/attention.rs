@@ -451,13 +451,9 @@ pub fn attention_backward_key_value_with_tile(
 
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Fewest tokens for which keeping scores paid, measured on an NVIDIA H200 (`bench/NOTES.md`): 10 %
-/// of the backward pass at 512 tokens, 5 to 9 % beyond, nothing at 128.
-const KEPT_TOKENS: usize = 256;
-/// Narrowest heads for which it paid: of narrower ones products cost less and scores as much.
-const KEPT_HEAD_DIM: usize = 64;
-/// Most bytes that probabilities, or score gradients, may take: they grow with the square of the
-/// tokens, and what they save is not worth much memory.
+/// Most bytes that probabilities, or score gradients, may take. Keeping them was faster at every
+/// length measured on an NVIDIA H200 (`bench/NOTES.md`): by 14 to 18 % of the backward pass up to 700
+/// tokens, by 3 to 9 % beyond, where they would take too much memory for it.
 const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
@@ -469,8 +465,7 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usiz
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    let pays = shape.tokens >= KEPT_TOKENS && shape.head_dim >= KEPT_HEAD_DIM;
-    (can && room && storage && pays).then_some(elements)
+    (can && room && storage && shape.tokens > 0).then_some(elements)
 }
 
 /// [`attention_backward_query`] that keeps probabilities and score gradients, two more bindings, for
