@@ -201,10 +201,10 @@ function halfNoise(bytes) {
 }
 
 /**
- * Attention over tensors of one item, causal, in each storage and kind of mask.
+ * Attention over tensors of one item in each storage and kind of mask, and softmax by itself.
  *
- * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted and
- *   the backward pass as 2.5 × forward.
+ * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted
+ *   whatever the mask and the backward pass as 2.5 × forward; of softmax `gigabytesPerSecond`.
  */
 export async function tensors(module, runtime, work) {
   const device = runtime.device();
@@ -230,15 +230,14 @@ export async function tensors(module, runtime, work) {
       return [candidate, bound];
     });
     const microseconds = await time(device, sequence);
-    const flops = (pass === "forward" ? 2 : 5) * tokens * tokens * heads * headDim;
-    rows.push({
-      ...work,
-      kernel: `attention tensors ${pass}`,
-      variant: `${element}, ${mask}: ${stages.at(-1).candidate.variant}`,
-      picked: true,
-      microseconds,
-      teraflops: flops / microseconds / 1e6,
-    });
+    const variant = `${element}, ${mask}: ${stages.at(-1).candidate.variant}`;
+    const row = { ...work, kernel: `tensors ${pass}`, variant, picked: true, microseconds };
+    if (pass === "softmax") {
+      rows.push({ ...row, gigabytesPerSecond: (8 * tokens * tokens) / microseconds / 1e3 });
+    } else {
+      const flops = (pass === "forward" ? 2 : 5) * tokens * tokens * heads * headDim;
+      rows.push({ ...row, teraflops: flops / microseconds / 1e6 });
+    }
     buffers.destroy();
   }
   return rows;

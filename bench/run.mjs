@@ -1,5 +1,5 @@
 // npm run bench [-- [models|attention|cache] --browser chromium|firefox|node --only TEXT --steps N
-//   --limits adapter|default --profile --text FILE --out FOLDER]
+//   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -17,6 +17,7 @@ const { values, positionals } = parseArgs({
     text: { type: "string" },
     profile: { type: "boolean", default: false },
     limits: { type: "string", default: "adapter" },
+    "no-subgroups": { type: "boolean", default: false },
     out: { type: "string", default: join(root, "bench", "results") },
   },
 });
@@ -26,6 +27,7 @@ const options = {
   steps: Number(values.steps ?? (positionals[0] === "cache" ? 300 : 40)),
   profile: values.profile,
   limits: values.limits,
+  subgroups: !values["no-subgroups"],
 };
 
 if (!["models", "attention", "cache"].includes(options.suite)) {
@@ -54,6 +56,7 @@ const name = [
   values.browser,
   ...(values.limits === "adapter" ? [] : [values.limits]),
   ...(options.suite === "models" ? [] : [options.suite]),
+  ...(options.subgroups ? [] : ["no-subgroups"]),
 ]
   .join("-")
   .concat(".json");

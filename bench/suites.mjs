@@ -31,8 +31,10 @@ const DECODE = [
 ];
 
 /** Every variant of every attention kernel; `only` keeps shapes whose text contains it. */
-export async function attentionSuite(testing, gpu, { only = "", limits = "adapter" }, report) {
-  const runtime = await testing.RawRuntime.create(gpu, JSON.stringify({ limits }));
+export async function attentionSuite(testing, gpu, settings, report) {
+  const { only = "", limits = "adapter", subgroups = true } = settings;
+  const wanted = { subgroups, timestamps: true };
+  const runtime = await testing.RawRuntime.create(gpu, JSON.stringify({ limits, features: wanted }));
   const capabilities = JSON.parse(runtime.capabilities());
   const results = [];
   const measure = async (what, works, suite) => {

@@ -5,7 +5,8 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{DenseMask, Element};
 use crate::plan::{
-    AttentionCall, AttentionMask, AttentionPlan, Buffer, DensePart, GradientViews, View,
+    AttentionCall, AttentionMask, AttentionPlan, Buffer, DensePart, GradientViews, RowsAt,
+    SoftmaxCall, View,
 };
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ pub struct Stage {
     pub operands: Vec<(String, u64)>,
 }
 
-/// The forward and backward pass over one item of `work.tokens` queries and keys.
+/// The forward and backward pass over one item of `work.tokens` queries and keys, and a softmax.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no kernel for the shape.
@@ -40,8 +41,13 @@ pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCan
         ..causal.clone()
     };
     let bits = work.tokens.div_ceil(32);
+    let starts = (0..work.tokens as u32).map(|token| token / 512 * 512).collect();
     let masks = [
         ("causal", causal.clone(), 0),
+        ("causal, capped at 30", causal.clone(), 0),
+        ("whole", AttentionMask::default(), 0),
+        ("window of 512", AttentionMask { window: Some(512), ..causal.clone() }, 0),
+        ("documents of 512", AttentionMask { documents: Some(vec![starts]), ..causal.clone() }, 0),
         ("bits", dense(DenseMask::Bits, bits), bits * work.tokens),
         ("additive", dense(DenseMask::Additive, work.tokens), work.tokens * work.tokens),
     ];
@@ -55,7 +61,8 @@ pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCan
             let fill = if *mask == "bits" { u32::MAX } else { 0 };
             let words = vec![fill; *words];
             for pass in ["forward", "backward"] {
-                let call = call(work, element, rule.clone());
+                let soft_cap = mask.contains("capped").then_some(30.0);
+                let call = AttentionCall { soft_cap, ..call(work, element, rule.clone()) };
                 let bytes = |_: u32| Some(tensor_bytes(work, element));
                 let plan = if pass == "forward" {
                     call.forward(caps, &words, &bytes)
@@ -73,7 +80,33 @@ pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCan
             }
         }
     }
+    candidates.push(softmax(caps, work)?);
     Ok(candidates)
+}
+
+/// The softmax of tokens × tokens numbers by itself.
+fn softmax(caps: &Capabilities, work: AttentionWork) -> Result<TensorCandidate> {
+    let tokens = work.tokens as u64;
+    let at = |id| RowsAt { id, offset: 0 };
+    let element = Element::F32;
+    let call = SoftmaxCall { input: at(0), output: at(1), rows: tokens, columns: tokens, element };
+    let bytes = 4 * tokens * tokens;
+    let compiled = call.compile(caps, &|_| Some(bytes))?;
+    let kernel = compiled.plan.kernels[0].clone();
+    let operands = vec![
+        ("input".to_string(), bytes),
+        ("output".to_string(), bytes),
+        ("geometry".to_string(), size_of_val(&compiled.place) as u64),
+    ];
+    let candidate = Candidate::new(caps, kernel, work.tokens, true)?;
+    Ok(TensorCandidate {
+        pass: "softmax",
+        element: element.name(),
+        mask: "alone",
+        stages: vec![Stage { candidate, operands }],
+        mask_words: vec![],
+        geometry_words: bytemuck::pod_collect_to_vec(std::slice::from_ref(&compiled.place)),
+    })
 }
 
 const NAMES: [&str; 9] =
