@@ -34,7 +34,10 @@ const DECODE = [
 export async function attentionSuite(testing, gpu, settings, report) {
   const { only = "", limits = "adapter", subgroups = true } = settings;
   const wanted = { subgroups, timestamps: true };
-  const runtime = await testing.RawRuntime.create(gpu, JSON.stringify({ limits, features: wanted }));
+  const runtime = await testing.RawRuntime.create(
+    gpu,
+    JSON.stringify({ limits, features: wanted }),
+  );
   const capabilities = JSON.parse(runtime.capabilities());
   const results = [];
   const measure = async (what, works, suite) => {
