@@ -6,6 +6,8 @@ const ROUNDS = 3;
 /** Turns of a pass; milliseconds, and at most turns, of work just before: an idle GPU lowers its clock. */
 const TURNS = 8;
 const WARM_UP = 40;
+/** Microseconds of a pass that are enough. */
+const LONG = 20_000;
 const MOST_WARM_UP = 4000;
 
 /** A buffer of random normal-like floats in ±1, made once and cut to size by its users. */
@@ -83,7 +85,7 @@ export async function time(device, sequence, turns = TURNS) {
     }
     pass.end();
   };
-  const measure = async (warmUp, passes) => {
+  const measure = async (warmUp, passes, count) => {
     const queries = device.createQuerySet({ type: "timestamp", count: passes * 2 });
     const bytes = passes * 16;
     const { QUERY_RESOLVE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
@@ -97,7 +99,7 @@ export async function time(device, sequence, turns = TURNS) {
         beginningOfPassWriteIndex: i * 2,
         endOfPassWriteIndex: i * 2 + 1,
       };
-      run(encoder.beginComputePass({ timestampWrites }), turns);
+      run(encoder.beginComputePass({ timestampWrites }), count);
     }
     encoder.resolveQuerySet(queries, 0, passes * 2, resolved, 0);
     encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes);
@@ -109,13 +111,18 @@ export async function time(device, sequence, turns = TURNS) {
     const lengths = Array.from({ length: passes }, (_, i) =>
       Number(stamps[i * 2 + 1] - stamps[i * 2]),
     );
-    return Math.min(...lengths) / 1000 / turns;
+    return Math.min(...lengths) / 1000 / count;
   };
-  const estimate = Math.max(await measure(0, 1), 1);
+  const estimate = Math.max(await measure(0, 1, 1), 1);
+  // A slow kernel needs no turns to be measured, and would take minutes.
+  const slow = estimate > LONG;
+  const count = Math.max(1, Math.min(turns, Math.floor(LONG / estimate)));
   const warmUp = Math.min(MOST_WARM_UP, Math.ceil((WARM_UP * 1000) / estimate));
   // A GPU's clock also dips for a moment by itself, for whole passes at a time.
   const rounds = [];
-  for (let round = 0; round < ROUNDS; round++) rounds.push(await measure(warmUp, MEASURED));
+  for (let round = 0; round < (slow ? 1 : ROUNDS); round++) {
+    rounds.push(await measure(warmUp, slow ? 1 : MEASURED, count));
+  }
   return Math.min(...rounds);
 }
 

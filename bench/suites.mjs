@@ -1,17 +1,14 @@
 // The suites of kernels alone, importable in a page and in Node.
 import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
 
+const LENGTHS = [128, 512, 1024, 2048, 4096, 8192];
+
 /** Shapes of the attention suite; the last ones were not used to fit the selection rule. */
 const ATTENTION = [
-  ...[128, 512, 1024, 2048, 4096, 8192].map((tokens) => ({
-    heads: 12,
-    kvHeads: 12,
-    headDim: 64,
-    tokens,
-  })),
+  ...LENGTHS.map((tokens) => ({ heads: 12, kvHeads: 12, headDim: 64, tokens })),
   ...[512, 4096].map((tokens) => ({ heads: 12, kvHeads: 4, headDim: 64, tokens })),
   ...[32, 80, 96, 128, 256].flatMap((headDim) =>
-    [512, 2048].map((tokens) => ({ heads: 8, kvHeads: 8, headDim, tokens })),
+    LENGTHS.map((tokens) => ({ heads: 8, kvHeads: 8, headDim, tokens })),
   ),
   { heads: 6, kvHeads: 2, headDim: 64, tokens: 700 },
   { heads: 16, kvHeads: 2, headDim: 128, tokens: 1500 },
