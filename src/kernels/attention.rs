@@ -1,8 +1,9 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass, over the fused
 //! rows of a batch or over tensors.
 
+use super::attention_kept::KEPT_TILE;
 use super::attention_tensors::{DenseMask, Element};
-use super::attention_tile::{AttentionPass, AttentionTile, attention_tiles, pick, tiled};
+use super::attention_tile::{AttentionPass, AttentionTile, pick, tiled};
 use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
@@ -447,61 +448,6 @@ pub fn attention_backward_key_value_with_tile(
 ) -> Result<Kernel> {
     let operands = Operands::Rows { cached: false, owner, ends, kept: false };
     attention_kernel(caps, shape, AttentionPass::KeyValue, operands, Some((tile, reason)))
-}
-
-/// The tile of the pair of backward kernels that keep scores: blocks of them are square.
-const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Most bytes that probabilities, or score gradients, may take. Keeping them was faster at every
-/// length measured on an NVIDIA H200 (`bench/NOTES.md`): by 14 to 18 % of the backward pass up to 700
-/// tokens, by 3 to 9 % beyond, where they would take too much memory for it.
-const KEPT_BYTES: u64 = 16 << 20;
-
-/// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
-/// batches of up to `shape.tokens`; `None` where they compute them twice.
-pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
-    let tiles = shape.tokens.div_ceil(KEPT_TILE.rows);
-    let elements = shape.heads * tiles * tiles * KEPT_TILE.rows * KEPT_TILE.columns;
-    let room = 4 * elements as u64 <= caps.limits.binding_bytes().min(KEPT_BYTES);
-    let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
-    let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
-    let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    (can && room && storage && shape.tokens > 0).then_some(elements)
-}
-
-/// [`attention_backward_query`] that keeps probabilities and score gradients, two more bindings, for
-/// batches of up to `shape.tokens`.
-///
-/// # Errors
-/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
-pub fn attention_backward_query_kept(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    kept_kernel(caps, shape, AttentionPass::Query, KeyValueOwner::Group, 0)
-}
-
-/// [`attention_backward_key_value`] from what [`attention_backward_query_kept`] has kept.
-///
-/// # Errors
-/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
-pub fn attention_backward_key_value_kept(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    owner: KeyValueOwner,
-    ends: usize,
-) -> Result<Kernel> {
-    kept_kernel(caps, shape, AttentionPass::KeyValue, owner, ends)
-}
-
-fn kept_kernel(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    pass: AttentionPass,
-    owner: KeyValueOwner,
-    ends: usize,
-) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends, kept: true };
-    let reason = "scores kept for keys and values: five products in place of seven".into();
-    let mut kernel = attention_kernel(caps, shape, pass, operands, Some((KEPT_TILE, reason)))?;
-    kernel.variant += ", scores kept";
-    Ok(kernel)
 }
 
 /// `attention_group_sum`: adds up the parts of [`KeyValueOwner::Head`]. Bindings: parts, d_qkv,

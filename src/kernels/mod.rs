@@ -3,6 +3,7 @@
 
 mod attention;
 mod attention_decode;
+mod attention_kept;
 mod attention_tensors;
 mod attention_tile;
 mod cache;
@@ -19,15 +20,17 @@ mod unroll;
 mod unrolled;
 
 pub use attention::{
-    AttentionShape, KeyValueOwner, attention_backward_key_value, attention_backward_key_value_kept,
+    AttentionShape, KeyValueOwner, attention_backward_key_value,
     attention_backward_key_value_with_tile, attention_backward_query,
-    attention_backward_query_kept, attention_backward_query_with_tile, attention_delta,
-    attention_forward, attention_forward_with_tile, attention_group_sum, attention_kept,
-    key_value_owner,
+    attention_backward_query_with_tile, attention_delta, attention_forward,
+    attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
 pub use attention_decode::{
     DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
     attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
+};
+pub use attention_kept::{
+    attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
 };
 pub use attention_tensors::{
     DenseMask, Element, Geometry, Strides, attention_delta_tensors, attention_tensors,

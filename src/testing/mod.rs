@@ -30,6 +30,7 @@ mod optimizer;
 mod pretend;
 mod sample;
 mod softmax;
+mod tensor_problem;
 mod training;
 
 pub use lane::Lane;
