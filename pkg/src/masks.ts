@@ -24,7 +24,7 @@ export interface BooleanMask {
 
 /** What is added to the scores, after scale and soft-cap. */
 export interface AdditiveMask {
-  /** Numbers up to 1e30; −Infinity, and what is below −1e30, hides the key. */
+  /** Numbers from −1e6 to 1e6; −Infinity, and what is below −1e6, hides the key. */
   readonly data: Float32Array | readonly number[];
   /** Broadcast to `[batch, heads, queries, keys]`: axes of 1, and axes left out in front. */
   readonly shape: readonly number[];
@@ -92,6 +92,8 @@ export interface RawMask {
 const MOST = 0xffff_ffff;
 /** Stands for −∞ in the kernels. */
 const HIDDEN = -1e30;
+/** Largest bias: the backward pass takes it from a sum in f32 again, which then has 0.06 left for the rest. */
+const MOST_BIAS = 1e6;
 
 const offset = integer(-(2 ** 30), 2 ** 30);
 
@@ -321,10 +323,10 @@ function packAdditive(where: string, given: AdditiveMask, sizes: Sizes): Dense {
   if (!(data instanceof Float32Array || Array.isArray(data))) {
     throw invalid(`${what}.data is ${show(data)}; give a Float32Array`);
   }
-  const at = data.findIndex((value: unknown) => !(typeof value === "number" && value <= -HIDDEN));
+  const at = data.findIndex((value: unknown) => !(typeof value === "number" && value <= MOST_BIAS));
   if (at >= 0) {
     throw invalid(
-      `${what}.data[${at}] is ${show(data[at])}; give a number up to 1e30, or -Infinity to hide a key`,
+      `${what}.data[${at}] is ${show(data[at])}; give a number up to 1e6, or -Infinity to hide a key`,
     );
   }
   const { rows, columns, axes } = matrix(what, shape, data.length, sizes);
@@ -333,7 +335,7 @@ function packAdditive(where: string, given: AdditiveMask, sizes: Sizes): Dense {
   for (let r = 0; r < rows; r++) {
     for (let key = 0; key < row; key++) {
       const value = data[r * columns + (columns === 1 ? 0 : key)] as number;
-      values[r * row + key] = Math.max(value, HIDDEN);
+      values[r * row + key] = value < -MOST_BIAS ? HIDDEN : value;
     }
   }
   const words = new Uint32Array(values.buffer);

@@ -316,7 +316,7 @@ fn row_kernel(
     }
     let vectors = shape.head_dim / 4;
     let composer = composer
-        .module(&head_module(vectors, &[], &[]))
+        .module(&head_module(vectors))
         .module(&head_access(vectors, &loads, stores))
         .module(match pass {
             AttentionPass::Forward => shader!("05_attention_forward_row"),

@@ -300,7 +300,7 @@ fn row(
     let invocations = place.batch() * shape.heads * splits.count;
     place
         .modules(composer, shape, stage)
-        .module(&head_module(vectors, &[], &[]))
+        .module(&head_module(vectors))
         .module(&heads)
         .module(shader!("05_attention_decode_row"))
         .finish(

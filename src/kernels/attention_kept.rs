@@ -16,10 +16,12 @@ const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
 /// batches of up to `shape.tokens`; `None` where they compute them twice.
-pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
-    let tiles = shape.tokens.div_ceil(KEPT_TILE.rows);
-    let elements = shape.heads * tiles * tiles * KEPT_TILE.rows * KEPT_TILE.columns;
-    let room = 4 * elements as u64 <= caps.limits.binding_bytes().min(KEPT_BYTES);
+pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64> {
+    // In 64 bits: the square of the tokens overflows a browser's 32.
+    let tiles = shape.tokens.div_ceil(KEPT_TILE.rows) as u64;
+    let block = (KEPT_TILE.rows * KEPT_TILE.columns) as u64;
+    let elements = shape.heads as u64 * tiles * tiles * block;
+    let room = 4 * elements <= caps.limits.binding_bytes().min(KEPT_BYTES);
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
@@ -60,4 +62,34 @@ fn kept_kernel(
     let mut kernel = attention_kernel(caps, shape, pass, operands, Some((KEPT_TILE, reason)))?;
     kernel.variant += ", scores kept";
     Ok(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+
+    #[test]
+    fn scores_are_kept_as_long_as_they_are_small() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        let kept = |heads, tokens| {
+            let shape = AttentionShape {
+                heads,
+                kv_heads: heads,
+                head_dim: 64,
+                tokens,
+                ..Default::default()
+            };
+            attention_kept(&caps, shape)
+        };
+        assert_eq!(kept(12, 0), None);
+        assert_eq!(kept(12, 33), Some(12 * 64 * 64));
+        assert_eq!(kept(12, 512), Some(12 * 512 * 512));
+        assert_eq!(kept(12, 1024), None);
+        // 32 bits would wrap to no bytes at all.
+        for tokens in [16_384, 32_768, 65_536, 16 << 20] {
+            assert_eq!(kept(16, tokens), None);
+        }
+    }
 }

@@ -151,13 +151,8 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
 }
 
 /// A head's vector as a struct of named members, with the operations that attention needs:
-/// `head_dot`, `head_axpy` (y + s · x), `head_scale`. `loads` are (function, buffer) pairs:
-/// `fn function(vector: u32) -> Head` reads from the buffer's vector `vector` on; `stores` likewise.
-pub(super) fn head_module(
-    vectors: usize,
-    loads: &[(&str, &str)],
-    stores: &[(&str, &str)],
-) -> String {
+/// `head_dot`, `head_axpy` (y + s · x), `head_scale`.
+pub(super) fn head_module(vectors: usize) -> String {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -177,15 +172,6 @@ pub(super) fn head_module(
         "fn head_scale(s: f32, x: Head) -> Head {{\n  return Head({});\n}}",
         each(", ", &|i| format!("s * x.v{i}"))
     );
-    for (function, buffer) in loads {
-        let items = each(", ", &|i| format!("{buffer}[vector + {i}u]"));
-        let _ =
-            writeln!(text, "fn {function}(vector: u32) -> Head {{\n  return Head({items});\n}}");
-    }
-    for (function, buffer) in stores {
-        let items = each("\n  ", &|i| format!("{buffer}[vector + {i}u] = x.v{i};"));
-        let _ = writeln!(text, "fn {function}(vector: u32, x: Head) {{\n  {items}\n}}");
-    }
     text
 }
 

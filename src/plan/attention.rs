@@ -76,7 +76,8 @@ pub type BufferBytes<'a> = &'a dyn Fn(u32) -> Option<u64>;
 /// The uniform in the place of a batch's `Step`.
 const GEOMETRY: Slice = Slice::new(Buffer::Step, 0, size_of::<Geometry>() as u64);
 
-/// Most of what a size may be: products of sizes stay far from overflow.
+/// Most of what a size may be. Products of sizes are safe once the views that have them are known to
+/// lie in their buffers, which is checked before anything is made of them.
 const MOST: usize = 1 << 28;
 
 impl AttentionCall {
@@ -107,7 +108,7 @@ impl AttentionCall {
         dense: &[u32],
         bytes: BufferBytes,
     ) -> Result<AttentionPlan> {
-        let mut call = Compiled::new(self, caps, dense, bytes)?;
+        let mut call = Compiled::new(self, caps, false, dense, bytes)?;
         let [query, key, value] = call.inputs()?;
         let output = call.rows("output", self.output, true, self.heads, self.query_rows)?;
         call.geometry.output = self.strides(self.output);
@@ -131,7 +132,7 @@ impl AttentionCall {
         bytes: BufferBytes,
     ) -> Result<AttentionPlan> {
         let views = self.gradients.ok_or_else(|| Error::internal("a call without gradients"))?;
-        let mut call = Compiled::new(self, caps, dense, bytes)?;
+        let mut call = Compiled::new(self, caps, true, dense, bytes)?;
         let [query, key, value] = call.inputs()?;
         let (of_query, of_key) = ((self.heads, self.query_rows), (self.kv_heads, self.key_rows));
         let rows = |name, view, written, (heads, rows): (usize, usize)| {
@@ -187,7 +188,7 @@ impl AttentionCall {
     }
 
     fn decode_last(&self, caps: &Capabilities, bytes: BufferBytes) -> Result<AttentionPlan> {
-        let mut call = Compiled::new(self, caps, &[], bytes)?;
+        let mut call = Compiled::new(self, caps, false, &[], bytes)?;
         let [query, key, value] = call.inputs()?;
         let output = call.rows("output", self.output, true, self.heads, 1)?;
         call.geometry.output = self.strides(self.output);
@@ -265,6 +266,7 @@ impl<'a> Compiled<'a> {
     fn new(
         call: &'a AttentionCall,
         caps: &'a Capabilities,
+        backward: bool,
         dense: &[u32],
         bytes: BufferBytes<'a>,
     ) -> Result<Self> {
@@ -278,7 +280,7 @@ impl<'a> Compiled<'a> {
             key_rows: call.key_rows as u32,
             ..Geometry::default()
         };
-        let mask = call.mask.words(call.mask_shape(), dense, &mut geometry)?;
+        let mask = call.mask.words(call.mask_shape(), backward, dense, &mut geometry)?;
         let builder = Builder::new(caps, Phase::Forward, call.query_rows, Buffer::Step);
         Ok(Self { call, builder, bytes, geometry, mask })
     }

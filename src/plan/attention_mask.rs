@@ -79,13 +79,14 @@ impl AttentionMask {
     }
 
     /// The words that kernels read, and where they lie in `geometry`. `dense` are the words of the
-    /// dense part.
+    /// dense part; intervals of queries are there for the backward pass alone.
     ///
     /// # Errors
     /// `invalid-options` when a part does not fit the shape.
     pub fn words(
         &self,
         shape: MaskShape,
+        backward: bool,
         dense: &[u32],
         geometry: &mut Geometry,
     ) -> Result<Vec<u32>> {
@@ -99,7 +100,7 @@ impl AttentionMask {
         let stride = |rows: usize| if shared { 0 } else { 2 * rows as u32 };
         geometry.intervals =
             [stride(shape.query_rows), stride(shape.key_rows), 0, words.len() as u32];
-        for of_keys in &intervals {
+        for of_keys in intervals.iter().filter(|_| backward) {
             words.extend(queries(of_keys, shape.key_rows).iter().flatten());
         }
         if let Some(part) = self.dense {
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let refused = |mask: AttentionMask| {
-            let error = mask.words(SHAPE, &[], &mut Geometry::default()).unwrap_err();
+            let error = mask.words(SHAPE, true, &[], &mut Geometry::default()).unwrap_err();
             assert_eq!(error.code, crate::error::ErrorCode::InvalidOptions);
         };
         let none = AttentionMask::default();

@@ -137,8 +137,8 @@ impl Model<'_> {
                 k::attention_backward_query_kept(caps, shape)?,
                 k::attention_backward_key_value_kept(caps, shape, owner, batch.padded)?,
                 vec![
-                    self.builder.tensor("probabilities", elements as u64)?,
-                    self.builder.tensor("score gradients", elements as u64)?,
+                    self.builder.tensor("probabilities", elements)?,
+                    self.builder.tensor("score gradients", elements)?,
                 ],
             ),
         };

@@ -204,34 +204,59 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch.
+/// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch,
+/// for the group or, where heads share keys, for each query head and then summed.
 async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
     // Tokens of the largest batch: the others use a part of the scratch.
     let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
-    let pair = |caps: &Capabilities| -> Result<Vec<Kernel>> {
-        let of_key = k::attention_backward_key_value_kept(caps, shape, KeyValueOwner::Group, ENDS);
-        match of_key {
-            Ok(of_key) if !caps.software => {
-                Ok(vec![k::attention_backward_query_kept(caps, shape)?, of_key])
+    let made = lane
+        .kernels(|caps| {
+            let of_key = |owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
+            match of_key(KeyValueOwner::Group) {
+                Ok(of_group) if !caps.software => Ok(vec![
+                    k::attention_backward_query_kept(caps, shape)?,
+                    of_group,
+                    of_key(KeyValueOwner::Head)?,
+                    k::attention_group_sum(caps, shape)?,
+                ]),
+                // Selection does not take the pair there either.
+                _ => Ok(vec![]),
             }
-            // Selection does not take the pair there either.
-            _ => Ok(vec![]),
-        }
-    };
-    let made = lane.kernels(pair).map_err(text)?;
+        })
+        .map_err(text)?;
+    let named = |name: &'static str| made.iter().filter(move |kernel| kernel.name == name);
     let scratch = shape.heads * 96 * 96;
+    let of_keys = shape.key_offset()..shape.stride();
     for documents in batches(&lane) {
-        for kernels in made.chunks(2) {
-            let batch = Batch::new(&lane, setting, documents.clone());
-            let mut job = batch.job(&kernels[0]);
+        let batch = Batch::new(&lane, setting, documents.clone());
+        for of_query in named(k::AttentionPass::Query.kernel_name()) {
+            let mut job = batch.job(of_query);
             job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
             let left = lane.run(&[job]).await.map_err(text)?.remove(0);
-            batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(&kernels[0]))?;
-            let mut job = batch.job(&kernels[1]);
-            job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
-            let got = lane.run(&[job]).await.map_err(text)?.remove(0);
-            let columns = shape.key_offset()..shape.stride();
-            batch.check(&lane, &got, &columns).map_err(of(&kernels[1]))?;
+            batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(of_query))?;
+            for of_key in named(k::AttentionPass::KeyValue.kernel_name()) {
+                let mut job = batch.job(of_key);
+                job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
+                let by_head = of_key.grid == k::Grid::RowsByX { rows: 32, y: shape.heads as u32 };
+                if by_head && shape.heads > shape.kv_heads {
+                    job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
+                }
+                let got = lane.run(&[job]).await.map_err(text)?.remove(0);
+                if by_head && shape.heads > shape.kv_heads {
+                    for sum in named("attention_group_sum") {
+                        let operands = vec![
+                            Operand::words(got.words(0)),
+                            Operand::poison(batch.qkv.len()),
+                            Operand::uniform(&Step::of(batch.shape.tokens)),
+                        ];
+                        let job = Job::new(sum, batch.shape.tokens, operands);
+                        let summed = lane.run(&[job]).await.map_err(text)?.remove(0);
+                        batch.check(&lane, &summed, &of_keys).map_err(of(of_key))?;
+                    }
+                    continue;
+                }
+                batch.check(&lane, &got, &of_keys).map_err(of(of_key))?;
+            }
         }
     }
     Ok(lane.summary())

@@ -246,6 +246,7 @@ export const cases = {
       { causal: true, queryOffset: -3 },
       { boolean: { data: new Uint8Array(1), shape: [1] } },
       { additive: { data: [-Infinity], shape: [1, 1] } },
+      { additive: { data: [-1e9], shape: [1, 1] } },
       { tree: { words: new Uint32Array(3) }, keyLengths: [0] },
     ]) {
       const what = JSON.stringify(options);
@@ -296,26 +297,32 @@ export const cases = {
 
   async "decoding is the last row of attention"({ tinyloom, runtime }) {
     const { attention } = tinyloom.ops;
-    const sizes = { batch: 3, heads: 4, kvHeads: 2, queryRows: 1, keyRows: 150, headDim: 32 };
-    for (const element of ["f32", "f16"]) {
+    const shape = { batch: 3, heads: 4, kvHeads: 2, queryRows: 1, headDim: 32 };
+    // One range of keys, and several whose results are merged.
+    for (const [element, keyRows] of [
+      ["f32", 150],
+      ["f32", 600],
+      ["f16", 600],
+    ]) {
+      const sizes = { ...shape, keyRows };
       const { data, tensors: wide } = random(runtime, sizes, 4);
       const tensors = wide.map((one, at) => runtime.tensor(data[at], one.shape, { element }));
       for (const one of data.keys()) data[one] = await tensors[one].data();
       for (const options of [
         {},
         { window: 20 },
-        { keyLengths: [150, 1, 64] },
-        { keyLengths: [150, 0, 70], window: 7, scale: 0.3, softCap: 5 },
+        { keyLengths: [keyRows, 1, 64] },
+        { keyLengths: [keyRows, 0, 70], window: 7, scale: 0.3, softCap: 5 },
       ]) {
         const { window, keyLengths } = options;
         const result = await attention.decode(...tensors, options);
-        const first = (item) => (window ? (keyLengths?.[item] ?? 150) - window : 0);
+        const first = (item) => (window ? (keyLengths?.[item] ?? keyRows) - window : 0);
         const expected = attend(...data, sizes, {
           ...options,
           window: undefined,
           boolean: (item, _, __, key) => key >= first(item),
         });
-        const what = `${element} ${JSON.stringify(options)}`;
+        const what = `${element} ${keyRows} ${JSON.stringify(options)}`;
         const error = apart(await result.output.data(), expected.output);
         ok(error <= (element === "f16" ? 2e-3 : 4e-6), `${what}: output is ${error} off in L2`);
         checkSums(await result.logsumexp.data(), expected.logsumexp, 2e-6);
