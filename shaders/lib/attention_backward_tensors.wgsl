@@ -1,30 +1,13 @@
 // The gradients of attention on tensors of any strides (lib/attention_geometry.wgsl):
 //
-//   0 query       read  [batch, HEADS, query rows, HEAD_DIM]
-//   1 keys        read  [batch, KV_HEADS, key rows, HEAD_DIM]
-//   2 values      read  as keys
+//   0 … 2 as lib/attention_inputs_tensors.wgsl
 //   3 d_output    read  as query
 //   4 statistics  read  vec2<f32> [batch, HEADS, query rows]  logsumexp, delta
 //   5 mask        read  u32: intervals, then the dense part
 //   6 … the gradients: lib/attention_backward_tensors_*.wgsl
-@group(0) @binding(0) var<storage, read> query: array<Quad>;
-@group(0) @binding(1) var<storage, read> keys: array<Quad>;
-@group(0) @binding(2) var<storage, read> values: array<Quad>;
 @group(0) @binding(3) var<storage, read> d_output: array<Quad>;
 @group(0) @binding(4) var<storage, read> statistics: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read> mask: array<u32>;
-
-fn load_query(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
-  return unpack_quad(query[row_at(geometry.query, item, head, row) + v]);
-}
-
-fn load_key(item: u32, row: u32, kv_head: u32, v: u32) -> vec4<f32> {
-  return unpack_quad(keys[row_at(geometry.key, item, kv_head, row) + v]);
-}
-
-fn load_value(item: u32, row: u32, kv_head: u32, v: u32) -> vec4<f32> {
-  return unpack_quad(values[row_at(geometry.value, item, kv_head, row) + v]);
-}
 
 fn load_d_output(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   return unpack_quad(d_output[row_at(geometry.d_output, item, head, row) + v]);

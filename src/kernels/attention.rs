@@ -175,7 +175,9 @@ impl Operands {
                     .flag("RINGED", false)
                     .module(shader!("lib/attention_geometry"))
                     .module(shader!("lib/attention_mask_tensors"));
-                let composer = dense.module(element.module(composer));
+                let composer = dense
+                    .module(element.module(composer))
+                    .module(shader!("lib/attention_inputs_tensors"));
                 match pass {
                     AttentionPass::Forward => {
                         composer.module(shader!("lib/attention_forward_tensors"))

@@ -178,21 +178,36 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
         let qkv = lane.normal(tokens * shape.qkv_width());
         let cache = cache(&lane, shape, position + tokens);
         let expected = attention_prefill(shape, &wide(&qkv), &wide(&cache), position);
-        let step = Step { position: position as u32, ..Step::of(tokens) };
-        let operands = [
-            Operand::floats(&qkv),
-            Operand::floats(&cache),
-            Operand::words(&vec![0; tokens]),
-            Operand::poison(expected.len()),
-            Operand::poison(tokens * shape.n_heads),
-            Operand::uniform(&step),
-        ];
-        let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
-        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            let what = format!("{tokens} rows behind {position}");
-            close(&what, &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
-        }
+        let what = format!("{tokens} rows behind {position}");
+        prefill_close(&lane, &what, &made, shape, position, [&qkv, &cache], &expected).await?;
     }
     Ok(lane.summary())
+}
+
+/// Runs prefill kernels on the rows of `qkv` behind `position` cached ones, and holds each against
+/// `expected`.
+pub(super) async fn prefill_close(
+    lane: &Lane,
+    what: &str,
+    made: &[Kernel],
+    shape: AttentionShape,
+    position: usize,
+    [qkv, cache]: [&[f32]; 2],
+    expected: &[f64],
+) -> Result<(), String> {
+    let tokens = shape.tokens;
+    let operands = [
+        Operand::floats(qkv),
+        Operand::floats(cache),
+        Operand::words(&vec![0; tokens]),
+        Operand::poison(expected.len()),
+        Operand::poison(tokens * shape.n_heads),
+        Operand::uniform(&Step { position: position as u32, ..Step::of(tokens) }),
+    ];
+    let job = |kernel: &Kernel| Job::new(kernel, tokens, operands.to_vec());
+    let jobs: Vec<_> = made.iter().map(job).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        close(what, &got.floats(0), expected, SOFTMAX).map_err(of(&job.kernel))?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The kernels that fill the key-value cache and expand it, and prefill attention over a cache that
 //! is a ring.
 
-use super::attention::{SOFTMAX, Setting};
+use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
@@ -157,21 +157,8 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
         let rows = lane.normal((position + tokens) * shape.cache_width());
         let cache = ring_of(shape, &rows, (position + 1).saturating_sub(window), ring);
         let expected = attention_prefill(shape, &wide(&qkv), &wide(&rows), position);
-        let step = Step { position: position as u32, ..Step::of(tokens) };
-        let operands = [
-            Operand::floats(&qkv),
-            Operand::floats(&cache),
-            Operand::words(&vec![0; tokens]),
-            Operand::poison(expected.len()),
-            Operand::poison(tokens * shape.n_heads),
-            Operand::uniform(&step),
-        ];
-        let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
-        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            let what = format!("{tokens} rows behind {position} in a ring of {ring}");
-            close(&what, &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
-        }
+        let what = format!("{tokens} rows behind {position} in a ring of {ring}");
+        prefill_close(&lane, &what, &made, shape, position, [&qkv, &cache], &expected).await?;
     }
     Ok(lane.summary())
 }
