@@ -10,8 +10,8 @@ const WARM_UP = 40;
 const LONG = 20_000;
 const MOST_WARM_UP = 4000;
 
-/** A buffer of random normal-like floats in ±1, made once and cut to size by its users. */
-function noise(elements) {
+/** Random floats in ±1. */
+export function noise(elements) {
   let state = 99991;
   const values = new Float32Array(elements);
   for (let i = 0; i < elements; i++) {
@@ -45,7 +45,7 @@ export class Buffers {
 }
 
 /** Compiles a candidate with automatic layout off, so that unused bindings do not matter. */
-async function prepare(device, candidate, buffers) {
+export async function prepare(device, candidate, buffers) {
   const types = { read: "read-only-storage", write: "storage", uniform: "uniform" };
   const layout = device.createBindGroupLayout({
     entries: candidate.bindings.map((access, binding) => ({

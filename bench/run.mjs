@@ -1,4 +1,4 @@
-// npm run bench [-- [models|attention|cache] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|attention|matmul|cache] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
@@ -30,8 +30,8 @@ const options = {
   subgroups: !values["no-subgroups"],
 };
 
-if (!["models", "attention", "cache"].includes(options.suite)) {
-  console.error(`there is no suite ${options.suite}; there are models, attention and cache`);
+if (!["models", "attention", "matmul", "cache"].includes(options.suite)) {
+  console.error(`there is no suite ${options.suite}; there are models, attention, matmul and cache`);
   process.exit(2);
 }
 if (options.suite === "cache") {
@@ -83,6 +83,7 @@ function print(result) {
   if (tokensPerSecond === undefined) {
     return console.log(`${workload.padEnd(14)} ${(result.gpuBytes / 1e6).toFixed(1)} MB`);
   }
+  const rate = result.teraflops === undefined ? "" : `${result.teraflops.toFixed(1)} TFLOP/s  `;
   const loss =
     firstLoss === undefined
       ? ""
@@ -92,7 +93,7 @@ function print(result) {
       ? ""
       : `${result.dispatches} dispatches  ${(result.gpuBytes / 1e6).toFixed(1)} MB`;
   console.log(
-    `${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${loss}${memory}`,
+    `${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${rate}${loss}${memory}`,
   );
   for (const row of profile ?? []) {
     const rate = row.microseconds > 0 ? (row.flops / row.microseconds / 1e6).toFixed(2) : "-";
@@ -103,6 +104,7 @@ function print(result) {
 }
 
 function printKernel(row) {
+  if (row.m !== undefined) return printProduct(row);
   const { kernel, variant, picked, tokens, heads, kvHeads, headDim, microseconds } = row;
   const rate =
     row.teraflops === undefined
@@ -114,19 +116,30 @@ function printKernel(row) {
   );
 }
 
+function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }) {
+  const readback =
+    row.readbackMilliseconds === undefined
+      ? ""
+      : `  (${((2 * m * n * k) / row.readbackMilliseconds / 1e9).toFixed(2)} TFLOP/s from submit to readback)`;
+  console.log(
+    `${kernel.padEnd(10)} ${`${m}x${n}x${k}`.padEnd(16)} ${microseconds.toFixed(1).padStart(9)} us ` +
+      `${row.teraflops.toFixed(2).padStart(7)} TFLOP/s ${picked ? "*" : " "} ${variant}${readback}`,
+  );
+}
+
 async function inNode() {
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const tinyloom = await import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
-  if (options.suite === "attention") {
+  if (["attention", "matmul"].includes(options.suite)) {
     const { prepareHost } = await import(pathToFileURL(join(root, "pkg/dist/host.js")).href);
     await prepareHost(gpu);
     const testing = await import(pathToFileURL(join(root, "target/testing-wasm/tinyloom.js")).href);
     await testing.default({
       module_or_path: readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm")),
     });
-    const { attentionSuite } = await import("./suites.mjs");
-    return attentionSuite(testing, gpu, options, print);
+    const suites = await import("./suites.mjs");
+    return suites[`${options.suite}Suite`](testing, gpu, options, print);
   }
   if (options.suite === "cache") {
     const { cacheSuite } = await import("./cache.mjs");
@@ -155,11 +168,11 @@ async function inBrowser(kind) {
     await page.goto(`${server.url}/blank.html`);
     return await page.evaluate(async (settings) => {
       const report = (result) => window.report(JSON.stringify(result));
-      if (settings.suite === "attention") {
+      if (["attention", "matmul"].includes(settings.suite)) {
         const testing = await import("/testing/tinyloom.js");
         await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
-        const { attentionSuite } = await import("/bench/suites.mjs");
-        return attentionSuite(testing, navigator.gpu, settings, report);
+        const suites = await import("/bench/suites.mjs");
+        return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
       }
       const tinyloom = await import("/pkg/index.js");
       if (settings.suite === "cache") {

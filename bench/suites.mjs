@@ -1,5 +1,6 @@
 // The suites of kernels alone, importable in a page and in Node.
 import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
+import { PRODUCTS, products } from "./linear.mjs";
 
 const LENGTHS = [128, 512, 1024, 2048, 4096, 8192];
 
@@ -27,15 +28,23 @@ const DECODE = [
   { heads: 32, kvHeads: 8, headDim: 128, tokens: 20_000 },
 ];
 
+/** A device of the testing module, with timestamps, as `settings` say. */
+async function open(testing, gpu, { limits = "adapter", subgroups = true }) {
+  const wanted = { subgroups, timestamps: true };
+  return testing.RawRuntime.create(gpu, JSON.stringify({ limits, features: wanted }));
+}
+
+/** What was measured, with the device it was measured on. */
+function close(runtime, measured) {
+  const { adapter, software, features, subgroupSize, limits } = JSON.parse(runtime.capabilities());
+  runtime.release();
+  return { adapter, software, features, subgroupSize, limits, ...measured };
+}
+
 /** Every variant of every attention kernel; `only` keeps shapes whose text contains it. */
 export async function attentionSuite(testing, gpu, settings, report) {
-  const { only = "", limits = "adapter", subgroups = true } = settings;
-  const wanted = { subgroups, timestamps: true };
-  const runtime = await testing.RawRuntime.create(
-    gpu,
-    JSON.stringify({ limits, features: wanted }),
-  );
-  const capabilities = JSON.parse(runtime.capabilities());
+  const { only = "" } = settings;
+  const runtime = await open(testing, gpu, settings);
   const results = [];
   const measure = async (what, works, suite) => {
     for (const work of works) {
@@ -52,15 +61,21 @@ export async function attentionSuite(testing, gpu, settings, report) {
   await measure("training", ATTENTION, attention);
   await measure("tensors", TENSORS, tensors);
   await measure("decode", DECODE, decode);
-  const { adapter, software, features, subgroupSize, limits: chosen } = capabilities;
-  runtime.release();
-  return {
-    adapter,
-    software,
-    features,
-    subgroupSize,
-    limits: chosen,
-    copyGigabytesPerSecond,
-    results,
-  };
+  return close(runtime, { copyGigabytesPerSecond, results });
+}
+
+/** Every tile and split of matrix products; `only` keeps those whose text contains it. */
+export async function matmulSuite(testing, gpu, settings, report) {
+  const { only = "" } = settings;
+  const runtime = await open(testing, gpu, settings);
+  const results = [];
+  for (const work of PRODUCTS) {
+    const { form, m, n, k } = work;
+    if (!`${form} ${m}x${n}x${k}`.includes(only)) continue;
+    for (const row of await products(testing, runtime, work)) {
+      results.push(row);
+      report(row);
+    }
+  }
+  return close(runtime, { results });
 }

@@ -71,7 +71,7 @@ async function wasmModule() {
     await bindgen(wasm, dist);
     const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
     const tool = join(dirname(optimiser), "bin", "wasm-opt");
-    await run(process.execPath, [tool, "-Os", ...WASM_FEATURES, made, "-o", made]);
+    await run(process.execPath, [tool, "-Os", "--converge", ...WASM_FEATURES, made, "-o", made]);
   });
   reportSize(made);
 }

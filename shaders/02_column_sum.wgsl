@@ -4,23 +4,37 @@
 //   1 output   read_write  f32 [HIDDEN]          by WRITE_MODE
 //   2 step     uniform
 //
-// Grid: one invocation a column.
+// LANES invocations share a column, each every LANES-th block; their sums meet in workgroup memory.
+// Grid: WORKGROUP / LANES neighbouring columns a workgroup.
 @group(0) @binding(0) var<storage, read> partial_sums: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;
 
+const COLUMNS: u32 = WORKGROUP / LANES;
+
+var<workgroup> lane_sums: array<f32, WORKGROUP>;
+
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let column = flat_id(lane, workgroup, workgroups);
-  if column >= HIDDEN {
-    return;
-  }
+  let column = flat_workgroup(workgroup, workgroups) * COLUMNS + lane % COLUMNS;
   let blocks = (step.tokens + ROWS - 1u) / ROWS;
   var total = 0.0;
-  for (var b = 0u; b < blocks; b++) {
-    total += partial_sums[b * HIDDEN + column];
+  if column < HIDDEN {
+    for (var b = lane / COLUMNS; b < blocks; b += LANES) {
+      total += partial_sums[b * HIDDEN + column];
+    }
   }
-  if adds(step.accumulate) {
-    total += output[column];
+  lane_sums[lane] = total;
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if lane < width * COLUMNS {
+      lane_sums[lane] += lane_sums[lane + width * COLUMNS];
+    }
   }
-  output[column] = total;
+  if lane < COLUMNS && column < HIDDEN {
+    total = lane_sums[lane];
+    if adds(step.accumulate) {
+      total += output[column];
+    }
+    output[column] = total;
+  }
 }

@@ -8,43 +8,86 @@
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c (only in the residual form)
 //
-// Loops over an invocation's results (TM, LEFT_VECTORS, RIGHT_VECTORS) are unrolled when the kernel
-// is composed. The token dimension (M, or K for matmul_at) is a run-time value, the others are constants.
-// Grid: x over column tiles, y over row tiles. Workgroup memory: 4 · BK · (BM + BN) bytes.
+// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
+// more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32
+// [SPLITS, PART_ROWS, N]: 03_linear_sum.wgsl adds the parts up.
+//
+// Both tiles lie in workgroup memory with K outermost, so that a step of K is an outer product of
+// a few vectors: an operand stored along K is transposed on its way. The next tiles are loaded into
+// registers while these are multiplied. Loops over an invocation's loads and results and over a
+// tile's K are unrolled when the kernel is composed, and tiles are arrays of arrays, so that
+// unrolled indices are constants, which a browser need not clamp.
+//
+// Grid: x over column tiles and splits, y over row tiles.
+// Workgroup memory: 4 · BK · (BM + BN) bytes, and 32 · BK · TM / 4 or TN / 4 for a transposed operand.
 const CHECK_N: bool = N % BN != 0u;
-const LANES_N: u32 = BN / TN;
+const TILES_N: u32 = (N + BN - 1u) / BN;
 const LANES_M: u32 = BM / TM;
+const LANES_N: u32 = BN / TN;
+// Invocations lie in patches of 4×8: a subgroup of 32 reads 4 vectors of one tile and 8 of the other.
+const PATCH_M: u32 = min(LANES_M, 4u);
+const PATCH_N: u32 = min(LANES_N, 8u);
+const PITCH_A: u32 = LANES_M + PAD_A;
+const PITCH_B: u32 = LANES_N + PAD_B;
 
-var<workgroup> tile_a: array<vec4<f32>, BK * BM / 4u>;
-var<workgroup> tile_b: array<vec4<f32>, BK * BN / 4u>;
+// Vector i · LANES + lane of a row of the tile, four rows for each vector of K.
+var<workgroup> tile_a: array<array<array<vec4<f32>, VECTORS_K * PITCH_A>, 4>, LEFT_VECTORS>;
+var<workgroup> tile_b: array<array<array<vec4<f32>, VECTORS_K * PITCH_B>, 4>, RIGHT_VECTORS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let rows = range_rows(step.tokens, range);
   let m_end = size_m(rows);
-  let k_end = size_k(rows);
+  let k_all = size_k(rows);
   let m0 = workgroup.y * BM;
-  let n0 = workgroup.x * BN;
+  let n0 = workgroup.x % TILES_N * BN;
+  let split = workgroup.x / TILES_N;
+  let k_part = (k_all + SPLITS * BK - 1u) / (SPLITS * BK) * BK;
+  let k_begin = split * k_part;
+  let k_end = min(k_begin + k_part, k_all);
   let column = column_of_a(range);
-  let lane_n = lane % LANES_N;
-  let lane_m = lane / LANES_N;
+  let block = lane / (PATCH_M * PATCH_N);
+  let lane_m = block / (LANES_N / PATCH_N) * PATCH_M + lane / PATCH_N % PATCH_M;
+  let lane_n = block % (LANES_N / PATCH_N) * PATCH_N + lane % PATCH_N;
 
+  var next_a = array<vec4<f32>, LOADS_A>();
+  var next_b = array<vec4<f32>, LOADS_B>();
+  for (var i = 0u; i < LOADS_A; i++) {
+    next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
+  }
+  for (var i = 0u; i < LOADS_B; i++) {
+    next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
+  }
   var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
-  for (var k0 = 0u; k0 < k_end; k0 += BK) {
-    stage_a(lane, m0, k0, m_end, k_end, column);
-    stage_b(lane, n0, k0, k_end);
+  for (var k0 = k_begin; k0 < k_end; k0 += BK) {
+    for (var i = 0u; i < LOADS_A; i++) {
+      put_a(lane + i * WORKGROUP, next_a[i]);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      put_b(lane + i * WORKGROUP, next_b[i]);
+    }
     workgroupBarrier();
-    for (var k = 0u; k < BK; k++) {
-      var right = array<vec4<f32>, RIGHT_VECTORS>();
-      for (var j = 0u; j < RIGHT_VECTORS; j++) {
-        right[j] = tile_b[k * (BN / 4u) + j * LANES_N + lane_n];
+    if k0 + BK < k_end {
+      for (var i = 0u; i < LOADS_A; i++) {
+        next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
       }
-      for (var i = 0u; i < LEFT_VECTORS; i++) {
-        let left = tile_a[k * (BM / 4u) + i * LANES_M + lane_m];
+      for (var i = 0u; i < LOADS_B; i++) {
+        next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
+      }
+    }
+    for (var v = 0u; v < VECTORS_K; v++) {
+      for (var q = 0u; q < COMPONENTS; q++) {
+        var right = array<vec4<f32>, RIGHT_VECTORS>();
         for (var j = 0u; j < RIGHT_VECTORS; j++) {
-          sums[i * 4u][j] += left.x * right[j];
-          sums[i * 4u + 1u][j] += left.y * right[j];
-          sums[i * 4u + 2u][j] += left.z * right[j];
-          sums[i * 4u + 3u][j] += left.w * right[j];
+          right[j] = tile_b[j][q][v * PITCH_B + lane_n];
+        }
+        for (var i = 0u; i < LEFT_VECTORS; i++) {
+          let left = tile_a[i][q][v * PITCH_A + lane_m];
+          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+            sums[i * 4u][j] += left.x * right[j];
+            sums[i * 4u + 1u][j] += left.y * right[j];
+            sums[i * 4u + 2u][j] += left.z * right[j];
+            sums[i * 4u + 3u][j] += left.w * right[j];
+          }
         }
       }
     }
@@ -56,7 +99,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var j = 0u; j < RIGHT_VECTORS; j++) {
       let n = n0 + (j * LANES_N + lane_n) * 4u;
       if m < m_end && (!CHECK_N || n < N) {
-        store_c(m, n, column_of_c(range), sums[i][j]);
+        store_c(split * PART_ROWS + m, n, column_of_c(range), sums[i][j]);
       }
     }
   }

@@ -1,35 +1,57 @@
-// matvec_forward: c = b·a for one row, b stored [N, K]: the linear layer of a single decoded token.
+// matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
-//   0 a         read   f32 [K]
-//   1 b         read   f32 [N, K]
-//   2 c         write  f32 [range.col0 + N]   overwritten from range.col0 on: product, or residual + product
-//   3 range     uniform
-//   4 residual  read   f32, as c              (only in the residual form)
+//   0 a      read   f32 [K]
+//   1 b      read   f32 [N, K], or [2 · N, K] in the gated form
+//   2 c      write  f32 [range.col0 + N]   overwritten from range.col0 on
+//   3 range  uniform
 //
-// LANES invocations share a row of `b`, neighbours reading neighbouring elements; their partial
-// sums meet in workgroup memory. Grid: WORKGROUP / LANES rows a workgroup.
+// and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
+// f32 as c. The modules beside this one say what x is (a, or its RMSNorm), how many rows of b an
+// invocation multiplies (PRODUCTS), and what becomes of the sums.
+//
+// LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
+// WHOLE · LANES vectors, of which UNROLLED · LANES at a time are on their way together, then
+// LAST · LANES, then REST. The lanes' sums meet in workgroup memory.
+// Grid: WORKGROUP / LANES rows a workgroup.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> range: Range;
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 
-var<workgroup> partial_sums: array<f32, WORKGROUP>;
+var<workgroup> lane_sums: array<array<f32, WORKGROUP>, SUMS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let part = lane % LANES;
   let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + lane / LANES;
-  var total = 0.0;
-  if n < N {
-    for (var k = part * 4u; k < K; k += LANES * 4u) {
-      total += product(n, k);
+  // Rows past the end repeat the last one, and are not stored.
+  let row = min(n, N - 1u);
+  var sums = array<f32, SUMS>();
+  for (var turn = 0u; turn < WHOLE; turn += UNROLLED) {
+    for (var u = 0u; u < UNROLLED; u++) {
+      add_products(&sums, row, (turn + u) * LANES + part);
     }
   }
-  partial_sums[lane] = total;
-  workgroupBarrier();
-  if part == 0u && n < N {
-    for (var i = 1u; i < LANES; i++) {
-      total += partial_sums[lane + i];
+  for (var u = 0u; u < LAST; u++) {
+    add_products(&sums, row, (WHOLE + u) * LANES + part);
+  }
+  if part < REST {
+    add_products(&sums, row, (WHOLE + LAST) * LANES + part);
+  }
+  for (var s = 0u; s < SUMS; s++) {
+    lane_sums[s][lane] = sums[s];
+  }
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if part < width {
+      for (var s = 0u; s < SUMS; s++) {
+        lane_sums[s][lane] += lane_sums[s][lane + width];
+      }
     }
-    c[range.col0 + n] = total + previous(range.col0 + n);
+  }
+  if part == 0u && n < N {
+    for (var s = 0u; s < SUMS; s++) {
+      sums[s] = lane_sums[s][lane];
+    }
+    c[range.col0 + n] = finished(&sums, range.col0 + n);
   }
 }

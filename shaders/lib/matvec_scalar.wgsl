@@ -2,10 +2,19 @@
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
 
-fn product(n: u32, k: u32) -> f32 {
-  var total = 0.0;
-  for (var i = k; i < min(k + 4u, K); i++) {
-    total += a[i] * b[n * K + i];
+// Elements 4 · v to 4 · v + 3, zero past K.
+fn fetch_a(v: u32) -> vec4<f32> {
+  var value = vec4<f32>();
+  for (var i = 0u; i < min(4u, K - v * 4u); i++) {
+    value[i] = a[v * 4u + i];
   }
-  return total;
+  return value;
+}
+
+fn fetch_b(n: u32, v: u32) -> vec4<f32> {
+  var value = vec4<f32>();
+  for (var i = 0u; i < min(4u, K - v * 4u); i++) {
+    value[i] = b[n * K + v * 4u + i];
+  }
+  return value;
 }

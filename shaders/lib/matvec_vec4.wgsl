@@ -2,6 +2,10 @@
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
 
-fn product(n: u32, k: u32) -> f32 {
-  return dot(a[k / 4u], b[(n * K + k) / 4u]);
+fn fetch_a(v: u32) -> vec4<f32> {
+  return a[v];
+}
+
+fn fetch_b(n: u32, v: u32) -> vec4<f32> {
+  return b[n * (K / 4u) + v];
 }

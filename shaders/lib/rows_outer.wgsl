@@ -15,5 +15,5 @@ fn column_of_a(range: Range) -> u32 {
 }
 
 fn column_of_c(range: Range) -> u32 {
-  return (1u - A_COLUMNS) * range.col0;
+  return C_COLUMNS * range.col0;
 }

@@ -95,11 +95,19 @@ pub fn rope(
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
-    composer.size("WIDTH", shape.width).module(shader!("lib/math")).module(match shape.activation {
+    composer
+        .size("WIDTH", shape.width)
+        .module(shader!("lib/math"))
+        .module(activation_module(shape.activation))
+}
+
+/// `activate` and `activate_derivative`, on top of `lib/math`.
+pub(super) fn activation_module(activation: Activation) -> &'static str {
+    match activation {
         Activation::Silu => shader!("lib/activation_silu"),
         Activation::Gelu => shader!("lib/activation_gelu"),
         Activation::GeluTanh => shader!("lib/activation_gelu_tanh"),
-    })
+    }
 }
 
 /// `gated_activation_forward`. Grid: `tokens · width` invocations.

@@ -1,8 +1,10 @@
-//! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, and `matvec`.
+//! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
+//! keeps a GPU busy.
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::linear_tile::{LinearPick, LinearTile, pick};
 use super::unrolled::direct_block;
-use super::{WriteMode, check_storage, workgroup_size};
+use super::{WriteMode, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -49,13 +51,18 @@ impl LinearShape {
     }
 
     /// Every row begins at, and holds, a multiple of four elements.
-    fn by_vectors(&self) -> bool {
+    pub(super) fn by_vectors(&self) -> bool {
         [self.n, self.k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
     }
 
     /// Rows of C.
-    fn m(&self) -> usize {
+    pub(super) fn m(&self) -> usize {
         if self.form == Form::MatmulAt { self.k } else { self.tokens }
+    }
+
+    /// Terms of each sum.
+    pub(super) fn depth(&self) -> usize {
+        if self.form == Form::MatmulAt { self.tokens } else { self.k }
     }
 }
 
@@ -63,186 +70,178 @@ impl LinearShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     Mode(WriteMode),
-    /// C = residual + product, the residual in a buffer of its own (binding 5, or 4 of `matvec`).
+    /// C = residual + product, the residual in a buffer of its own, bound last.
     Residual,
 }
 
-/// How results are divided among invocations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinearTile {
-    /// BM×BN results a workgroup through workgroup memory in steps of BK, TM×TN an invocation.
-    Tiled { bm: usize, bn: usize, bk: usize, tm: usize, tn: usize },
-    /// TM×TN results an invocation, straight from storage.
-    Direct { tm: usize, tn: usize },
+/// A product as it is dispatched: one kernel, or two where K is split.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// Bindings: a, b, c, step, range, and the residual if there is one and K is not split.
+    pub product: Kernel,
+    pub sum: Option<LinearSum>,
 }
 
-impl LinearTile {
-    const fn square(side: usize, each: usize) -> Self {
-        Self::Tiled { bm: side, bn: side, bk: 16, tm: each, tn: each }
-    }
-
-    /// Invocations and bytes of workgroup memory.
-    fn needs(self) -> (u32, u32) {
-        match self {
-            Self::Tiled { bm, bn, bk, tm, tn } => {
-                ((bm / tm * (bn / tn)) as u32, (4 * bk * (bm + bn)) as u32)
-            }
-            Self::Direct { .. } => (1, 0),
-        }
-    }
-
-    fn label(self) -> String {
-        match self {
-            Self::Tiled { bm, bn, bk, tm, tn } => format!("tiled {bm}x{bn}x{bk}, {tm}x{tn} each"),
-            Self::Direct { tm, tn } => format!("direct, {tm}x{tn} each"),
-        }
-    }
+/// The second stage of a split product.
+#[derive(Clone, Debug)]
+pub struct LinearSum {
+    /// Bindings: parts, c, step, range, and the residual if there is one.
+    pub kernel: Kernel,
+    /// Elements of the parts, which the product writes in place of c.
+    pub elements: u64,
 }
 
-/// Largest first: a larger tile reads each operand fewer times.
-const TILES: [LinearTile; 4] = [
-    LinearTile::square(128, 8),
-    LinearTile::square(64, 4),
-    LinearTile::square(32, 4),
-    LinearTile::square(16, 4),
-];
-/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
-/// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
-/// small ones the second.
-const DIRECT: [LinearTile; 2] =
-    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
-/// Multiply-adds from which the larger block repays its compilation within a hundred steps.
-const LARGE_PRODUCT: u64 = 4 << 20;
-
-/// Fewest workgroups that keep a large GPU busy; below, a smaller tile is chosen.
-const BUSY_GROUPS: usize = 96;
-
-/// The tiles that [`linear`] may choose among on this device, best first for large products.
-pub fn linear_tiles(caps: &Capabilities) -> Vec<LinearTile> {
-    let fits = |tile: &LinearTile| {
-        let (invocations, bytes) = tile.needs();
-        invocations <= caps.limits.workgroup_invocations()
-            && bytes <= caps.limits.max_compute_workgroup_storage_size
-    };
-    if caps.software {
-        return DIRECT.to_vec();
-    }
-    let tiles: Vec<_> = TILES.into_iter().filter(fits).collect();
-    if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
-}
-
-fn pick(caps: &Capabilities, shape: &LinearShape) -> (LinearTile, String) {
-    let tiles = linear_tiles(caps);
-    if tiles == DIRECT {
-        let why = if caps.software {
-            "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
-        } else {
-            "no tile fits the limits on invocations or workgroup memory"
-        };
-        let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
-        let large = operations >= LARGE_PRODUCT;
-        let size = if large {
-            "a large product repays a large block"
-        } else {
-            "small product, quick to compile"
-        };
-        return (DIRECT[usize::from(!large)], format!("{why}; {size}"));
-    }
-    for tile in &tiles {
-        if let LinearTile::Tiled { bm, bn, .. } = *tile {
-            let groups = shape.m().div_ceil(bm) * shape.n.div_ceil(bn);
-            if groups >= BUSY_GROUPS {
-                return (
-                    *tile,
-                    format!(
-                        "largest tile that fits the limits and still makes {groups} workgroups"
-                    ),
-                );
-            }
-        }
-    }
-    let smallest =
-        tiles.iter().find(|t| t.needs().0 <= 64).copied().unwrap_or(tiles[tiles.len() - 1]);
-    (smallest, format!("small product: fewer than {BUSY_GROUPS} workgroups with any larger tile"))
-}
-
-/// A product of the given shape. Bindings: a, b, c, step, range, and the residual if there is one.
+/// A product of the given shape.
 ///
 /// # Errors
 /// `limit-exceeded` when no form fits.
-pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Kernel> {
-    let (tile, reason) = pick(caps, shape);
-    linear_with_tile(caps, shape, output, tile, reason)
+pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
+    let pick = pick(caps, shape);
+    linear_with_tile(caps, shape, output, pick)
 }
 
-/// [`linear`] with the tile given: for measurements and tests.
+/// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
+/// [by vectors](LinearShape::by_vectors) and the tile is not direct.
 pub fn linear_with_tile(
     caps: &Capabilities,
     shape: &LinearShape,
     output: Output,
-    tile: LinearTile,
-    reason: String,
-) -> Result<Kernel> {
+    pick: LinearPick,
+) -> Result<Linear> {
     let name = shape.form.name();
     let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
     if shape.n == 0 || shape.k == 0 || elements > u64::from(u32::MAX) {
         return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
     }
+    let LinearPick { tile, splits, reason } = pick;
     let size = match tile {
-        LinearTile::Tiled { .. } => tile.needs().0,
+        LinearTile::Tiled { .. } => tile.invocations(),
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
-    let composer = constants(Composer::new(name, size), shape, output, tile);
-    let composer = modules(composer, shape, output, tile);
+    let target = Target { output, splits };
+    let composer = constants(Composer::new(name, size), shape, target, tile);
+    let composer = modules(composer, shape, target, tile);
     let mut bindings = vec![Read, Read, ReadWrite, Uniform, Uniform];
-    if output == Output::Residual {
+    if target.residual() {
         bindings.push(Read);
     }
     let vectors = if shape.by_vectors() { "vec4" } else { "scalar" };
-    composer.finish(
+    let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
+    let product = composer.finish(
         caps,
         &bindings,
-        grid(caps, shape, tile, size)?,
-        format!("{}, {vectors}", tile.label()),
+        grid(caps, shape, tile, splits, size)?,
+        format!("{}, {vectors}{parts}", tile.label()),
         reason,
-    )
+    )?;
+    let sum = if splits > 1 { Some(sum(caps, shape, output, splits)?) } else { None };
+    Ok(Linear { product, sum })
 }
 
-fn grid(caps: &Capabilities, shape: &LinearShape, tile: LinearTile, size: u32) -> Result<Grid> {
+/// Where a product's results go: what [`Output`] says, or parts of their own.
+#[derive(Clone, Copy)]
+struct Target {
+    output: Output,
+    splits: usize,
+}
+
+impl Target {
+    fn split(self) -> bool {
+        self.splits > 1
+    }
+
+    fn residual(self) -> bool {
+        self.output == Output::Residual && !self.split()
+    }
+
+    fn write_mode(self) -> usize {
+        match self.output {
+            Output::Mode(mode) if !self.split() => mode.constant() as usize,
+            _ => WriteMode::Overwrite.constant() as usize,
+        }
+    }
+}
+
+fn sum(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+) -> Result<LinearSum> {
+    let name = "linear_sum";
+    let size = workgroup_size(caps, 256, 1, name)?;
     let fixed_rows = shape.form == Form::MatmulAt;
+    let residual = output == Output::Residual;
+    let mut bindings = vec![Read, ReadWrite, Uniform, Uniform];
+    if residual {
+        bindings.push(Read);
+    }
+    let composer = Composer::new(name, size)
+        .size("N", shape.n)
+        .size("SPLITS", splits)
+        .size("PART_ROWS", shape.m())
+        .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
+        .size("C_STRIDE", shape.c_stride)
+        .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
+        .size("WRITE_MODE", Target { output, splits: 1 }.write_mode())
+        .module(shader!("lib/step"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"))
+        .module(shader!("lib/write_mode"))
+        .module(if residual {
+            shader!("lib/linear_sum_residual")
+        } else {
+            shader!("lib/previous_vec4")
+        })
+        .module(shader!("03_linear_sum"));
+    let flat = Grid::Flat { rows: 1, per_block: shape.n / 4, per_group: size as usize };
+    let grid = if fixed_rows { fixed(caps, flat, shape.k)? } else { flat };
+    let kernel = composer.finish(
+        caps,
+        &bindings,
+        grid,
+        format!("{splits} parts, vec4"),
+        "the product before it was split along K",
+    )?;
+    Ok(LinearSum { kernel, elements: (splits * shape.m() * shape.n) as u64 })
+}
+
+/// The grid of a product over constant rows.
+fn fixed(caps: &Capabilities, grid: Grid, rows: usize) -> Result<Grid> {
+    let [x, y] =
+        grid.resolve(rows, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
+    Ok(Grid::Fixed { x, y })
+}
+
+fn grid(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    tile: LinearTile,
+    splits: usize,
+    size: u32,
+) -> Result<Grid> {
     let grid = match tile {
         LinearTile::Tiled { bm, bn, .. } => {
-            let x = shape.n.div_ceil(bn) as u32;
-            if fixed_rows {
-                Grid::Fixed { x, y: shape.k.div_ceil(bm) as u32 }
-            } else {
-                Grid::RowsByY { rows: bm, x }
-            }
+            Grid::RowsByY { rows: bm, x: (shape.n.div_ceil(bn) * splits) as u32 }
         }
         LinearTile::Direct { tm, tn } => {
             Grid::Flat { rows: tm, per_block: shape.n.div_ceil(tn), per_group: size as usize }
         }
     };
-    if fixed_rows && matches!(grid, Grid::Flat { .. }) {
-        let [x, y] = grid
-            .resolve(shape.k, caps.limits.max_compute_workgroups_per_dimension)?
-            .unwrap_or([1, 1]);
-        return Ok(Grid::Fixed { x, y });
-    }
-    Ok(grid)
+    if shape.form == Form::MatmulAt { fixed(caps, grid, shape.k) } else { Ok(grid) }
 }
 
 fn constants(
     composer: Composer,
     shape: &LinearShape,
-    output: Output,
+    target: Target,
     tile: LinearTile,
 ) -> Composer {
     let (a_inner, b_inner, b_stride) = match shape.form {
         Form::MatmulT => (shape.k, shape.k, shape.k),
         Form::Matmul | Form::MatmulAt => (shape.k, shape.n, shape.n),
     };
+    let rows_of_c = shape.form == Form::MatmulT && !target.split();
     let composer = composer
         .size("N", shape.n)
         .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
@@ -250,26 +249,39 @@ fn constants(
         .size("A_INNER", a_inner)
         .size("B_STRIDE", b_stride)
         .size("B_INNER", b_inner)
-        .size("C_STRIDE", shape.c_stride)
+        .size("C_STRIDE", if target.split() { shape.n } else { shape.c_stride })
         .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
-        .size(
-            "WRITE_MODE",
-            if let Output::Mode(mode) = output { mode.constant() as usize } else { 0 },
-        );
+        .size("C_COLUMNS", usize::from(rows_of_c))
+        .size("WRITE_MODE", target.write_mode());
     match tile {
-        LinearTile::Tiled { bm, bn, bk, tm, tn } => composer
-            .size("BM", bm)
-            .size("BN", bn)
-            .size("BK", bk)
-            .unrolled("TM", tm)
-            .size("TN", tn)
-            .unrolled("LEFT_VECTORS", tm / 4)
-            .unrolled("RIGHT_VECTORS", tn / 4),
+        LinearTile::Tiled { bm, bn, bk, tm, tn } => {
+            let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
+            // Unrolling K too makes a product a tenth faster and its text four times as long,
+            // which only large products repay.
+            let composer = if tile.is_largest() {
+                composer.unrolled("VECTORS_K", bk / 4)
+            } else {
+                composer.size("VECTORS_K", bk / 4)
+            };
+            composer
+                .size("SPLITS", target.splits)
+                .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
+                .size("BM", bm)
+                .size("BN", bn)
+                .size("BK", bk)
+                .unrolled("TM", tm)
+                .size("TN", tn)
+                .unrolled("LOADS_A", loads(bm))
+                .unrolled("LOADS_B", loads(bn))
+                .unrolled("COMPONENTS", 4)
+                .unrolled("LEFT_VECTORS", tm / 4)
+                .unrolled("RIGHT_VECTORS", tn / 4)
+        }
         LinearTile::Direct { tm, tn } => composer.size("TM", tm).size("TN", tn),
     }
 }
 
-fn modules(composer: Composer, shape: &LinearShape, output: Output, tile: LinearTile) -> Composer {
+fn modules(composer: Composer, shape: &LinearShape, target: Target, tile: LinearTile) -> Composer {
     let vectors = shape.by_vectors();
     let composer = composer
         .module(shader!("lib/step"))
@@ -277,11 +289,11 @@ fn modules(composer: Composer, shape: &LinearShape, output: Output, tile: Linear
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .module(if vectors { shader!("lib/linear_vec4") } else { shader!("lib/linear_scalar") })
-        .module(match (output, vectors) {
-            (Output::Residual, true) => shader!("lib/residual_vec4"),
-            (Output::Residual, false) => shader!("lib/residual_scalar"),
-            (Output::Mode(_), true) => shader!("lib/previous_vec4"),
-            (Output::Mode(_), false) => shader!("lib/previous_scalar"),
+        .module(match (target.residual(), vectors) {
+            (true, true) => shader!("lib/residual_vec4"),
+            (true, false) => shader!("lib/residual_scalar"),
+            (false, true) => shader!("lib/previous_vec4"),
+            (false, false) => shader!("lib/previous_scalar"),
         })
         .module(match shape.form {
             Form::MatmulAt => shader!("lib/rows_inner"),
@@ -290,59 +302,18 @@ fn modules(composer: Composer, shape: &LinearShape, output: Output, tile: Linear
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
             .module(if form == Form::MatmulAt {
-                shader!("lib/stage_a_columns")
+                shader!("lib/tile_a_columns")
             } else {
-                shader!("lib/stage_a_rows")
+                shader!("lib/tile_a_rows")
             })
             .module(if form == Form::MatmulT {
-                shader!("lib/stage_b_rows")
+                shader!("lib/tile_b_rows")
             } else {
-                shader!("lib/stage_b_columns")
+                shader!("lib/tile_b_columns")
             })
             .module(shader!("03_linear_tiled")),
         (LinearTile::Direct { tm, tn }, form) => {
             composer.module(shader!("03_linear_direct")).module(&direct_block(form, tm, tn))
         }
     }
-}
-
-/// `matvec_forward`: N results of K products each, for one row. Bindings: a, b, c, range, and the
-/// residual if `residual`.
-pub fn matvec(caps: &Capabilities, n: usize, k: usize, residual: bool) -> Result<Kernel> {
-    let name = "matvec_forward";
-    // Sixteen invocations read 256 neighbouring bytes of a row; a short row has no work for them.
-    // A CPU gains nothing from neighbours and loses at the barrier.
-    let (most_lanes, wanted) = if caps.software { (1, 8) } else { (16, 64) };
-    let size = workgroup_size(caps, wanted, 1, name)?;
-    check_storage(caps, 4 * size, name)?;
-    let lanes = (k / 4).next_power_of_two().clamp(1, most_lanes).min(size as usize);
-    let vectors = k.is_multiple_of(4);
-    let composer = Composer::new(name, size)
-        .size("N", n)
-        .size("K", k)
-        .size("LANES", lanes)
-        .module(shader!("lib/range"))
-        .module(shader!("lib/flat"))
-        .module(if vectors { shader!("lib/matvec_vec4") } else { shader!("lib/matvec_scalar") })
-        .module(if residual {
-            shader!("lib/matvec_residual")
-        } else {
-            shader!("lib/matvec_overwrite")
-        })
-        .module(shader!("03_matvec"));
-    let mut bindings = vec![Read, Read, ReadWrite, Uniform];
-    if residual {
-        bindings.push(Read);
-    }
-    let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
-    let [x, y] =
-        flat.resolve(1, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
-    let variant = format!("{lanes} lanes a row, {}", if vectors { "vec4" } else { "scalar" });
-    composer.finish(
-        caps,
-        &bindings,
-        Grid::Fixed { x, y },
-        variant,
-        "one row: each weight is read once, by neighbours",
-    )
 }

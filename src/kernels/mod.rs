@@ -11,7 +11,9 @@ mod compose;
 mod decode_place;
 mod elementwise;
 mod linear;
+mod linear_tile;
 mod loss;
+mod matvec;
 mod norm;
 mod optimizer;
 mod sample;
@@ -42,11 +44,11 @@ pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
     gated_activation_backward, rope, zero,
 };
-pub use linear::{
-    Form, LinearShape, LinearTile, Output, linear, linear_tiles, linear_with_tile, matvec,
-};
+pub use linear::{Form, Linear, LinearShape, LinearSum, Output, linear, linear_with_tile};
+pub use linear_tile::{LinearPick, LinearTile, can_split, linear_tiles};
 pub use loss::{cross_entropy, loss_sum};
-pub use norm::{NORM_ROWS, column_sum, rms_norm_backward, rms_norm_forward};
+pub use matvec::{MatvecInput, MatvecOutput, MatvecShape, matvec, matvec_fuses};
+pub use norm::{column_sum, norm_rows, rms_norm_backward, rms_norm_forward};
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
 pub use sample::sample;
 pub use softmax::{RowPlace, softmax, softmax_unit};

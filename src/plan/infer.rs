@@ -4,7 +4,7 @@
 use super::builder::Builder;
 use super::model::Model;
 use super::train::METRICS_BYTES;
-use super::{Buffer, Phase, Plan, PromptLayout, Range, Slice};
+use super::{Buffer, Phase, Plan, PromptLayout, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
             model.norm(&name("mlp norm"), matrices.mlp_norm, middle, normed)?;
             let gate_up = model.tensor("gate and up", 2 * self.config.intermediate_size)?;
             model.linear(&name("gate, up"), matrices.gate_up, normed, gate_up, None, rows)?;
-            let activated = activation(&mut model, &name("activation"), gate_up)?;
+            let activated = model.activate(&name("activation"), gate_up)?;
             let last = layer + 1 == self.layout.layers.len();
             x = if last {
                 self.hidden(self.chunk)
@@ -225,27 +225,26 @@ impl<'a> Context<'a> {
         model.embed(Slice::new(Buffer::Token, 0, 4), x)?;
         for (layer, matrices) in self.layout.layers.iter().enumerate() {
             let name = |what: &str| format!("layer {layer} {what}");
-            let normed = model.tensor("attention norm", self.config.hidden_size)?;
-            model.norm(&name("attention norm"), matrices.attention_norm, x, normed)?;
             let qkv = model.tensor("qkv", shape.stride())?;
-            matvec(&mut model, &name("q, k, v"), matrices.qkv, normed, qkv, None)?;
+            model.normed_matvec(&name("q, k, v"), matrices.attention_norm, matrices.qkv, x, qkv)?;
             model.rope(&name("rope"), qkv, documents, self.table(), true)?;
             let cache = self.append(&mut model, layer, qkv)?;
             let attention = self.attend(&mut model, &name("attention"), qkv, cache)?;
             let middle = model.tensor("residual", self.config.hidden_size)?;
-            matvec(&mut model, &name("output"), matrices.output, attention, middle, Some(x))?;
-            let normed = model.tensor("mlp norm", self.config.hidden_size)?;
-            model.norm(&name("mlp norm"), matrices.mlp_norm, middle, normed)?;
-            let gate_up = model.tensor("gate and up", 2 * self.config.intermediate_size)?;
-            matvec(&mut model, &name("gate, up"), matrices.gate_up, normed, gate_up, None)?;
-            let activated = activation(&mut model, &name("activation"), gate_up)?;
+            model.matvec(&name("output"), matrices.output, attention, middle, Some(x))?;
+            let activated = model.gated_matvec(
+                &name("gate, up"),
+                matrices.mlp_norm,
+                matrices.gate_up,
+                middle,
+            )?;
             let last = layer + 1 == self.layout.layers.len();
             x = if last {
                 self.last_hidden()
             } else {
                 model.tensor("residual", self.config.hidden_size)?
             };
-            matvec(&mut model, &name("down"), matrices.down, activated, x, Some(middle))?;
+            model.matvec(&name("down"), matrices.down, activated, x, Some(middle))?;
         }
         Ok(model.builder)
     }
@@ -303,10 +302,9 @@ impl<'a> Context<'a> {
     fn sample(&self) -> Result<Builder<'a>> {
         let vocabulary = self.config.vocab_size;
         let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
-        let normed = model.tensor("final norm", self.config.hidden_size)?;
-        model.norm("final norm", self.layout.final_norm, self.last_hidden(), normed)?;
+        let (norm, head) = (self.layout.final_norm, self.layout.lm_head);
         let logits = self.logits_slice(1);
-        matvec(&mut model, "logits", self.layout.lm_head, normed, logits, None)?;
+        model.normed_matvec("logits", norm, head, self.last_hidden(), logits)?;
         let kernel = k::sample(self.caps, vocabulary)?;
         let slices = vec![
             logits,
@@ -319,34 +317,4 @@ impl<'a> Context<'a> {
         model.builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
         Ok(model.builder)
     }
-}
-
-fn activation(model: &mut Model, label: &str, gate_up: Slice) -> Result<Slice> {
-    let output = model.tensor("activation", model.config.intermediate_size)?;
-    let kernel = k::gated_activation(model.builder.caps, model.activation())?;
-    let flops = 8.0 * (model.builder.tokens * model.config.intermediate_size) as f64;
-    model.builder.dispatch(label, kernel, vec![gate_up, output, model.builder.step()], flops)?;
-    Ok(output)
-}
-
-/// `output = matrix · input`, optionally plus a residual, for one row.
-fn matvec(
-    model: &mut Model,
-    label: &str,
-    matrix: usize,
-    input: Slice,
-    output: Slice,
-    residual: Option<Slice>,
-) -> Result<()> {
-    let shape = model.layout.matrices[matrix].clone();
-    for (index, part) in shape.parts.iter().enumerate() {
-        let kernel = k::matvec(model.builder.caps, part.rows, shape.cols, residual.is_some())?;
-        let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
-        let weight = model.part(matrix, index, Buffer::Weights);
-        let mut slices = vec![input, weight, output, model.builder.range(range)];
-        slices.extend(residual);
-        let flops = 2.0 * (part.rows * shape.cols) as f64;
-        model.builder.dispatch(label, kernel, slices, flops)?;
-    }
-    Ok(())
 }

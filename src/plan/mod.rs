@@ -9,6 +9,7 @@ mod batch;
 mod builder;
 mod infer;
 mod model;
+mod row;
 pub mod slots;
 mod softmax;
 mod train;

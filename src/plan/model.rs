@@ -5,7 +5,7 @@ use super::{Buffer, Range, Slice};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, LinearShape, NORM_ROWS, Output, WriteMode,
+    self as k, ActivationWidth, AttentionShape, Form, LinearShape, Output, WriteMode,
 };
 use crate::layout::Layout;
 
@@ -44,6 +44,33 @@ impl<'a> Model<'a> {
         self.builder.tensor(what, self.builder.tokens as u64 * columns as u64)
     }
 
+    /// One product of `operands` a and b into c, in two dispatches if K is split.
+    fn product(
+        &mut self,
+        label: &str,
+        shape: &LinearShape,
+        output: Output,
+        [a, b, c]: [Slice; 3],
+        residual: Option<Slice>,
+        range: Range,
+    ) -> Result<()> {
+        let linear = k::linear(self.builder.caps, shape, output)?;
+        let (step, columns) = (self.builder.step(), self.builder.range(range));
+        let flops = product_flops(shape);
+        let Some(sum) = linear.sum else {
+            let mut slices = vec![a, b, c, step, columns];
+            slices.extend(residual);
+            return self.builder.dispatch_rows(label, linear.product, slices, range, flops);
+        };
+        let parts = self.builder.tensor("parts of a product", sum.elements)?;
+        let slices = vec![a, b, parts, step, columns];
+        self.builder.dispatch_rows(label, linear.product, slices, range, flops)?;
+        let mut slices = vec![parts, c, step, columns];
+        slices.extend(residual);
+        let label = format!("{label} sum");
+        self.builder.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
+    }
+
     /// `output = input · matrixᵀ`, optionally plus a residual; `rows` are the token rows covered.
     pub fn linear(
         &mut self,
@@ -69,17 +96,9 @@ impl<'a> Model<'a> {
             } else {
                 Output::Mode(WriteMode::Overwrite)
             };
-            let kernel = k::linear(self.builder.caps, &product, mode)?;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let mut slices = vec![
-                input,
-                self.part(matrix, index, Buffer::Weights),
-                output,
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            slices.extend(residual);
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+            let operands = [input, self.part(matrix, index, Buffer::Weights), output];
+            self.product(label, &product, mode, operands, residual, range)?;
         }
         Ok(())
     }
@@ -104,16 +123,9 @@ impl<'a> Model<'a> {
                 tokens: rows.rows as usize,
             };
             let mode = if index == 0 { WriteMode::Overwrite } else { WriteMode::Add };
-            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let slices = vec![
-                d_output,
-                self.part(matrix, index, Buffer::Weights),
-                d_input,
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+            let operands = [d_output, self.part(matrix, index, Buffer::Weights), d_input];
+            self.product(label, &product, Output::Mode(mode), operands, None, range)?;
         }
         Ok(())
     }
@@ -138,16 +150,9 @@ impl<'a> Model<'a> {
                 c_stride: shape.cols,
                 tokens: rows.rows as usize,
             };
-            let kernel = k::linear(self.builder.caps, &product, Output::Mode(mode))?;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let slices = vec![
-                d_output,
-                input,
-                self.part(matrix, index, Buffer::Gradients),
-                self.builder.step(),
-                self.builder.range(range),
-            ];
-            self.builder.dispatch_rows(label, kernel, slices, range, product_flops(&product))?;
+            let operands = [d_output, input, self.part(matrix, index, Buffer::Gradients)];
+            self.product(label, &product, Output::Mode(mode), operands, None, range)?;
         }
         Ok(())
     }
@@ -170,11 +175,12 @@ impl<'a> Model<'a> {
         mode: WriteMode,
     ) -> Result<()> {
         let hidden = self.hidden();
-        let blocks = self.builder.tokens.div_ceil(NORM_ROWS);
+        let rows = k::norm_rows(self.builder.caps, self.builder.tokens);
+        let blocks = self.builder.tokens.div_ceil(rows);
         let partial =
             self.builder.tensor("norm weight gradient partials", blocks as u64 * hidden as u64)?;
         let kernel =
-            k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode)?;
+            k::rms_norm_backward(self.builder.caps, hidden, self.config.rms_norm_eps, mode, rows)?;
         let slices =
             vec![input, self.weight(matrix), d_output, d_input, partial, self.builder.step()];
         self.builder.dispatch(
@@ -183,9 +189,20 @@ impl<'a> Model<'a> {
             slices,
             12.0 * (self.builder.tokens * hidden) as f64,
         )?;
-        let kernel = k::column_sum(self.builder.caps, hidden)?;
+        let kernel = k::column_sum(self.builder.caps, hidden, rows)?;
         let slices = vec![partial, self.part(matrix, 0, Buffer::Gradients), self.builder.step()];
         self.builder.dispatch(format!("{label} weight"), kernel, slices, (blocks * hidden) as f64)
+    }
+
+    /// `activate(gate) · up` of rows `gate | up`.
+    pub fn activate(&mut self, label: &str, gate_up: Slice) -> Result<Slice> {
+        let feed = self.config.intermediate_size;
+        let output = self.tensor("activation", feed)?;
+        let kernel = k::gated_activation(self.builder.caps, self.activation())?;
+        let flops = 8.0 * (self.builder.tokens * feed) as f64;
+        let slices = vec![gate_up, output, self.builder.step()];
+        self.builder.dispatch(label, kernel, slices, flops)?;
+        Ok(output)
     }
 
     pub fn embed(&mut self, tokens: Slice, output: Slice) -> Result<()> {

@@ -96,15 +96,7 @@ impl Model<'_> {
             None,
             rows,
         )?;
-        let activated = self.tensor("activation", self.config.intermediate_size)?;
-        let kernel = k::gated_activation(self.builder.caps, self.activation())?;
-        let flops = 8.0 * (self.builder.tokens * self.config.intermediate_size) as f64;
-        self.builder.dispatch(
-            name("activation"),
-            kernel,
-            vec![saved.gate_up, activated, self.builder.step()],
-            flops,
-        )?;
+        let activated = self.activate(&name("activation"), saved.gate_up)?;
         self.linear(&name("down"), matrices.down, activated, output, Some(saved.middle), rows)?;
         Ok(saved)
     }

@@ -8,7 +8,12 @@ use crate::kernels::KvCache;
 use crate::plan::Buffer;
 use crate::random::split;
 use serde::Deserialize;
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+/// Submits that are on their way together: while one is read the next is decoded, so that neither
+/// the GPU nor the host waits for the other.
+const SUBMITS_AHEAD: usize = 2;
 
 /// Options of `model.generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -90,6 +95,19 @@ pub struct Generation {
     room: usize,
     epoch: u64,
     finished: bool,
+    /// Submits that were not read yet, the oldest first, with the tokens each draws.
+    ahead: VecDeque<Ahead>,
+}
+
+struct Ahead {
+    turns: usize,
+    drawn: LocalFuture<Result<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ahead").field("turns", &self.turns).finish_non_exhaustive()
+    }
 }
 
 impl Generation {
@@ -119,6 +137,7 @@ impl Generation {
             room,
             epoch,
             finished,
+            ahead: VecDeque::new(),
         })
     }
 
@@ -131,22 +150,48 @@ impl Generation {
             return Ok(Vec::new());
         }
         let drawn = if self.epoch == self.model.epoch.get() {
-            let turns = self.turns()?;
-            self.decode(turns)?.await?
+            self.decode_ahead()?;
+            let oldest = self.ahead.pop_front();
+            oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?.drawn.await?
         } else {
+            // What is on its way was drawn before the model changed.
+            self.settle().await;
             self.prefill().await?
         };
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
-        self.take(&drawn)
+        let given = self.take(&drawn);
+        if self.finished {
+            self.settle().await;
+        }
+        given
+    }
+
+    /// Waits for what is on its way, and drops it. Its tokens count for nothing.
+    async fn settle(&mut self) {
+        for Ahead { drawn, .. } in std::mem::take(&mut self.ahead) {
+            let _ = drawn.await;
+        }
+    }
+
+    /// Queues submits until as many are on their way as should be, or no token is left to draw.
+    fn decode_ahead(&mut self) -> Result<()> {
+        while self.ahead.len() < SUBMITS_AHEAD {
+            let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
+            let left = self.left().saturating_sub(queued);
+            if left == 0 {
+                break;
+            }
+            let most = self.model.with_inference(|inference| Ok(inference.turns))?;
+            let turns = most.min(left);
+            let drawn = self.decode(turns, queued)?;
+            self.ahead.push_back(Ahead { turns, drawn });
+        }
+        Ok(())
     }
 
     /// Tokens still wanted and still within the model's positions.
     fn left(&self) -> usize {
         (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.text.len()))
-    }
-
-    fn turns(&self) -> Result<usize> {
-        self.model.with_inference(|inference| Ok(inference.turns.min(self.left()).max(1)))
     }
 
     fn take(&mut self, drawn: &[[u32; 2]]) -> Result<Vec<Drawn>> {
@@ -213,11 +258,12 @@ impl Generation {
             let position = self.text.len() as u32 - 1;
             let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
-            self.write_sampling(buffer(Buffer::Sampling)?)
+            self.write_sampling(buffer(Buffer::Sampling)?, 0)
         })
     }
 
-    fn write_sampling(&self, buffer: crate::gpu::BufferId) -> Result<()> {
+    /// The options of draws that come after `queued` ones which were not read yet.
+    fn write_sampling(&self, buffer: crate::gpu::BufferId, queued: usize) -> Result<()> {
         let sampling = Sampling {
             temperature: self.options.temperature,
             top_p: self.options.top_p,
@@ -225,15 +271,15 @@ impl Generation {
             repetition_penalty: self.options.repetition_penalty,
             top_k: self.options.top_k,
             seed: split(self.options.seed),
-            turn0: self.draws as u32,
+            turn0: (self.draws + queued) as u32,
         };
         self.model.gpu.0.write(buffer, 0, bytemuck::bytes_of(&sampling))
     }
 
-    /// Decodes `turns` tokens in one submit.
-    fn decode(&self, turns: usize) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    /// Decodes `turns` tokens in one submit, behind `queued` ones.
+    fn decode(&self, turns: usize, queued: usize) -> Result<LocalFuture<Result<Vec<u8>>>> {
         self.model.with_inference(|inference| {
-            self.write_sampling(inference.resources.get(Buffer::Sampling)?)?;
+            self.write_sampling(inference.resources.get(Buffer::Sampling)?, queued)?;
             let turn = [inference.decode, inference.sample].map(|plan| Replay { plan, rows: 1 });
             let buffer = inference.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };

@@ -6,7 +6,7 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionShape, Element, Form, Kernel, KeyValueOwner, KvCache,
-    LinearShape, Output, WriteMode,
+    Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -30,8 +30,8 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, 1e-6));
-        add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add));
-        add("norm weight", k::column_sum(caps, width));
+        add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add, 2));
+        add("norm weight", k::column_sum(caps, width, 2));
         add("loss", k::cross_entropy(caps, width, false));
         add("loss with gradient", k::cross_entropy(caps, width, true));
         add("sample", k::sample(caps, width));
@@ -64,7 +64,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
 
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
-    for (n, k, tokens) in [(1, 1, 1), (61, 37, 8), (768, 2304, 1024), (50_000, 768, 4096)] {
+    for (n, k, tokens) in [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)] {
         for form in Form::ALL {
             for output in [
                 Output::Mode(WriteMode::Overwrite),
@@ -73,16 +73,30 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             ] {
                 let shape = LinearShape::new(form, n, k, tokens);
                 let what = format!("{} of {n}x{k}, {tokens} tokens", form.name());
-                entries.push((what, k::linear(caps, &shape, output)));
-                for tile in k::linear_tiles(caps) {
+                let mut add = |what: String, linear: Result<Linear>| match linear {
+                    Ok(linear) => {
+                        entries.push((what.clone(), Ok(linear.product)));
+                        entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
+                    }
+                    Err(error) => entries.push((what, Err(error))),
+                };
+                add(what, k::linear(caps, &shape, output));
+                for tile in k::linear_tiles(caps, form) {
                     let what = format!("{} of {n}x{k} by {tile:?}", form.name());
-                    let kernel = k::linear_with_tile(caps, &shape, output, tile, String::new());
-                    entries.push((what, kernel));
+                    let pick = LinearPick { tile, splits: 1, reason: String::new() };
+                    add(what, k::linear_with_tile(caps, &shape, output, pick));
                 }
             }
         }
-        for residual in [false, true] {
-            entries.push((format!("matvec of {n}x{k}"), k::matvec(caps, n, k, residual)));
+        let norm = MatvecInput::Norm { epsilon: 1e-5 };
+        for (input, output) in [
+            (MatvecInput::Plain, MatvecOutput::Plain),
+            (MatvecInput::Plain, MatvecOutput::Residual),
+            (norm, MatvecOutput::Plain),
+            (norm, MatvecOutput::Gated(Activation::Silu)),
+        ] {
+            let shape = MatvecShape { n, k, input, output };
+            entries.push((format!("matvec of {n}x{k}"), k::matvec(caps, shape)));
         }
     }
     entries

@@ -5,9 +5,15 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
+use crate::config::Activation;
 use crate::error::Result;
-use crate::kernels::{self as k, Form, Kernel, LinearShape, Output, WriteMode};
+use crate::kernels::{
+    self as k, Form, Kernel, Linear, LinearPick, LinearShape, MatvecInput,
+    MatvecOutput, MatvecShape, Output, WriteMode,
+};
+use crate::reference::activation::gated_activation_forward;
 use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
+use crate::reference::norm::rms_norm_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -47,30 +53,78 @@ fn shape(form: Form, vectors: bool, wide: bool) -> LinearShape {
     }
 }
 
-fn kernels(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Vec<Kernel>> {
-    k::linear_tiles(caps)
+/// Parts of K in the split form: not a power of two, and more than the shortest batch can fill.
+const SPLITS: usize = 3;
+
+/// A product in every tile that a device may choose.
+fn products(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+) -> Result<Vec<Linear>> {
+    k::linear_tiles(caps, shape.form)
         .into_iter()
-        .map(|tile| k::linear_with_tile(caps, shape, output, tile, String::new()))
+        .filter(|tile| splits == 1 || k::can_split(*tile))
+        .map(|tile| {
+            let pick = LinearPick { tile, splits, reason: String::new() };
+            k::linear_with_tile(caps, shape, output, pick)
+        })
         .collect()
 }
 
 async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
     for (index, output) in outputs(form).into_iter().enumerate() {
         let shape = shape(form, vectors, index == 0);
-        let made = lane.kernels(|caps| kernels(caps, &shape, output)).map_err(text)?;
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
             .collect();
-        let jobs: Vec<Job> =
-            made.iter().flat_map(|kernel| runs.iter().map(|run| run.job(kernel))).collect();
-        let results = lane.run(&jobs).await.map_err(text)?;
-        for ((job, got), run) in jobs.iter().zip(&results).zip(runs.iter().cycle()) {
-            let what = format!("{} tokens", run.tokens);
-            close(&what, &got.floats(0), &run.expected, ROUNDING).map_err(of(&job.kernel))?;
+        let made = |splits: usize| {
+            lane.kernels(|caps| {
+                let all = products(caps, &shape, output, splits)?;
+                Ok(all.into_iter().map(|linear| linear.product).collect())
+            })
+        };
+        for kernel in made(1).map_err(text)? {
+            let jobs: Vec<Job> = runs.iter().map(|run| run.job(&kernel)).collect();
+            check(&lane, &jobs, &runs).await?;
+        }
+        if !vectors {
+            continue;
+        }
+        let sums = lane
+            .kernels(|caps| {
+                let all = products(caps, &shape, output, SPLITS)?;
+                Ok(all.into_iter().filter_map(|linear| linear.sum).map(|sum| sum.kernel).collect())
+            })
+            .map_err(text)?;
+        // The first stage is the same whatever the second one adds to: all its tiles once.
+        let firsts = made(SPLITS).map_err(text)?;
+        for kernel in &firsts[if index == 0 { 0 } else { firsts.len().saturating_sub(1) }..] {
+            let jobs: Vec<Job> = runs.iter().map(|run| run.parts_job(kernel)).collect();
+            let parts = lane.run(&jobs).await.map_err(text)?;
+            for sum in &sums {
+                let jobs: Vec<Job> = runs
+                    .iter()
+                    .zip(&parts)
+                    .map(|(run, parts)| run.sum_job(sum, parts.words(0)))
+                    .collect();
+                check(&lane, &jobs, &runs).await.map_err(of(kernel))?;
+            }
         }
     }
     Ok(lane.summary())
+}
+
+/// Holds what jobs leave in `c` against the runs that they are of.
+async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(), String> {
+    let results = lane.run(jobs).await.map_err(text)?;
+    for ((job, got), run) in jobs.iter().zip(&results).zip(runs) {
+        let what = format!("{} tokens", run.tokens);
+        close(&what, &got.floats(0), &run.expected, ROUNDING).map_err(of(&job.kernel))?;
+    }
+    Ok(())
 }
 
 /// One batch of operands with its result.
@@ -145,48 +199,100 @@ impl Run {
         Self { shape, tokens, row0, column, accumulate, operands: [a, b, c], residual, expected }
     }
 
-    fn job(&self, kernel: &Kernel) -> Job {
+    /// The `step` and `range` uniforms. The batch ends inside the range: the range's own count is
+    /// one too many.
+    fn uniforms(&self) -> [Operand; 2] {
         let step = Step {
             accumulate: u32::from(self.accumulate),
-            // The batch ends inside the range: the range's own count is one too many.
             ..Step::of(self.row0 + self.tokens)
         };
         let width = if self.shape.form == Form::MatmulAt { self.shape.k } else { self.shape.n };
-        let range = Operand::range(self.row0, self.tokens + 1, self.column, width);
-        let [a, b, c] = self.operands.each_ref().map(|x| Operand::floats(x));
-        let mut operands = vec![a, b, c, Operand::uniform(&step), range];
+        [
+            Operand::uniform(&step),
+            Operand::range(self.row0, self.tokens + 1, self.column, width),
+        ]
+    }
+
+    fn job(&self, kernel: &Kernel) -> Job {
+        let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
+        operands.extend(self.uniforms());
+        operands.extend(self.residual.as_deref().map(Operand::floats));
+        Job::new(kernel, self.tokens, operands)
+    }
+
+    /// The first stage of the split form: what nobody writes stays poisoned.
+    fn parts_job(&self, kernel: &Kernel) -> Job {
+        let LinearShape { form, n, k, tokens, .. } = self.shape;
+        let rows = if form == Form::MatmulAt { k } else { tokens };
+        let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
+        operands[2] = Operand::poison(SPLITS * rows * n);
+        operands.extend(self.uniforms());
+        Job::new(kernel, self.tokens, operands)
+    }
+
+    fn sum_job(&self, kernel: &Kernel, parts: &[u32]) -> Job {
+        let mut operands = vec![Operand::words(parts), Operand::floats(&self.operands[2])];
+        operands.extend(self.uniforms());
         operands.extend(self.residual.as_deref().map(Operand::floats));
         Job::new(kernel, self.tokens, operands)
     }
 }
 
+/// Every form of the matrix-vector product: the input as it is and normed; the products as they
+/// are, added to a residual, and gated.
 async fn matvec(lane: Rc<Lane>) -> Outcome {
-    for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1)] {
-        for residual in [false, true] {
-            let made = lane.variants(|caps| k::matvec(caps, n, k, residual)).map_err(text)?;
-            let column = 7;
-            let (a, b) = (lane.normal(k), lane.normal(n * k));
-            let c = lane.normal(column + n);
-            let base = lane.normal(column + n);
-            let jobs: Vec<Job> = made
-                .iter()
-                .map(|kernel| {
-                    let mut operands: Vec<_> =
-                        [&a, &b, &c].into_iter().map(|x| Operand::floats(x)).collect();
-                    operands.push(Operand::range(0, 1, column, n));
-                    if residual {
-                        operands.push(Operand::floats(&base));
-                    }
-                    Job::new(kernel, 1, operands)
-                })
-                .collect();
-            let mut expected = wide(&c[..column]);
-            let base = wide(&base[column..]);
-            expected.extend(matvec_forward(&wide(&a), &wide(&b), residual.then_some(&base[..])));
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+    let norm = MatvecInput::Norm { epsilon: EPSILON };
+    let gates = Activation::ALL.map(MatvecOutput::Gated);
+    for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
+        for input in [MatvecInput::Plain, norm] {
+            let plain = [MatvecOutput::Plain, MatvecOutput::Residual];
+            for output in plain.into_iter().chain(gates) {
+                if output != MatvecOutput::Residual || input == MatvecInput::Plain {
+                    row(&lane, MatvecShape { n, k, input, output }).await?;
+                }
             }
         }
     }
     Ok(lane.summary())
+}
+
+const EPSILON: f64 = 1e-5;
+
+async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String> {
+    let MatvecShape { n, k, input, output } = shape;
+    let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
+    let column = 7;
+    let gated = matches!(output, MatvecOutput::Gated(_));
+    let a = lane.normal(k);
+    // Products of about 1, as a model's are: an activation makes an error of a large one larger.
+    let mut b = lane.normal(if gated { 2 * n * k } else { n * k });
+    b.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
+    let (c, base) = (lane.normal(column + n), lane.normal(column + n));
+    let weight = lane.normal(k);
+    let mut operands: Vec<_> = [&a, &b, &c].into_iter().map(|x| Operand::floats(x)).collect();
+    operands.push(Operand::range(0, 1, column, n));
+    let x = match input {
+        MatvecInput::Plain => wide(&a),
+        MatvecInput::Norm { epsilon } => {
+            operands.push(Operand::floats(&weight));
+            rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
+        }
+    };
+    let residual = (output == MatvecOutput::Residual).then(|| {
+        operands.push(Operand::floats(&base));
+        wide(&base[column..])
+    });
+    let products = matvec_forward(&x, &wide(&b), residual.as_deref());
+    let mut expected = wide(&c[..column]);
+    match output {
+        MatvecOutput::Gated(activation) => {
+            expected.extend(gated_activation_forward(activation, &products, n));
+        }
+        MatvecOutput::Plain | MatvecOutput::Residual => expected.extend(products),
+    }
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+    }
+    Ok(())
 }

@@ -14,6 +14,7 @@ mod attention_product;
 mod attention_tensors;
 mod cache;
 pub mod candidates;
+pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
 mod decode_tensors;

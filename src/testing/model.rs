@@ -32,16 +32,24 @@ const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
+/// Wide enough for products that split K, with 256 tokens.
+const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192,
+    "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,
+    "initializer_range":0.05,"max_position_embeddings":512}"#;
+
+/// Tokens of two micro-steps.
+const SHORT_STEPS: [usize; 2] = [40, 23];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for (name, config) in [("tied", TIED), ("untied", UNTIED), ("windowed", WINDOWED)] {
         cases
             .push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
-                gradients(&lane, &device(&lane), config).await
+                gradients(&lane, &device(&lane), config, SHORT_STEPS).await
             }));
         let case = format!("model {name}: loss and gradients with kernels for hardware");
         cases.push(Case::new(case, move |lane| async move {
-            gradients(&lane, &hardware(&lane)?, config).await
+            gradients(&lane, &hardware(&lane)?, config, SHORT_STEPS).await
         }));
         cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
             logits(&lane, config).await
@@ -62,6 +70,19 @@ pub(super) fn cases() -> Vec<Case> {
     let case = "model untied: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
         generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4, &SHORT).await
+    }));
+    let case = "model wide: loss and gradients with split products";
+    cases.push(Case::new(case, |lane| async move {
+        let gpu = hardware(&lane)?;
+        let model = Model::create(&gpu, ModelConfig::from_json(WIDE).map_err(text)?, 1);
+        let options = TrainerOptions { tokens_per_step: 256, ..Default::default() };
+        let trainer = Trainer::create(&model.await.map_err(text)?, options).await.map_err(text)?;
+        let plan = trainer.plan().map_err(text)?;
+        if !plan.iter().any(|row| row.kernel == "linear_sum") {
+            return Err("no product of the plan is split".into());
+        }
+        drop(trainer);
+        gradients(&lane, &gpu, WIDE, [256, 100]).await
     }));
     cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
@@ -133,12 +154,20 @@ impl Pair {
 }
 
 /// Two micro-steps of packed documents, the second shorter than the plan.
-async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Outcome {
+async fn gradients(
+    lane: &Lane,
+    gpu: &Rc<dyn Gpu>,
+    config: &str,
+    lengths: [usize; 2],
+) -> Outcome {
     let pair = Pair::new(lane, gpu, config).await?;
-    let options =
-        TrainerOptions { tokens_per_step: 40, gradient_accumulation: 2, ..Default::default() };
+    let options = TrainerOptions {
+        tokens_per_step: lengths[0],
+        gradient_accumulation: 2,
+        ..Default::default()
+    };
     let trainer = Trainer::create(&pair.model, options).await.map_err(text)?;
-    let batches = [pair.batch(lane, 40), pair.batch(lane, 23)];
+    let batches = lengths.map(|tokens| pair.batch(lane, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let mut loss = 0.0;
     let mut expected: Tensors<f64> = Tensors::new();

@@ -4,7 +4,7 @@ use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, close_to_terms, directional, dot, of, text, wide};
 use super::{Case, Outcome};
-use crate::kernels::{self as k, NORM_ROWS, WriteMode};
+use crate::kernels::{self as k, WriteMode};
 use crate::reference::norm::{rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ const EPSILON: f64 = 1e-5;
 /// Smaller than a workgroup, odd, one past each workgroup size that a row's length leads to.
 const WIDTHS: [usize; 4] = [1, 37, 260, 1028];
 /// One row; one past two blocks of the backward kernel.
-const ROWS: [usize; 2] = [1, 2 * NORM_ROWS + 1];
+const ROWS: [usize; 2] = [1, 17];
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -46,25 +46,29 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 
 async fn backward(lane: Rc<Lane>) -> Outcome {
     use WriteMode::{Add, AddAfterFirst, Overwrite};
-    for (hidden, mode) in WIDTHS.into_iter().zip([Overwrite, Add, Overwrite, Add]) {
-        one_backward(&lane, hidden, mode, false).await?;
+    let forms = [(Overwrite, 8), (Add, 1), (Overwrite, 2), (Add, 8)];
+    for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms) {
+        one_backward(&lane, hidden, mode, false, each).await?;
     }
-    one_backward(&lane, 64, AddAfterFirst, false).await?;
-    one_backward(&lane, 64, AddAfterFirst, true).await?;
+    one_backward(&lane, 64, AddAfterFirst, false, 4).await?;
+    one_backward(&lane, 64, AddAfterFirst, true, 4).await?;
     Ok(lane.summary())
 }
 
+/// `each` rows a workgroup.
 async fn one_backward(
     lane: &Lane,
     hidden: usize,
     mode: WriteMode,
     later: bool,
+    each: usize,
 ) -> Result<(), String> {
-    let made =
-        lane.variants(|caps| k::rms_norm_backward(caps, hidden, EPSILON, mode)).map_err(text)?;
+    let made = lane
+        .variants(|caps| k::rms_norm_backward(caps, hidden, EPSILON, mode, each))
+        .map_err(text)?;
     let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
     for rows in ROWS {
-        let blocks = rows.div_ceil(NORM_ROWS);
+        let blocks = rows.div_ceil(each);
         let [x, d_y, before] = [(); 3].map(|()| lane.normal(rows * hidden));
         let weight = lane.normal(hidden);
         let (d_x, d_weight) = rms_norm_backward(&wide(&x), &wide(&weight), &wide(&d_y), EPSILON);
@@ -134,9 +138,9 @@ fn differences(
 
 async fn column_sum(lane: Rc<Lane>) -> Outcome {
     for hidden in [1, 131] {
-        let made = lane.variants(|caps| k::column_sum(caps, hidden)).map_err(text)?;
-        for (rows, later) in [(1, true), (NORM_ROWS * 5 + 3, false), (NORM_ROWS * 2, true)] {
-            let blocks = rows.div_ceil(NORM_ROWS);
+        let made = lane.variants(|caps| k::column_sum(caps, hidden, 2)).map_err(text)?;
+        for (rows, later) in [(1usize, true), (143, false), (16, true)] {
+            let blocks = rows.div_ceil(2);
             let partial = lane.normal(blocks * hidden);
             let before = if later { lane.normal(hidden) } else { vec![f32::NAN; hidden] };
             let expected: Vec<f64> = (0..hidden)

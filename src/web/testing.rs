@@ -4,7 +4,7 @@ use super::runtime::RawRuntime;
 use super::{JsResult, json, to_js};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::testing::{self, Level, candidates, candidates::AttentionWork, candidates_tensors};
+use crate::testing::{self, Level, candidates, candidates_linear, candidates_tensors};
 use wasm_bindgen::prelude::*;
 
 /// JSON array of the cases' names: the everyday ones, or with `full` all.
@@ -47,6 +47,13 @@ pub fn testing_tensors(runtime: &RawRuntime, work: &str) -> JsResult<String> {
     json(&candidates_tensors::tensors(device.capabilities(), parse(work)?).map_err(to_js)?)
 }
 
-fn parse(work: &str) -> JsResult<AttentionWork> {
+/// A product in every tile and split, as JSON.
+#[wasm_bindgen]
+pub fn testing_linear(runtime: &RawRuntime, work: &str) -> JsResult<String> {
+    let device = runtime.device_rc()?;
+    json(&candidates_linear::linear(device.capabilities(), &parse(work)?).map_err(to_js)?)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(work: &str) -> JsResult<T> {
     serde_json::from_str(work).map_err(|e| to_js(Error::options(format!("work: {e}"))))
 }

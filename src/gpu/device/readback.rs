@@ -65,6 +65,7 @@ impl StagingPool {
             let _ = sender.send(result);
         });
         let pool = Rc::clone(self);
+        let filled = Filled(Some(staging));
         Box::pin(async move {
             #[cfg(not(target_arch = "wasm32"))]
             let _ = pool.device.poll(wgpu::PollType::wait_indefinitely());
@@ -85,6 +86,7 @@ impl StagingPool {
                     ));
                 }
             }
+            let staging = filled.taken();
             let range = staging.get_mapped_range(..bytes).map_err(|error| {
                 Error::internal(format!("a readback could not be mapped: {error}"))
             })?;
@@ -94,5 +96,22 @@ impl StagingPool {
             pool.give_back(staging);
             Ok(data)
         })
+    }
+}
+
+/// A staging buffer on its way to the host. Nobody can use one again whose bytes are not awaited.
+struct Filled(Option<wgpu::Buffer>);
+
+impl Filled {
+    fn taken(mut self) -> wgpu::Buffer {
+        self.0.take().expect("a staging buffer is taken once")
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        if let Some(staging) = &self.0 {
+            staging.destroy();
+        }
     }
 }

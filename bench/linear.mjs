@@ -1,0 +1,124 @@
+// Times matrix products alone: every tile with every split of K, and the one that selection picks.
+import { Buffers, noise, prepare, time } from "./kernels.mjs";
+
+const cube = (side) => [side, side, side];
+
+/** `[m, n, k]` of C[m, n]; the training shapes are those of 512 tokens of the seed configuration. */
+const SHAPES = {
+  matmul_t: [
+    ...[512, 1024, 2048, 4096].map(cube),
+    [512, 768, 768],
+    [512, 2048, 768],
+    [512, 1280, 768],
+    [512, 4096, 768],
+    [512, 768, 2048],
+    [512, 8192, 768],
+    [4096, 768, 768],
+    [4096, 4096, 768],
+    [256, 256, 128],
+    [256, 1024, 384],
+  ],
+  matmul: [
+    ...[512, 1024, 2048, 4096].map(cube),
+    [512, 768, 768],
+    [512, 768, 1280],
+    [512, 768, 4096],
+    [512, 2048, 768],
+    [512, 768, 8192],
+    [4096, 768, 4096],
+    [256, 384, 2048],
+  ],
+  matmul_at: [
+    ...[512, 1024, 2048, 4096].map(cube),
+    [768, 768, 512],
+    [1280, 768, 512],
+    [4096, 768, 512],
+    [768, 2048, 512],
+    [8192, 768, 512],
+    [4096, 768, 4096],
+    [384, 1024, 256],
+  ],
+};
+
+/** Shapes that were not used to fit the rule. */
+const OTHERS = [
+  [300, 1000, 600],
+  [2048, 640, 1536],
+  [1536, 1536, 320],
+  [640, 5120, 1280],
+];
+
+/** All products of the suite as `{ form, m, n, k }`. */
+export const PRODUCTS = Object.entries(SHAPES).flatMap(([form, shapes]) =>
+  [...shapes, ...OTHERS].map(([m, n, k]) => ({ form, m, n, k })),
+);
+
+/** Milliseconds from the submit of a product to the arrival of its last four results. */
+async function toReadback(device, sequence, target, bytes) {
+  const prepared = [];
+  for (const [candidate, buffers] of sequence) {
+    prepared.push({ grid: candidate.grid, ...(await prepare(device, candidate, buffers)) });
+  }
+  const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+  const staging = device.createBuffer({ size: 16, usage });
+  const times = [];
+  for (let turn = 0; turn < 12; turn++) {
+    const started = performance.now();
+    const encoder = device.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    for (const { pipeline, group, grid } of prepared) {
+      pass.setPipeline(pipeline);
+      pass.setBindGroup(0, group);
+      pass.dispatchWorkgroups(...grid);
+    }
+    pass.end();
+    encoder.copyBufferToBuffer(target, bytes - 16, staging, 0, 16);
+    device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(GPUMapMode.READ);
+    staging.unmap();
+    times.push(performance.now() - started);
+  }
+  staging.destroy();
+  return times.sort((a, b) => a - b)[times.length >> 1];
+}
+
+/**
+ * Every tile and split of one product.
+ *
+ * @returns rows `{ kernel, variant, picked, m, n, k, microseconds, teraflops }`, of the pick of a
+ *   large product also `readbackMilliseconds`.
+ */
+export async function products(module, runtime, work) {
+  const device = runtime.device();
+  const { form, m, n, k } = work;
+  const buffers = new Buffers(device);
+  const a = buffers.make(noise(m * k));
+  const b = buffers.make(noise(n * k));
+  const c = buffers.make(m * n * 4);
+  const tokens = form === "matmul_at" ? k : m;
+  const step = buffers.make(new Uint32Array([tokens, ...Array(15).fill(0)]), GPUBufferUsage.UNIFORM);
+  const columns = form === "matmul_t" ? n : k;
+  const range = buffers.make(new Uint32Array([0, tokens, 0, columns]), GPUBufferUsage.UNIFORM);
+  const rows = [];
+  for (const candidate of JSON.parse(module.testing_linear(runtime, JSON.stringify(work)))) {
+    const { picked, partsBytes, stages } = candidate;
+    const parts = partsBytes > 0 ? buffers.make(partsBytes) : c;
+    const sequence = [[stages[0], [a, b, parts, step, range]]];
+    if (partsBytes > 0) sequence.push([stages[1], [parts, c, step, range]]);
+    const microseconds = await time(device, sequence);
+    const row = {
+      ...work,
+      kernel: form,
+      variant: stages[0].variant,
+      picked,
+      microseconds,
+      teraflops: (2 * m * n * k) / microseconds / 1e6,
+    };
+    if (picked && m * n * k >= 2 ** 33) {
+      row.readbackMilliseconds = await toReadback(device, sequence, c, m * n * 4);
+    }
+    rows.push(row);
+  }
+  buffers.destroy();
+  return rows;
+}

@@ -1,0 +1,10 @@
+// The weight of the norm before a matrix-vector product, for K that is no multiple of 4.
+@group(0) @binding(4) var<storage, read> norm_weight: array<f32>;
+
+fn fetch_norm(v: u32) -> vec4<f32> {
+  var value = vec4<f32>();
+  for (var i = 0u; i < min(4u, K - v * 4u); i++) {
+    value[i] = norm_weight[v * 4u + i];
+  }
+  return value;
+}

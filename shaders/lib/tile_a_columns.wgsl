@@ -1,0 +1,19 @@
+// Tiles of `a`, stored [K, M].
+const PAD_A: u32 = 0u;
+
+// Vector `i` of the tile, along M.
+fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4<f32> {
+  let k = k0 + i / (BM / 4u);
+  let m = m0 + i % (BM / 4u) * 4u;
+  var value = vec4(0.0);
+  if (!CHECK_M || m < m_end) && (!CHECK_K || k < k_end) {
+    value = fetch_a(k, m, column);
+  }
+  return value;
+}
+
+fn put_a(i: u32, value: vec4<f32>) {
+  let k = i / (BM / 4u);
+  let vector = i % (BM / 4u);
+  tile_a[vector / LANES_M][k % 4u][k / 4u * PITCH_A + vector % LANES_M] = value;
+}

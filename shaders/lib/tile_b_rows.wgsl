@@ -1,0 +1,22 @@
+// Tiles of `b`, stored [N, K]: transposed on their way, as in tile_a_rows.wgsl.
+const PAD_B: u32 = 2u;
+
+// Vector `i` of the tile, along K. Columns past the end are read from the last one and not stored.
+fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> vec4<f32> {
+  let k = k0 + i % VECTORS_K * 4u;
+  var value = vec4(0.0);
+  if !CHECK_K || k < k_end {
+    value = fetch_b(min(n0 + i / VECTORS_K, N - 1u), k);
+  }
+  return value;
+}
+
+fn put_b(i: u32, value: vec4<f32>) {
+  let n = i / VECTORS_K;
+  let vector = n / 4u;
+  let place = i % VECTORS_K * PITCH_B + vector % LANES_N;
+  tile_b[vector / LANES_N][0][place][n % 4u] = value.x;
+  tile_b[vector / LANES_N][1][place][n % 4u] = value.y;
+  tile_b[vector / LANES_N][2][place][n % 4u] = value.z;
+  tile_b[vector / LANES_N][3][place][n % 4u] = value.w;
+}

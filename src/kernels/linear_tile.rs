@@ -1,0 +1,173 @@
+//! Which tile a product takes, and into how many parts its K is split.
+
+use super::linear::{Form, LinearShape};
+use crate::caps::Capabilities;
+
+/// How results are divided among invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinearTile {
+    /// BM×BN results a workgroup through workgroup memory in steps of BK, TM×TN an invocation.
+    Tiled { bm: usize, bn: usize, bk: usize, tm: usize, tn: usize },
+    /// TM×TN results an invocation, straight from storage.
+    Direct { tm: usize, tn: usize },
+}
+
+/// A tile, the parts of K, and why.
+#[derive(Clone, Debug)]
+pub struct LinearPick {
+    pub tile: LinearTile,
+    pub splits: usize,
+    pub reason: String,
+}
+
+impl LinearTile {
+    const fn tiled([bm, bn, bk]: [usize; 3], [tm, tn]: [usize; 2]) -> Self {
+        Self::Tiled { bm, bn, bk, tm, tn }
+    }
+
+    pub(super) fn invocations(self) -> u32 {
+        match self {
+            Self::Tiled { bm, bn, tm, tn, .. } => (bm / tm * (bn / tn)) as u32,
+            Self::Direct { .. } => 1,
+        }
+    }
+
+    /// Bytes of workgroup memory: a tile of each operand, more for one that is transposed.
+    fn bytes(self, form: Form) -> u32 {
+        match self {
+            Self::Tiled { bm, bn, bk, tm, tn } => {
+                let pad = |each: usize, transposed: bool| if transposed { 2 * each } else { 0 };
+                let m = bm + pad(tm, form != Form::MatmulAt);
+                let n = bn + pad(tn, form == Form::MatmulT);
+                (4 * bk * (m + n)) as u32
+            }
+            Self::Direct { .. } => 0,
+        }
+    }
+
+    pub(super) fn label(self) -> String {
+        match self {
+            Self::Tiled { bm, bn, bk, tm, tn } => format!("tiled {bm}x{bn}x{bk}, {tm}x{tn} each"),
+            Self::Direct { tm, tn } => format!("direct, {tm}x{tn} each"),
+        }
+    }
+
+    /// Whether it is for products that fill a GPU by far.
+    pub(super) fn is_largest(self) -> bool {
+        matches!(self, Self::Tiled { bm: 128, bn: 128, .. })
+    }
+
+    /// Workgroups over the results of a product.
+    pub fn groups(self, shape: &LinearShape) -> usize {
+        match self {
+            Self::Tiled { bm, bn, .. } => shape.m().div_ceil(bm) * shape.n.div_ceil(bn),
+            Self::Direct { tm, tn } => shape.m().div_ceil(tm) * shape.n.div_ceil(tn),
+        }
+    }
+}
+
+/// Largest first: a larger tile reads each operand fewer times. The second does for the first where
+/// its workgroup memory does not fit, 16 KiB among them.
+const TILES: [LinearTile; 6] = [
+    LinearTile::tiled([128, 128, 16], [8, 8]),
+    LinearTile::tiled([128, 128, 8], [8, 8]),
+    LinearTile::tiled([128, 64, 16], [8, 8]),
+    LinearTile::tiled([64, 64, 16], [8, 4]),
+    LinearTile::tiled([32, 32, 16], [4, 4]),
+    LinearTile::tiled([16, 16, 16], [4, 4]),
+];
+/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
+/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
+/// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
+/// small ones the second.
+const DIRECT: [LinearTile; 2] =
+    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
+/// Multiply-adds from which the larger block repays its compilation within a hundred steps.
+const LARGE_PRODUCT: u64 = 4 << 20;
+
+/// Fewest workgroups that keep a large GPU busy; below, K is split or a smaller tile is chosen. On
+/// an H200 (132 multiprocessors) 48 tiles ran fastest in 8 parts (384 workgroups), 72 in 4 (288),
+/// 128 and 192 in 2, 384 in one: `bench/NOTES.md`.
+const BUSY_GROUPS: usize = 256;
+/// Workgroups from which 128×128 results each are faster than 128×64.
+const MANY_GROUPS: usize = 512;
+/// Most parts of K, and fewest steps of a part: each part is written and read once.
+const MOST_SPLITS: usize = 8;
+const LEAST_DEPTH: usize = 64;
+
+/// The tiles that [`pick`] may choose among on this device, largest first.
+pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
+    let fits = |tile: &LinearTile| {
+        tile.invocations() <= caps.limits.workgroup_invocations()
+            && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
+    };
+    if caps.software {
+        return DIRECT.to_vec();
+    }
+    let tiles: Vec<_> = TILES.into_iter().filter(fits).collect();
+    if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
+}
+
+/// Whether selection ever splits K with this tile: the largest are for products that fill a GPU.
+pub fn can_split(tile: LinearTile) -> bool {
+    matches!(tile, LinearTile::Tiled { .. }) && !tile.is_largest()
+}
+
+pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
+    let tiles = linear_tiles(caps, shape.form);
+    if tiles == DIRECT {
+        return direct(caps, shape);
+    }
+    if let Some(&tile) = tiles.first().filter(|tile| tile.is_largest()) {
+        let groups = tile.groups(shape);
+        if groups >= MANY_GROUPS {
+            let reason = format!("largest tile that fits the limits: {groups} workgroups");
+            return LinearPick { tile, splits: 1, reason };
+        }
+    }
+    let most = most_splits(shape);
+    let rest: Vec<_> = tiles.into_iter().filter(|tile| !tile.is_largest()).collect();
+    for &tile in &rest {
+        let groups = tile.groups(shape);
+        let splits = BUSY_GROUPS.div_ceil(groups).next_power_of_two();
+        if splits <= most {
+            let why = if splits > 1 { ", K split" } else { "" };
+            let reason =
+                format!("largest tile that makes {BUSY_GROUPS} workgroups{why}: {}", groups * splits);
+            return LinearPick { tile, splits, reason };
+        }
+    }
+    // A split costs a dispatch more, which a product this small does not repay.
+    let small = rest.iter().find(|tile| tile.invocations() <= 64).or(rest.last());
+    let reason = format!("small product: fewer than {BUSY_GROUPS} workgroups with any tile");
+    match small {
+        Some(&tile) => LinearPick { tile, splits: 1, reason },
+        None => direct(caps, shape),
+    }
+}
+
+/// Parts that K can be cut into.
+fn most_splits(shape: &LinearShape) -> usize {
+    if !shape.by_vectors() {
+        return 1;
+    }
+    let most = (shape.depth() / LEAST_DEPTH).clamp(1, MOST_SPLITS);
+    1 << most.ilog2()
+}
+
+fn direct(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
+    let why = if caps.software {
+        "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
+    } else {
+        "no tile fits the limits on invocations or workgroup memory"
+    };
+    let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
+    let large = operations >= LARGE_PRODUCT;
+    let size = if large {
+        "a large product repays a large block"
+    } else {
+        "small product, quick to compile"
+    };
+    let tile = DIRECT[usize::from(!large)];
+    LinearPick { tile, splits: 1, reason: format!("{why}; {size}") }
+}

@@ -1,0 +1,127 @@
+//! The matrix-vector product: the linear layer of a single decoded token, with the norm before it
+//! and the activation after it.
+
+use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::elementwise::activation_module;
+use super::{check_storage, workgroup_size};
+use crate::caps::Capabilities;
+use crate::config::Activation;
+use crate::error::Result;
+
+/// What a matrix multiplies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MatvecInput {
+    Plain,
+    /// The RMSNorm of the row; the norm's weight is bound behind `range`.
+    Norm {
+        epsilon: f64,
+    },
+}
+
+/// What becomes of the products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatvecOutput {
+    Plain,
+    /// Added to a residual, which is bound behind `range`: not together with a norm.
+    Residual,
+    /// N results of 2 · N rows, `activate(gate) · up`.
+    Gated(Activation),
+}
+
+/// A matrix-vector product of `n` results of `k` products each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatvecShape {
+    pub n: usize,
+    pub k: usize,
+    pub input: MatvecInput,
+    pub output: MatvecOutput,
+}
+
+/// Most invocations that share a row, and most vectors that one has on their way at a time.
+const LANES: usize = 64;
+const ON_THEIR_WAY: usize = 8;
+
+/// Whether [`matvec`] should also make the norm before it, again for each row. A CPU, where a row
+/// has one invocation, pays more for that than for a pass.
+pub fn matvec_fuses(caps: &Capabilities) -> bool {
+    !caps.software
+}
+
+/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight or the residual.
+///
+/// # Errors
+/// `limit-exceeded` when a workgroup does not fit.
+pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
+    let name = "matvec_forward";
+    let MatvecShape { n, k, input, output } = shape;
+    // A row is read by as many neighbours as it keeps busy, all of whose loads are on their way
+    // before the first is needed. A CPU gains nothing from neighbours and loses at barriers.
+    let (most_lanes, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
+    let size = workgroup_size(caps, wanted, 1, name)?;
+    let vectors = k.div_ceil(4);
+    let lanes = vectors.next_power_of_two().clamp(1, most_lanes).min(size as usize);
+    let turns = vectors / lanes;
+    let unrolled = turns.clamp(1, ON_THEIR_WAY);
+    let normed = matches!(input, MatvecInput::Norm { .. });
+    let products = if matches!(output, MatvecOutput::Gated(_)) { 2 } else { 1 };
+    let sums = products + usize::from(normed);
+    check_storage(caps, 4 * size * sums as u32, name)?;
+    let mut composer = Composer::new(name, size)
+        .size("N", n)
+        .size("K", k)
+        .size("LANES", lanes)
+        .size("WHOLE", turns / unrolled * unrolled)
+        .unrolled("UNROLLED", unrolled)
+        .unrolled("LAST", turns % unrolled)
+        .size("REST", vectors % lanes)
+        .unrolled("PRODUCTS", products)
+        .unrolled("SUMS", sums)
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"));
+    let by_vectors = k.is_multiple_of(4);
+    composer = composer
+        .module(if by_vectors { shader!("lib/matvec_vec4") } else { shader!("lib/matvec_scalar") });
+    composer = match input {
+        MatvecInput::Plain => composer.module(shader!("lib/matvec_plain")),
+        MatvecInput::Norm { epsilon } => composer
+            .float("EPSILON", epsilon as f32)
+            .module(if by_vectors {
+                shader!("lib/matvec_norm_vec4")
+            } else {
+                shader!("lib/matvec_norm_scalar")
+            })
+            .module(shader!("lib/matvec_norm")),
+    };
+    composer = match output {
+        MatvecOutput::Plain => composer.module(shader!("lib/matvec_store")),
+        MatvecOutput::Residual => composer.module(shader!("lib/matvec_store_residual")),
+        MatvecOutput::Gated(activation) => {
+            let composer = composer.module(shader!("lib/math"));
+            composer
+                .module(activation_module(activation))
+                .module(shader!("lib/matvec_store_gated"))
+        }
+    };
+    let mut bindings = vec![Read, Read, ReadWrite, Uniform];
+    if normed || output == MatvecOutput::Residual {
+        bindings.push(Read);
+    }
+    let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
+    let [x, y] =
+        flat.resolve(1, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
+    let fused = match (normed, output) {
+        (_, MatvecOutput::Residual) => ", residual",
+        (true, MatvecOutput::Gated(_)) => ", norm and activation fused",
+        (true, _) => ", norm fused",
+        (false, MatvecOutput::Gated(_)) => ", activation fused",
+        (false, MatvecOutput::Plain) => "",
+    };
+    let width = if by_vectors { "vec4" } else { "scalar" };
+    composer.module(shader!("03_matvec")).finish(
+        caps,
+        &bindings,
+        Grid::Fixed { x, y },
+        format!("{lanes} lanes a row, {width}{fused}"),
+        "one row: each weight is read once, by neighbours",
+    )
+}
