@@ -96,7 +96,10 @@ export async function products(module, runtime, work) {
   const b = buffers.make(noise(n * k));
   const c = buffers.make(m * n * 4);
   const tokens = form === "matmul_at" ? k : m;
-  const step = buffers.make(new Uint32Array([tokens, ...Array(15).fill(0)]), GPUBufferUsage.UNIFORM);
+  const step = buffers.make(
+    new Uint32Array([tokens, ...Array(15).fill(0)]),
+    GPUBufferUsage.UNIFORM,
+  );
   const columns = form === "matmul_t" ? n : k;
   const range = buffers.make(new Uint32Array([0, tokens, 0, columns]), GPUBufferUsage.UNIFORM);
   const rows = [];

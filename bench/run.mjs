@@ -1,4 +1,4 @@
-// npm run bench [-- [models|attention|matmul|cache] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
@@ -30,8 +30,11 @@ const options = {
   subgroups: !values["no-subgroups"],
 };
 
-if (!["models", "attention", "matmul", "cache"].includes(options.suite)) {
-  console.error(`there is no suite ${options.suite}; there are models, attention, matmul and cache`);
+/** Suites of kernels, which use the testing module. */
+const KERNELS = ["attention", "matmul", "token"];
+const SUITES = ["models", ...KERNELS, "cache"];
+if (!SUITES.includes(options.suite)) {
+  console.error(`there is no suite ${options.suite}; there are ${SUITES.join(", ")}`);
   process.exit(2);
 }
 if (options.suite === "cache") {
@@ -78,24 +81,19 @@ function slug({ vendor, architecture }) {
 function print(result) {
   if (result.note) return console.log(result.note);
   if (result.kernel) return printKernel(result);
-  const { workload, milliseconds, tokensPerSecond, firstLoss, lastLoss, profile } = result;
-  const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(2)} ms  `;
-  if (tokensPerSecond === undefined) {
-    return console.log(`${workload.padEnd(14)} ${(result.gpuBytes / 1e6).toFixed(1)} MB`);
-  }
-  const rate = result.teraflops === undefined ? "" : `${result.teraflops.toFixed(1)} TFLOP/s  `;
-  const loss =
-    firstLoss === undefined
-      ? ""
-      : `loss ${firstLoss.toFixed(3)} -> ${lastLoss.toFixed(3)}  cold ${result.coldMilliseconds.toFixed(0)} ms  `;
-  const memory =
-    result.gpuBytes === undefined
-      ? ""
-      : `${result.dispatches} dispatches  ${(result.gpuBytes / 1e6).toFixed(1)} MB`;
-  console.log(
-    `${workload.padEnd(14)} ${time}${tokensPerSecond.toFixed(0)} tokens/s  ${rate}${loss}${memory}`,
-  );
-  for (const row of profile ?? []) {
+  const { workload, gpuBytes, dispatches } = result;
+  const parts = [workload.padEnd(14)];
+  const add = (value, text) => value !== undefined && parts.push(text(value));
+  add(result.milliseconds, (ms) => `${ms.toFixed(2)} ms`);
+  add(result.microseconds, (us) => `${us.toFixed(0)} us`);
+  add(result.tokensPerSecond, (rate) => `${rate.toFixed(0)} tokens/s`);
+  add(result.teraflops, (rate) => `${rate.toFixed(1)} TFLOP/s`);
+  add(result.firstLoss, (loss) => `loss ${loss.toFixed(3)} -> ${result.lastLoss.toFixed(3)}`);
+  add(result.coldMilliseconds, (ms) => `cold ${ms.toFixed(0)} ms`);
+  add(dispatches, (count) => `${count} dispatches`);
+  add(gpuBytes, (bytes) => `${(bytes / 1e6).toFixed(1)} MB`);
+  console.log(parts.join("  "));
+  for (const row of result.profile ?? []) {
     const rate = row.microseconds > 0 ? (row.flops / row.microseconds / 1e6).toFixed(2) : "-";
     console.log(
       `  ${row.microseconds.toFixed(0).padStart(8)} us ${rate.padStart(7)} TFLOP/s ${String(row.count).padStart(4)}x ${row.key} ${row.grid}`,
@@ -131,7 +129,7 @@ async function inNode() {
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const tinyloom = await import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
-  if (["attention", "matmul"].includes(options.suite)) {
+  if (KERNELS.includes(options.suite)) {
     const { prepareHost } = await import(pathToFileURL(join(root, "pkg/dist/host.js")).href);
     await prepareHost(gpu);
     const testing = await import(pathToFileURL(join(root, "target/testing-wasm/tinyloom.js")).href);
@@ -166,22 +164,25 @@ async function inBrowser(kind) {
     page.on("console", (message) => console.error(`page: ${message.text()}`));
     await page.exposeFunction("report", (text) => print(JSON.parse(text)));
     await page.goto(`${server.url}/blank.html`);
-    return await page.evaluate(async (settings) => {
-      const report = (result) => window.report(JSON.stringify(result));
-      if (["attention", "matmul"].includes(settings.suite)) {
-        const testing = await import("/testing/tinyloom.js");
-        await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
-        const suites = await import("/bench/suites.mjs");
-        return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
-      }
-      const tinyloom = await import("/pkg/index.js");
-      if (settings.suite === "cache") {
-        const { cacheSuite } = await import("/bench/cache.mjs");
-        return cacheSuite(tinyloom, navigator.gpu, settings, report);
-      }
-      const { runAll } = await import("/bench/workloads.mjs");
-      return runAll(tinyloom, navigator.gpu, settings, report);
-    }, options);
+    return await page.evaluate(
+      async ({ kernels, ...settings }) => {
+        const report = (result) => window.report(JSON.stringify(result));
+        if (kernels.includes(settings.suite)) {
+          const testing = await import("/testing/tinyloom.js");
+          await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
+          const suites = await import("/bench/suites.mjs");
+          return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
+        }
+        const tinyloom = await import("/pkg/index.js");
+        if (settings.suite === "cache") {
+          const { cacheSuite } = await import("/bench/cache.mjs");
+          return cacheSuite(tinyloom, navigator.gpu, settings, report);
+        }
+        const { runAll } = await import("/bench/workloads.mjs");
+        return runAll(tinyloom, navigator.gpu, settings, report);
+      },
+      { ...options, kernels: KERNELS },
+    );
   } finally {
     await browser.close();
     await server.close();

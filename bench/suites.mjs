@@ -1,6 +1,7 @@
 // The suites of kernels alone, importable in a page and in Node.
 import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
 import { PRODUCTS, products } from "./linear.mjs";
+import { byKernel, CONFIGS } from "./workloads.mjs";
 
 const LENGTHS = [128, 512, 1024, 2048, 4096, 8192];
 
@@ -75,6 +76,26 @@ export async function matmulSuite(testing, gpu, settings, report) {
     for (const row of await products(testing, runtime, work)) {
       results.push(row);
       report(row);
+    }
+  }
+  return close(runtime, { results });
+}
+
+/** GPU times of the kernels of one decoded token, by configuration and context. */
+export async function tokenSuite(testing, gpu, settings, report) {
+  const { only = "" } = settings;
+  const runtime = await open(testing, gpu, settings);
+  const results = [];
+  for (const [name, { config }] of Object.entries(CONFIGS)) {
+    for (const context of [128, 2048]) {
+      const workload = `token ${name} behind ${context}`;
+      if (!workload.includes(only)) continue;
+      const text = await testing.testing_decode_profile(runtime, JSON.stringify(config), context);
+      const profile = byKernel(JSON.parse(text));
+      const microseconds = profile.reduce((sum, row) => sum + row.microseconds, 0);
+      const dispatches = profile.reduce((sum, row) => sum + row.count, 0);
+      results.push({ workload, context, microseconds, dispatches, profile });
+      report(results.at(-1));
     }
   }
   return close(runtime, { results });

@@ -56,6 +56,9 @@ function batch(tokens, vocabulary, documents = 1) {
   return { tokens: ids.slice(0, tokens), targets: ids.slice(1), documents: starts };
 }
 
+/** Milliseconds of work before anything is timed. */
+const WARM_UP = 1000;
+
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)];
@@ -82,6 +85,9 @@ export async function train(tinyloom, runtime, name, options = {}) {
   const data = batch(length, workload.config.vocab_size, documents);
   const first = await trainer.step(data);
   const cold = performance.now() - began;
+  // An idle GPU has lowered its clock, and takes a while of work to raise it.
+  const warm = performance.now() + WARM_UP;
+  while (performance.now() < warm) await trainer.step(data);
   const times = [];
   let last = first;
   for (let i = 0; i < steps; i++) {
@@ -109,10 +115,11 @@ export async function train(tinyloom, runtime, name, options = {}) {
 
 const trainName = (name, documents) => `train ${name}${documents > 1 ? ` x ${documents}` : ""}`;
 
-function byKernel(rows) {
+/** Rows of a plan summed by kernel, the longest first. */
+export function byKernel(rows) {
   const groups = new Map();
   for (const row of rows) {
-    const shape = row.kernel.startsWith("matmul") ? ` ${row.label.replace(/^layer \d+ /, "")}` : "";
+    const shape = /^mat/.test(row.kernel) ? ` ${row.label.replace(/^layer \d+ /, "")}` : "";
     const key = `${row.phase} ${row.kernel}${shape} [${row.variant}]`;
     const group = groups.get(key) ?? { key, count: 0, microseconds: 0, flops: 0, grid: row.grid };
     group.count += 1;
@@ -134,7 +141,8 @@ export async function decode(tinyloom, runtime, name, { tokens = 256, context = 
     for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8 })) count += 1;
     return { count, milliseconds: performance.now() - start };
   };
-  await draw(32);
+  const warm = performance.now() + WARM_UP;
+  while (performance.now() < warm) await draw(tokens);
   const short = await draw(1);
   const long = await draw(tokens + 1);
   model.free();

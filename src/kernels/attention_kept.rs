@@ -10,9 +10,10 @@ use crate::error::Result;
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 /// Most bytes that probabilities, or score gradients, may take. Keeping them was faster at every
-/// length measured on an NVIDIA H200 (`bench/NOTES.md`): by 14 to 18 % of the backward pass up to 700
-/// tokens, by 3 to 9 % beyond, where they would take too much memory for it.
-const KEPT_BYTES: u64 = 16 << 20;
+/// length measured on an NVIDIA H200 (`bench/NOTES.md`): by 10 to 18 % of the backward pass up to
+/// this size (8 heads of 32 at 1,024 tokens take 32 MiB), mostly by 3 to 9 % beyond, where memory
+/// would grow with the square of the tokens for it.
+const KEPT_BYTES: u64 = 32 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
 /// batches of up to `shape.tokens`; `None` where they compute them twice.

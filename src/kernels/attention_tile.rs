@@ -19,13 +19,14 @@ pub struct AttentionTile {
 
 const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
+const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
 /// Candidates in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`): more rows or
 /// more results an invocation lost at every length and head_dim, and so did fewer, except that the
 /// half tile fills a GPU better with a short batch. The last two fit where nothing else does.
 const TILES: [AttentionTile; 6] = [
     FULL_TILE,
     HALF_TILE,
-    AttentionTile::new(32, 32, 8, 128),
+    PARTS_TILE,
     AttentionTile::new(32, 16, 8, 128),
     AttentionTile::new(16, 8, 4, 32),
     AttentionTile::new(8, 4, 2, 8),
@@ -125,6 +126,19 @@ pub fn attention_tiles(
         .collect()
 }
 
+/// Tokens from which rows whose vectors do not divide among the column groups are better staged in
+/// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80,
+/// 50 and 58 at 512 tokens, 159 and 161 at 1,024, 6,202 and 5,489 at 8,192; of 96, 53 and 59, 166 and
+/// 164, 6,470 and 5,649; of 128, where they divide, 59 and 68, 188 and 218, 7,333 and 8,567.
+const STAGED_FROM: usize = 1024;
+
+/// Whether the forward pass prefers rows in parts to resident ones.
+fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
+    let (vectors, groups) = (shape.head_dim / 4, FULL_TILE.column_groups());
+    let uneven = vectors > groups && !vectors.is_multiple_of(groups);
+    pass == AttentionPass::Forward && uneven && shape.tokens >= STAGED_FROM
+}
+
 /// The preferred tile that fits; the half tile only where it makes workgroups that a GPU lacks.
 pub(super) fn pick(
     caps: &Capabilities,
@@ -135,7 +149,10 @@ pub(super) fn pick(
     let tiles = attention_tiles(caps, shape, pass);
     let groups = |tile: &AttentionTile| shape.tokens.div_ceil(tile.rows) * owners;
     let short = shape.tokens > 0 && groups(&FULL_TILE) < FEW_GROUPS;
-    let wanted = |tile: &&AttentionTile| **tile != HALF_TILE || short;
+    let in_parts = prefers_parts(shape, pass) && tiles.contains(&PARTS_TILE);
+    let wanted = |tile: &&AttentionTile| {
+        if in_parts { **tile == PARTS_TILE } else { **tile != HALF_TILE || short }
+    };
     let half = tiles.iter().find(|tile| short && **tile == HALF_TILE);
     if let Some(tile) = half.or_else(|| tiles.iter().find(wanted)) {
         let memory =
@@ -143,6 +160,8 @@ pub(super) fn pick(
         let bytes = memory.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
         let reason = if half.is_some() {
             format!("{} workgroups with the full tile leave a large GPU idle", groups(&FULL_TILE))
+        } else if in_parts {
+            format!("long, and {} vectors do not divide among the columns", shape.head_dim / 4)
         } else {
             format!("the preferred tile that fits: {bytes} bytes of workgroup memory")
         };

@@ -63,6 +63,16 @@ pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> 
     finish(composer, caps, &[Read, Read, Read, ReadWrite, Uniform, Uniform], hidden)
 }
 
+/// `initialize_forward`: `count` initial weights. Bindings: weights, options, run.
+pub fn initialize(caps: &Capabilities, count: usize) -> Result<Kernel> {
+    let name = "initialize_forward";
+    let composer = Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+        .module(shader!("lib/flat"))
+        .module(shader!("lib/philox"))
+        .module(shader!("00_initialize"));
+    fixed(composer, caps, &[ReadWrite, Uniform, Uniform], count)
+}
+
 /// `zero_forward`: clears `count` elements on the first micro-step.
 pub fn zero(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let composer = composer(caps, "zero_forward")?.module(shader!("00_zero"));

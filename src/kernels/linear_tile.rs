@@ -132,8 +132,10 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
         let splits = BUSY_GROUPS.div_ceil(groups).next_power_of_two();
         if splits <= most {
             let why = if splits > 1 { ", K split" } else { "" };
-            let reason =
-                format!("largest tile that makes {BUSY_GROUPS} workgroups{why}: {}", groups * splits);
+            let reason = format!(
+                "largest tile that makes {BUSY_GROUPS} workgroups{why}: {}",
+                groups * splits
+            );
             return LinearPick { tile, splits, reason };
         }
     }

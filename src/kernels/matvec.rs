@@ -79,8 +79,11 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"));
     let by_vectors = k.is_multiple_of(4);
-    composer = composer
-        .module(if by_vectors { shader!("lib/matvec_vec4") } else { shader!("lib/matvec_scalar") });
+    composer = composer.module(if by_vectors {
+        shader!("lib/matvec_vec4")
+    } else {
+        shader!("lib/matvec_scalar")
+    });
     composer = match input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec_plain")),
         MatvecInput::Norm { epsilon } => composer
@@ -97,9 +100,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         MatvecOutput::Residual => composer.module(shader!("lib/matvec_store_residual")),
         MatvecOutput::Gated(activation) => {
             let composer = composer.module(shader!("lib/math"));
-            composer
-                .module(activation_module(activation))
-                .module(shader!("lib/matvec_store_gated"))
+            composer.module(activation_module(activation)).module(shader!("lib/matvec_store_gated"))
         }
     };
     let mut bindings = vec![Read, Read, ReadWrite, Uniform];

@@ -42,7 +42,7 @@ pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
 pub use compose::{Binding, Grid, Kernel};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
-    gated_activation_backward, rope, zero,
+    gated_activation_backward, initialize, rope, zero,
 };
 pub use linear::{Form, Linear, LinearShape, LinearSum, Output, linear, linear_with_tile};
 pub use linear_tile::{LinearPick, LinearTile, can_split, linear_tiles};

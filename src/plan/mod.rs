@@ -8,6 +8,7 @@ mod attention_mask;
 mod batch;
 mod builder;
 mod infer;
+mod initialize;
 mod model;
 mod row;
 pub mod slots;
@@ -19,6 +20,7 @@ pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferencePlans, cache_bytes, inference_plans};
+pub use initialize::initialize_plan;
 pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
 

@@ -1,7 +1,7 @@
 //! Tools of the numeric tests.
 
 use super::Real;
-use crate::random::fill_normal;
+use super::normal::fill_normal;
 
 /// Deterministic standard-normal test data; `stream` tells tensors apart.
 pub fn noise<R: Real>(stream: u64, length: usize) -> Vec<R> {

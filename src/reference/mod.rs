@@ -14,6 +14,7 @@ pub mod linear;
 pub mod loss;
 pub mod model;
 pub mod norm;
+pub mod normal;
 pub mod optimizer;
 pub mod rope;
 pub mod sampling;

@@ -6,11 +6,11 @@ use super::embedding::{embedding_backward, embedding_forward};
 use super::linear::{Product, matmul, matmul_at, matmul_t};
 use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
 use super::norm::{rms_norm_backward, rms_norm_forward};
+use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
 use crate::config::ModelConfig;
 use crate::data::Batch;
-use crate::random::fill_normal;
 use std::collections::BTreeMap;
 
 /// Weights or gradients by safetensors name.

@@ -2,18 +2,22 @@
 
 use super::inference::Inference;
 use super::resources::Resources;
+use super::step::Initialize;
 use crate::checkpoint::{CheckpointReader, Wanted, write_header};
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result, room};
-use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
+use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay};
 use crate::layout::{Layout, Tensor};
-use crate::plan::Buffer;
-use crate::random::fill_normal;
+use crate::plan::{Buffer, STEP_BYTES, initialize_plan};
+use crate::random::fill_weights;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Elements generated or uploaded at a time, so that host memory stays small.
 const UPLOAD_ELEMENTS: usize = 1 << 20;
+
+/// Operations of an initialisation that even a slow GPU does within a tenth of a second.
+const SUBMIT_FLOPS: f64 = 2e10;
 
 /// Bytes brought back at a time: host memory holds them two more times meanwhile.
 const READ_BYTES: usize = 64 << 20;
@@ -77,33 +81,51 @@ impl Model {
         Ok(Rc::new(model))
     }
 
+    /// Matrices nearly normal, by the GPU or, where that is a CPU, by this one, to the same bits;
+    /// vectors, which are norms, 1.
     fn initialize(&self, seed: u64) -> Result<()> {
-        let std = self.config.initializer_range as f32;
+        let weights = self.weights()?;
+        let on_gpu = !self.gpu.0.capabilities().software;
+        if on_gpu {
+            self.initialize_matrices(&weights, seed)?;
+        }
+        let std = self.config.initializer_range;
         let mut values = vec![0f32; UPLOAD_ELEMENTS];
-        for (stream, tensor) in (0u64..).zip(&self.layout.tensors) {
-            let mut done = 0usize;
+        for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
+            let vector = tensor.shape.len() == 1;
+            if on_gpu && !vector {
+                continue;
+            }
+            let mut done = 0;
             for run in self.layout.runs(tensor) {
-                let mut offset = 0;
-                while offset < run.len {
-                    let count = UPLOAD_ELEMENTS.min(run.len - offset);
-                    let part = &mut values[..count];
-                    if tensor.shape.len() == 1 {
+                for start in (0..run.len).step_by(UPLOAD_ELEMENTS) {
+                    let part = &mut values[..UPLOAD_ELEMENTS.min(run.len - start)];
+                    if vector {
                         part.fill(1.0);
                     } else {
-                        fill_normal(seed, stream, done as u64, std, part);
+                        fill_weights(seed, stream, done, std, part);
                     }
-                    let buffer = self.weights()?.get(Buffer::Weights(run.shard))?;
-                    self.gpu.0.write(
-                        buffer,
-                        (run.offset + offset) as u64 * 4,
-                        bytemuck::cast_slice(part),
-                    )?;
-                    offset += count;
-                    done += count;
+                    let (buffer, offset) =
+                        (weights.get(Buffer::Weights(run.shard))?, run.offset + start);
+                    self.gpu.0.write(buffer, offset as u64 * 4, bytemuck::cast_slice(part))?;
+                    done += part.len() as u32;
                 }
             }
         }
         Ok(())
+    }
+
+    fn initialize_matrices(&self, weights: &Resources, seed: u64) -> Result<()> {
+        let gpu = &self.gpu.0;
+        let plan = initialize_plan(gpu.capabilities(), &self.layout)?;
+        let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
+        // Given back at the end of this function: the GPU keeps what it has been told to use.
+        let mut resources = Resources::new(gpu);
+        let options = resources.add(Buffer::Step, STEP_BYTES)?;
+        let values = Initialize::new(seed, self.config.initializer_range);
+        gpu.write(options, 0, bytemuck::bytes_of(&values))?;
+        let plan = resources.install(&plan, &[weights])?;
+        gpu.submit(&[Replay { plan, rows: 1 }], submits, None).map(drop)
     }
 
     pub fn config(&self) -> &ModelConfig {

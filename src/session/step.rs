@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu};
 use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
+use crate::random::{WEIGHTS, split, weight_factor};
 use std::rc::Rc;
 
 /// What changes from one replay to the next.
@@ -44,6 +45,21 @@ pub(crate) struct Sampling {
     pub top_k: u32,
     pub seed: [u32; 2],
     pub turn0: u32,
+}
+
+/// The options of `00_initialize.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct Initialize {
+    pub seed: [u32; 2],
+    pub tag: u32,
+    pub factor: f32,
+}
+
+impl Initialize {
+    pub fn new(seed: u64, std: f64) -> Self {
+        Self { seed: split(seed), tag: WEIGHTS, factor: weight_factor(std) }
+    }
 }
 
 /// [`Buffer::Metrics`](crate::plan::Buffer), as `07_loss_sum.wgsl` and `12_step_decision.wgsl` write it.

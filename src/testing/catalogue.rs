@@ -50,6 +50,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("embedding", k::embedding_forward(caps, width));
         add("embedding backward", k::embedding_backward(caps, width));
+        add("initialize", k::initialize(caps, width * 100_000));
         add("zero", k::zero(caps, width * 100_000));
         add("copy", k::copy_row(caps, width));
         add("adamw", k::adamw(caps, width * 40_000));
@@ -64,7 +65,9 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
 
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
-    for (n, k, tokens) in [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)] {
+    for (n, k, tokens) in
+        [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
+    {
         for form in Form::ALL {
             for output in [
                 Output::Mode(WriteMode::Overwrite),

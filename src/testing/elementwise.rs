@@ -6,14 +6,20 @@ use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, 
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, ActivationWidth, Kernel};
+use crate::random::fill_weights;
 use crate::reference::activation::{gated_activation_backward, gated_activation_forward};
 use crate::reference::attention::AttentionShape;
 use crate::reference::rope::{rope_backward, rope_forward, rope_table};
+use crate::session::step::Initialize;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases =
-        vec![Case::new("zero", zero), Case::new("copy_row", copy_row), Case::new("rope", rope)];
+    let mut cases = vec![
+        Case::new("initialize", initialize),
+        Case::new("zero", zero),
+        Case::new("copy_row", copy_row),
+        Case::new("rope", rope),
+    ];
     cases.extend(Activation::ALL.map(|activation| {
         Case::new(format!("gated_activation {}", activation.name()), move |lane| {
             gated_activation(lane, activation)
@@ -24,6 +30,28 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn jobs(kernels: &[Kernel], rows: usize, operands: &[Operand]) -> Vec<Job> {
     kernels.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect()
+}
+
+/// The host's bits, in a run inside a shard; what lies around it stays.
+async fn initialize(lane: Rc<Lane>) -> Outcome {
+    let (seed, stream, index, first) = (lane.seed, 5, 1000, 3);
+    for (count, std) in [(1, 0.02), (257, 1.0), (5000, 0.3)] {
+        let made = lane.variants(|caps| k::initialize(caps, count)).map_err(text)?;
+        let before = lane.normal(first + count + 2);
+        let mut expected = before.clone();
+        fill_weights(seed, stream, index, std, &mut expected[first..first + count]);
+        let operands = [
+            Operand::floats(&before),
+            Operand::uniform(&Initialize::new(seed, std)),
+            Operand::uniform(&[first as u32, count as u32, index, stream]),
+        ];
+        let jobs = jobs(&made, 1, &operands);
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let expected = Operand::floats(&expected);
+            same("weights", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
 }
 
 async fn zero(lane: Rc<Lane>) -> Outcome {

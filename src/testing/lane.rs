@@ -6,7 +6,8 @@ use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, WgpuDevice};
 use crate::kernels::Kernel;
-use crate::random::{below, fill_normal, philox, split};
+use crate::random::{below, philox, split};
+use crate::reference::normal::fill_normal;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -8,8 +8,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, Form, Kernel, Linear, LinearPick, LinearShape, MatvecInput,
-    MatvecOutput, MatvecShape, Output, WriteMode,
+    self as k, Form, Kernel, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
+    MatvecShape, Output, WriteMode,
 };
 use crate::reference::activation::gated_activation_forward;
 use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
@@ -202,15 +202,10 @@ impl Run {
     /// The `step` and `range` uniforms. The batch ends inside the range: the range's own count is
     /// one too many.
     fn uniforms(&self) -> [Operand; 2] {
-        let step = Step {
-            accumulate: u32::from(self.accumulate),
-            ..Step::of(self.row0 + self.tokens)
-        };
+        let step =
+            Step { accumulate: u32::from(self.accumulate), ..Step::of(self.row0 + self.tokens) };
         let width = if self.shape.form == Form::MatmulAt { self.shape.k } else { self.shape.n };
-        [
-            Operand::uniform(&step),
-            Operand::range(self.row0, self.tokens + 1, self.column, width),
-        ]
+        [Operand::uniform(&step), Operand::range(self.row0, self.tokens + 1, self.column, width)]
     }
 
     fn job(&self, kernel: &Kernel) -> Job {

@@ -10,6 +10,7 @@ use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{AttentionShape, KvCache};
+use crate::random::fill_weights;
 use crate::reference::loss::log_sum_exp;
 use crate::reference::model::{Model as Reference, Tensors, random_tensors};
 use crate::session::{
@@ -84,6 +85,24 @@ pub(super) fn cases() -> Vec<Case> {
         drop(trainer);
         gradients(&lane, &gpu, WIDE, [256, 100]).await
     }));
+    let case = "model untied: initial weights are the same by host and GPU";
+    cases.push(Case::new(case, |lane| async move {
+        let config = ModelConfig::from_json(UNTIED).map_err(text)?;
+        for gpu in [device(&lane), hardware(&lane)?] {
+            let model = Model::create(&gpu, config.clone(), lane.seed).await.map_err(text)?;
+            for (index, (name, shape)) in model.tensors().iter().enumerate() {
+                let mut expected = vec![1.0; shape.iter().product()];
+                if shape.len() > 1 {
+                    let std = config.initializer_range;
+                    fill_weights(lane.seed, index as u32, 0, std, &mut expected);
+                }
+                let got = model.read_tensor(index).await.map_err(text)?;
+                let got: Vec<u32> = bytemuck::pod_collect_to_vec(&got);
+                same(name, &got, bytemuck::cast_slice(&expected))?;
+            }
+        }
+        Ok(String::new())
+    }));
     cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
 }
@@ -154,12 +173,7 @@ impl Pair {
 }
 
 /// Two micro-steps of packed documents, the second shorter than the plan.
-async fn gradients(
-    lane: &Lane,
-    gpu: &Rc<dyn Gpu>,
-    config: &str,
-    lengths: [usize; 2],
-) -> Outcome {
+async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: [usize; 2]) -> Outcome {
     let pair = Pair::new(lane, gpu, config).await?;
     let options = TrainerOptions {
         tokens_per_step: lengths[0],

@@ -2,9 +2,12 @@
 
 use super::runtime::RawRuntime;
 use super::{JsResult, json, to_js};
+use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::gpu::Gpu;
+use crate::session::Model;
 use crate::testing::{self, Level, candidates, candidates_linear, candidates_tensors};
+use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 
 /// JSON array of the cases' names: the everyday ones, or with `full` all.
@@ -52,6 +55,19 @@ pub fn testing_tensors(runtime: &RawRuntime, work: &str) -> JsResult<String> {
 pub fn testing_linear(runtime: &RawRuntime, work: &str) -> JsResult<String> {
     let device = runtime.device_rc()?;
     json(&candidates_linear::linear(device.capabilities(), &parse(work)?).map_err(to_js)?)
+}
+
+/// The kernels of a token decoded behind `context` others, with their times, as JSON.
+#[wasm_bindgen]
+pub async fn testing_decode_profile(
+    runtime: &RawRuntime,
+    config: String,
+    context: usize,
+) -> JsResult<String> {
+    let gpu: Rc<dyn Gpu> = runtime.device_rc()?;
+    let config = ModelConfig::from_json(&config).map_err(to_js)?;
+    let model = Model::create(&gpu, config, 1).await.map_err(to_js)?;
+    json(&model.profile_decode(context).await.map_err(to_js)?)
 }
 
 fn parse<T: serde::de::DeserializeOwned>(work: &str) -> JsResult<T> {

@@ -1,0 +1,35 @@
+// initialize_forward: initial weights, nearly normal: sums of eight uniform 16-bit numbers, brought to
+// their deviation by one product. Integer arithmetic up to there: the host's `fill_weights` and every
+// adapter give the same bits.
+//
+//   0 weights  write    f32   `count` elements from `first` on, overwritten
+//   1 options  uniform
+//   2 run      uniform
+//
+// Grid: one invocation an element.
+struct Initialize {
+  seed: vec2<u32>,
+  tag: u32,      // keeps this stream apart from others of the same seed
+  factor: f32,   // deviation of the weights over that of the sums
+}
+
+struct Run {
+  first: u32,    // element of `weights`
+  count: u32,
+  index: u32,    // of the first element in its tensor
+  stream: u32,   // of the tensor
+}
+
+@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
+@group(0) @binding(1) var<uniform> options: Initialize;
+@group(0) @binding(2) var<uniform> elements: Run;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  if id < elements.count {
+    let words = philox(vec4(elements.index + id, 0u, elements.stream, options.tag), options.seed);
+    let halves = (words & vec4(0xffffu)) + (words >> vec4(16u));
+    let sum = i32(halves.x + halves.y + halves.z + halves.w);
+    weights[elements.first + id] = f32(sum - 4 * 0xffff) * options.factor;
+  }
+}

@@ -1,0 +1,53 @@
+//! Times of a decoded token's dispatches, for the benchmark.
+
+use super::model::Model;
+use super::step::{Sampling, Step};
+use crate::error::Result;
+use crate::gpu::Replay;
+use crate::kernels::KvCache;
+use crate::plan::{Buffer, PlanRow, inference_plans};
+
+impl Model {
+    /// The kernels of one token decoded behind `context` others, with GPU times where the device
+    /// has timestamps. What the cache holds does not matter.
+    ///
+    /// # Errors
+    /// As [`Model::logits`].
+    pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
+        let cache = KvCache::F32;
+        self.prepare_inference(context + 1, cache).await?;
+        self.touch();
+        let gpu = &self.gpu.0;
+        let (decode, sample, capacity) = self.with_inference(|inference| {
+            let buffer = |name| inference.resources.get(name);
+            let step = Step { position: context as u32, ..Step::of(1) };
+            gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
+            let sampling = Sampling {
+                temperature: 1.0,
+                top_p: 1.0,
+                repetition_penalty: 1.0,
+                ..Sampling::default()
+            };
+            gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
+            Ok((inference.decode, inference.sample, inference.capacity))
+        })?;
+        let caps = gpu.capabilities();
+        let plans = inference_plans(caps, &self.config, &self.layout, capacity, cache)?;
+        let most = caps.limits.max_compute_workgroups_per_dimension;
+        let mut rows = plans.decode.rows(most)?;
+        rows.extend(plans.sample.rows(most)?);
+        let mut times = vec![];
+        // The first time a kernel runs it is slower than ever after.
+        for _ in 0..3 {
+            times.clear();
+            for plan in [decode, sample] {
+                let measured = gpu.profile(Replay { plan, rows: 1 })?.await?;
+                times.extend(measured.into_iter().flatten());
+            }
+        }
+        for (row, time) in rows.iter_mut().zip(times) {
+            row.gpu_microseconds = Some(time);
+        }
+        Ok(rows)
+    }
+}
