@@ -209,16 +209,20 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
 async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
     // Tokens of the largest batch: the others use a part of the scratch.
     let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
+    // Where no heads share keys, a head is its group: nobody asks for parts by head there.
+    let shared = shape.heads > shape.kv_heads;
     let made = lane
         .kernels(|caps| {
             let of_key = |owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
             match of_key(KeyValueOwner::Group) {
-                Ok(of_group) if !caps.software => Ok(vec![
-                    k::attention_backward_query_kept(caps, shape)?,
-                    of_group,
-                    of_key(KeyValueOwner::Head)?,
-                    k::attention_group_sum(caps, shape)?,
-                ]),
+                Ok(of_group) if !caps.software => {
+                    let mut pair = vec![k::attention_backward_query_kept(caps, shape)?, of_group];
+                    if shared {
+                        pair.push(of_key(KeyValueOwner::Head)?);
+                        pair.push(k::attention_group_sum(caps, shape)?);
+                    }
+                    Ok(pair)
+                }
                 // Selection does not take the pair there either.
                 _ => Ok(vec![]),
             }
@@ -237,12 +241,13 @@ async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
             for of_key in named(k::AttentionPass::KeyValue.kernel_name()) {
                 let mut job = batch.job(of_key);
                 job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
-                let by_head = of_key.grid == k::Grid::RowsByX { rows: 32, y: shape.heads as u32 };
-                if by_head && shape.heads > shape.kv_heads {
+                let of_heads = k::Grid::RowsByX { rows: 32, y: shape.heads as u32 };
+                let by_head = shared && of_key.grid == of_heads;
+                if by_head {
                     job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
                 }
                 let got = lane.run(&[job]).await.map_err(text)?.remove(0);
-                if by_head && shape.heads > shape.kv_heads {
+                if by_head {
                     for sum in named("attention_group_sum") {
                         let operands = vec![
                             Operand::words(got.words(0)),

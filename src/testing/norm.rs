@@ -2,7 +2,9 @@
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, close_to_terms, directional, dot, of, text, wide};
+use super::measure::{
+    ROUNDING, close, close_to_terms, directional, directional_to_terms, dot, of, text, wide,
+};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, WriteMode};
 use crate::reference::norm::{rms_norm_backward, rms_norm_forward};
@@ -110,18 +112,20 @@ async fn one_backward(
             }
             let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
             close_to_terms("d_weight", &sums, &d_weight, &slopes, ROUNDING).map_err(&named)?;
-            differences(lane, &got.floats(0), &sums, [&x, &weight, &d_y, &before], adds)
-                .map_err(&named)?;
+            let operands = [&x, &weight, &d_y, &before];
+            differences(lane, &got.floats(0), &sums, &slopes, operands, adds).map_err(&named)?;
         }
     }
     Ok(())
 }
 
-/// Both gradients against finite differences of the twin's forward.
+/// Both gradients against finite differences of the twin's forward; `slopes` are the sizes of the
+/// weight's.
 fn differences(
     lane: &Lane,
     d_x: &[f32],
     d_weight: &[f32],
+    slopes: &[f64],
     [x, weight, d_y, before]: [&Vec<f32>; 4],
     adds: bool,
 ) -> Result<(), String> {
@@ -133,7 +137,8 @@ fn differences(
     if weight.len() > 1 {
         directional("d_x", &own, &x, &lane.normal(x.len()), |x| loss(x, &weight))?;
     }
-    directional("d_weight", d_weight, &weight, &lane.normal(weight.len()), |w| loss(&x, w))
+    let direction = lane.normal(weight.len());
+    directional_to_terms("d_weight", d_weight, slopes, &weight, &direction, |w| loss(&x, w))
 }
 
 async fn column_sum(lane: Rc<Lane>) -> Outcome {
