@@ -1,6 +1,6 @@
 // initialize_forward: initial weights, nearly normal: sums of eight uniform 16-bit numbers, brought to
 // their deviation by one product. Integer arithmetic up to there: the host's `fill_weights` and every
-// adapter give the same bits.
+// adapter that rounds to nearest give the same bits.
 //
 //   0 weights  write    f32   `count` elements from `first` on, overwritten
 //   1 options  uniform

@@ -51,11 +51,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
   var next_a = array<vec4<f32>, LOADS_A>();
   var next_b = array<vec4<f32>, LOADS_B>();
-  for (var i = 0u; i < LOADS_A; i++) {
-    next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
-  }
-  for (var i = 0u; i < LOADS_B; i++) {
-    next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
+  if k_begin < k_end {
+    for (var i = 0u; i < LOADS_A; i++) {
+      next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
+    }
   }
   var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {

@@ -39,7 +39,7 @@ pub fn below(low: u32, high: u32, bound: u64) -> u64 {
 /// Fills `out` with elements `offset..` of the initial weights `(seed, stream)`: nearly normal, mean
 /// 0, standard deviation `std`. An element is the sum of the eight 16-bit halves of its own block,
 /// brought to its deviation by one product: exact up to that product, so that `00_initialize.wgsl`
-/// gives the same bits on every adapter. (The excess kurtosis is -0.15, the tails end at 4.9
+/// gives the same bits on every adapter that rounds to nearest. (The excess kurtosis is -0.15, the tails end at 4.9
 /// deviations.)
 pub fn fill_weights(seed: u64, stream: u32, offset: u32, std: f64, out: &mut [f32]) {
     let factor = weight_factor(std);

@@ -128,9 +128,9 @@ pub fn attention_tiles(
 
 /// Tokens from which rows whose vectors do not divide among the column groups are better staged in
 /// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80,
-/// 50 and 58 at 512 tokens, 159 and 161 at 1,024, 6,202 and 5,489 at 8,192; of 96, 53 and 59, 166 and
-/// 164, 6,470 and 5,649; of 128, where they divide, 59 and 68, 188 and 218, 7,333 and 8,567.
-const STAGED_FROM: usize = 1024;
+/// 159 and 161 at 1,024 tokens, 486 and 483 at 2,048, 6,202 and 5,489 at 8,192; of 96, 166 and 164, 510
+/// and 507, 6,470 and 5,649; of 128, where they divide, 188 and 218, 590 and 685, 7,333 and 8,567.
+const STAGED_FROM: usize = 2048;
 
 /// Whether the forward pass prefers rows in parts to resident ones.
 fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {

@@ -49,6 +49,16 @@ pub enum Grid {
 }
 
 impl Grid {
+    /// The same for `rows` rows, however many the batch has.
+    ///
+    /// # Errors
+    /// As [`Grid::resolve`].
+    pub(super) fn fixed(self, caps: &Capabilities, rows: usize) -> Result<Self> {
+        let most = caps.limits.max_compute_workgroups_per_dimension;
+        let [x, y] = self.resolve(rows, most)?.unwrap_or([1, 1]);
+        Ok(Self::Fixed { x, y })
+    }
+
     /// The workgroup counts for `rows` rows, none when there is no work.
     ///
     /// # Errors

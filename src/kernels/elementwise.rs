@@ -38,11 +38,9 @@ fn fixed(
     bindings: &[Binding],
     count: usize,
 ) -> Result<Kernel> {
-    let most = caps.limits.max_compute_workgroups_per_dimension;
     let flat = Grid::Flat { rows: 1, per_block: count, per_group: composer.workgroup_size() };
-    let [x, y] = flat.resolve(1, most)?.unwrap_or([1, 1]);
     let reason = "one invocation an element, workgroup as large as the device allows up to 256";
-    composer.finish(caps, bindings, Grid::Fixed { x, y }, "flat", reason)
+    composer.finish(caps, bindings, flat.fixed(caps, 1)?, "flat", reason)
 }
 
 /// `embedding_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.

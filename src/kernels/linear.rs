@@ -74,6 +74,13 @@ pub enum Output {
     Residual,
 }
 
+impl Output {
+    fn write_mode(self) -> usize {
+        let mode = if let Self::Mode(mode) = self { mode } else { WriteMode::Overwrite };
+        mode.constant() as usize
+    }
+}
+
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
@@ -114,11 +121,14 @@ pub fn linear_with_tile(
         return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
     }
     let LinearPick { tile, splits, reason } = pick;
+    if splits > 1 && !(shape.by_vectors() && matches!(tile, LinearTile::Tiled { .. })) {
+        return Err(Error::internal("only tiles of vectors can be summed in parts"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } => tile.invocations(),
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
-    let target = Target { output, splits };
+    let target = Destination { output, splits };
     let composer = constants(Composer::new(name, size), shape, target, tile);
     let composer = modules(composer, shape, target, tile);
     let mut bindings = vec![Read, Read, ReadWrite, Uniform, Uniform];
@@ -140,12 +150,12 @@ pub fn linear_with_tile(
 
 /// Where a product's results go: what [`Output`] says, or parts of their own.
 #[derive(Clone, Copy)]
-struct Target {
+struct Destination {
     output: Output,
     splits: usize,
 }
 
-impl Target {
+impl Destination {
     fn split(self) -> bool {
         self.splits > 1
     }
@@ -155,10 +165,7 @@ impl Target {
     }
 
     fn write_mode(self) -> usize {
-        match self.output {
-            Output::Mode(mode) if !self.split() => mode.constant() as usize,
-            _ => WriteMode::Overwrite.constant() as usize,
-        }
+        if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }.write_mode()
     }
 }
 
@@ -183,7 +190,7 @@ fn sum(
         .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
         .size("C_STRIDE", shape.c_stride)
         .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
-        .size("WRITE_MODE", Target { output, splits: 1 }.write_mode())
+        .size("WRITE_MODE", output.write_mode())
         .module(shader!("lib/step"))
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
@@ -195,7 +202,7 @@ fn sum(
         })
         .module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.n / 4, per_group: size as usize };
-    let grid = if fixed_rows { fixed(caps, flat, shape.k)? } else { flat };
+    let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     let kernel = composer.finish(
         caps,
         &bindings,
@@ -204,13 +211,6 @@ fn sum(
         "the product before it was split along K",
     )?;
     Ok(LinearSum { kernel, elements: (splits * shape.m() * shape.n) as u64 })
-}
-
-/// The grid of a product over constant rows.
-fn fixed(caps: &Capabilities, grid: Grid, rows: usize) -> Result<Grid> {
-    let [x, y] =
-        grid.resolve(rows, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
-    Ok(Grid::Fixed { x, y })
 }
 
 fn grid(
@@ -228,13 +228,13 @@ fn grid(
             Grid::Flat { rows: tm, per_block: shape.n.div_ceil(tn), per_group: size as usize }
         }
     };
-    if shape.form == Form::MatmulAt { fixed(caps, grid, shape.k) } else { Ok(grid) }
+    if shape.form == Form::MatmulAt { grid.fixed(caps, shape.k) } else { Ok(grid) }
 }
 
 fn constants(
     composer: Composer,
     shape: &LinearShape,
-    target: Target,
+    target: Destination,
     tile: LinearTile,
 ) -> Composer {
     let (a_inner, b_inner, b_stride) = match shape.form {
@@ -281,7 +281,12 @@ fn constants(
     }
 }
 
-fn modules(composer: Composer, shape: &LinearShape, target: Target, tile: LinearTile) -> Composer {
+fn modules(
+    composer: Composer,
+    shape: &LinearShape,
+    target: Destination,
+    tile: LinearTile,
+) -> Composer {
     let vectors = shape.by_vectors();
     let composer = composer
         .module(shader!("lib/step"))

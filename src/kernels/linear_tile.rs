@@ -129,7 +129,7 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     let rest: Vec<_> = tiles.into_iter().filter(|tile| !tile.is_largest()).collect();
     for &tile in &rest {
         let groups = tile.groups(shape);
-        let splits = BUSY_GROUPS.div_ceil(groups).next_power_of_two();
+        let splits = BUSY_GROUPS.div_ceil(groups.max(1)).next_power_of_two();
         if splits <= most {
             let why = if splits > 1 { ", K split" } else { "" };
             let reason = format!(

@@ -6,7 +6,7 @@ use super::elementwise::activation_module;
 use super::{check_storage, workgroup_size};
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What a matrix multiplies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
     Residual,
-    /// N results of 2 · N rows, `activate(gate) · up`.
+    /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
     Gated(Activation),
 }
 
@@ -63,6 +63,14 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let turns = vectors / lanes;
     let unrolled = turns.clamp(1, ON_THEIR_WAY);
     let normed = matches!(input, MatvecInput::Norm { .. });
+    let fits = match output {
+        MatvecOutput::Plain => true,
+        MatvecOutput::Residual => !normed,
+        MatvecOutput::Gated(_) => normed,
+    };
+    if !fits {
+        return Err(Error::internal("no product has both this input and this output"));
+    }
     let products = if matches!(output, MatvecOutput::Gated(_)) { 2 } else { 1 };
     let sums = products + usize::from(normed);
     check_storage(caps, 4 * size * sums as u32, name)?;
@@ -108,20 +116,17 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         bindings.push(Read);
     }
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
-    let [x, y] =
-        flat.resolve(1, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
-    let fused = match (normed, output) {
-        (_, MatvecOutput::Residual) => ", residual",
-        (true, MatvecOutput::Gated(_)) => ", norm and activation fused",
-        (true, _) => ", norm fused",
-        (false, MatvecOutput::Gated(_)) => ", activation fused",
-        (false, MatvecOutput::Plain) => "",
+    let fused = match output {
+        MatvecOutput::Residual => ", residual",
+        MatvecOutput::Gated(_) => ", norm and activation fused",
+        MatvecOutput::Plain if normed => ", norm fused",
+        MatvecOutput::Plain => "",
     };
     let width = if by_vectors { "vec4" } else { "scalar" };
     composer.module(shader!("03_matvec")).finish(
         caps,
         &bindings,
-        Grid::Fixed { x, y },
+        flat.fixed(caps, 1)?,
         format!("{lanes} lanes a row, {width}{fused}"),
         "one row: each weight is read once, by neighbours",
     )

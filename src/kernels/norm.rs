@@ -73,8 +73,6 @@ pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Ker
     check_storage(caps, 4 * size, name)?;
     let lanes = most_lanes.min(size as usize);
     let flat = Grid::Flat { rows: 1, per_block: hidden, per_group: size as usize / lanes };
-    let [x, y] =
-        flat.resolve(1, caps.limits.max_compute_workgroups_per_dimension)?.unwrap_or([1, 1]);
     Composer::new(name, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
@@ -87,7 +85,7 @@ pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Ker
         .finish(
             caps,
             &[Read, ReadWrite, Uniform],
-            Grid::Fixed { x, y },
+            flat.fixed(caps, 1)?,
             format!("{lanes} lanes a column"),
             "a column's blocks are read by several invocations at a time",
         )

@@ -14,6 +14,8 @@ use std::rc::Rc;
 /// Submits that are on their way together: while one is read the next is decoded, so that neither
 /// the GPU nor the host waits for the other.
 const SUBMITS_AHEAD: usize = 2;
+/// The epoch of a generation whose text is not in the cache.
+const NOTHING_CACHED: u64 = u64::MAX;
 
 /// Options of `model.generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -128,7 +130,7 @@ impl Generation {
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
         model.prepare_inference(room, options.kv_cache).await?;
         let finished = options.max_tokens == 0 || prompt.len() == most;
-        let epoch = u64::MAX; // nothing is in the cache yet
+        let epoch = NOTHING_CACHED;
         Ok(Self {
             model: Rc::clone(model),
             options,
@@ -152,25 +154,33 @@ impl Generation {
         let drawn = if self.epoch == self.model.epoch.get() {
             self.decode_ahead()?;
             let oldest = self.ahead.pop_front();
-            oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?.drawn.await?
+            let oldest = oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
+            // Where these do not arrive, the next call reads the text again.
+            let epoch = std::mem::replace(&mut self.epoch, NOTHING_CACHED);
+            let drawn = oldest.drawn.await?;
+            self.epoch = epoch;
+            drawn
         } else {
             // What is on its way was drawn before the model changed.
-            self.settle().await;
+            self.settle().await?;
             self.prefill().await?
         };
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
-        let given = self.take(&drawn);
+        let given = self.take(&drawn)?;
         if self.finished {
-            self.settle().await;
+            self.settle().await?;
         }
-        given
+        Ok(given)
     }
 
-    /// Waits for what is on its way, and drops it. Its tokens count for nothing.
-    async fn settle(&mut self) {
+    /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error
+    /// does.
+    async fn settle(&mut self) -> Result<()> {
+        let mut settled = Ok(());
         for Ahead { drawn, .. } in std::mem::take(&mut self.ahead) {
-            let _ = drawn.await;
+            settled = settled.and(drawn.await.map(drop));
         }
+        settled
     }
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.

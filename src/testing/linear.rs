@@ -40,10 +40,16 @@ fn outputs(form: Form) -> [Output; 2] {
     }
 }
 
-/// One past the largest tile in both constant dimensions. The first output's operands are slices
-/// of wider rows, as parts of a sharded matrix are.
+/// One past the largest tile in the outer constant dimension. The first output's operands are slices
+/// of wider rows, as parts of a sharded matrix are, and their K takes several steps, in each part of
+/// a split one too: whole ones where rows are of fours. The others' K is short and ends within a step.
 fn shape(form: Form, vectors: bool, wide: bool) -> LinearShape {
-    let (n, k, more) = if vectors { (132, 20, 8) } else { (131, 19, 3) };
+    let (n, k, more) = match (vectors, wide) {
+        (true, true) => (132, 96, 8),
+        (true, false) => (132, 20, 8),
+        (false, true) => (131, 83, 3),
+        (false, false) => (131, 19, 3),
+    };
     let (n, k) = if form == Form::MatmulAt { (k + 112, n) } else { (n, k) };
     let plain = LinearShape::new(form, n, k, 192);
     match form {
@@ -240,13 +246,11 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: EPSILON };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
     for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
-        for input in [MatvecInput::Plain, norm] {
-            let plain = [MatvecOutput::Plain, MatvecOutput::Residual];
-            for output in plain.into_iter().chain(gates) {
-                if output != MatvecOutput::Residual || input == MatvecInput::Plain {
-                    row(&lane, MatvecShape { n, k, input, output }).await?;
-                }
-            }
+        for output in [MatvecOutput::Plain, MatvecOutput::Residual] {
+            row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output }).await?;
+        }
+        for output in [MatvecOutput::Plain].into_iter().chain(gates) {
+            row(&lane, MatvecShape { n, k, input: norm, output }).await?;
         }
     }
     Ok(lane.summary())

@@ -53,11 +53,12 @@ impl StagingPool {
         }
     }
 
-    /// Maps a staging buffer that a submit has filled, and copies its bytes out.
+    /// Maps a staging buffer that a submit fills, and copies its bytes out.
     pub fn fetch(
         self: &Rc<Self>,
         staging: wgpu::Buffer,
         bytes: u64,
+        submitted: wgpu::SubmissionIndex,
         trouble: Arc<Mutex<Trouble>>,
     ) -> LocalFuture<Result<Vec<u8>>> {
         let (sender, receiver) = futures_channel::oneshot::channel();
@@ -68,7 +69,12 @@ impl StagingPool {
         let filled = Filled(Some(staging));
         Box::pin(async move {
             #[cfg(not(target_arch = "wasm32"))]
-            let _ = pool.device.poll(wgpu::PollType::wait_indefinitely());
+            let _ = pool
+                .device
+                .poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });
+            // A browser polls by itself.
+            #[cfg(target_arch = "wasm32")]
+            let _ = submitted;
             let mapped = receiver.await;
             WgpuDevice::settle(&trouble)?;
             match mapped {

@@ -43,9 +43,9 @@ impl WgpuDevice {
             .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("replay") })
     }
 
-    fn send(&self, encoder: wgpu::CommandEncoder) {
-        self.queue.submit([encoder.finish()]);
+    fn send(&self, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
         self.count(|c| c.submits += 1);
+        self.queue.submit([encoder.finish()])
     }
 
     /// The replays' dispatches that have work to do.
@@ -120,8 +120,8 @@ impl WgpuDevice {
                 region.bytes,
             );
         })?;
-        self.send(encoder);
-        Ok(self.staging.fetch(staging, region.bytes, Arc::clone(&self.trouble)))
+        let submitted = self.send(encoder);
+        Ok(self.staging.fetch(staging, region.bytes, submitted, Arc::clone(&self.trouble)))
     }
 
     /// One compute pass a dispatch with a timestamp at both ends.
@@ -173,9 +173,9 @@ impl WgpuDevice {
         }
         let staging = self.staging.take(bytes);
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
-        self.send(encoder);
+        let submitted = self.send(encoder);
         let period = f64::from(self.queue.get_timestamp_period());
-        let fetched = self.staging.fetch(staging, bytes, Arc::clone(&self.trouble));
+        let fetched = self.staging.fetch(staging, bytes, submitted, Arc::clone(&self.trouble));
         let count = plan.dispatches.len();
         let indices: Vec<usize> = schedule.iter().map(|(_, index, _)| *index).collect();
         Ok(Box::pin(async move {
