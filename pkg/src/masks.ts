@@ -32,7 +32,7 @@ export interface AdditiveMask {
 
 /** Options that say which keys a query sees. All that are given must agree. */
 export interface MaskOptions {
-  /** A query sees no key behind it. Default false. The last query is the last key's, unless `queryOffset` says otherwise. */
+  /** A query sees no key after its own. Default false. The last query is the last key's, unless `queryOffset` says otherwise. */
   causal?: boolean;
   /**
    * A query sees the last `window` keys up to its own; without `causal` as many to the other side
@@ -52,8 +52,8 @@ export interface MaskOptions {
    */
   queryOffset?: number | readonly number[];
   /**
-   * A tree of guesses under verification: the last keys are the queries' own, and a query sees those
-   * that its row of bits names and every key before them.
+   * A tree of guesses under verification: the last keys of the tensor, whatever `keyLengths` say, are
+   * the queries' own, and a query sees those that its row of bits names and every key before them.
    */
   tree?: TreeMask;
   /** Pairs of query and key. */
@@ -103,7 +103,8 @@ export const MASK: Rules<MaskOptions> = {
   window: integer(1, MOST),
   documents: (value) =>
     isList(value) ? undefined : "a Uint32Array, or an array of one for each batch item",
-  keyLengths: (value) => (isList(value) ? undefined : "a Uint32Array"),
+  keyLengths: (value) =>
+    isList(value) ? undefined : "a Uint32Array or a list, a number for each batch item",
   queryOffset: (value) =>
     Array.isArray(value) ? undefined : offset(value) && `${offset(value)}, or a list of them`,
   tree: object,
@@ -297,11 +298,17 @@ function matrix(
 
 const scaled = ([a, b, c]: Matrix["axes"], row: number) => [a * row, b * row, c * row] as const;
 
+const isTruth = (value: unknown) => typeof value === "boolean" || value === 0 || value === 1;
+
 function packBoolean(where: string, given: BooleanMask, sizes: Sizes): Dense {
   const what = `${where}: boolean`;
   const { data, shape } = check<BooleanMask>(what, given, MATRIX);
   if (!(data instanceof Uint8Array || Array.isArray(data))) {
     throw invalid(`${what}.data is ${show(data)}; give a Uint8Array or an array of booleans`);
+  }
+  const at = Array.isArray(data) ? Array.from(data).findIndex((one) => !isTruth(one)) : -1;
+  if (at >= 0) {
+    throw invalid(`${what}.data[${at}] is ${show(data[at])}; give true or false`);
   }
   const { rows, columns, axes } = matrix(what, shape, data.length, sizes);
   const row = Math.ceil(sizes.keyRows / 32);

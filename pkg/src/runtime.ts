@@ -107,6 +107,12 @@ const RULES: Rules<RuntimeOptions> = {
       : "a URL, a Response, or the bytes of the module",
 };
 
+/**
+ * The GPU objects of devices in use. Dawn in Node takes the device down with its GPU object, and one
+ * that nobody else holds may be collected while its device works.
+ */
+const inUse = new Set<GPU>();
+
 /** Something a runtime owns. @internal */
 export interface Owned {
   free(): void;
@@ -164,7 +170,9 @@ export class Runtime {
     const module = await loadRaw(wasm);
     try {
       const created = () => module.RawRuntime.create(gpu, JSON.stringify(raw));
-      return new Runtime(module, await guarded(created));
+      const runtime = new Runtime(module, await guarded(created));
+      inUse.add(gpu);
+      return runtime;
     } catch (error) {
       throw withAdvice(toError(error));
     }

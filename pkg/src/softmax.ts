@@ -8,11 +8,15 @@ import type { Tensor } from "./tensor.js";
  *
  * @param input - a tensor of any rank whose elements lie one after the other. Where the last axis is a
  * multiple of 4 its offset is one too; else in `"f16"` it is even.
+ * @param options - there are none.
  * @returns a new tensor of the input's shape and element, to free when done with.
  * @throws {@link TinyloomError} `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
  */
-export async function softmax(input: Tensor): Promise<Tensor> {
+export async function softmax(input: Tensor, ...options: []): Promise<Tensor> {
   const where = "softmax";
+  if (options.length > 0) {
+    throw invalid(`${where} takes a tensor alone, and works along its last axis; transpose it`);
+  }
   expectTensor(where, "input", input);
   const { shape, element, offset, strides } = input;
   const columns = shape[shape.length - 1] as number;

@@ -310,7 +310,7 @@ function shapeOf(where: string, shape: unknown): readonly number[] {
     Array.isArray(shape) &&
     shape.length >= 1 &&
     shape.length <= MOST_AXES &&
-    shape.every((size) => integer(1)(size) === undefined);
+    Array.from(shape).every((size) => integer(1)(size) === undefined); // holes too
   if (valid) return [...(shape as number[])];
   const shown = Array.isArray(shape) ? `[${shape.map(show).join(", ")}]` : show(shape);
   throw invalid(

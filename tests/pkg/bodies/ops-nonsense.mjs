@@ -42,6 +42,7 @@ const OPTIONS = [
   [["boolean.shape", "undefined"], { boolean: { data: new Uint8Array(54) } }],
   [["boolean.data", "53", "54"], { boolean: { data: new Uint8Array(53), shape: [6, 9] } }],
   [["boolean.data", "Float32Array"], { boolean: { data: new Float32Array(9), shape: [9] } }],
+  [["boolean.data[1]", "false"], { boolean: { data: [false, "false"], shape: [1, 2] } }],
   [["additive.data[2]", "NaN"], { additive: { data: [0, 1, NAN], shape: [1, 9] } }],
   [["additive.data[0]", "Infinity"], { additive: { data: [Infinity], shape: [1] } }],
   [["additive.data[0]", "10000000"], { additive: { data: [1e7], shape: [1] } }],
@@ -156,6 +157,8 @@ export const cases = {
     await wrong(["dQuery", "shares", "output"], () =>
       back({ ...saved, into: { dQuery: saved.output } }),
     );
+    await wrong(["softmax", "last axis"], () => tinyloom.ops.softmax(query, { axis: 0 }));
+    await wrong(["shape", "whole numbers"], () => runtime.tensor(null, new Array(2)));
     await wrong(["one query", "6"], () => attention.decode(...given));
     const one = query.slice(2, 0, 1);
     await wrong(["causal", "window"], () =>
