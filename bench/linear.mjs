@@ -1,5 +1,6 @@
 // Times matrix products alone: every tile with every split of K, and the one that selection picks.
 import { Buffers, noise, prepare, time } from "./kernels.mjs";
+import { median } from "./workloads.mjs";
 
 const cube = (side) => [side, side, side];
 
@@ -79,7 +80,7 @@ async function toReadback(device, sequence, target, bytes) {
     times.push(performance.now() - started);
   }
   staging.destroy();
-  return times.sort((a, b) => a - b)[times.length >> 1];
+  return median(times);
 }
 
 /**
