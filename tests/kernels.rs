@@ -1,6 +1,7 @@
 //! The lane of native wgpu: every case of `tinyloom::testing` on this machine's adapter. A missing
 //! adapter fails. `TINYLOOM_CASE` selects cases by a part of their names, `TINYLOOM_SEED` repeats a
-//! run, `TINYLOOM_LEVEL=full` adds the products that the everyday cases sample.
+//! run, `TINYLOOM_LEVEL=full` adds the products that the everyday cases sample, `TINYLOOM_SHARD=2/8`
+//! takes every eighth case from the second.
 #![cfg(feature = "testing")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +26,15 @@ fn level() -> Level {
     }
 }
 
+/// Whether the case at this index belongs to the part of the cases that is asked for.
+fn in_shard(index: usize) -> bool {
+    let Ok(text) = std::env::var("TINYLOOM_SHARD") else { return true };
+    let part = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    let (mine, count): (usize, usize) = part.expect("TINYLOOM_SHARD is a part like 2/8");
+    assert!((1..=count).contains(&mine), "TINYLOOM_SHARD is {text}, not a part like 2/8");
+    index % count == mine - 1
+}
+
 #[test]
 fn every_case_passes_on_this_adapter() {
     let wanted = std::env::var("TINYLOOM_CASE").unwrap_or_default();
@@ -32,6 +42,8 @@ fn every_case_passes_on_this_adapter() {
     let (started, mut failed, mut count) = (device.now(), Vec::new(), 0);
     let mut cases = testing::cases(level());
     cases.retain(|case| case.name.contains(&wanted));
+    let cases: Vec<_> =
+        cases.into_iter().enumerate().filter(|(i, _)| in_shard(*i)).map(|(_, case)| case).collect();
     for case in &cases {
         let report = pollster::block_on(testing::run(&device, &case.name, seed()));
         println!(

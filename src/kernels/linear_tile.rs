@@ -89,8 +89,11 @@ const LARGE_PRODUCT: u64 = 4 << 20;
 /// an H200 (132 multiprocessors) 48 tiles ran fastest in 8 parts (384 workgroups), 72 in 4 (288),
 /// 128 and 192 in 2, 384 in one: `bench/NOTES.md`.
 const BUSY_GROUPS: usize = 256;
-/// Workgroups from which 128×128 results each are faster than 128×64.
+/// Workgroups from which 128×128 results each are faster than 128×64, and where K is deep: on an
+/// H200 256 of them took 410 µs for 495 (`matmul_t`, 2,048³) and 153 for 188 (512×8,192×768).
 const MANY_GROUPS: usize = 512;
+const MANY_DEEP_GROUPS: usize = 256;
+const DEEP: usize = 768;
 /// Most parts of K, and fewest steps of a part: each part is written and read once.
 const MOST_SPLITS: usize = 8;
 const LEAST_DEPTH: usize = 64;
@@ -120,7 +123,8 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     }
     if let Some(&tile) = tiles.first().filter(|tile| tile.is_largest()) {
         let groups = tile.groups(shape);
-        if groups >= MANY_GROUPS {
+        let many = if shape.depth() >= DEEP { MANY_DEEP_GROUPS } else { MANY_GROUPS };
+        if groups >= many {
             let reason = format!("largest tile that fits the limits: {groups} workgroups");
             return LinearPick { tile, splits: 1, reason };
         }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { endProgress, full, showProgress } from "./level.mjs";
+import { endProgress, full, shard, showProgress } from "./level.mjs";
 
 const BLANK = Buffer.from(
   '<!doctype html><link rel="icon" href="data:,"><title>tinyloom tests</title>',
@@ -48,11 +48,12 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
   };
   const report = await withPage(browser, onConsole, (page, url) =>
     page.evaluate(
-      async (base, options, full) =>
-        (await import(`${base}/tests/lanes/lane.mjs`)).runCases(base, options, full),
+      async (base, ...args) =>
+        (await import(`${base}/tests/lanes/lane.mjs`)).runCases(base, ...args),
       url,
       options,
       full,
+      shard,
     ),
   );
   endProgress();

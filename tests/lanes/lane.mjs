@@ -1,5 +1,10 @@
 // In the page: runs every case of the testing module on one runtime.
 
+/** Of the cases' names those of a part `[index, count]`: every count-th from the index-th, of 1. */
+export function ofShard(names, [index, count]) {
+  return names.filter((_, i) => i % count === index - 1);
+}
+
 /**
  * Runs the cases in order. A case that throws counts as failed; the others still run, unless the
  * device was lost.
@@ -7,9 +12,10 @@
  * @param base - address of the test server.
  * @param options - of RawRuntime.create.
  * @param full - whether to add the products that the everyday cases sample.
+ * @param shard - the part of the cases to run, as of {@link ofShard}.
  * @returns `{ capabilities, cases: [{ name, ok, detail, pipelines }], lost? }`.
  */
-export async function runCases(base, options, full) {
+export async function runCases(base, options, full, shard) {
   const module = await import(`${base}/testing/tinyloom.js`);
   await module.default({ module_or_path: `${base}/testing/tinyloom_bg.wasm` });
   const runtime = await create(module, options);
@@ -18,7 +24,7 @@ export async function runCases(base, options, full) {
   runtime.lost().then((info) => {
     lost = info;
   });
-  const names = JSON.parse(module.testing_cases(full));
+  const names = ofShard(JSON.parse(module.testing_cases(full)), shard);
   const cases = [];
   for (const [index, name] of names.entries()) {
     console.log(`lane-progress ${index + 1}/${names.length} ${name}`);

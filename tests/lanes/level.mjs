@@ -3,6 +3,18 @@
 /** Whether to run the products that the everyday cases sample: `npm run test:full`. */
 export const full = process.env.TINYLOOM_LEVEL === "full";
 
+/**
+ * The part of the cases that this process runs, `[index, count]`: `TINYLOOM_SHARD=2/8` takes every
+ * eighth from the second, so that a full run can be shared among processes or machines.
+ */
+export const shard = parseShard(process.env.TINYLOOM_SHARD || "1/1");
+
+function parseShard(text) {
+  const [index, count] = /^[1-9]\d*\/[1-9]\d*$/.test(text) ? text.split("/").map(Number) : [];
+  if (!(index <= count)) throw new Error(`TINYLOOM_SHARD is ${text}, not a part like 2/8`);
+  return [index, count];
+}
+
 /** Milliseconds that a lane may take on software adapters. */
 export const laneTimeout = full ? 6 * 3_600_000 : 1_500_000;
 

@@ -6,7 +6,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { endProgress, showProgress } from "./level.mjs";
+import { ofShard } from "./lane.mjs";
+import { endProgress, shard, showProgress } from "./level.mjs";
 
 const { values, positionals } = parseArgs({
   options: { full: { type: "boolean", default: false } },
@@ -23,8 +24,10 @@ await testing.default({ module_or_path: wasm });
 const runtime = await testing.RawRuntime.create(gpu, "{}");
 const { adapter, features } = JSON.parse(runtime.capabilities());
 
-const names = JSON.parse(testing.testing_cases(values.full)).filter((name) =>
-  name.includes(positionals[0] ?? ""),
+const every = JSON.parse(testing.testing_cases(values.full));
+const names = ofShard(
+  every.filter((name) => name.includes(positionals[0] ?? "")),
+  shard,
 );
 const began = Date.now();
 let failed = 0;
