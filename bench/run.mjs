@@ -1,4 +1,4 @@
-// npm run bench [-- [models|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|growth|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
@@ -32,7 +32,7 @@ const options = {
 
 /** Suites of kernels, which use the testing module. */
 const KERNELS = ["attention", "matmul", "token"];
-const SUITES = ["models", ...KERNELS, "cache"];
+const SUITES = ["models", "growth", ...KERNELS, "cache"];
 if (!SUITES.includes(options.suite)) {
   console.error(`there is no suite ${options.suite}; there are ${SUITES.join(", ")}`);
   process.exit(2);
@@ -90,6 +90,14 @@ function print(result) {
   add(result.teraflops, (rate) => `${rate.toFixed(1)} TFLOP/s`);
   add(result.firstLoss, (loss) => `loss ${loss.toFixed(3)} -> ${result.lastLoss.toFixed(3)}`);
   add(result.coldMilliseconds, (ms) => `cold ${ms.toFixed(0)} ms`);
+  add(result.startMilliseconds, (ms) => `${ms.toFixed(0)} ms:`);
+  add(result.stages, (stages) =>
+    Object.entries(stages)
+      .map(([stage, ms]) => `${stage} ${ms.toFixed(0)}`)
+      .join(", "),
+  );
+  add(result.microsecondsPerGigaflop, (us) => `${us.toFixed(1)} us per GFLOP`);
+  add(result.wasmBytes, (bytes) => `wasm ${(bytes / 1e6).toFixed(1)} MB`);
   add(dispatches, (count) => `${count} dispatches`);
   add(gpuBytes, (bytes) => `${(bytes / 1e6).toFixed(1)} MB`);
   console.log(parts.join("  "));
@@ -128,7 +136,7 @@ function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }
 async function inNode() {
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
-  const tinyloom = await import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
+  const load = () => import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
   if (KERNELS.includes(options.suite)) {
     const { prepareHost } = await import(pathToFileURL(join(root, "pkg/dist/host.js")).href);
     await prepareHost(gpu);
@@ -141,10 +149,10 @@ async function inNode() {
   }
   if (options.suite === "cache") {
     const { cacheSuite } = await import("./cache.mjs");
-    return cacheSuite(tinyloom, gpu, options, print);
+    return cacheSuite(await load(), gpu, options, print);
   }
   const { runAll } = await import("./workloads.mjs");
-  return runAll(tinyloom, gpu, options, print);
+  return runAll(load, gpu, options, print);
 }
 
 async function inBrowser(kind) {
@@ -173,13 +181,13 @@ async function inBrowser(kind) {
           const suites = await import("/bench/suites.mjs");
           return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
         }
-        const tinyloom = await import("/pkg/index.js");
+        const load = () => import("/pkg/index.js");
         if (settings.suite === "cache") {
           const { cacheSuite } = await import("/bench/cache.mjs");
-          return cacheSuite(tinyloom, navigator.gpu, settings, report);
+          return cacheSuite(await load(), navigator.gpu, settings, report);
         }
         const { runAll } = await import("/bench/workloads.mjs");
-        return runAll(tinyloom, navigator.gpu, settings, report);
+        return runAll(load, navigator.gpu, settings, report);
       },
       { ...options, kernels: KERNELS },
     );

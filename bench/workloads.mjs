@@ -74,9 +74,11 @@ export function median(values) {
 export async function train(tinyloom, runtime, name, options = {}) {
   const { steps = 40, profile = false, documents = 1 } = options;
   const workload = CONFIGS[name];
+  const layers = options.layers ?? workload.config.num_hidden_layers;
+  const config = { ...workload.config, num_hidden_layers: layers };
   const length = documents * workload.tokens;
   const began = performance.now();
-  const model = await tinyloom.Model.create(runtime, workload.config, { seed: 1 });
+  const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
   const trainer = await tinyloom.Trainer.create(model, {
     tokensPerStep: length,
     learningRate: 3e-4,
@@ -102,6 +104,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
     tokens: length,
     milliseconds: median(times),
     // 6 operations a weight and token, as is usual; attention comes on top.
+    operations: 6 * model.parameterCount * length,
     teraflops: (6 * model.parameterCount * length) / median(times) / 1e9,
     tokensPerSecond: (length / median(times)) * 1000,
     coldMilliseconds: cold,
@@ -177,19 +180,100 @@ const TRAINED = [
   ["seed", 8],
 ];
 
-/** Everything, in order; `only` keeps the workloads whose names contain it. */
+/**
+ * From importing the module to the end of the first training step, by stages. What the driver keeps
+ * on disk of earlier runs counts.
+ *
+ * @param load - imports the module; nothing has imported it before.
+ */
+async function start(load, gpu, limits) {
+  const { config, tokens } = CONFIGS.seed;
+  const stages = {};
+  let tinyloom, runtime, model, trainer;
+  for (const [stage, work] of Object.entries({
+    module: async () => (tinyloom = await load()),
+    runtime: async () => (runtime = await tinyloom.Runtime.create({ gpu, limits })),
+    model: async () => (model = await tinyloom.Model.create(runtime, config, { seed: 1 })),
+    trainer: async () =>
+      (trainer = await tinyloom.Trainer.create(model, { tokensPerStep: tokens })),
+    step: () => trainer.step(batch(tokens, config.vocab_size)),
+  })) {
+    const began = performance.now();
+    await work();
+    stages[stage] = performance.now() - began;
+  }
+  runtime.destroy();
+  const startMilliseconds = Object.values(stages).reduce((sum, one) => sum + one, 0);
+  return { workload: "start seed", startMilliseconds, stages };
+}
+
+/** Steps of which the last must leave memory as the hundredth did. */
+const MANY_STEPS = 10_000;
+
+/** What a runtime holds after 100 steps of tiny and after many. */
+async function endure(tinyloom, runtime, record) {
+  const { config, tokens } = CONFIGS.tiny;
+  const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
+  const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: tokens });
+  const data = batch(tokens, config.vocab_size);
+  for (let step = 1; step <= MANY_STEPS; step++) {
+    await trainer.step(data);
+    if (step !== 100 && step !== MANY_STEPS) continue;
+    const { gpuBytes, wasmBytes } = runtime._counters();
+    record({ workload: `after ${step} steps`, gpuBytes, wasmBytes });
+  }
+  model.free();
+}
+
+/** How a step's time grows with tokens and with layers, and memory with steps. */
+async function growth(tinyloom, runtime, { only, steps }, record) {
+  const shapes = [
+    ...[1, 2, 4, 8, 16].map((documents) => ({ documents, layers: 12 })),
+    ...[3, 6, 24].map((layers) => ({ documents: 1, layers })),
+  ];
+  for (const { documents, layers } of shapes) {
+    const workload = `seed, ${layers} layers, ${documents * CONFIGS.seed.tokens} tokens`;
+    if (!workload.includes(only)) continue;
+    const { milliseconds, operations } = await train(tinyloom, runtime, "seed", {
+      steps,
+      documents,
+      layers,
+    });
+    const microsecondsPerGigaflop = (milliseconds * 1e3) / (operations / 1e9);
+    record({ workload, milliseconds, microsecondsPerGigaflop });
+  }
+  if ("after many steps".includes(only)) await endure(tinyloom, runtime, record);
+}
+
+/**
+ * Everything, in order; `only` keeps the workloads whose names contain it.
+ *
+ * @param load - imports the package.
+ */
 export async function runAll(
-  tinyloom,
+  load,
   gpu,
-  { only = "", profile = false, steps = 40, limits = "adapter" } = {},
+  { suite = "models", only = "", profile = false, steps = 40, limits = "adapter" } = {},
   report = () => {},
 ) {
-  const runtime = await tinyloom.Runtime.create({ gpu, limits });
   const results = [];
   const record = (result) => {
     results.push(result);
     report(result);
   };
+  const models = suite === "models";
+  if (models && "start seed".includes(only)) record(await start(load, gpu, limits));
+  const tinyloom = await load();
+  const runtime = await tinyloom.Runtime.create({ gpu, limits });
+  if (models) await everyModel(tinyloom, runtime, { only, profile, steps }, record);
+  else await growth(tinyloom, runtime, { only, steps }, record);
+  const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
+  runtime.destroy();
+  return { adapter, software, features, subgroupSize, limits: chosen, results };
+}
+
+/** Training and decoding of the reference configurations, and memory. */
+async function everyModel(tinyloom, runtime, { only, profile, steps }, record) {
   for (const [name, documents] of TRAINED) {
     if (trainName(name, documents).includes(only))
       record(await train(tinyloom, runtime, name, { steps, profile, documents }));
@@ -200,7 +284,4 @@ export async function runAll(
   for (const tokens of LENGTHS) {
     if (`memory ${tokens}`.includes(only)) record(await memory(tinyloom, runtime, tokens));
   }
-  const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
-  runtime.destroy();
-  return { adapter, software, features, subgroupSize, limits: chosen, results };
 }

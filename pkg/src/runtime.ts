@@ -68,7 +68,7 @@ export interface LostInfo {
   readonly message: string;
 }
 
-/** Totals since the runtime began, and `gpuBytes` in use now; for the project's tests. @internal */
+/** Totals since the runtime began, `gpuBytes` in use now, and the module's memory; for the project's tests. @internal */
 export interface Counters {
   readonly buffers: number;
   readonly bindGroups: number;
@@ -76,6 +76,8 @@ export interface Counters {
   readonly submits: number;
   readonly dispatches: number;
   readonly gpuBytes: number;
+  /** Bytes of the module's memory, which never shrinks. */
+  readonly wasmBytes: number;
 }
 
 const FEATURES: Rules<FeatureOptions> = {

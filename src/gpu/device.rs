@@ -4,16 +4,21 @@ use super::adapter::{self, AdapterFacts, DeviceRequest};
 use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
-use crate::kernels::{Binding, Kernel};
+use crate::kernels::Kernel;
 use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+#[cfg(target_arch = "wasm32")]
+mod browser;
+#[cfg(target_arch = "wasm32")]
+mod nudge;
+mod pipelines;
 mod readback;
 mod replay;
 
+use pipelines::Pipelines;
 use readback::StagingPool;
 use replay::{Installed, InstalledPlan};
 
@@ -39,8 +44,7 @@ pub struct WgpuDevice {
     device: wgpu::Device,
     queue: wgpu::Queue,
     buffers: RefCell<Vec<Option<Allocation>>>,
-    layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
-    pipelines: RefCell<HashMap<String, wgpu::ComputePipeline>>,
+    pipelines: Rc<Pipelines>,
     plans: RefCell<Vec<Option<Rc<InstalledPlan>>>>,
     scopes: RefCell<Vec<wgpu::ErrorScopeGuard>>,
     staging: Rc<StagingPool>,
@@ -124,12 +128,11 @@ impl WgpuDevice {
         let counters = Rc::new(Cell::new(Counters::default()));
         Ok(Rc::new(Self {
             caps,
-            staging: Rc::new(StagingPool::new(device.clone(), Rc::clone(&counters))),
+            staging: Rc::new(StagingPool::new(device.clone(), Rc::clone(&counters), clock)),
+            pipelines: Rc::new(Pipelines::new(device.clone(), Rc::clone(&counters))),
             device,
             queue,
             buffers: RefCell::default(),
-            layouts: RefCell::default(),
-            pipelines: RefCell::default(),
             plans: RefCell::default(),
             scopes: RefCell::default(),
             trouble,
@@ -194,45 +197,6 @@ impl WgpuDevice {
         found.map(use_it).ok_or_else(|| Error::internal(format!("buffer {} does not exist", id.0)))
     }
 
-    fn layout(&self, bindings: &[Binding]) -> wgpu::BindGroupLayout {
-        let mut layouts = self.layouts.borrow_mut();
-        let make = || {
-            let entries: Vec<_> =
-                (0..).zip(bindings).map(|(binding, kind)| layout_entry(binding, *kind)).collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: None,
-                entries: &entries,
-            })
-        };
-        layouts.entry(bindings.to_vec()).or_insert_with(make).clone()
-    }
-
-    fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
-        if let Some(pipeline) = self.pipelines.borrow().get(&kernel.wgsl) {
-            return pipeline.clone();
-        }
-        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
-        });
-        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some(kernel.name),
-            bind_group_layouts: &[Some(&self.layout(&kernel.bindings))],
-            immediate_size: 0,
-        });
-        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(kernel.name),
-            layout: Some(&layout),
-            module: &module,
-            entry_point: Some(kernel.name),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
-        self.count(|c| c.pipelines += 1);
-        self.pipelines.borrow_mut().insert(kernel.wgsl.clone(), pipeline.clone());
-        pipeline
-    }
-
     fn bind(
         &self,
         kernel: &Kernel,
@@ -263,7 +227,7 @@ impl WgpuDevice {
         self.count(|c| c.bind_groups += 1);
         Ok(self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(&dispatch.label),
-            layout: &self.layout(&kernel.bindings),
+            layout: &self.pipelines.layout(&kernel.bindings),
             entries: &entries,
         }))
     }
@@ -292,20 +256,6 @@ fn native_clock() -> f64 {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed().as_secs_f64() * 1e3
-}
-
-fn layout_entry(binding: u32, kind: Binding) -> wgpu::BindGroupLayoutEntry {
-    let ty = match kind {
-        Binding::Read => wgpu::BufferBindingType::Storage { read_only: true },
-        Binding::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
-        Binding::Uniform => wgpu::BufferBindingType::Uniform,
-    };
-    wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
-        count: None,
-    }
 }
 
 fn from_wgpu(error: &wgpu::Error) -> Error {
@@ -379,9 +329,13 @@ impl Gpu for WgpuDevice {
         })?
     }
 
+    fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {
+        self.pipelines.prepare(plans.iter().flat_map(|plan| &plan.kernels))
+    }
+
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
         self.alive()?;
-        let pipelines: Vec<_> = plan.kernels.iter().map(|kernel| self.pipeline(kernel)).collect();
+        let pipelines: Vec<_> = plan.kernels.iter().map(|kernel| self.pipelines.get(kernel)).collect();
         let ranges = self.make_ranges(plan);
         let mut installed = Vec::with_capacity(plan.dispatches.len());
         for dispatch in &plan.dispatches {

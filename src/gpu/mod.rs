@@ -55,6 +55,10 @@ pub trait Gpu {
     /// Copies `data` into a buffer before the next submit. Offset and length are multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
+    /// Compiles the kernels of plans side by side where the platform can, for [`Gpu::install`] to
+    /// find. What fails here is left to that.
+    fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
+
     /// Compiles a plan's kernels (each distinct text once in the device's life) and binds its
     /// buffers as `resolve` says.
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;

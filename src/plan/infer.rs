@@ -35,6 +35,12 @@ pub struct InferencePlans {
     pub turns: usize,
 }
 
+impl InferencePlans {
+    pub fn all(&self) -> [&Plan; 6] {
+        [&self.prefill, &self.logits, &self.loss, &self.last_row, &self.decode, &self.sample]
+    }
+}
+
 /// Most bytes of logits of a chunk.
 const LOGITS_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.

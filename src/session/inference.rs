@@ -42,19 +42,16 @@ pub(super) struct Inference {
 }
 
 impl Inference {
-    fn new(model: &Model, capacity: usize, cache: KvCache) -> Result<Self> {
-        let gpu = &model.gpu.0;
-        let config = &model.config;
+    fn new(model: &Model, plans: &InferencePlans, capacity: usize, cache: KvCache) -> Result<Self> {
         let weights = model.weights()?;
-        let plans = inference_plans(gpu.capabilities(), config, &model.layout, capacity, cache)?;
-        let mut resources = Resources::new(gpu);
-        Self::allocate(&mut resources, model, &plans, capacity, cache)?;
+        let mut resources = Resources::new(&model.gpu.0);
+        Self::allocate(&mut resources, model, plans, capacity, cache)?;
         let mut install = |plan| resources.install(plan, &[&weights]);
         let (prefill, logits, loss) =
             (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
         let (last_row, decode, sample) =
             (install(&plans.last_row)?, install(&plans.decode)?, install(&plans.sample)?);
-        let InferencePlans { chunk, turns, .. } = plans;
+        let InferencePlans { chunk, turns, .. } = *plans;
         Ok(Self {
             resources,
             prefill,
@@ -129,9 +126,12 @@ impl Model {
             return Ok(());
         }
         let gpu = &self.gpu.0;
-        gpu.watch();
         let capacity = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
-        let made = Inference::new(self, capacity, cache);
+        let caps = gpu.capabilities();
+        let plans = inference_plans(caps, &self.config, &self.layout, capacity, cache)?;
+        gpu.prepare(&plans.all()).await;
+        gpu.watch();
+        let made = Inference::new(self, &plans, capacity, cache);
         let checked = gpu.checked().await;
         let made = made?;
         checked?;

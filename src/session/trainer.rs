@@ -100,6 +100,7 @@ impl Trainer {
             model.layout(),
             options.tokens_per_step,
         )?;
+        gpu.prepare(&[&plans.micro_step, &plans.optimizer, &plans.evaluate]).await;
         let weights = model.weights()?;
         gpu.watch();
         let made = Self::allocate(model, &plans, options.tokens_per_step.min(most)).and_then(

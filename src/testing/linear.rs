@@ -69,10 +69,11 @@ fn products(
     output: Output,
     splits: usize,
 ) -> Result<Vec<Linear>> {
-    k::linear_tiles(caps, shape.form)
-        .into_iter()
-        .filter(|tile| splits == 1 || k::can_split(*tile))
-        .map(|tile| {
+    let tiles = k::linear_tiles(caps, shape.form);
+    tiles
+        .iter()
+        .filter(|tile| splits == 1 || k::can_split(&tiles, shape.form, **tile))
+        .map(|&tile| {
             let pick = LinearPick { tile, splits, reason: String::new() };
             k::linear_with_tile(caps, shape, output, pick)
         })

@@ -41,6 +41,10 @@ impl Gpu for Pretend {
         self.device.write(buffer, offset, data)
     }
 
+    fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {
+        self.device.prepare(plans)
+    }
+
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
         self.device.install(plan, resolve)
     }

@@ -108,7 +108,10 @@ impl RawRuntime {
     }
 
     pub fn counters(&self) -> JsResult<String> {
-        json(&self.device_rc()?.counters())
+        let mut counters = serde_json::to_value(self.device_rc()?.counters())
+            .map_err(|e| to_js(Error::internal(format!("counters: {e}"))))?;
+        counters["wasmBytes"] = (core::arch::wasm32::memory_size::<0>() << 16).into();
+        json(&counters)
     }
 
     pub fn release(&self) {

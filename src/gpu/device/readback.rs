@@ -3,6 +3,7 @@
 use super::{Trouble, WgpuDevice};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Counters, LocalFuture};
+use futures_channel::oneshot::{Canceled, Receiver};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -14,11 +15,24 @@ pub(super) struct StagingPool {
     device: wgpu::Device,
     free: RefCell<Vec<wgpu::Buffer>>,
     counters: Rc<Cell<Counters>>,
+    #[cfg(target_arch = "wasm32")]
+    pace: super::nudge::Pace,
+    #[cfg(target_arch = "wasm32")]
+    clock: fn() -> f64,
 }
 
 impl StagingPool {
-    pub fn new(device: wgpu::Device, counters: Rc<Cell<Counters>>) -> Self {
-        Self { device, free: RefCell::default(), counters }
+    #[cfg_attr(not(target_arch = "wasm32"), expect(unused_variables))]
+    pub fn new(device: wgpu::Device, counters: Rc<Cell<Counters>>, clock: fn() -> f64) -> Self {
+        Self {
+            device,
+            free: RefCell::default(),
+            counters,
+            #[cfg(target_arch = "wasm32")]
+            pace: super::nudge::Pace::default(),
+            #[cfg(target_arch = "wasm32")]
+            clock,
+        }
     }
 
     /// A mappable buffer of at least `bytes`.
@@ -68,14 +82,7 @@ impl StagingPool {
         let pool = Rc::clone(self);
         let filled = Filled(Some(staging));
         Box::pin(async move {
-            #[cfg(not(target_arch = "wasm32"))]
-            let _ = pool
-                .device
-                .poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });
-            // A browser polls by itself.
-            #[cfg(target_arch = "wasm32")]
-            let _ = submitted;
-            let mapped = receiver.await;
+            let mapped = pool.arrival(receiver, submitted).await;
             WgpuDevice::settle(&trouble)?;
             match mapped {
                 Ok(Ok(())) => {}
@@ -102,6 +109,27 @@ impl StagingPool {
             pool.give_back(staging);
             Ok(data)
         })
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn arrival<T>(
+        &self,
+        receiver: Receiver<T>,
+        submitted: wgpu::SubmissionIndex,
+    ) -> std::result::Result<T, Canceled> {
+        let _ = self
+            .device
+            .poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });
+        receiver.await
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    async fn arrival<T>(
+        &self,
+        receiver: Receiver<T>,
+        _submitted: wgpu::SubmissionIndex,
+    ) -> std::result::Result<T, Canceled> {
+        self.pace.arrival(receiver, &self.device, self.clock).await
     }
 }
 

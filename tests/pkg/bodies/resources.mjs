@@ -5,6 +5,19 @@ import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
 /** What of the counters must not move. */
 const made = ({ buffers, bindGroups, pipelines }) => ({ buffers, bindGroups, pipelines });
 
+/** Counts calls of a method of a device's class; gives what ends that. */
+function counting(device, name, calls) {
+  const owner = Object.getPrototypeOf(device);
+  const own = owner[name];
+  owner[name] = function (...args) {
+    calls[name] += 1;
+    return own.apply(this, args);
+  };
+  return () => {
+    owner[name] = own;
+  };
+}
+
 export const cases = {
   async "after warm-up a step makes no buffer, bind group or pipeline"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);
@@ -41,6 +54,27 @@ export const cases = {
     for (const length of [1, 9, 40]) await generate(length);
     equal(runtime._counters().pipelines, pipelines, "pipelines");
     model.free();
+  },
+
+  async "plans compile side by side, nothing on the page's thread"({ tinyloom, runtime }) {
+    const { device } = runtime;
+    const calls = { createComputePipeline: 0, createComputePipelineAsync: 0 };
+    const counted = Object.keys(calls).map((name) => counting(device, name, calls));
+    try {
+      const odd = { ...config, hidden_size: 80, num_attention_heads: 2, head_dim: 32 };
+      const model = await tinyloom.Model.create(runtime, odd);
+      const one = calls.createComputePipeline;
+      const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+      await trainer.step(batch(20));
+      await collect(model.generate(batch(5).tokens, { maxTokens: 2 }));
+      equal(calls.createComputePipeline, one, "pipelines of a trainer and a generation, alone");
+      ok(calls.createComputePipelineAsync > 20, `${calls.createComputePipelineAsync} side by side`);
+      ok(!Object.hasOwn(device, "createComputePipeline"), "the device is as it was");
+      model.free();
+    } finally {
+      for (const restore of counted) restore();
+    }
+    return `${calls.createComputePipelineAsync} side by side`;
   },
 
   async "memory is accounted for, and given back"({ tinyloom, runtime }) {

@@ -1,0 +1,81 @@
+//! What wgpu leaves out of a browser's WebGPU: pipelines compiled side by side, and waiting.
+//!
+//! wgpu 30 has no `createComputePipelineAsync` and no way to wrap a pipeline that it did not make
+//! (<https://github.com/gfx-rs/wgpu/issues/3794>). So its own request is answered for it: while it
+//! asks, the device has a `createComputePipeline` of ours, which first takes the descriptor down and,
+//! when the browser has compiled that, hands the result over. Nothing stays on the device. Delete
+//! this when wgpu can ask by itself.
+
+use js_sys::{Function, Object, Promise, Reflect};
+use std::cell::Cell;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+const METHOD: &str = "createComputePipeline";
+
+fn raw(device: &wgpu::Device) -> Option<Object> {
+    device.as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone().unchecked_into())
+}
+
+/// Runs `ask` while `answer` stands in for the device's method.
+fn standing_in<T>(
+    device: &Object,
+    answer: impl FnOnce(JsValue) -> JsValue + 'static,
+    ask: impl FnOnce() -> T,
+) -> T {
+    let answer = Closure::once(answer);
+    // Where the device takes no property, its own method answers.
+    let stands = Reflect::set(device, &METHOD.into(), answer.as_ref()).unwrap_or(false);
+    let asked = ask();
+    if stands {
+        let _ = Reflect::delete_property(device, &METHOD.into());
+    }
+    asked
+}
+
+/// Begins to compile the pipeline that `ask` asks the device for; its result is of no use.
+/// None where the browser cannot.
+pub(super) fn begin_pipeline<T>(device: &wgpu::Device, ask: impl FnOnce() -> T) -> Option<JsFuture> {
+    let device = raw(device)?;
+    let begin: Function =
+        Reflect::get(&device, &"createComputePipelineAsync".into()).ok()?.dyn_into().ok()?;
+    let noted = Rc::new(Cell::new(JsValue::UNDEFINED));
+    let note = Rc::clone(&noted);
+    let answer = move |descriptor| {
+        note.set(descriptor);
+        JsValue::UNDEFINED
+    };
+    standing_in(&device, answer, ask);
+    let descriptor = noted.take();
+    if descriptor.is_undefined() {
+        return None;
+    }
+    let compiling = begin.call1(&device, &descriptor).ok()?;
+    Some(Promise::resolve(&compiling).into())
+}
+
+/// The pipeline that `ask` asks the device for, which is this one.
+pub(super) fn adopt_pipeline<T>(
+    device: &wgpu::Device,
+    compiled: &JsValue,
+    ask: impl FnOnce() -> T,
+) -> Option<T> {
+    let compiled = compiled.clone();
+    Some(standing_in(&raw(device)?, move |_| compiled, ask))
+}
+
+/// Resolves after so many milliseconds, later in a hidden page.
+pub(super) async fn pause(milliseconds: f64) {
+    let mut begin = |resolve: Function, _: Function| {
+        let timer = Reflect::get(&js_sys::global(), &"setTimeout".into());
+        let set = timer.and_then(|timer| timer.dyn_into::<Function>());
+        let begun = set.and_then(|set| {
+            set.call2(&JsValue::UNDEFINED, &resolve, &JsValue::from_f64(milliseconds))
+        });
+        if begun.is_err() {
+            let _ = resolve.call0(&JsValue::UNDEFINED);
+        }
+    };
+    let _ = JsFuture::from(Promise::new(&mut begin)).await;
+}
