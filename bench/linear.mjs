@@ -4,7 +4,10 @@ import { median } from "./workloads.mjs";
 
 const cube = (side) => [side, side, side];
 
-/** `[m, n, k]` of C[m, n]; the training shapes are those of 512 tokens of the seed configuration. */
+/**
+ * `[m, n, k]` of C[m, n]; the training shapes are those of 512 and of 4,096 tokens of the seed
+ * configuration.
+ */
 const SHAPES = {
   matmul_t: [
     ...[512, 1024, 2048, 4096].map(cube),
@@ -15,6 +18,8 @@ const SHAPES = {
     [512, 768, 2048],
     [512, 8192, 768],
     [4096, 768, 768],
+    [4096, 1280, 768],
+    [4096, 768, 2048],
     [4096, 4096, 768],
     [256, 256, 128],
     [256, 1024, 384],
@@ -26,6 +31,9 @@ const SHAPES = {
     [512, 768, 4096],
     [512, 2048, 768],
     [512, 768, 8192],
+    [4096, 768, 768],
+    [4096, 768, 1280],
+    [4096, 2048, 768],
     [4096, 768, 4096],
     [256, 384, 2048],
   ],
@@ -36,6 +44,9 @@ const SHAPES = {
     [4096, 768, 512],
     [768, 2048, 512],
     [8192, 768, 512],
+    [768, 768, 4096],
+    [1280, 768, 4096],
+    [768, 2048, 4096],
     [4096, 768, 4096],
     [384, 1024, 256],
   ],

@@ -86,16 +86,16 @@ impl Batch {
 /// the position before.
 fn validate_documents(documents: &[u32]) -> Result<()> {
     for (i, &start) in documents.iter().enumerate() {
-        let allowed = match i {
-            0 => "0".to_owned(),
-            _ => format!("{} (the document goes on) or {i} (a new one starts)", documents[i - 1]),
-        };
         let problem = if start as usize > i {
             "points forward"
         } else if start as usize != i && start != documents[i - 1] {
             "is inside another document"
         } else {
             continue;
+        };
+        let allowed = match i {
+            0 => "0".to_owned(),
+            _ => format!("{} (the document goes on) or {i} (a new one starts)", documents[i - 1]),
         };
         return Err(Error::tokens(format!(
             "documents[{i}] is {start}, which {problem}; it must be {allowed}"

@@ -335,7 +335,8 @@ impl Gpu for WgpuDevice {
 
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
         self.alive()?;
-        let pipelines: Vec<_> = plan.kernels.iter().map(|kernel| self.pipelines.get(kernel)).collect();
+        let pipelines: Vec<_> =
+            plan.kernels.iter().map(|kernel| self.pipelines.get(kernel)).collect();
         let ranges = self.make_ranges(plan);
         let mut installed = Vec::with_capacity(plan.dispatches.len());
         for dispatch in &plan.dispatches {

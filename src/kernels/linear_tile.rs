@@ -45,6 +45,13 @@ impl LinearTile {
         }
     }
 
+    fn results(self) -> usize {
+        match self {
+            Self::Tiled { bm, bn, .. } => bm * bn,
+            Self::Direct { tm, tn } => tm * tn,
+        }
+    }
+
     pub(super) fn label(self) -> String {
         match self {
             Self::Tiled { bm, bn, bk, tm, tn } => format!("tiled {bm}x{bn}x{bk}, {tm}x{tn} each"),
@@ -66,16 +73,44 @@ impl LinearTile {
     }
 }
 
-/// Largest first: a larger tile reads each operand fewer times. The second does for the first where
-/// its workgroup memory does not fit, 16 KiB among them.
-const TILES: [LinearTile; 6] = [
-    LinearTile::tiled([128, 128, 16], [8, 8]),
-    LinearTile::tiled([128, 128, 8], [8, 8]),
-    LinearTile::tiled([128, 64, 16], [8, 8]),
-    LinearTile::tiled([64, 64, 16], [8, 4]),
-    LinearTile::tiled([32, 32, 16], [4, 4]),
-    LinearTile::tiled([16, 16, 16], [4, 4]),
+/// A tile that selection may take, and what its cost is estimated from.
+struct Choice {
+    tile: LinearTile,
+    /// Time of a multiply-add, the largest tile's being 1: a smaller one reads each operand more often.
+    factor: f64,
+    /// Workgroups that a compute unit must hold to be busy: it takes as long for fewer.
+    busy: f64,
+}
+
+const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
+    Choice { tile: LinearTile::tiled(sizes, each), factor, busy }
+}
+
+/// Largest first. The second does for the first where its workgroup memory does not fit, 16 KiB
+/// among them. The figures are fitted to 50 products on an H200, each with every tile and split
+/// (`npm run bench -- matmul`).
+const CHOICES: [Choice; 6] = [
+    choice([128, 128, 16], [8, 8], 1.0, 1.1),
+    choice([128, 128, 8], [8, 8], 1.05, 1.1),
+    choice([128, 64, 16], [8, 8], 1.1, 2.5),
+    choice([64, 64, 16], [8, 4], 1.12, 3.8),
+    choice([32, 32, 16], [4, 4], 1.65, 7.3),
+    choice([16, 16, 16], [4, 4], 4.0, 20.0),
 ];
+
+/// Compute units of a large GPU, as the H200's 132 multiprocessors: WebGPU does not tell. A smaller
+/// GPU is busy with fewer workgroups, and loses by too many parts of K only what adding them costs.
+const UNITS: usize = 132;
+/// What a workgroup does before and after its part of K, as steps of K.
+const EDGES: f64 = 8.0;
+/// The second stage, in multiply-adds of a compute unit: its dispatch, which takes a step some 4 µs,
+/// and an element of a part.
+const SUM_DISPATCH: f64 = 700_000.0;
+const SUM_ELEMENT: f64 = 0.15;
+/// Parts that K may be cut into, and the least depth of one.
+const PARTS: [usize; 4] = [1, 2, 4, 8];
+const LEAST_DEPTH: usize = 64;
+
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
 /// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
 /// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
@@ -85,108 +120,57 @@ const DIRECT: [LinearTile; 2] =
 /// Multiply-adds from which the larger block repays its compilation within a hundred steps.
 const LARGE_PRODUCT: u64 = 4 << 20;
 
-/// Fewest workgroups that keep a large GPU busy; below, K is split or a smaller tile is chosen. On
-/// an H200 (132 multiprocessors) 48 tiles ran fastest in 8 parts (384 workgroups), 72 in 4 (288),
-/// 128 and 192 in 2, 384 in one: `bench/NOTES.md`.
-const BUSY_GROUPS: usize = 256;
-/// Workgroups from which 128×128 results each are faster than 128×64, and where K is deep: on an
-/// H200 256 of them took 410 µs for 495 (`matmul_t`, 2,048³) and 153 for 188 (512×8,192×768).
-const MANY_GROUPS: usize = 512;
-const MANY_DEEP_GROUPS: usize = 256;
-const DEEP: usize = 768;
-/// Workgroups from which, with K this deep, they are still faster where K is cut into so many parts:
-/// 641 µs for 699 (`matmul`, 4,096×768×4,096), 62 for 71 (`matmul_t`, 1,024³).
-const LARGE_SPLIT_GROUPS: usize = 60;
-const LARGE_SPLIT_DEPTH: usize = 1024;
-const LARGE_SPLITS: usize = 4;
-/// Most parts of K, and fewest steps of a part: each part is written and read once.
-const MOST_SPLITS: usize = 8;
-const LEAST_DEPTH: usize = 64;
-
 /// The tiles that [`pick`] may choose among on this device, largest first.
 pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
-    let fits = |tile: &LinearTile| {
-        tile.invocations() <= caps.limits.workgroup_invocations()
-            && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
-    };
-    if caps.software {
-        return DIRECT.to_vec();
-    }
-    let tiles: Vec<_> = TILES.into_iter().filter(fits).collect();
+    let tiles: Vec<_> = choices(caps, form).into_iter().map(|choice| choice.tile).collect();
     if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
 }
 
-/// The 128×128 tile for a product of this form, with K whole or split. Steps of 8 leave room for
-/// more workgroups at a time, steps of 16 make fewer barriers: on an H200 the first were faster where
-/// an operand is transposed but `matmul_t`'s K is whole, by 14 % at 4,096³ of `matmul`.
-fn largest(tiles: &[LinearTile], form: Form, splits: usize) -> Option<LinearTile> {
-    let narrow = form == Form::Matmul || form == Form::MatmulT && splits > 1;
-    let mut large = tiles.iter().copied().filter(|tile| tile.is_largest());
-    if narrow { large.last() } else { large.next() }
-}
-
-/// Whether selection ever splits K with this tile, of a device's `tiles`.
-pub fn can_split(tiles: &[LinearTile], form: Form, tile: LinearTile) -> bool {
-    let tiled = matches!(tile, LinearTile::Tiled { .. });
-    tiled && (!tile.is_largest() || largest(tiles, form, LARGE_SPLITS) == Some(tile))
-}
-
-/// The largest tile, where a product is large enough for it.
-fn pick_largest(tiles: &[LinearTile], shape: &LinearShape) -> Option<LinearPick> {
-    let tile = largest(tiles, shape.form, 1)?;
-    let (groups, depth) = (tile.groups(shape), shape.depth());
-    if groups >= if depth >= DEEP { MANY_DEEP_GROUPS } else { MANY_GROUPS } {
-        let reason = format!("largest tile that fits the limits: {groups} workgroups");
-        return Some(LinearPick { tile, splits: 1, reason });
+/// What fits the device; nothing on a CPU.
+fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
+    let fits = |tile: LinearTile| {
+        !caps.software
+            && tile.invocations() <= caps.limits.workgroup_invocations()
+            && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
+    };
+    let mut choices: Vec<_> = CHOICES.iter().filter(|choice| fits(choice.tile)).collect();
+    if choices.len() == CHOICES.len() {
+        choices.remove(1);
     }
-    let deep = depth >= LARGE_SPLIT_DEPTH && most_splits(shape) >= LARGE_SPLITS;
-    if !deep || groups < LARGE_SPLIT_GROUPS {
-        return None;
-    }
-    let tile = largest(tiles, shape.form, LARGE_SPLITS)?;
-    let groups = LARGE_SPLITS * groups;
-    let reason = format!("largest tile, since K is deep, and split: {groups} workgroups");
-    Some(LinearPick { tile, splits: LARGE_SPLITS, reason })
+    choices
 }
 
+/// The tile and the parts of K that are expected to take the least time.
 pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
-    let tiles = linear_tiles(caps, shape.form);
-    if tiles == DIRECT {
-        return direct(caps, shape);
-    }
-    if let Some(pick) = pick_largest(&tiles, shape) {
-        return pick;
-    }
-    let most = most_splits(shape);
-    let rest: Vec<_> = tiles.into_iter().filter(|tile| !tile.is_largest()).collect();
-    for &tile in &rest {
-        let groups = tile.groups(shape);
-        let splits = BUSY_GROUPS.div_ceil(groups.max(1)).next_power_of_two();
-        if splits <= most {
-            let why = if splits > 1 { ", K split" } else { "" };
-            let reason = format!(
-                "largest tile that makes {BUSY_GROUPS} workgroups{why}: {}",
-                groups * splits
-            );
-            return LinearPick { tile, splits, reason };
+    let mut best: Option<(f64, LinearTile, usize)> = None;
+    for choice in choices(caps, shape.form) {
+        for parts in PARTS {
+            let cut = shape.by_vectors() && shape.depth() / parts >= LEAST_DEPTH;
+            if parts > 1 && !cut {
+                break;
+            }
+            let cost = cost(choice, parts, shape);
+            if best.is_none_or(|(least, ..)| cost < least) {
+                best = Some((cost, choice.tile, parts));
+            }
         }
     }
-    // A split costs a dispatch more, which a product this small does not repay.
-    let small = rest.iter().find(|tile| tile.invocations() <= 64).or(rest.last());
-    let reason = format!("small product: fewer than {BUSY_GROUPS} workgroups with any tile");
-    match small {
-        Some(&tile) => LinearPick { tile, splits: 1, reason },
-        None => direct(caps, shape),
-    }
+    let Some((_, tile, splits)) = best else { return direct(caps, shape) };
+    let groups = tile.groups(shape) * splits;
+    let what = if splits > 1 { "tile and split of K" } else { "tile" };
+    let reason = format!("the {what} that should take the least time: {groups} workgroups");
+    LinearPick { tile, splits, reason }
 }
 
-/// Parts that K can be cut into.
-fn most_splits(shape: &LinearShape) -> usize {
-    if !shape.by_vectors() {
-        return 1;
-    }
-    let most = (shape.depth() / LEAST_DEPTH).clamp(1, MOST_SPLITS);
-    1 << most.ilog2()
+/// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
+/// that gets the most of them ends last.
+fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
+    let Choice { tile, factor, busy } = *choice;
+    let groups = (tile.groups(shape) * parts).div_ceil(UNITS) as f64;
+    let depth = shape.depth() as f64 / parts as f64 + EDGES;
+    let product = groups.max(busy) * depth * tile.results() as f64 * factor;
+    let sum = SUM_DISPATCH + SUM_ELEMENT * ((parts + 1) * shape.m() * shape.n) as f64;
+    product + if parts > 1 { sum } else { 0.0 }
 }
 
 fn direct(caps: &Capabilities, shape: &LinearShape) -> LinearPick {

@@ -45,7 +45,7 @@ pub use elementwise::{
     gated_activation_backward, initialize, rope, zero,
 };
 pub use linear::{Form, Linear, LinearShape, LinearSum, Output, linear, linear_with_tile};
-pub use linear_tile::{LinearPick, LinearTile, can_split, linear_tiles};
+pub use linear_tile::{LinearPick, LinearTile, linear_tiles};
 pub use loss::{cross_entropy, loss_sum};
 pub use matvec::{MatvecInput, MatvecOutput, MatvecShape, matvec, matvec_fuses};
 pub use norm::{column_sum, norm_rows, rms_norm_backward, rms_norm_forward};

@@ -68,7 +68,7 @@ pub fn rms_norm_backward(
 /// workgroup for neighbouring columns.
 pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Kernel> {
     let name = "column_sum_forward";
-    let (most_lanes, wanted) = if caps.software { (1, 64) } else { (16, 256) };
+    let (most_lanes, wanted) = if caps.software { (1, 64) } else { (32, 256) };
     let size = workgroup_size(caps, wanted, 1, name)?;
     check_storage(caps, 4 * size, name)?;
     let lanes = most_lanes.min(size as usize);

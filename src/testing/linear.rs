@@ -8,8 +8,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, Form, Kernel, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, Output, WriteMode,
+    self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
+    MatvecOutput, MatvecShape, Output, WriteMode,
 };
 use crate::reference::activation::gated_activation_forward;
 use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
@@ -72,7 +72,7 @@ fn products(
     let tiles = k::linear_tiles(caps, shape.form);
     tiles
         .iter()
-        .filter(|tile| splits == 1 || k::can_split(&tiles, shape.form, **tile))
+        .filter(|tile| splits == 1 || matches!(tile, LinearTile::Tiled { .. }))
         .map(|&tile| {
             let pick = LinearPick { tile, splits, reason: String::new() };
             k::linear_with_tile(caps, shape, output, pick)

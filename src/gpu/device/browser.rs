@@ -36,7 +36,10 @@ fn standing_in<T>(
 
 /// Begins to compile the pipeline that `ask` asks the device for; its result is of no use.
 /// None where the browser cannot.
-pub(super) fn begin_pipeline<T>(device: &wgpu::Device, ask: impl FnOnce() -> T) -> Option<JsFuture> {
+pub(super) fn begin_pipeline<T>(
+    device: &wgpu::Device,
+    ask: impl FnOnce() -> T,
+) -> Option<JsFuture> {
     let device = raw(device)?;
     let begin: Function =
         Reflect::get(&device, &"createComputePipelineAsync".into()).ok()?.dyn_into().ok()?;

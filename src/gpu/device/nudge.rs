@@ -70,10 +70,7 @@ impl Pace {
 }
 
 /// What the receiver gets before something else ends.
-async fn before<T>(
-    receiver: &mut Receiver<T>,
-    end: impl Future,
-) -> Option<Result<T, Canceled>> {
+async fn before<T>(receiver: &mut Receiver<T>, end: impl Future) -> Option<Result<T, Canceled>> {
     let mut end = pin!(end);
     poll_fn(|context| match Pin::new(&mut *receiver).poll(context) {
         Poll::Ready(arrived) => Poll::Ready(Some(arrived)),
