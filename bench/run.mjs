@@ -1,4 +1,4 @@
-// npm run bench [-- [models|growth|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|start|growth|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm): no install, no network.
@@ -32,7 +32,7 @@ const options = {
 
 /** Suites of kernels, which use the testing module. */
 const KERNELS = ["attention", "matmul", "token"];
-const SUITES = ["models", "growth", ...KERNELS, "cache"];
+const SUITES = ["models", "start", "growth", ...KERNELS, "cache"];
 if (!SUITES.includes(options.suite)) {
   console.error(`there is no suite ${options.suite}; there are ${SUITES.join(", ")}`);
   process.exit(2);

@@ -216,11 +216,15 @@ async function endure(tinyloom, runtime, record) {
   const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
   const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: tokens });
   const data = batch(tokens, config.vocab_size);
+  let early;
   for (let step = 1; step <= MANY_STEPS; step++) {
     await trainer.step(data);
     if (step !== 100 && step !== MANY_STEPS) continue;
     const { gpuBytes, wasmBytes } = runtime._counters();
     record({ workload: `after ${step} steps`, gpuBytes, wasmBytes });
+    early ??= { gpuBytes, wasmBytes };
+    if (gpuBytes > early.gpuBytes || wasmBytes > early.wasmBytes)
+      throw new Error(`memory grew between step 100 and step ${step}`);
   }
   model.free();
 }
@@ -242,7 +246,7 @@ async function growth(tinyloom, runtime, { only, steps }, record) {
     const microsecondsPerGigaflop = (milliseconds * 1e3) / (operations / 1e9);
     record({ workload, milliseconds, microsecondsPerGigaflop });
   }
-  if ("after many steps".includes(only)) await endure(tinyloom, runtime, record);
+  if ("after steps".includes(only)) await endure(tinyloom, runtime, record);
 }
 
 /**
@@ -261,12 +265,11 @@ export async function runAll(
     results.push(result);
     report(result);
   };
-  const models = suite === "models";
-  if (models && "start seed".includes(only)) record(await start(load, gpu, limits));
+  if (suite === "start") record(await start(load, gpu, limits));
   const tinyloom = await load();
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
-  if (models) await everyModel(tinyloom, runtime, { only, profile, steps }, record);
-  else await growth(tinyloom, runtime, { only, steps }, record);
+  if (suite === "models") await everyModel(tinyloom, runtime, { only, profile, steps }, record);
+  if (suite === "growth") await growth(tinyloom, runtime, { only, steps }, record);
   const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
   runtime.destroy();
   return { adapter, software, features, subgroupSize, limits: chosen, results };

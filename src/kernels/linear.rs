@@ -60,6 +60,11 @@ impl LinearShape {
         if self.form == Form::MatmulAt { self.k } else { self.tokens }
     }
 
+    /// Elements of C, or of a part of it.
+    pub(super) fn part_elements(&self) -> u64 {
+        self.m() as u64 * self.n as u64
+    }
+
     /// Terms of each sum.
     pub(super) fn depth(&self) -> usize {
         if self.form == Form::MatmulAt { self.tokens } else { self.k }
@@ -210,7 +215,7 @@ fn sum(
         format!("{splits} parts, vec4"),
         "the product before it was split along K",
     )?;
-    Ok(LinearSum { kernel, elements: (splits * shape.m() * shape.n) as u64 })
+    Ok(LinearSum { kernel, elements: splits as u64 * shape.part_elements() })
 }
 
 fn grid(
@@ -256,9 +261,7 @@ fn constants(
     match tile {
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
             let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
-            // Unrolling K too makes a product a tenth faster and its text four times as long,
-            // which only large products repay.
-            let composer = if tile.is_largest() {
+            let composer = if tile.unrolls_depth() {
                 composer.unrolled("VECTORS_K", bk / 4)
             } else {
                 composer.size("VECTORS_K", bk / 4)

@@ -59,8 +59,8 @@ impl LinearTile {
         }
     }
 
-    /// Whether it is for products that fill a GPU by far.
-    pub(super) fn is_largest(self) -> bool {
+    /// Whether its steps of K are unrolled too: a tenth faster, and four times the text to compile.
+    pub(super) fn unrolls_depth(self) -> bool {
         matches!(self, Self::Tiled { bm: 128, bn: 128, .. })
     }
 
@@ -86,20 +86,20 @@ const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> 
     Choice { tile: LinearTile::tiled(sizes, each), factor, busy }
 }
 
-/// Largest first. The second does for the first where its workgroup memory does not fit, 16 KiB
-/// among them. The figures are fitted to 50 products on an H200, each with every tile and split
-/// (`npm run bench -- matmul`).
-const CHOICES: [Choice; 6] = [
+/// Largest first. The second does for the first where that does not fit: with an operand to
+/// transpose it needs 18 KiB. The figures are fitted to 50 products on an H200, each with all tiles
+/// and splits up to 2,048 workgroups (`npm run bench -- matmul`).
+const CHOICES: [Choice; 5] = [
     choice([128, 128, 16], [8, 8], 1.0, 1.1),
     choice([128, 128, 8], [8, 8], 1.05, 1.1),
     choice([128, 64, 16], [8, 8], 1.1, 2.5),
     choice([64, 64, 16], [8, 4], 1.12, 3.8),
     choice([32, 32, 16], [4, 4], 1.65, 7.3),
-    choice([16, 16, 16], [4, 4], 4.0, 20.0),
 ];
 
-/// Compute units of a large GPU, as the H200's 132 multiprocessors: WebGPU does not tell. A smaller
-/// GPU is busy with fewer workgroups, and loses by too many parts of K only what adding them costs.
+/// Compute units of a large GPU, as the H200's 132 multiprocessors: WebGPU does not tell. A small GPU
+/// would be busy with larger tiles and fewer parts of K for products of a few hundred rows; by this
+/// estimate itself one of 8 to 16 units loses up to 1.8 times there.
 const UNITS: usize = 132;
 /// What a workgroup does before and after its part of K, as steps of K.
 const EDGES: f64 = 8.0;
@@ -110,6 +110,8 @@ const SUM_ELEMENT: f64 = 0.15;
 /// Parts that K may be cut into, and the least depth of one.
 const PARTS: [usize; 4] = [1, 2, 4, 8];
 const LEAST_DEPTH: usize = 64;
+/// Most bytes of all parts: memory that the plan keeps, for a tenth of a large product's time.
+const PARTS_BYTES: u64 = 64 << 20;
 
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
 /// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
@@ -134,8 +136,8 @@ fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
             && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
     };
     let mut choices: Vec<_> = CHOICES.iter().filter(|choice| fits(choice.tile)).collect();
-    if choices.len() == CHOICES.len() {
-        choices.remove(1);
+    if choices.first().is_some_and(|first| first.tile == CHOICES[0].tile) {
+        choices.retain(|choice| choice.tile != CHOICES[1].tile);
     }
     choices
 }
@@ -145,8 +147,7 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     let mut best: Option<(f64, LinearTile, usize)> = None;
     for choice in choices(caps, shape.form) {
         for parts in PARTS {
-            let cut = shape.by_vectors() && shape.depth() / parts >= LEAST_DEPTH;
-            if parts > 1 && !cut {
+            if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
             }
             let cost = cost(choice, parts, shape);
@@ -162,6 +163,13 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     LinearPick { tile, splits, reason }
 }
 
+/// Whether K may be cut into so many parts.
+fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
+    let most = PARTS_BYTES.min(caps.limits.binding_bytes());
+    let deep = shape.depth() / parts >= LEAST_DEPTH;
+    deep && shape.by_vectors() && shape.part_elements().saturating_mul(4 * parts as u64) <= most
+}
+
 /// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
 /// that gets the most of them ends last.
 fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
@@ -169,7 +177,7 @@ fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
     let groups = (tile.groups(shape) * parts).div_ceil(UNITS) as f64;
     let depth = shape.depth() as f64 / parts as f64 + EDGES;
     let product = groups.max(busy) * depth * tile.results() as f64 * factor;
-    let sum = SUM_DISPATCH + SUM_ELEMENT * ((parts + 1) * shape.m() * shape.n) as f64;
+    let sum = SUM_DISPATCH + SUM_ELEMENT * (parts + 1) as f64 * shape.part_elements() as f64;
     product + if parts > 1 { sum } else { 0.0 }
 }
 
@@ -188,4 +196,48 @@ fn direct(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     };
     let tile = DIRECT[usize::from(!large)];
     LinearPick { tile, splits: 1, reason: format!("{why}; {size}") }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+    use crate::testing::adapters;
+
+    /// Picks that were the fastest of all tiles and splits on an H200, or within 2 %.
+    #[test]
+    fn picks_are_those_that_measured_best() {
+        let table = adapters::table(Target::Native);
+        let caps = table.iter().find(|caps| caps.adapter.description.contains("NVIDIA")).unwrap();
+        for (form, [m, n, k], best) in [
+            (Form::MatmulT, [4096, 4096, 4096], "128x128x16 in 1"),
+            (Form::MatmulT, [512, 8192, 768], "128x128x16 in 1"),
+            (Form::MatmulT, [4096, 768, 2048], "128x128x16 in 2"),
+            (Form::Matmul, [1024, 1024, 1024], "128x128x16 in 4"),
+            (Form::Matmul, [512, 768, 4096], "128x64x16 in 8"),
+            (Form::MatmulAt, [768, 768, 4096], "64x64x16 in 8"),
+            (Form::MatmulT, [256, 256, 128], "32x32x16 in 1"),
+        ] {
+            let (k, tokens) = if form == Form::MatmulAt { (m, k) } else { (k, m) };
+            let LinearPick { tile, splits, .. } = pick(caps, &LinearShape::new(form, n, k, tokens));
+            let LinearTile::Tiled { bm, bn, bk, .. } = tile else { panic!("{tile:?}") };
+            assert_eq!(format!("{bm}x{bn}x{bk} in {splits}"), best, "{form:?} {m}x{n}x{k}");
+        }
+    }
+
+    #[test]
+    fn parts_stay_within_their_bytes_and_a_binding() {
+        for caps in adapters::table(Target::Native) {
+            let most = PARTS_BYTES.min(caps.limits.binding_bytes());
+            for form in Form::ALL {
+                for (n, k, tokens) in [(1280, 6912, 2048), (3456, 1280, 2048), (8192, 8192, 65_536)]
+                {
+                    let shape = LinearShape::new(form, n, k, tokens);
+                    let pick = pick(&caps, &shape);
+                    let bytes = 4 * pick.splits as u64 * shape.part_elements();
+                    assert!(pick.splits == 1 || bytes <= most, "{shape:?}: {pick:?}");
+                }
+            }
+        }
+    }
 }

@@ -130,6 +130,9 @@ impl Model {
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, &self.config, &self.layout, capacity, cache)?;
         gpu.prepare(&plans.all()).await;
+        if self.inference.borrow().as_ref().is_some_and(fits) {
+            return Ok(());
+        }
         gpu.watch();
         let made = Inference::new(self, &plans, capacity, cache);
         let checked = gpu.checked().await;

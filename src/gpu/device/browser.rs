@@ -18,20 +18,26 @@ fn raw(device: &wgpu::Device) -> Option<Object> {
     device.as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone().unchecked_into())
 }
 
-/// Runs `ask` while `answer` stands in for the device's method.
+/// Runs `ask` while `answer` stands in for the device's method; not where the device takes none.
 fn standing_in<T>(
     device: &Object,
     answer: impl FnOnce(JsValue) -> JsValue + 'static,
     ask: impl FnOnce() -> T,
-) -> T {
+) -> Option<T> {
+    let method = JsValue::from(METHOD);
     let answer = Closure::once(answer);
-    // Where the device takes no property, its own method answers.
-    let stands = Reflect::set(device, &METHOD.into(), answer.as_ref()).unwrap_or(false);
-    let asked = ask();
-    if stands {
-        let _ = Reflect::delete_property(device, &METHOD.into());
+    // A page may have put a method of its own there.
+    let before = Object::get_own_property_descriptor(device, &method);
+    if !Reflect::set(device, &method, answer.as_ref()).unwrap_or(false) {
+        return None;
     }
-    asked
+    let asked = ask();
+    if before.is_undefined() {
+        let _ = Reflect::delete_property(device, &method);
+    } else {
+        Object::define_property(device, &method, before.unchecked_ref());
+    }
+    Some(asked)
 }
 
 /// Begins to compile the pipeline that `ask` asks the device for; its result is of no use.
@@ -49,7 +55,7 @@ pub(super) fn begin_pipeline<T>(
         note.set(descriptor);
         JsValue::UNDEFINED
     };
-    standing_in(&device, answer, ask);
+    standing_in(&device, answer, ask)?;
     let descriptor = noted.take();
     if descriptor.is_undefined() {
         return None;
@@ -65,7 +71,7 @@ pub(super) fn adopt_pipeline<T>(
     ask: impl FnOnce() -> T,
 ) -> Option<T> {
     let compiled = compiled.clone();
-    Some(standing_in(&raw(device)?, move |_| compiled, ask))
+    standing_in(&raw(device)?, move |_| compiled, ask)
 }
 
 /// Resolves after so many milliseconds, later in a hidden page.

@@ -104,6 +104,8 @@ impl Pipelines {
     ) -> LocalFuture<()> {
         use super::browser;
 
+        // What is wrong with a kernel is told where it is asked for.
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let mut begun: Vec<(String, Parts, _)> = Vec::new();
         for kernel in kernels {
             let known = self.made.borrow().contains_key(&kernel.wgsl);
@@ -114,6 +116,7 @@ impl Pipelines {
             let compiling = browser::begin_pipeline(&self.device, || parts.compile());
             begun.push((kernel.wgsl.clone(), parts, compiling));
         }
+        drop(scope);
         let pipelines = Rc::clone(self);
         Box::pin(async move {
             for (wgsl, parts, compiling) in begun {

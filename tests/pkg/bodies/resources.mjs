@@ -77,6 +77,31 @@ export const cases = {
     return `${calls.createComputePipelineAsync} side by side`;
   },
 
+  async "a runtime destroyed while plans compile"({ tinyloom, gpu }) {
+    const runtime = await tinyloom.Runtime.create({ gpu });
+    const model = await tinyloom.Model.create(runtime, config);
+    const made = tinyloom.Trainer.create(model, trainerOptions);
+    runtime.destroy();
+    await refuses("freed", [], () => made);
+  },
+
+  async "a readback is looked for a few times, not without end"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    for (let step = 0; step < 3; step++) await trainer.step(batch(64));
+    const calls = { popErrorScope: 0 };
+    const restore = counting(runtime.device, "popErrorScope", calls);
+    try {
+      for (let step = 0; step < 8; step++) await trainer.step(batch(64));
+    } finally {
+      restore();
+    }
+    const each = calls.popErrorScope / 8;
+    ok(each > 0 && each <= 64, `${each} empty error scopes a step`);
+    model.free();
+    return `${each} empty error scopes a step`;
+  },
+
   async "memory is accounted for, and given back"({ tinyloom, runtime }) {
     await settled(runtime);
     const { gpuBytes: empty } = runtime._counters();
