@@ -1,11 +1,12 @@
-// npm run bench [-- [models|start|growth|attention|matmul|token|cache] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|start|growth|attention|matmul|token|cache|peers] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
-// target/testing-wasm): no install, no network.
+// target/testing-wasm; for peers, bench/peers/dist): no install, no network.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import { BUNDLED, tasks } from "./peers.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values, positionals } = parseArgs({
@@ -32,7 +33,9 @@ const options = {
 
 /** Suites of kernels, which use the testing module. */
 const KERNELS = ["attention", "matmul", "token"];
-const SUITES = ["models", "start", "growth", ...KERNELS, "cache"];
+const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "peers"];
+/** Milliseconds that one row of the peers may take. */
+const PATIENCE = 600_000;
 if (!SUITES.includes(options.suite)) {
   console.error(`there is no suite ${options.suite}; there are ${SUITES.join(", ")}`);
   process.exit(2);
@@ -44,11 +47,14 @@ if (options.suite === "cache") {
   }
   options.text = readFileSync(values.text, "utf8");
 }
-for (const built of ["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"]) {
-  if (!existsSync(join(root, built))) {
-    console.error(`${built} is missing; run: node bench/build.mjs`);
-    process.exit(1);
-  }
+if (options.suite === "peers" && values.browser === "node") {
+  console.error("the suite peers runs in browsers alone");
+  process.exit(2);
+}
+need(["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"], "bench/build.mjs");
+if (options.suite === "peers") {
+  const bundles = BUNDLED.map((peer) => `bench/peers/dist/${peer}.js`);
+  need(bundles, "bench/peers/build.mjs");
 }
 const measured = values.browser === "node" ? await inNode() : await inBrowser(values.browser);
 const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
@@ -68,6 +74,14 @@ writeFileSync(join(values.out, name), `${JSON.stringify(measured, null, 2)}\n`);
 console.log(`written: ${name}`);
 process.exit(0);
 
+/** Ends the run unless these files were built. */
+function need(files, script) {
+  const missing = files.find((file) => !existsSync(join(root, file)));
+  if (missing === undefined) return;
+  console.error(`${missing} is missing; run: node ${script}`);
+  process.exit(1);
+}
+
 function slug({ vendor, architecture }) {
   return (
     [vendor, architecture]
@@ -81,14 +95,16 @@ function slug({ vendor, architecture }) {
 function print(result) {
   if (result.note) return console.log(result.note);
   if (result.kernel) return printKernel(result);
-  const { workload, gpuBytes, dispatches } = result;
-  const parts = [workload.padEnd(14)];
+  const { workload, peer, gpuBytes, dispatches } = result;
+  const parts = [...(peer ? [peer.padEnd(10)] : []), workload.padEnd(14)];
   const add = (value, text) => value !== undefined && parts.push(text(value));
   add(result.milliseconds, (ms) => `${ms.toFixed(2)} ms`);
   add(result.microseconds, (us) => `${us.toFixed(0)} us`);
   add(result.tokensPerSecond, (rate) => `${rate.toFixed(0)} tokens/s`);
   add(result.teraflops, (rate) => `${rate.toFixed(1)} TFLOP/s`);
   add(result.firstLoss, (loss) => `loss ${loss.toFixed(3)} -> ${result.lastLoss.toFixed(3)}`);
+  if (result.falls === false) parts.push("DOES NOT COUNT: the loss did not fall");
+  add(result.refused, (message) => `refused: ${message}`);
   add(result.coldMilliseconds, (ms) => `cold ${ms.toFixed(0)} ms`);
   add(result.startMilliseconds, (ms) => `${ms.toFixed(0)} ms:`);
   add(result.stages, (stages) =>
@@ -167,32 +183,79 @@ async function inBrowser(kind) {
     "/bench": join(root, "bench"),
   });
   const browser = await launch(kind);
-  try {
+  const open = async () => {
     const page = await browser.newPage();
     page.on("console", (message) => console.error(`page: ${message.text()}`));
     await page.exposeFunction("report", (text) => print(JSON.parse(text)));
     await page.goto(`${server.url}/blank.html`);
-    return await page.evaluate(
-      async ({ kernels, ...settings }) => {
-        const report = (result) => window.report(JSON.stringify(result));
-        if (kernels.includes(settings.suite)) {
-          const testing = await import("/testing/tinyloom.js");
-          await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
-          const suites = await import("/bench/suites.mjs");
-          return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
-        }
-        const load = () => import("/pkg/index.js");
-        if (settings.suite === "cache") {
-          const { cacheSuite } = await import("/bench/cache.mjs");
-          return cacheSuite(await load(), navigator.gpu, settings, report);
-        }
-        const { runAll } = await import("/bench/workloads.mjs");
-        return runAll(load, navigator.gpu, settings, report);
-      },
-      { ...options, kernels: KERNELS },
-    );
+    return page;
+  };
+  try {
+    return await (options.suite === "peers" ? peersIn(open) : suiteIn(await open()));
   } finally {
     await browser.close();
     await server.close();
+  }
+}
+
+function suiteIn(page) {
+  return page.evaluate(
+    async ({ kernels, ...settings }) => {
+      const report = (result) => window.report(JSON.stringify(result));
+      if (kernels.includes(settings.suite)) {
+        const testing = await import("/testing/tinyloom.js");
+        await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
+        const suites = await import("/bench/suites.mjs");
+        return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
+      }
+      const load = () => import("/pkg/index.js");
+      if (settings.suite === "cache") {
+        const { cacheSuite } = await import("/bench/cache.mjs");
+        return cacheSuite(await load(), navigator.gpu, settings, report);
+      }
+      const { runAll } = await import("/bench/workloads.mjs");
+      return runAll(load, navigator.gpu, settings, report);
+    },
+    { ...options, kernels: KERNELS },
+  );
+}
+
+/** Every task in a page of its own; a row that failed says with what message. */
+async function peersIn(open) {
+  const { steps, only } = options;
+  const about = await inPage(await open(), "describe");
+  const results = [];
+  for (const task of tasks(only)) {
+    const { workload, peer } = task;
+    const settings = { ...task, steps, software: about.software };
+    const row = await inPage(await open(), "measure", settings).catch((error) => ({
+      workload,
+      peer,
+      // Without the lines of the page's stack.
+      refused: error.message.split("\n", 1)[0],
+    }));
+    results.push(row);
+    print(row);
+  }
+  return { ...about, results };
+}
+
+/** Calls a function of peers.mjs in a page and closes that, also where it crashes or never answers. */
+async function inPage(page, name, argument) {
+  let timer;
+  const failed = new Promise((_, fail) => {
+    page.once("error", fail);
+    timer = setTimeout(() => fail(new Error(`no answer in ${PATIENCE / 1000} s`)), PATIENCE);
+  });
+  const called = page.evaluate(
+    async (name, argument) => (await import("/bench/peers.mjs"))[name](argument),
+    name,
+    argument,
+  );
+  try {
+    return await Promise.race([called, failed]);
+  } finally {
+    clearTimeout(timer);
+    await page.close();
   }
 }

@@ -44,7 +44,7 @@ export const CONFIGS = {
 };
 
 /** A reproducible batch: tokens that follow no rule, so that a falling loss means learning by heart. */
-function batch(tokens, vocabulary, documents = 1) {
+export function batch(tokens, vocabulary, documents = 1) {
   let state = 12345;
   const next = () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -57,7 +57,7 @@ function batch(tokens, vocabulary, documents = 1) {
 }
 
 /** Milliseconds of work before anything is timed. */
-const WARM_UP = 1000;
+export const WARM_UP = 1000;
 
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);

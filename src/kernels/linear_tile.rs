@@ -105,7 +105,7 @@ const UNITS: usize = 132;
 const EDGES: f64 = 8.0;
 /// The second stage, in multiply-adds of a compute unit: its dispatch, which takes a step some 4 µs,
 /// and an element of a part.
-const SUM_DISPATCH: f64 = 700_000.0;
+const SUM_DISPATCH: f64 = 800_000.0;
 const SUM_ELEMENT: f64 = 0.15;
 /// Parts that K may be cut into, and the least depth of one.
 const PARTS: [usize; 4] = [1, 2, 4, 8];
