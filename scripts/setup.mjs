@@ -91,13 +91,15 @@ export function findWasmBindgen() {
 async function wasmBindgen() {
   if (findWasmBindgen()) return;
   const version = locked("wasm-bindgen");
-  step(`building wasm-bindgen ${version}, once (about two minutes)`);
+  step(`building wasm-bindgen ${version}, once (about a minute and a half)`);
   const install = ["install", "wasm-bindgen-cli", "--version", version, "--quiet"];
   const where = ["--root", join(target, "tools")];
-  if ((await exitCode("cargo", [...install, "--locked", ...where])) === 0) return;
+  // It runs for a second or two: optimising it takes a minute more than it ever saves.
+  const env = { CARGO_PROFILE_RELEASE_OPT_LEVEL: "0" };
+  if ((await exitCode("cargo", [...install, "--locked", ...where], { env })) === 0) return;
   // The lockfile published with the program may name versions that the registry in use does not have.
   step("its locked dependencies are not all to be had; building with compatible ones");
-  await run("cargo", [...install, ...where]);
+  await run("cargo", [...install, ...where], { env });
 }
 
 /** Browsers and Vulkan drivers, by apt-get where that can be done unasked. */

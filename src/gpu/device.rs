@@ -128,7 +128,7 @@ impl WgpuDevice {
         let counters = Rc::new(Cell::new(Counters::default()));
         Ok(Rc::new(Self {
             caps,
-            staging: Rc::new(StagingPool::new(device.clone(), Rc::clone(&counters), clock)),
+            staging: Rc::new(StagingPool::new(&device, &queue, Rc::clone(&counters), clock)),
             pipelines: Rc::new(Pipelines::new(device.clone(), Rc::clone(&counters))),
             device,
             queue,

@@ -74,6 +74,14 @@ pub(super) fn adopt_pipeline<T>(
     standing_in(&raw(device)?, move |_| compiled, ask)
 }
 
+/// Whether this is Firefox, as it says itself.
+pub(super) fn is_firefox() -> bool {
+    let of = |object: &JsValue, name: &str| Reflect::get(object, &name.into()).ok();
+    let agent =
+        of(&js_sys::global(), "navigator").and_then(|navigator| of(&navigator, "userAgent"));
+    agent.and_then(|agent| agent.as_string()).is_some_and(|agent| agent.contains("Firefox/"))
+}
+
 /// Resolves after so many milliseconds, later in a hidden page.
 pub(super) async fn pause(milliseconds: f64) {
     let mut begin = |resolve: Function, _: Function| {

@@ -3,74 +3,92 @@
 //! Chromium's GPU process looks whether the GPU is done when commands arrive, and otherwise only
 //! every other millisecond: on an H200 160 short dispatches took 3.1 ms from submit to mapped bytes,
 //! and 1.0 ms with commands arriving meanwhile (`bench/NOTES.md`). An empty error scope is a command
-//! that gives the GPU nothing to do, and its answer says when to send the next. They are sent only
-//! around the time that the last readback took: a step of a second costs no more of them than one of
-//! twenty milliseconds.
+//! that gives the GPU nothing to do, and its answer says when to send the next. Firefox looks at each
+//! submit, be it empty, and otherwise every 100 milliseconds. Most are sent around the time that the
+//! last readback took, few before and after it: a step of a second costs hardly more of them than one
+//! of twenty milliseconds.
 
-use super::browser::pause;
+use super::browser::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-/// How long before and after the expected time, as a share of it and in milliseconds.
+/// How long before and after the expected time most are sent, as a share of it and in milliseconds.
 const SHARE: f64 = 0.15;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 4.0;
-/// Most commands for a readback: a browser may answer them at once.
+/// Most commands around the expected time: a browser may answer them at once.
 const MOST_NUDGES: usize = 64;
+/// Looks long before the expected time, so that one that has become too long is found out.
+const EARLY_LOOKS: f64 = 4.0;
+/// Milliseconds below which these are not worth their timers.
+const EARLY_LEAST: f64 = 8.0;
+/// Pauses between looks after the expected time, as a share of the time waited.
+const LATE_SHARE: f64 = 0.1;
 
-/// Milliseconds that the last readback took.
-#[derive(Debug, Default)]
-pub(super) struct Pace(Cell<f64>);
+/// Awaits readbacks.
+#[derive(Debug)]
+pub(super) struct Pace {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    clock: fn() -> f64,
+    /// Whether it takes a submit to make the browser look. Elsewhere that costs more than it brings:
+    /// in Chromium a step of 1.6 ms became one of 1.9.
+    by_submit: bool,
+    /// Milliseconds that the last readback took.
+    last: Cell<f64>,
+}
 
 impl Pace {
+    pub fn new(device: wgpu::Device, queue: wgpu::Queue, clock: fn() -> f64) -> Self {
+        Self { device, queue, clock, by_submit: is_firefox(), last: Cell::default() }
+    }
+
     /// What the receiver gets.
-    pub async fn arrival<T>(
-        &self,
-        mut receiver: Receiver<T>,
-        device: &wgpu::Device,
-        now: fn() -> f64,
-    ) -> Result<T, Canceled> {
-        let began = now();
-        let arrived = self.nudged(&mut receiver, device, now, began).await;
-        let arrived = match arrived {
-            Some(arrived) => arrived,
-            None => receiver.await,
-        };
-        self.0.set(now() - began);
+    pub async fn arrival<T>(&self, receiver: Receiver<T>) -> Result<T, Canceled> {
+        let began = (self.clock)();
+        let arrived = self.nudged(receiver, began).await;
+        self.last.set((self.clock)() - began);
         arrived
     }
 
-    /// What arrives until shortly after the expected time.
-    async fn nudged<T>(
-        &self,
-        receiver: &mut Receiver<T>,
-        device: &wgpu::Device,
-        now: fn() -> f64,
-        began: f64,
-    ) -> Option<Result<T, Canceled>> {
-        let expected = self.0.get();
+    async fn nudged<T>(&self, mut receiver: Receiver<T>, began: f64) -> Result<T, Canceled> {
+        let waited = || (self.clock)() - began;
+        let expected = self.last.get();
         let margin = (expected * SHARE).clamp(LEAST, MOST);
         let quiet = (expected - margin).floor();
-        if quiet >= 1.0 {
-            let arrived = before(receiver, pause(quiet)).await;
-            if arrived.is_some() {
+        let part = if quiet < EARLY_LEAST { quiet } else { quiet / EARLY_LOOKS };
+        while quiet - waited() >= 1.0 {
+            if let Some(arrived) = before(&mut receiver, pause(part.min(quiet - waited()))).await {
                 return arrived;
             }
+            drop(self.look());
         }
         for _ in 0..MOST_NUDGES {
-            if now() - began > expected + 2.0 * margin {
+            if waited() > expected + 2.0 * margin {
                 break;
             }
-            let nudge = device.push_error_scope(wgpu::ErrorFilter::Validation).pop();
-            let arrived = before(receiver, nudge).await;
-            if arrived.is_some() {
+            if let Some(arrived) = before(&mut receiver, self.look()).await {
                 return arrived;
             }
         }
-        None
+        loop {
+            let rest = (waited() * LATE_SHARE).max(1.0);
+            if let Some(arrived) = before(&mut receiver, pause(rest)).await {
+                return arrived;
+            }
+            drop(self.look());
+        }
+    }
+
+    /// Makes the browser look, and ends when it has taken notice.
+    fn look(&self) -> impl Future {
+        if self.by_submit {
+            self.queue.submit([]);
+        }
+        self.device.push_error_scope(wgpu::ErrorFilter::Validation).pop()
     }
 }
 

@@ -17,21 +17,22 @@ pub(super) struct StagingPool {
     counters: Rc<Cell<Counters>>,
     #[cfg(target_arch = "wasm32")]
     pace: super::nudge::Pace,
-    #[cfg(target_arch = "wasm32")]
-    clock: fn() -> f64,
 }
 
 impl StagingPool {
     #[cfg_attr(not(target_arch = "wasm32"), expect(unused_variables))]
-    pub fn new(device: wgpu::Device, counters: Rc<Cell<Counters>>, clock: fn() -> f64) -> Self {
+    pub fn new(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        counters: Rc<Cell<Counters>>,
+        clock: fn() -> f64,
+    ) -> Self {
         Self {
-            device,
+            device: device.clone(),
             free: RefCell::default(),
             counters,
             #[cfg(target_arch = "wasm32")]
-            pace: super::nudge::Pace::default(),
-            #[cfg(target_arch = "wasm32")]
-            clock,
+            pace: super::nudge::Pace::new(device.clone(), queue.clone(), clock),
         }
     }
 
@@ -129,7 +130,7 @@ impl StagingPool {
         receiver: Receiver<T>,
         _submitted: wgpu::SubmissionIndex,
     ) -> std::result::Result<T, Canceled> {
-        self.pace.arrival(receiver, &self.device, self.clock).await
+        self.pace.arrival(receiver).await
     }
 }
 
