@@ -42,8 +42,10 @@ const WASM_FEATURES = [
  *   `testing`: also the module with the kernel tests.
  */
 export async function build({ page = false, job = false, testing: tests = false } = {}) {
-  if (tests) await testingModule();
-  await wasmModule();
+  // Side by side: linking the one, and optimising it, uses a single core.
+  const modules = await Promise.allSettled([wasmModule(), ...(tests ? [testingModule()] : [])]);
+  const failed = modules.find(({ status }) => status === "rejected");
+  if (failed) throw failed.reason;
   await typescript();
   if (page) await demoPage();
   if (job) await nodeJob();
@@ -51,7 +53,7 @@ export async function build({ page = false, job = false, testing: tests = false 
 
 /** Compiles the library and gives the module's path. */
 async function cargo(profile, ...more) {
-  step("compiling the wasm module");
+  step(`compiling the wasm module${more.length > 0 ? ` with ${more.at(-1)}` : ""}`);
   const args = ["build", "--profile", profile, "--locked", "--lib"];
   await run("cargo", [...args, "--target", "wasm32-unknown-unknown", "--quiet", ...more]);
   return join(target, "wasm32-unknown-unknown", profile, "tinyloom.wasm");

@@ -33,10 +33,11 @@ const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
-/// Wide enough for products that split K, with 256 tokens.
+/// Wide enough for products that split K, with 256 tokens; otherwise much as the untied one, which
+/// need not train with kernels for hardware too.
 const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192,
     "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,
-    "initializer_range":0.05,"max_position_embeddings":512}"#;
+    "hidden_act":"gelu_pytorch_tanh","initializer_range":0.05,"max_position_embeddings":512}"#;
 
 /// Tokens of two micro-steps.
 const SHORT_STEPS: [usize; 2] = [40, 23];
@@ -48,10 +49,12 @@ pub(super) fn cases() -> Vec<Case> {
             .push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
                 gradients(&lane, &device(&lane), config, SHORT_STEPS).await
             }));
-        let case = format!("model {name}: loss and gradients with kernels for hardware");
-        cases.push(Case::new(case, move |lane| async move {
-            gradients(&lane, &hardware(&lane)?, config, SHORT_STEPS).await
-        }));
+        if name != "untied" {
+            let case = format!("model {name}: loss and gradients with kernels for hardware");
+            cases.push(Case::new(case, move |lane| async move {
+                gradients(&lane, &hardware(&lane)?, config, SHORT_STEPS).await
+            }));
+        }
         cases.push(Case::new(format!("model {name}: logits and loss"), move |lane| async move {
             logits(&lane, config).await
         }));
