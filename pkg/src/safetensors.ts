@@ -144,8 +144,8 @@ export function tensorSizes(header: Uint8Array): number[] {
 }
 
 /**
- * Reads tensors in order with the next ones under way, since a browser may take 100 ms to notice that
- * a readback is done. Leaving the loop waits for what is under way.
+ * Reads tensors in order with the next ones under way, since it takes a browser a while to notice
+ * that a readback is done. Leaving the loop waits for what is under way.
  */
 export async function* readAhead<T>(
   sizes: readonly number[],

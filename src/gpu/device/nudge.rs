@@ -3,10 +3,13 @@
 //! Chromium's GPU process looks whether the GPU is done when commands arrive, and otherwise only
 //! every other millisecond: on an H200 160 short dispatches took 3.1 ms from submit to mapped bytes,
 //! and 1.0 ms with commands arriving meanwhile (`bench/NOTES.md`). An empty error scope is a command
-//! that gives the GPU nothing to do, and its answer says when to send the next. Firefox looks at each
-//! submit, be it empty, and otherwise every 100 milliseconds. Most are sent around the time that the
-//! last readback took, few before and after it: a step of a second costs hardly more of them than one
-//! of twenty milliseconds.
+//! that gives the GPU nothing to do, and its answer says when to send the next. They are sent only
+//! around the time that the last readback took: a step of a second costs no more of them than one of
+//! twenty milliseconds.
+//!
+//! Firefox looks at each submit, be it empty, and otherwise every 100 milliseconds. There empty submits
+//! go with the error scopes, and some alone long before and after: how long the last readback took may
+//! be no more than how long nobody looked.
 
 use super::browser::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
@@ -15,18 +18,21 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-/// How long before and after the expected time most are sent, as a share of it and in milliseconds.
+/// How long before and after the expected time, as a share of it and in milliseconds.
 const SHARE: f64 = 0.15;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 4.0;
-/// Most commands around the expected time: a browser may answer them at once.
+/// Most commands for a readback: a browser may answer them at once.
 const MOST_NUDGES: usize = 64;
-/// Looks long before the expected time, so that one that has become too long is found out.
+/// In Firefox, looks before that, and the longest pause between them in milliseconds.
 const EARLY_LOOKS: f64 = 4.0;
-/// Milliseconds below which these are not worth their timers.
-const EARLY_LEAST: f64 = 8.0;
-/// Pauses between looks after the expected time, as a share of the time waited.
+const EARLY_PAUSE: f64 = 25.0;
+/// In Firefox, pauses between looks after that, as a share of the time waited, and most looks: some
+/// second, after which its own are as frequent.
 const LATE_SHARE: f64 = 0.1;
+const LATE_LOOKS: usize = 64;
+
+type Arrived<T> = Result<T, Canceled>;
 
 /// Awaits readbacks.
 #[derive(Debug)]
@@ -47,53 +53,85 @@ impl Pace {
     }
 
     /// What the receiver gets.
-    pub async fn arrival<T>(&self, receiver: Receiver<T>) -> Result<T, Canceled> {
+    pub async fn arrival<T>(&self, mut receiver: Receiver<T>) -> Arrived<T> {
         let began = (self.clock)();
-        let arrived = self.nudged(receiver, began).await;
+        let arrived = match self.nudged(&mut receiver, began).await {
+            Some(arrived) => arrived,
+            None => receiver.await,
+        };
         self.last.set((self.clock)() - began);
         arrived
     }
 
-    async fn nudged<T>(&self, mut receiver: Receiver<T>, began: f64) -> Result<T, Canceled> {
-        let waited = || (self.clock)() - began;
+    /// What arrives until the browser is left to itself.
+    async fn nudged<T>(&self, receiver: &mut Receiver<T>, began: f64) -> Option<Arrived<T>> {
         let expected = self.last.get();
         let margin = (expected * SHARE).clamp(LEAST, MOST);
         let quiet = (expected - margin).floor();
-        let part = if quiet < EARLY_LEAST { quiet } else { quiet / EARLY_LOOKS };
-        while quiet - waited() >= 1.0 {
-            if let Some(arrived) = before(&mut receiver, pause(part.min(quiet - waited()))).await {
-                return arrived;
-            }
-            drop(self.look());
+        let arrived = if self.by_submit {
+            self.early(receiver, began, quiet).await
+        } else if quiet >= 1.0 {
+            before(receiver, pause(quiet)).await
+        } else {
+            None
+        };
+        if arrived.is_some() {
+            return arrived;
         }
         for _ in 0..MOST_NUDGES {
-            if waited() > expected + 2.0 * margin {
+            if (self.clock)() - began > expected + 2.0 * margin {
                 break;
             }
-            if let Some(arrived) = before(&mut receiver, self.look()).await {
+            if self.by_submit {
+                self.queue.submit([]);
+            }
+            let nudge = self.device.push_error_scope(wgpu::ErrorFilter::Validation).pop();
+            let arrived = before(receiver, nudge).await;
+            if arrived.is_some() {
                 return arrived;
             }
         }
-        loop {
-            let rest = (waited() * LATE_SHARE).max(1.0);
-            if let Some(arrived) = before(&mut receiver, pause(rest)).await {
-                return arrived;
-            }
-            drop(self.look());
-        }
+        if self.by_submit { self.late(receiver, began).await } else { None }
     }
 
-    /// Makes the browser look, and ends when it has taken notice.
-    fn look(&self) -> impl Future {
-        if self.by_submit {
+    /// What arrives in the first `quiet` milliseconds, with a look now and then.
+    async fn early<T>(
+        &self,
+        receiver: &mut Receiver<T>,
+        began: f64,
+        quiet: f64,
+    ) -> Option<Arrived<T>> {
+        let part = (quiet / EARLY_LOOKS).clamp(LEAST, EARLY_PAUSE);
+        for _ in 0..(quiet / part).ceil() as usize {
+            let rest = quiet - ((self.clock)() - began);
+            if rest < 1.0 {
+                break;
+            }
+            let arrived = before(receiver, pause(part.min(rest))).await;
+            if arrived.is_some() {
+                return arrived;
+            }
             self.queue.submit([]);
         }
-        self.device.push_error_scope(wgpu::ErrorFilter::Validation).pop()
+        None
+    }
+
+    /// What arrives later than expected, with looks that grow rarer.
+    async fn late<T>(&self, receiver: &mut Receiver<T>, began: f64) -> Option<Arrived<T>> {
+        for _ in 0..LATE_LOOKS {
+            let rest = (((self.clock)() - began) * LATE_SHARE).max(LEAST);
+            let arrived = before(receiver, pause(rest)).await;
+            if arrived.is_some() {
+                return arrived;
+            }
+            self.queue.submit([]);
+        }
+        None
     }
 }
 
 /// What the receiver gets before something else ends.
-async fn before<T>(receiver: &mut Receiver<T>, end: impl Future) -> Option<Result<T, Canceled>> {
+async fn before<T>(receiver: &mut Receiver<T>, end: impl Future) -> Option<Arrived<T>> {
     let mut end = pin!(end);
     poll_fn(|context| match Pin::new(&mut *receiver).poll(context) {
         Poll::Ready(arrived) => Poll::Ready(Some(arrived)),

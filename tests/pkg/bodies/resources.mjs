@@ -65,10 +65,10 @@ export const cases = {
       times.push(performance.now() - began);
     }
     model.free();
-    const [, , third] = times.sort((a, b) => a - b);
+    const middle = times.sort((a, b) => a - b)[6];
     // Firefox by itself looks every 100 ms. One token takes a CPU a few, unless it is busy.
-    ok(third < 50, `logits of one token took ${times.map((ms) => ms.toFixed(0))} ms`);
-    return `logits of one token in ${third.toFixed(1)} ms`;
+    ok(middle < 60, `logits of one token took ${times.map((ms) => ms.toFixed(0))} ms`);
+    return `logits of one token in ${middle.toFixed(1)} ms`;
   },
 
   async "plans compile side by side, but on a CPU"({ tinyloom, runtime }) {
