@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { BUNDLED, tasks } from "./peers.mjs";
+import { picks } from "./picks.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values, positionals } = parseArgs({
@@ -59,6 +60,7 @@ if (options.suite === "peers") {
 const measured = values.browser === "node" ? await inNode() : await inBrowser(values.browser);
 const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
 console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
+if (options.suite === "attention" || options.suite === "matmul") printPicks(measured.results);
 const name = [
   new Date().toISOString().slice(0, 10),
   slug(measured.adapter),
@@ -123,6 +125,17 @@ function print(result) {
       `  ${row.microseconds.toFixed(0).padStart(8)} us ${rate.padStart(7)} TFLOP/s ${String(row.count).padStart(4)}x ${row.key} ${row.grid}`,
     );
   }
+}
+
+/** The picks that are farthest behind the fastest. */
+function printPicks(results) {
+  const all = picks(results);
+  const beyond = all.filter(({ behind }) => behind > 0.1).length;
+  console.log(
+    `${all.length} picks, ${beyond} of them more than 10 % behind the fastest; the worst:`,
+  );
+  for (const { what, behind, note } of all.slice(0, 5))
+    console.log(`${(100 * behind).toFixed(1).padStart(6)} %  ${what}  ${note}`);
 }
 
 function printKernel(row) {
