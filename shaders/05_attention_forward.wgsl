@@ -78,11 +78,12 @@ fn logsumexp(largest: f32, total: f32) -> f32 {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let place = place_of(workgroup.y, HEADS);
+  let turn = assigned(workgroup, workgroups);
+  let place = place_of(turn.y, HEADS);
   let item = place.x;
   let head = place.y;
   let kv_head = head / (HEADS / KV_HEADS);
-  let first_row = workgroup.x * BQ;
+  let first_row = turn.x * BQ;
   if first_row >= query_count() {
     return;
   }
@@ -164,7 +165,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var r = 0u; r < RQ; r++) {
     partials[column * (BQ + 1u) + group + r * ROW_GROUPS] = totals[r];
   }
+  put_shares(&results, 0u, group, column);
   workgroupBarrier();
+  take_shares(&results, 0u, group, column);
   for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {

@@ -30,11 +30,12 @@ fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let place = place_of(workgroup.y, HEADS / MEMBERS);
+  let turn = assigned(workgroup, workgroups);
+  let place = place_of(turn.y, HEADS / MEMBERS);
   let item = place.x;
   let owner = place.y;
   let kv_head = owner * MEMBERS / (HEADS / KV_HEADS);
-  let first_row = workgroup.x * BQ;
+  let first_row = turn.x * BQ;
   if first_row >= key_count() {
     return;
   }

@@ -28,10 +28,11 @@ fn stage_kept(lane: u32, block: u32) {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let place = place_of(workgroup.y, HEADS / MEMBERS);
+  let turn = assigned(workgroup, workgroups);
+  let place = place_of(turn.y, HEADS / MEMBERS);
   let item = place.x;
   let owner = place.y;
-  let first_row = workgroup.x * BQ;
+  let first_row = turn.x * BQ;
   if first_row >= key_count() {
     return;
   }
@@ -45,7 +46,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var head = owner * MEMBERS; head < (owner + 1u) * MEMBERS; head++) {
     for (var q0 = first_query(item, first_row) / BK * BK; q0 < end; q0 += BK) {
       stage_queries(lane, item, q0, end, head);
-      stage_kept(lane, kept_block(head, q0 / KEPT_BLOCK, workgroup.x));
+      stage_kept(lane, kept_block(head, q0 / KEPT_BLOCK, turn.x));
       workgroupBarrier();
       add_weighted(&value_sums, PROBABILITIES, D_OUTPUTS, group, column);
       add_weighted(&key_sums, D_SCORES, QUERIES, group, column);

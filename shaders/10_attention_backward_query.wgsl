@@ -45,11 +45,12 @@ fn stage_keys(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32) {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let place = place_of(workgroup.y, HEADS);
+  let turn = assigned(workgroup, workgroups);
+  let place = place_of(turn.y, HEADS);
   let item = place.x;
   let head = place.y;
   let kv_head = head / (HEADS / KV_HEADS);
-  let first_row = workgroup.x * BQ;
+  let first_row = turn.x * BQ;
   if first_row >= query_count() {
     return;
   }
@@ -110,6 +111,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     workgroupBarrier();
   }
 
+  put_shares(&results, 0u, group, column);
+  if SHARES > 1u {
+    workgroupBarrier();
+  }
+  take_shares(&results, 0u, group, column);
   for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {

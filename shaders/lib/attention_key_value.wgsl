@@ -28,6 +28,13 @@ fn store_sums(
   item: u32, owner: u32, first_row: u32, last_row: u32, group: u32, column: u32,
   key_sums: ptr<function, Results>, value_sums: ptr<function, Results>,
 ) {
+  put_shares(key_sums, 0u, group, column);
+  put_shares(value_sums, 1u, group, column);
+  if SHARES > 1u {
+    workgroupBarrier();
+  }
+  take_shares(key_sums, 0u, group, column);
+  take_shares(value_sums, 1u, group, column);
   for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {

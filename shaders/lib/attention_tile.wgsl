@@ -11,10 +11,14 @@
 // Loops up to RQ, RK, RV and so on are unrolled when the kernel is composed. Tiles are arrays of
 // arrays so that an unrolled index is a constant: a browser clamps only the other index, which is
 // the same for all of an invocation's rows or columns.
+//
+// RW of an invocation's result vectors are its own. Where VECTORS leave a rest of REST vectors for the
+// COLUMN_GROUPS, SHARES invocations have one of them together: each sums its share of the columns.
 const VECTORS: u32 = HEAD_DIM / 4u;
 const COLUMN_GROUPS: u32 = WORKGROUP / ROW_GROUPS;
 const ROW_PITCH: u32 = CHUNK | 1u;
 const COLUMN_PITCH: u32 = VECTORS | 1u;
+const COLUMN_SPAN: u32 = COLUMN_GROUPS * COLUMN_PITCH;
 const WEIGHT_PITCH: u32 = ROW_GROUPS | 1u;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.69314718055994531;
@@ -23,7 +27,7 @@ alias Scores = array<array<f32, RK>, RQ>;
 alias Results = array<array<vec4<f32>, RV>, RQ>;
 
 var<workgroup> row_tile: array<array<vec4<f32>, ROW_GROUPS * ROW_PITCH>, ROW_KINDS * RQ>;
-var<workgroup> column_tile: array<array<vec4<f32>, COLUMN_GROUPS * COLUMN_PITCH>, COLUMN_KINDS * RK>;
+var<workgroup> column_tile: array<array<vec4<f32>, COLUMN_SPAN>, COLUMN_KINDS * RK>;
 // Weights of four rows of one invocation are a vector.
 var<workgroup> weight_tile: array<array<array<vec4<f32>, COLUMN_GROUPS * WEIGHT_PITCH>, RQ4>, WEIGHT_KINDS * RK>;
 
@@ -69,20 +73,77 @@ fn put_weights(weights: ptr<function, Scores>, kind: u32, group: u32, column: u3
 // results += the weights times the staged columns.
 fn add_weighted(results: ptr<function, Results>, weights: u32, columns: u32, group: u32, column: u32) {
   for (var j = 0u; j < RK; j++) {
-    for (var c = 0u; c < COLUMN_GROUPS; c++) {
-      var right = array<vec4<f32>, RV>();
-      for (var i = 0u; i < RV; i++) {
-        right[i] = column_tile[columns * RK + j][c * COLUMN_PITCH + min(column + i * COLUMN_GROUPS, VECTORS - 1u)];
+    if RW > 0u {
+      for (var c = 0u; c < COLUMN_GROUPS; c++) {
+        var right = array<vec4<f32>, RV>();
+        for (var i = 0u; i < RW; i++) {
+          right[i] = column_tile[columns * RK + j][c * COLUMN_PITCH + min(column + i * COLUMN_GROUPS, VECTORS - 1u)];
+        }
+        for (var r = 0u; r < RQ4; r++) {
+          let left = weight_tile[weights * RK + j][r][c * WEIGHT_PITCH + group];
+          for (var i = 0u; i < RW; i++) {
+            (*results)[r * 4u][i] += left.x * right[i];
+            (*results)[r * 4u + 1u][i] += left.y * right[i];
+            (*results)[r * 4u + 2u][i] += left.z * right[i];
+            (*results)[r * 4u + 3u][i] += left.w * right[i];
+          }
+        }
       }
-      for (var r = 0u; r < RQ4; r++) {
-        let left = weight_tile[weights * RK + j][r][c * WEIGHT_PITCH + group];
-        for (var i = 0u; i < RV; i++) {
-          (*results)[r * 4u][i] += left.x * right[i];
-          (*results)[r * 4u + 1u][i] += left.y * right[i];
-          (*results)[r * 4u + 2u][i] += left.z * right[i];
-          (*results)[r * 4u + 3u][i] += left.w * right[i];
+    }
+    if SHARES > 1u {
+      for (var n = 0u; n < COLUMN_GROUPS / SHARES; n++) {
+        let c = column / REST * (COLUMN_GROUPS / SHARES) + n;
+        let right = column_tile[columns * RK + j][c * COLUMN_PITCH + RW * COLUMN_GROUPS + column % REST];
+        for (var r = 0u; r < RQ4; r++) {
+          let left = weight_tile[weights * RK + j][r][c * WEIGHT_PITCH + group];
+          (*results)[r * 4u][RV - 1u] += left.x * right;
+          (*results)[r * 4u + 1u][RV - 1u] += left.y * right;
+          (*results)[r * 4u + 2u][RV - 1u] += left.z * right;
+          (*results)[r * 4u + 3u][RV - 1u] += left.w * right;
         }
       }
     }
   }
+}
+
+// Place of a share in the tile of columns, which is free once the last of them is summed; the first
+// share stays with its invocation.
+fn share_place(share: u32, r: u32, group: u32, column: u32) -> u32 {
+  return (((share - 1u) * RQ + r) * ROW_GROUPS + group) * REST + column % REST;
+}
+
+// Leaves this invocation's share of a result for the one that has the first; `kind` counts results of
+// the same invocation. A barrier belongs between this and take_shares.
+fn put_shares(results: ptr<function, Results>, kind: u32, group: u32, column: u32) {
+  if SHARES > 1u && column >= REST {
+    for (var r = 0u; r < RQ; r++) {
+      let place = share_place(column / REST, r, group, column);
+      column_tile[kind * RK + place / COLUMN_SPAN][place % COLUMN_SPAN] = (*results)[r][RV - 1u];
+    }
+  }
+}
+
+// Adds the other shares to the first.
+fn take_shares(results: ptr<function, Results>, kind: u32, group: u32, column: u32) {
+  if SHARES > 1u && column < REST {
+    for (var share = 1u; share < SHARES; share++) {
+      for (var r = 0u; r < RQ; r++) {
+        let place = share_place(share, r, group, column);
+        (*results)[r][RV - 1u] += column_tile[kind * RK + place / COLUMN_SPAN][place % COLUMN_SPAN];
+      }
+    }
+  }
+}
+
+// The tile and the owner of a workgroup. Workgroups mostly begin in the order of their ids, x first.
+// Up to INTERLEAVED of them begin with the tiles of all owners that have most to do under a causal
+// mask, so that none of these is left alone at the end; of more, an owner's tiles stay together, so
+// that a cache holds the other side of them.
+fn assigned(workgroup: vec3<u32>, workgroups: vec3<u32>) -> vec2<u32> {
+  if workgroups.x * workgroups.y > INTERLEAVED {
+    return workgroup.xy;
+  }
+  let id = workgroup.y * workgroups.x + workgroup.x;
+  let tile = id / workgroups.y;
+  return vec2(select(tile, workgroups.x - 1u - tile, LAST_IS_LONGEST), id % workgroups.y);
 }

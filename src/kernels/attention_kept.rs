@@ -9,11 +9,13 @@ use crate::error::Result;
 
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Most bytes that probabilities, or score gradients, may take. Keeping them was faster at every
-/// length measured on an NVIDIA H200 (`bench/NOTES.md`): by 10 to 18 % of the backward pass up to
-/// this size (8 heads of 32 at 1,024 tokens take 32 MiB), mostly by 3 to 9 % beyond, where memory
-/// would grow with the square of the tokens for it.
-const KEPT_BYTES: u64 = 32 << 20;
+/// Tokens of the longest batches that the pair is made for, as the split pair that it comes from:
+/// what it keeps grows with their square.
+pub const KEPT_TOKENS: usize = 1024;
+/// Most bytes that probabilities, or score gradients, may take. On an NVIDIA H200 keeping them took 8
+/// to 17 % off the backward pass up to this size (512 tokens, 8 heads of 32 and 12 of 64); at two to
+/// four times of it, it was from 4 % faster to 6 % slower (`bench/NOTES.md`).
+const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
 /// batches of up to `shape.tokens`; `None` where they compute them twice.
@@ -26,7 +28,8 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    (can && room && storage && shape.tokens > 0).then_some(elements)
+    let short = (1..=KEPT_TOKENS).contains(&shape.tokens);
+    (can && room && storage && short).then_some(elements)
 }
 
 /// [`attention_backward_query`](super::attention_backward_query) that keeps probabilities and score gradients, two more bindings, for
@@ -88,6 +91,8 @@ mod tests {
         assert_eq!(kept(12, 33), Some(12 * 64 * 64));
         assert_eq!(kept(12, 512), Some(12 * 512 * 512));
         assert_eq!(kept(12, 1024), None);
+        assert_eq!(kept(1, KEPT_TOKENS), Some(1024 * 1024));
+        assert_eq!(kept(1, KEPT_TOKENS + 1), None);
         // 32 bits would wrap to no bytes at all.
         for tokens in [16_384, 32_768, 65_536, 16 << 20] {
             assert_eq!(kept(16, tokens), None);

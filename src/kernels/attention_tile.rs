@@ -52,6 +52,16 @@ impl AttentionPass {
         }
     }
 
+    /// Most workgroups that begin with the longest tiles of all owners. On an NVIDIA H200 that was
+    /// faster up to about so many, by up to 18 % (32 % of keys and values), and with more of them
+    /// slower, by up to 10 % (`bench/NOTES.md`).
+    pub const fn interleaved(self) -> usize {
+        match self {
+            Self::Forward | Self::Query => 4096,
+            Self::KeyValue => 1024,
+        }
+    }
+
     pub const fn kernel_name(self) -> &'static str {
         match self {
             Self::Forward => "attention_forward",
@@ -86,6 +96,18 @@ impl AttentionTile {
         let quads = self.rows / self.row_groups / 4;
         let weight_tile = weights * self.columns * quads * (self.row_groups | 1);
         16 * (row_tile + column_tile + weight_tile) + 4 * statistics
+    }
+
+    /// Invocations that have each vector of the rest together which `vectors` leave for the column
+    /// groups, or 1: where they do not divide evenly, or their sums do not fit the tile of columns.
+    const fn shares(&self, vectors: usize) -> usize {
+        let rest = vectors % self.column_groups();
+        if rest == 0 || !self.column_groups().is_multiple_of(rest) {
+            return 1;
+        }
+        let shares = self.column_groups() / rest;
+        let fits = (shares - 1) * rest * self.rows <= self.columns * (vectors | 1);
+        if fits { shares } else { 1 }
     }
 
     /// Vectors of rows staged at a time: the most that fit `storage` bytes, in equal parts.
@@ -127,9 +149,9 @@ pub fn attention_tiles(
 }
 
 /// Tokens from which rows whose vectors do not divide among the column groups are better staged in
-/// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80,
-/// 159 and 161 at 1,024 tokens, 486 and 483 at 2,048, 6,202 and 5,489 at 8,192; of 96, 166 and 164, 510
-/// and 507, 6,470 and 5,649; of 128, where they divide, 188 and 218, 590 and 685, 7,333 and 8,567.
+/// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80, 83
+/// and 115 at 1,024 tokens, 307 and 263 at 2,048, 5,420 and 4,120 at 8,192; of 96, 91 and 124, 342 and
+/// 293, 6,003 and 4,591; of 128, where they divide, 445 and 518 at 2,048.
 const STAGED_FROM: usize = 2048;
 
 /// Whether the forward pass prefers rows in parts to resident ones.
@@ -196,6 +218,12 @@ pub(super) fn tiled(
         let need = tile.bytes(shape, pass, 1) as u64;
         Error::limit("maxComputeWorkgroupStorageSize", have as u64, need, name)
     })?;
+    let result_vectors = vectors.div_ceil(tile.column_groups());
+    let shares = tile.shares(vectors);
+    let (whole, rest) = match shares {
+        1 => (result_vectors, 1),
+        _ => (result_vectors - 1, tile.column_groups() / shares),
+    };
     Ok(Composer::new(name, tile.size as u32)
         .size("BQ", tile.rows)
         .size("BK", tile.columns)
@@ -208,7 +236,30 @@ pub(super) fn tiled(
         .unrolled("RQ", tile.rows / tile.row_groups)
         .unrolled("RQ4", tile.rows / tile.row_groups / 4)
         .unrolled("RK", tile.columns / tile.column_groups())
-        .unrolled("RV", vectors.div_ceil(tile.column_groups()))
+        .unrolled("RV", result_vectors)
+        .unrolled("RW", whole)
+        .size("SHARES", shares)
+        .size("REST", rest)
+        .size("INTERLEAVED", pass.interleaved())
+        .flag("LAST_IS_LONGEST", pass != AttentionPass::KeyValue)
         .unrolled("ROW_LOADS", (tile.rows * chunk).div_ceil(tile.size))
         .unrolled("COLUMN_LOADS", (tile.columns * vectors).div_ceil(tile.size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_of_vectors_is_shared_where_it_divides_and_fits() {
+        let shares = |tile: AttentionTile, head_dim: usize| tile.shares(head_dim / 4);
+        for (head_dim, expected) in
+            [(32, 2), (64, 1), (80, 4), (96, 2), (112, 1), (128, 1), (256, 1)]
+        {
+            assert_eq!(shares(FULL_TILE, head_dim), expected, "heads of {head_dim}");
+            assert_eq!(shares(HALF_TILE, head_dim), expected, "heads of {head_dim}");
+        }
+        // 256 vectors of shares in a tile of 144.
+        assert_eq!(shares(AttentionTile::new(32, 16, 8, 128), 32), 1);
+    }
 }

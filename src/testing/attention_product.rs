@@ -40,6 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![Case::new("attention of lengths around a tile", move |lane| {
         lengths(lane, everyday, &SHORT, ENDS)
     })];
+    cases.push(Case::new("attention of many workgroups", many));
     for head_dim in HEAD_DIMS {
         for (heads, kv_heads) in SHARED {
             product(&mut cases, (heads, kv_heads, head_dim));
@@ -92,6 +93,45 @@ async fn lengths(
     let [forward, gradients] = worst;
     let summary = lane.summary();
     Ok(format!("{summary}; errors up to {forward:.1e} forward, {gradients:.1e} of gradients"))
+}
+
+/// More workgroups than begin with the longest tiles of all owners: an owner's then stay together.
+async fn many(lane: Rc<Lane>) -> Outcome {
+    let setting = Setting { heads: (128, 32, 4), window: Some(5), soft_cap: None };
+    let (shape, tile, caps) = (setting.kernel(), AttentionTile::new(8, 4, 2, 8), lane.caps());
+    let documents = lane.documents(33 * tile.rows - 1);
+    let batch = Batch::new(&lane, setting, documents, 1.0);
+    let tiles = batch.shape.tokens.div_ceil(tile.rows);
+    for (pass, owners) in [
+        (AttentionPass::Forward, shape.heads),
+        (AttentionPass::Query, shape.heads),
+        (AttentionPass::KeyValue, shape.kv_heads),
+    ] {
+        if tiles * owners <= pass.interleaved() {
+            return Err(format!("{tiles} × {owners} workgroups of {} are few", pass.kernel_name()));
+        }
+        let (owner, why) = (KeyValueOwner::Group, String::new());
+        let kernel = match pass {
+            AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile, why),
+            AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile, why),
+            AttentionPass::KeyValue => {
+                k::attention_backward_key_value_with_tile(caps, shape, owner, LONG_ENDS, tile, why)
+            }
+        }
+        .map_err(text)?;
+        let job = match pass {
+            AttentionPass::Forward => batch.forward(&kernel),
+            _ => batch.backward(&kernel, LONG_ENDS, batch.words()),
+        };
+        let got = lane.run(&[job]).await.map_err(text)?.remove(0);
+        match pass {
+            AttentionPass::Forward => batch.check_forward(&got, FORWARD),
+            AttentionPass::Query => batch.check_gradient(&got, Side::Query, GRADIENTS),
+            AttentionPass::KeyValue => batch.check_gradient(&got, Side::KeyValue, GRADIENTS),
+        }
+        .map_err(of(&kernel))?;
+    }
+    Ok(lane.summary())
 }
 
 /// What a kernel computes of a batch.
