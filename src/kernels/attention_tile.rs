@@ -128,8 +128,17 @@ impl AttentionTile {
     }
 }
 
-/// Workgroups below which a large GPU has multiprocessors without any.
-const FEW_GROUPS: usize = 96;
+/// Workgroups of the full tile below which the half tile is better. An NVIDIA H200 has 132
+/// multiprocessors. Microseconds there, of the full tile (in parts for keys of 96) and of the half one:
+/// forward, heads of 64, 40 and 37 with 192 workgroups, of 32, 55 and 57 with 256, of 128, 59 and 62
+/// with 128; keys and values with 128, heads of 32, 33 and 31, of 96, 94 and 90, and with 256, 188 and 330.
+const fn few_groups(shape: AttentionShape, pass: AttentionPass) -> usize {
+    match (pass, shape.head_dim) {
+        (AttentionPass::Forward, ..=64) => 256,
+        (_, ..=96) => 132,
+        _ => 96,
+    }
+}
 
 /// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
 const MOST_CHUNK: usize = 8;
@@ -170,7 +179,7 @@ pub(super) fn pick(
 ) -> Result<(AttentionTile, String)> {
     let tiles = attention_tiles(caps, shape, pass);
     let groups = |tile: &AttentionTile| shape.tokens.div_ceil(tile.rows) * owners;
-    let short = shape.tokens > 0 && groups(&FULL_TILE) < FEW_GROUPS;
+    let short = shape.tokens > 0 && groups(&FULL_TILE) < few_groups(shape, pass);
     let in_parts = prefers_parts(shape, pass) && tiles.contains(&PARTS_TILE);
     let wanted = |tile: &&AttentionTile| {
         if in_parts { **tile == PARTS_TILE } else { **tile != HALF_TILE || short }
@@ -181,7 +190,7 @@ pub(super) fn pick(
             tile.chunk(shape, pass, caps.limits.max_compute_workgroup_storage_size as usize);
         let bytes = memory.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
         let reason = if half.is_some() {
-            format!("{} workgroups with the full tile leave a large GPU idle", groups(&FULL_TILE))
+            format!("{} workgroups with the full tile are few for a large GPU", groups(&FULL_TILE))
         } else if in_parts {
             format!("long, and {} vectors do not divide among the columns", shape.head_dim / 4)
         } else {
