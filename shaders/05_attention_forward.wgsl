@@ -5,7 +5,7 @@
 // What a query sees: lib/attention_mask_*.wgsl and attention_dense_*.wgsl. Scores are kept in base 2.
 // Key tiles that no query of the tile sees are skipped, and those that every query sees wholly are
 // not masked. A query that sees no key gives zeros and the logsumexp of MASKED.
-// Grid: x over query tiles of BQ, y over heads and batch items.
+// Grid: x over query tiles of BQ, y over heads and batch items, dealt out by `assigned`.
 
 // What each invocation knows of a row, by column and then by row; the largest score of each row so
 // far, and the factor that corrects what was summed before.

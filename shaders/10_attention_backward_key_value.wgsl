@@ -6,7 +6,7 @@
 // tiles of BK queries (the columns), from the first query that sees its first key to the last that
 // sees its last key: no atomics. MEMBERS is a whole group of query heads, whose sums are the gradient,
 // or 1: then each query head leaves its part for attention_group_sum, and more workgroups share the
-// work. Grid: x over key tiles, y over owners (HEADS / MEMBERS) and batch items.
+// work. Grid: x over key tiles, y over owners (HEADS / MEMBERS) and batch items, dealt out by `assigned`.
 
 // Kinds of rows.
 const KEYS: u32 = 0u;

@@ -3,7 +3,7 @@
 //
 // Every element of d_query has one owner: no atomics. Probabilities and score gradients are left for
 // the kernel of keys and values, or not: lib/attention_keep_*.wgsl. Grid: x over query tiles of BQ,
-// y over heads and batch items.
+// y over heads and batch items, dealt out by `assigned`.
 
 // Kinds of rows and of columns.
 const QUERIES: u32 = 0u;

@@ -1,8 +1,8 @@
 // Shared by the tiled attention kernels: WORKGROUP invocations as ROW_GROUPS × COLUMN_GROUPS over
 // BQ rows (those that the workgroup owns) and BK columns (those it walks along). An invocation owns
 // the RQ rows group + r · ROW_GROUPS, of their scores the RK columns column + j · COLUMN_GROUPS, of
-// their results the RV vectors column + i · COLUMN_GROUPS. Head dimensions are counted in vectors of
-// four.
+// their results the RV vectors column + i · COLUMN_GROUPS, the last of them maybe shared. Head dimensions
+// are counted in vectors of four.
 //
 // Rows are staged whole and once if they are RESIDENT, else CHUNK vectors at a time for each tile of
 // columns; columns are staged whole. The pitch of a row is odd, so that neighbouring rows begin in
@@ -12,8 +12,9 @@
 // arrays so that an unrolled index is a constant: a browser clamps only the other index, which is
 // the same for all of an invocation's rows or columns.
 //
-// RW of an invocation's result vectors are its own. Where VECTORS leave a rest of REST vectors for the
-// COLUMN_GROUPS, SHARES invocations have one of them together: each sums its share of the columns.
+// RW of an invocation's result vectors are its own. Where dealing VECTORS out to the COLUMN_GROUPS
+// leaves REST vectors over, and these divide the groups, SHARES invocations have one of them together:
+// each sums its share of the columns, and at the end the shares are added up. Else SHARES is 1.
 const VECTORS: u32 = HEAD_DIM / 4u;
 const COLUMN_GROUPS: u32 = WORKGROUP / ROW_GROUPS;
 const ROW_PITCH: u32 = CHUNK | 1u;

@@ -9,12 +9,12 @@ use crate::error::Result;
 
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Tokens of the longest batches that the pair is made for, as the split pair that it comes from:
-/// what it keeps grows with their square.
+/// Tokens of the longest batches that the pair is made for: what it keeps grows with their square.
+/// The seeds' split pair ends there too.
 pub const KEPT_TOKENS: usize = 1024;
-/// Most bytes that probabilities, or score gradients, may take. On an NVIDIA H200 keeping them took 2
-/// to 17 % off the backward pass up to this size (512 tokens, 8 heads of 32 and 12 of 64); at two to
-/// four times of it, it was from 4 % faster to 8 % slower (`bench/NOTES.md`).
+/// Most bytes that probabilities, and as many that score gradients, may take. On an NVIDIA H200 keeping
+/// them took nothing to 18 % off the backward pass up to this size; at two and three times of it, it was
+/// from 4 % faster to 8 % slower (`bench/NOTES.md`).
 const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for

@@ -52,9 +52,9 @@ impl AttentionPass {
         }
     }
 
-    /// Most workgroups that begin with the longest tiles of all owners. On an NVIDIA H200 that was
-    /// faster up to about so many, by up to 18 % (32 % of keys and values), and with more of them
-    /// slower, by up to 10 % (`bench/NOTES.md`).
+    /// Most workgroups that begin with the longest tiles of all owners. On an NVIDIA H200 that took up
+    /// to 39 % off a kernel's time; it cost 1 to 3 % in a few kernels just below these limits, and
+    /// beyond them mostly more, up to 10 % (`bench/NOTES.md`).
     pub const fn interleaved(self) -> usize {
         match self {
             Self::Forward | Self::Query => 4096,
@@ -98,8 +98,8 @@ impl AttentionTile {
         16 * (row_tile + column_tile + weight_tile) + 4 * statistics
     }
 
-    /// Invocations that have each vector of the rest together which `vectors` leave for the column
-    /// groups, or 1: where they do not divide evenly, or their sums do not fit the tile of columns.
+    /// Invocations that share each vector left over when `vectors` are dealt out to the column groups;
+    /// 1 where these cannot be divided so, or the shares do not fit the tile of columns.
     const fn shares(&self, vectors: usize) -> usize {
         let rest = vectors % self.column_groups();
         if rest == 0 || !self.column_groups().is_multiple_of(rest) {
@@ -128,10 +128,10 @@ impl AttentionTile {
     }
 }
 
-/// Workgroups of the full tile below which the half tile is better. An NVIDIA H200 has 132
-/// multiprocessors. Microseconds there, of the full tile (in parts for keys of 96) and of the half one:
-/// forward, heads of 64, 40 and 37 with 192 workgroups, of 32, 55 and 57 with 256, of 128, 59 and 62
-/// with 128; keys and values with 128, heads of 32, 33 and 31, of 96, 94 and 90, and with 256, 188 and 330.
+/// Workgroups of the full tile below which the half tile is taken. An NVIDIA H200 has 132 multiprocessors.
+/// Microseconds there, full (in parts for keys of 96) and half: forward, heads of 64, 40 and 37 with 192
+/// workgroups, of 32, 55 and 56 with 256, of 128, 59 and 62 with 128; with 128, keys and values of 32, 33
+/// and 31, of 96, 95 and 90, with 256 188 and 331; what it costs is 1 µs at most (queries of 80, 51 and 53).
 const fn few_groups(shape: AttentionShape, pass: AttentionPass) -> usize {
     match (pass, shape.head_dim) {
         (AttentionPass::Forward, ..=64) => 256,
@@ -159,8 +159,8 @@ pub fn attention_tiles(
 
 /// Tokens from which rows whose vectors do not divide among the column groups are better staged in
 /// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80, 83
-/// and 115 at 1,024 tokens, 307 and 263 at 2,048, 5,420 and 4,120 at 8,192; of 96, 91 and 124, 342 and
-/// 293, 6,003 and 4,591; of 128, where they divide, 445 and 518 at 2,048.
+/// and 114 at 1,024 tokens, 307 and 263 at 2,048, 5,421 and 4,115 at 8,192; of 96, 91 and 124, 340 and
+/// 294, 6,015 and 4,595; of 128, where they divide, 446 and 521 at 2,048.
 const STAGED_FROM: usize = 2048;
 
 /// Whether the forward pass prefers rows in parts to resident ones.

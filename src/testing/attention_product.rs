@@ -95,7 +95,7 @@ async fn lengths(
     Ok(format!("{summary}; errors up to {forward:.1e} forward, {gradients:.1e} of gradients"))
 }
 
-/// More workgroups than begin with the longest tiles of all owners: an owner's then stay together.
+/// More workgroups than begin with the longest tiles of all owners: an owner's tiles stay together.
 async fn many(lane: Rc<Lane>) -> Outcome {
     let setting = Setting { heads: (128, 32, 4), window: Some(5), soft_cap: None };
     let (shape, tile, caps) = (setting.kernel(), AttentionTile::new(8, 4, 2, 8), lane.caps());
