@@ -9,9 +9,9 @@ use crate::error::Result;
 
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
-/// Tokens of the longest batches that the pair is made for: what it keeps grows with their square.
+/// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
 /// The seeds' split pair ends there too.
-pub const KEPT_TOKENS: usize = 1024;
+const KEPT_TOKENS: usize = 1024;
 /// Most bytes that probabilities, and as many that score gradients, may take. On an NVIDIA H200 keeping
 /// them took nothing to 18 % off the backward pass up to this size; at two and three times of it, it was
 /// from 4 % faster to 8 % slower (`bench/NOTES.md`).

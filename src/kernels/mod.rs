@@ -32,7 +32,7 @@ pub use attention_decode::{
     attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
 };
 pub use attention_kept::{
-    KEPT_TOKENS, attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
+    attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
 };
 pub use attention_tensors::{
     DenseMask, Element, Geometry, Strides, attention_delta_tensors, attention_tensors,

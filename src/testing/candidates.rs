@@ -98,14 +98,14 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let kept = k::attention_kept(caps, shape).is_some() && pass != AttentionPass::Forward;
         candidates.push(Candidate::new(caps, picked, tokens, !kept)?);
         let pair = match pass {
-            _ if caps.software || tokens > k::KEPT_TOKENS => None,
+            _ if caps.software => None,
             AttentionPass::Forward => None,
             AttentionPass::Query => Some(k::attention_backward_query_kept(caps, shape)),
             AttentionPass::KeyValue => {
                 Some(k::attention_backward_key_value_kept(caps, shape, owner, tokens))
             }
         };
-        // Nor is there a pair where its tile does not fit.
+        // Where its tile does not fit there is no pair.
         if let Some(Ok(kernel)) = pair {
             candidates.push(Candidate::new(caps, kernel, tokens, kept)?);
         }
