@@ -15,6 +15,8 @@ const ATTENTION = [
   { heads: 6, kvHeads: 2, headDim: 64, tokens: 700 },
   { heads: 16, kvHeads: 2, headDim: 128, tokens: 1500 },
   { heads: 32, kvHeads: 8, headDim: 64, tokens: 3000 },
+  { heads: 20, kvHeads: 5, headDim: 32, tokens: 900 },
+  { heads: 10, kvHeads: 10, headDim: 32, tokens: 3000 },
 ];
 
 /** Shapes of attention over tensors. */

@@ -52,7 +52,7 @@ fn stage_columns(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32, of
 fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, RQ>>, item: u32, head: u32, key0: u32, whole: bool) {
   for (var r = 0u; r < RQ; r++) {
     for (var j = 0u; j < RK; j++) {
-      (*scores)[r][j] = score_of((*scores)[r][j]) * LOG2_E;
+      (*scores)[r][j] = score_of((*scores)[r][j]) * SCORE_UNIT_LOG2;
     }
     if !whole {
       let first = first_key(item, (*rows)[r]);

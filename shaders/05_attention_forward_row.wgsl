@@ -21,7 +21,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if DENSE && added <= UNMASKED {
       continue;
     }
-    let score = score_of(head_dot(q, key_of(item, k, kv_head))) + added;
+    let score = score_of(head_dot(q, key_of(item, k, kv_head))) * SCORE_UNIT + added;
     let value = value_of(item, k, kv_head);
     if score > largest {
       let correction = exp(largest - score);

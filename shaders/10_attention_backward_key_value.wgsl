@@ -52,6 +52,18 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var head = owner * MEMBERS; head < (owner + 1u) * MEMBERS; head++) {
     for (var q0 = first_query(item, first_row) / BK * BK; q0 < end; q0 += BK) {
       stage_queries(lane, item, q0, end, head);
+      // Before the products, which hide how long these loads take.
+      var seen = array<vec2<u32>, RK>();
+      var column_lse = array<f32, RK>();
+      var column_delta = array<f32, RK>();
+      for (var j = 0u; j < RK; j++) {
+        let q = q0 + column + j * COLUMN_GROUPS;
+        seen[j] = select(vec2(0u), seen_keys(item, min(q, end - 1u)), q < end);
+        column_lse[j] = load_lse(item, min(q, end - 1u), head);
+        column_delta[j] = load_delta(item, min(q, end - 1u), head);
+      }
+      let last_query = q0 + BK - 1u;
+      let whole = !DENSE && last_query < end && first_key(item, last_query) <= first_row && last_row < end_key(item, q0);
       var weights = Scores();
       var slopes = Scores();
       for (var first = 0u; first < VECTORS; first += CHUNK) {
@@ -68,27 +80,19 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if !RESIDENT {
         workgroupBarrier();
       }
-      let last_query = q0 + BK - 1u;
-      let whole = !DENSE && last_query < end && first_key(item, last_query) <= first_row && last_row < end_key(item, q0);
       for (var j = 0u; j < RK; j++) {
-        let q = min(q0 + column + j * COLUMN_GROUPS, end - 1u);
-        let inside = q0 + column + j * COLUMN_GROUPS < end;
-        let row_lse = load_lse(item, q, head);
-        let row_delta = load_delta(item, q, head);
-        let first = first_key(item, q);
-        let key_end = end_key(item, q);
         for (var r = 0u; r < RQ; r++) {
           let key = first_row + group + r * ROW_GROUPS;
-          var shown = whole || (inside && key >= first && key < key_end);
-          let score = score_of(weights[r][j]);
+          var shown = whole | (key - seen[j].x < seen[j].y);
           var added = 0.0;
           if DENSE {
-            added = bias(item, head, q, key);
+            added = bias(item, head, min(q0 + column + j * COLUMN_GROUPS, end - 1u), key);
             shown = shown & (added > UNMASKED);
           }
-          let weight = select(0.0, exp2((score + added - row_lse) * LOG2_E), shown);
+          let score = score_of(weights[r][j]);
+          let weight = select(0.0, probability(score, added, column_lse[j]), shown);
           weights[r][j] = weight;
-          slopes[r][j] = score_slope(score) * weight * (slopes[r][j] - row_delta);
+          slopes[r][j] = score_slope(score) * weight * (slopes[r][j] - column_delta[j]);
         }
       }
       put_weights(&weights, PROBABILITIES, group, column);

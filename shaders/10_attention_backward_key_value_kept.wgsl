@@ -3,7 +3,7 @@
 //
 //   0 … 6             lib/attention_backward_rows.wgsl
 //   7 probabilities  read  f32 [HEADS, query tiles, key tiles, 32, 32]
-//   8 d_scores       read  as probabilities
+//   8 d_scores       read  as probabilities, in units of SCALE
 //
 // Tiles, owners and grid are those of 10_attention_backward_key_value.wgsl.
 @group(0) @binding(7) var<storage, read> probabilities: array<f32>;

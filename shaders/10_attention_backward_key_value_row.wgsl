@@ -28,8 +28,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let query = query_of(item, q, head);
       let slope = d_output_of(item, q, head);
       let score = score_of(head_dot(query, key));
-      let weight = exp(score + added - load_lse(item, q, head));
-      let d_score = score_slope(score) * weight * (head_dot(slope, value) - load_delta(item, q, head));
+      let weight = probability(score, added, load_lse(item, q, head));
+      let d_score = SCALE * score_slope(score) * weight * (head_dot(slope, value) - load_delta(item, q, head));
       d_value = head_axpy(d_value, weight, slope);
       d_key = head_axpy(d_key, d_score, query);
     }

@@ -60,10 +60,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let column = lane % COLUMN_GROUPS;
 
   var results = Results();
-  var rows = array<u32, RQ>();
+  var seen = array<vec2<u32>, RQ>();
+  var row_lse = array<f32, RQ>();
+  var row_delta = array<f32, RQ>();
   for (var r = 0u; r < RQ; r++) {
-    rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
+    let row = min(first_row + group + r * ROW_GROUPS, last_row);
+    seen[r] = seen_keys(item, row);
+    row_lse[r] = load_lse(item, row, head);
+    row_delta[r] = load_delta(item, row, head);
   }
+  let whole_from = first_key(item, last_row);
+  let whole_end = end_key(item, first_row);
 
   if RESIDENT {
     stage_rows(lane, item, first_row, last_row, head, 0u);
@@ -87,21 +94,19 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if !RESIDENT {
       workgroupBarrier();
     }
-    let whole = !DENSE && k0 >= first_key(item, last_row) && k0 + BK <= end_key(item, first_row);
+    let whole = !DENSE && k0 >= whole_from && k0 + BK <= whole_end;
     for (var r = 0u; r < RQ; r++) {
-      let row_lse = load_lse(item, rows[r], head);
-      let row_delta = load_delta(item, rows[r], head);
       for (var j = 0u; j < RK; j++) {
         let key = k0 + column + j * COLUMN_GROUPS;
-        var shown = whole || (key >= first_key(item, rows[r]) && key < end_key(item, rows[r]));
-        let score = score_of(scores[r][j]);
+        var shown = whole | (key - seen[r].x < seen[r].y);
         var added = 0.0;
         if DENSE {
-          added = bias(item, head, rows[r], key);
+          added = bias(item, head, min(first_row + group + r * ROW_GROUPS, last_row), key);
           shown = shown & (added > UNMASKED);
         }
-        let weight = select(0.0, exp2((score + added - row_lse) * LOG2_E), shown);
-        scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta);
+        let score = score_of(scores[r][j]);
+        let weight = select(0.0, probability(score, added, row_lse[r]), shown);
+        scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta[r]);
         keep(head, first_row + group + r * ROW_GROUPS, key, weight, scores[r][j]);
       }
     }
@@ -122,7 +127,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          store_d_query(item, row, head, v, results[r][i]);
+          store_d_query(item, row, head, v, results[r][i] * SCALE);
         }
       }
     }

@@ -26,8 +26,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let key = key_of(item, k, kv_head);
     let d_weight = head_dot(slope, value_of(item, k, kv_head));
     let score = score_of(head_dot(q, key));
-    let weight = exp(score + added - row_lse);
-    sum = head_axpy(sum, score_slope(score) * weight * (d_weight - row_delta), key);
+    let weight = probability(score, added, row_lse);
+    sum = head_axpy(sum, SCALE * score_slope(score) * weight * (d_weight - row_delta), key);
   }
   put_d_query(item, row, head, sum);
 }

@@ -1,5 +1,5 @@
 //   7 probabilities  write  f32 [HEADS, query tiles, key tiles, 32, 32]  zeros where the mask excludes
-//   8 d_scores       write  as probabilities
+//   8 d_scores       write  as probabilities, in units of SCALE
 @group(0) @binding(7) var<storage, read_write> probabilities: array<f32>;
 @group(0) @binding(8) var<storage, read_write> d_scores: array<f32>;
 

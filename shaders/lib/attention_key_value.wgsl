@@ -41,7 +41,7 @@ fn store_sums(
       for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
-          store_d_key(item, row, owner, v, (*key_sums)[r][i]);
+          store_d_key(item, row, owner, v, (*key_sums)[r][i] * SCALE);
           store_d_value(item, row, owner, v, (*value_sums)[r][i]);
         }
       }

@@ -21,7 +21,6 @@ const ROW_PITCH: u32 = CHUNK | 1u;
 const COLUMN_PITCH: u32 = VECTORS | 1u;
 const COLUMN_SPAN: u32 = COLUMN_GROUPS * COLUMN_PITCH;
 const WEIGHT_PITCH: u32 = ROW_GROUPS | 1u;
-const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.69314718055994531;
 
 alias Scores = array<array<f32, RK>, RQ>;

@@ -3,7 +3,7 @@
 
 use super::attention_kept::KEPT_TILE;
 use super::attention_tensors::{DenseMask, Element};
-use super::attention_tile::{AttentionPass, AttentionTile, pick, tiled};
+use super::attention_tile::{AttentionPass, AttentionTile, SMALL_HEADS, pick, tiled};
 use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
@@ -418,9 +418,10 @@ pub enum KeyValueOwner {
 /// Workgroups that keep a large GPU busy: fewer, and each query head gets its own.
 const BUSY_GROUPS: usize = 256;
 
-/// Who owns gradients of keys and values.
+/// Who owns gradients of keys and values. Long batches of small heads have tiles of 64 keys.
 pub fn key_value_owner(shape: AttentionShape) -> KeyValueOwner {
-    let few = shape.kv_heads * shape.tokens.div_ceil(32) < BUSY_GROUPS;
+    let rows = if shape.head_dim <= SMALL_HEADS { 64 } else { 32 };
+    let few = shape.kv_heads * shape.tokens.div_ceil(rows) < BUSY_GROUPS;
     if shape.heads > shape.kv_heads && few { KeyValueOwner::Head } else { KeyValueOwner::Group }
 }
 

@@ -2,7 +2,7 @@
 //! chosen, and how it is made.
 
 use super::attention::{AttentionShape, KeyValueOwner, Operands, attention_kernel};
-use super::attention_tile::{AttentionPass, AttentionTile, attention_tiles};
+use super::attention_tile::{AttentionPass, AttentionTile, SMALL_HEADS, attention_tiles};
 use super::compose::Kernel;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -10,11 +10,11 @@ use crate::error::Result;
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 /// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
-/// The seeds' split pair ends there too.
+/// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 17 % off the
+/// backward pass up to this length and this size, and 3 % at two and four times the length. Small heads,
+/// whose tiles it lacks, lost up to 10 % by it below 1,024 tokens and won up to 7 % beyond (`bench/NOTES.md`).
 const KEPT_TOKENS: usize = 1024;
-/// Most bytes that probabilities, and as many that score gradients, may take. On an NVIDIA H200 keeping
-/// them took nothing to 18 % off the backward pass up to this size; at two and three times of it, it was
-/// from 4 % faster to 8 % slower (`bench/NOTES.md`).
+/// Most bytes that probabilities, and as many that score gradients, may take.
 const KEPT_BYTES: u64 = 16 << 20;
 
 /// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
@@ -28,8 +28,8 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
     let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
-    let short = (1..=KEPT_TOKENS).contains(&shape.tokens);
-    (can && room && storage && short).then_some(elements)
+    let pays = shape.head_dim > SMALL_HEADS && (1..=KEPT_TOKENS).contains(&shape.tokens);
+    (can && room && storage && pays).then_some(elements)
 }
 
 /// [`attention_backward_query`](super::attention_backward_query) that keeps probabilities and score gradients, two more bindings, for
@@ -77,22 +77,19 @@ mod tests {
     fn scores_are_kept_as_long_as_they_are_small() {
         let mut caps = Capabilities::floor(Target::Browser);
         caps.limits.max_compute_workgroup_storage_size = 48 << 10;
-        let kept = |heads, tokens| {
-            let shape = AttentionShape {
-                heads,
-                kv_heads: heads,
-                head_dim: 64,
-                tokens,
-                ..Default::default()
-            };
+        let of = |head_dim, heads, tokens| {
+            let shape =
+                AttentionShape { heads, kv_heads: heads, head_dim, tokens, ..Default::default() };
             attention_kept(&caps, shape)
         };
+        let kept = |heads, tokens| of(64, heads, tokens);
         assert_eq!(kept(12, 0), None);
         assert_eq!(kept(12, 33), Some(12 * 64 * 64));
         assert_eq!(kept(12, 512), Some(12 * 512 * 512));
         assert_eq!(kept(12, 1024), None);
         assert_eq!(kept(1, KEPT_TOKENS), Some(1024 * 1024));
         assert_eq!(kept(1, KEPT_TOKENS + 1), None);
+        assert_eq!(of(SMALL_HEADS, 12, 512), None);
         // 32 bits would wrap to no bytes at all.
         for tokens in [16_384, 32_768, 65_536, 16 << 20] {
             assert_eq!(kept(16, tokens), None);

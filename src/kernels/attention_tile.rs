@@ -20,9 +20,15 @@ pub struct AttentionTile {
 const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
 const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
-/// Candidates in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`): more rows or
-/// more results an invocation lost at every length and head_dim, and so did fewer, except that the
-/// half tile fills a GPU better with a short batch. The last two fit where nothing else does.
+/// Tiles for small heads, whose rows leave room for more of them: more scores an invocation, and so
+/// fewer loads from workgroup memory for each.
+const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
+const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
+const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
+/// Tiles for every head dimension in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`):
+/// more rows or more results an invocation lost at every length with heads of 64 and more, and so did
+/// fewer, except that the half tile fills a GPU better with a short batch. The last two fit where
+/// nothing else does.
 const TILES: [AttentionTile; 6] = [
     FULL_TILE,
     HALF_TILE,
@@ -128,6 +134,74 @@ impl AttentionTile {
     }
 }
 
+/// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
+const MOST_CHUNK: usize = 8;
+
+/// Largest head dimension of small heads.
+pub(super) const SMALL_HEADS: usize = 32;
+
+/// The tiles that only small heads have.
+const fn small_tiles(pass: AttentionPass) -> &'static [AttentionTile] {
+    match pass {
+        AttentionPass::Forward => &[WIDE_TILE, SQUARE_TILE],
+        AttentionPass::Query => &[WIDE_TILE],
+        AttentionPass::KeyValue => &[TALL_TILE],
+    }
+}
+
+/// The tiles that a pass may choose among on this device.
+pub fn attention_tiles(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+) -> Vec<AttentionTile> {
+    let small = if shape.head_dim <= SMALL_HEADS { small_tiles(pass) } else { &[] };
+    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
+    let invocations = caps.limits.workgroup_invocations() as usize;
+    (TILES.iter().chain(small))
+        .filter(|t| t.size <= invocations && t.chunk(shape, pass, storage).is_some())
+        .copied()
+        .collect()
+}
+
+/// Workgroups that a tile makes of a batch; of one of any length, as many as one likes.
+const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> usize {
+    match shape.tokens {
+        0 => usize::MAX,
+        tokens => tokens.div_ceil(tile.rows) * owners,
+    }
+}
+
+/// Workgroups of the square tile from which it is better than the wide one, and those of the wide tile
+/// up to which this is better than the full one for queries: an NVIDIA H200 has 132 multiprocessors.
+const SQUARE_GROUPS: usize = 132;
+const WIDE_GROUPS: usize = 264;
+/// Workgroups of the tall tile from which it is no worse than the full one.
+const TALL_GROUPS: usize = 192;
+
+/// The tile that is better for small heads than any other that fits. On an NVIDIA H200, heads of 32,
+/// microseconds of full, half, wide and square: forward, 26, 26, 22 and 28 for 8 at 512 tokens, 55, 56,
+/// 42 and 51 at 1,024, 94, 89, 92 and 74 at 1,536, 137, 135, 146 and 100 at 2,048; of full, half and wide,
+/// queries, 27, 25 and 25, 62, 60 and 51, 103, 98 and 113, 147, 164 and 181; of full and tall, keys and
+/// values, 60 and 94 at 1,024, 140 and 139 at 1,536, 222 and 185 at 2,048, 3,722 and 2,866 at 8,192.
+fn for_small_heads(
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> Option<AttentionTile> {
+    let groups = |tile| groups(tile, shape, owners);
+    match pass {
+        _ if shape.head_dim > SMALL_HEADS => None,
+        AttentionPass::Forward if groups(SQUARE_TILE) <= SQUARE_GROUPS => Some(WIDE_TILE),
+        AttentionPass::Forward => Some(SQUARE_TILE),
+        AttentionPass::Query => {
+            let middling = few_groups(shape, pass)..=WIDE_GROUPS;
+            middling.contains(&groups(WIDE_TILE)).then_some(WIDE_TILE)
+        }
+        AttentionPass::KeyValue => (groups(TALL_TILE) >= TALL_GROUPS).then_some(TALL_TILE),
+    }
+}
+
 /// Workgroups of the full tile below which the half tile is taken. An NVIDIA H200 has 132 multiprocessors.
 /// Microseconds there, full (in parts for keys of 96) and half: forward, heads of 64, 40 and 37 with 192
 /// workgroups, of 32, 55 and 56 with 256, of 128, 59 and 62 with 128; with 128, keys and values of 32, 33
@@ -138,23 +212,6 @@ const fn few_groups(shape: AttentionShape, pass: AttentionPass) -> usize {
         (_, ..=96) => 132,
         _ => 96,
     }
-}
-
-/// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
-const MOST_CHUNK: usize = 8;
-
-/// The tiles that a pass may choose among on this device, in order of preference.
-pub fn attention_tiles(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    pass: AttentionPass,
-) -> Vec<AttentionTile> {
-    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
-    let invocations = caps.limits.workgroup_invocations() as usize;
-    TILES
-        .into_iter()
-        .filter(|t| t.size <= invocations && t.chunk(shape, pass, storage).is_some())
-        .collect()
 }
 
 /// Tokens from which rows whose vectors do not divide among the column groups are better staged in
@@ -170,33 +227,51 @@ fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
     pass == AttentionPass::Forward && uneven && shape.tokens >= STAGED_FROM
 }
 
-/// The preferred tile that fits; the half tile only where it makes workgroups that a GPU lacks.
+/// Tiles in the order in which a shape prefers them, the special ones with a reason.
+fn preferred(
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> Vec<(AttentionTile, Option<String>)> {
+    let full = groups(FULL_TILE, shape, owners);
+    let mut wanted = vec![];
+    if let Some(tile) = for_small_heads(shape, pass, owners) {
+        let count = groups(tile, shape, owners);
+        let many =
+            if count == usize::MAX { String::new() } else { format!(", {count} workgroups") };
+        wanted.push((tile, Some(format!("heads of {}{many}", shape.head_dim))));
+    }
+    if full < few_groups(shape, pass) {
+        let few = format!("{full} workgroups with the full tile are few for a large GPU");
+        wanted.push((HALF_TILE, Some(few)));
+    }
+    if prefers_parts(shape, pass) {
+        let uneven = shape.head_dim / 4;
+        let why = format!("long, and {uneven} vectors do not divide among the columns");
+        wanted.push((PARTS_TILE, Some(why)));
+    }
+    wanted.extend(TILES.iter().filter(|tile| **tile != HALF_TILE).map(|tile| (*tile, None)));
+    wanted
+}
+
+/// The preferred tile that fits.
 pub(super) fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
     owners: usize,
 ) -> Result<(AttentionTile, String)> {
+    let have = caps.limits.max_compute_workgroup_storage_size;
     let tiles = attention_tiles(caps, shape, pass);
-    let groups = |tile: &AttentionTile| shape.tokens.div_ceil(tile.rows) * owners;
-    let short = shape.tokens > 0 && groups(&FULL_TILE) < few_groups(shape, pass);
-    let in_parts = prefers_parts(shape, pass) && tiles.contains(&PARTS_TILE);
-    let wanted = |tile: &&AttentionTile| {
-        if in_parts { **tile == PARTS_TILE } else { **tile != HALF_TILE || short }
-    };
-    let half = tiles.iter().find(|tile| short && **tile == HALF_TILE);
-    if let Some(tile) = half.or_else(|| tiles.iter().find(wanted)) {
-        let memory =
-            tile.chunk(shape, pass, caps.limits.max_compute_workgroup_storage_size as usize);
-        let bytes = memory.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
-        let reason = if half.is_some() {
-            format!("{} workgroups with the full tile are few for a large GPU", groups(&FULL_TILE))
-        } else if in_parts {
-            format!("long, and {} vectors do not divide among the columns", shape.head_dim / 4)
-        } else {
+    if let Some((tile, reason)) =
+        preferred(shape, pass, owners).into_iter().find(|(tile, _)| tiles.contains(tile))
+    {
+        let fits = || {
+            let chunk = tile.chunk(shape, pass, have as usize);
+            let bytes = chunk.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
             format!("the preferred tile that fits: {bytes} bytes of workgroup memory")
         };
-        return Ok((*tile, reason));
+        return Ok((tile, reason.unwrap_or_else(fits)));
     }
     let last = TILES[TILES.len() - 1];
     let invocations = caps.limits.workgroup_invocations() as usize;
@@ -204,9 +279,9 @@ pub(super) fn pick(
         let name = "maxComputeInvocationsPerWorkgroup";
         return Err(Error::limit(name, invocations as u64, last.size as u64, pass.kernel_name()));
     }
-    let have = u64::from(caps.limits.max_compute_workgroup_storage_size);
     let need = last.bytes(shape, pass, 1) as u64;
-    Err(Error::limit("maxComputeWorkgroupStorageSize", have, need, pass.kernel_name()))
+    let name = "maxComputeWorkgroupStorageSize";
+    Err(Error::limit(name, u64::from(have), need, pass.kernel_name()))
 }
 
 /// The constants of a tile.
@@ -258,6 +333,29 @@ pub(super) fn tiled(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_heads_have_tiles_of_their_own() {
+        let mut caps = Capabilities::floor(crate::caps::Target::Browser);
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        let tile = |head_dim, tokens, pass| {
+            let shape =
+                AttentionShape { heads: 8, kv_heads: 8, head_dim, tokens, ..Default::default() };
+            pick(&caps, shape, pass, 8).unwrap().0
+        };
+        use AttentionPass::{Forward, KeyValue, Query};
+        for (tokens, expected) in [
+            (128, [WIDE_TILE, HALF_TILE, HALF_TILE]),
+            (1024, [WIDE_TILE, WIDE_TILE, FULL_TILE]),
+            (2048, [SQUARE_TILE, FULL_TILE, TALL_TILE]),
+            (0, [SQUARE_TILE, FULL_TILE, TALL_TILE]),
+        ] {
+            let picked = [Forward, Query, KeyValue].map(|pass| tile(32, tokens, pass));
+            assert_eq!(picked, expected, "{tokens} tokens");
+        }
+        let large = [Forward, Query, KeyValue].map(|pass| tile(64, 2048, pass));
+        assert_eq!(large, [FULL_TILE; 3]);
+    }
 
     #[test]
     fn a_rest_of_vectors_is_shared_where_it_divides_and_fits() {

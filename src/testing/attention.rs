@@ -82,7 +82,8 @@ impl Setting {
     }
 }
 
-/// What selection picks and, for one head dimension, every tile that it may ever pick.
+/// What selection picks, for one head dimension every tile that it may ever pick, and for small heads
+/// those that these alone have.
 pub(super) fn with_tiles(
     caps: &Capabilities,
     setting: Setting,
@@ -91,8 +92,12 @@ pub(super) fn with_tiles(
     tiled: impl Fn(k::AttentionTile) -> Result<Kernel>,
 ) -> Result<Vec<Kernel>> {
     let mut kernels = vec![picked?];
-    if setting.heads == HEADS[2] && !caps.software {
-        for tile in k::attention_tiles(caps, setting.kernel(), pass) {
+    let of_small = |tile: &k::AttentionTile| tile.rows.max(tile.columns) > 32;
+    let wanted = |tile: &k::AttentionTile| {
+        setting.heads == HEADS[2] || setting.heads == HEADS[1] && of_small(tile)
+    };
+    if !caps.software {
+        for tile in k::attention_tiles(caps, setting.kernel(), pass).into_iter().filter(wanted) {
             kernels.push(tiled(tile)?);
         }
     }
@@ -102,7 +107,7 @@ pub(super) fn with_tiles(
 /// One token; one past the largest tile as one document; several documents with borders inside
 /// tiles.
 pub(super) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
-    [vec![0], vec![0; 33], lane.documents(70)]
+    [vec![0], vec![0; 65], lane.documents(70)]
 }
 
 /// The kernels divide by sums of up to 70 exponentials of products: a few roundings more.

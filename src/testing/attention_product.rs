@@ -23,9 +23,9 @@ const SHARED: [(usize, usize); 3] = [(2, 2), (4, 2), (3, 1)];
 /// tiles and shorter than long batches; the second cap squashes every score.
 const MASKS: [(Option<usize>, Option<f32>); 4] =
     [(None, None), (Some(29), None), (None, Some(30.0)), (Some(100), Some(1.5))];
-/// Lengths around the largest tile.
-const SHORT: [usize; 5] = [1, 2, 31, 32, 33];
-const LENGTHS: [usize; 7] = [1, 2, 31, 32, 33, 1000, LONGEST];
+/// Lengths around the tiles, 64 the largest for small heads.
+const SHORT: [usize; 8] = [1, 2, 31, 32, 33, 63, 64, 65];
+const LENGTHS: [usize; 10] = [1, 2, 31, 32, 33, 63, 64, 65, 1000, LONGEST];
 const LONGEST: usize = 2048;
 /// [`ENDS`] beyond the longest batch.
 const LONG_ENDS: usize = 2304;
