@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { endProgress, full, shard, showProgress } from "./level.mjs";
+import { endProgress, full, shard, showProgress, wanted } from "./level.mjs";
 
 const BLANK = Buffer.from(
   '<!doctype html><link rel="icon" href="data:,"><title>tinyloom tests</title>',
@@ -54,6 +54,7 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
       options,
       full,
       shard,
+      wanted,
     ),
   );
   endProgress();

@@ -9,6 +9,9 @@ export const full = process.env.TINYLOOM_LEVEL === "full";
  */
 export const shard = parseShard(process.env.TINYLOOM_SHARD || "1/1");
 
+/** A part of the names of the cases to run; all without it. */
+export const wanted = process.env.TINYLOOM_CASE ?? "";
+
 function parseShard(text) {
   const [index, count] = /^[1-9]\d*\/[1-9]\d*$/.test(text) ? text.split("/").map(Number) : [];
   if (!(index <= count)) throw new Error(`TINYLOOM_SHARD is ${text}, not a part like 2/8`);
