@@ -1,0 +1,30 @@
+// Which results a figure shows, and the mark by which a test knows that it shows them.
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../../scripts/lib.mjs";
+
+const FOLDER = join(root, "bench", "results");
+
+/** The newest results of a suite from headless Chromium on an H200. */
+export function newest(suite) {
+  const ending = `-nvidia-h200-chromium${suite}.json`;
+  const file = readdirSync(FOLDER)
+    .filter((name) => name.slice("2026-01-01".length) === ending)
+    .sort()
+    .at(-1);
+  if (!file) throw new Error(`bench/results has no file of ${ending}`);
+  const results = JSON.parse(readFileSync(join(FOLDER, file), "utf8"));
+  return { file, results, date: file.slice(0, "2026-01-01".length) };
+}
+
+/** What a figure drawn from a file of results says of it. */
+export function mark(file) {
+  const hash = createHash("sha256")
+    .update(readFileSync(join(FOLDER, file)))
+    .digest("hex");
+  return `drawn from bench/results/${file}, sha256 ${hash}`;
+}
+
+/** An SVG with the mark as its description. */
+export const stamp = (svg, file) => svg.replace(/(<svg[^>]*>)/, `$1<desc>${mark(file)}</desc>`);
