@@ -1,5 +1,5 @@
-// What packed key-value caches cost in quality: a small model is trained on a text, then its loss on
-// the text's last part is computed through each form of the cache. Importable in a page and in Node.
+// What packed key-value caches and packed weights cost in quality: a small model is trained on a text,
+// then its loss on the text's last part is computed through each form. Importable in a page and in Node.
 
 /** The model of the README. */
 const CONFIG = {
@@ -15,6 +15,13 @@ const SEQUENCE = 128;
 /** Tokens that the loss is the mean over: whole sequences of the last tenth of the text. */
 const TOKENS = 160 * SEQUENCE;
 
+/** Options of `loss`: all in f32, then one thing packed at a time. */
+const FORMS = [
+  {},
+  ...["f16", "int8"].map((kvCache) => ({ kvCache })),
+  ...["f16", "int8", "int4"].map((weights) => ({ weights })),
+];
+
 /** The mean loss over whole sequences of `tokens`, each from a beginning of its own. */
 async function meanLoss(model, tokens, options) {
   let sum = 0;
@@ -29,7 +36,7 @@ async function meanLoss(model, tokens, options) {
 
 /**
  * @param text - what to train on, its last tenth left out.
- * @returns rows `{ kvCache, loss, perplexity, tokens }`, loss in nats a token.
+ * @returns rows `{ kvCache, weights, loss, perplexity, tokens }`, loss in nats a token.
  */
 export async function cacheSuite(tinyloom, gpu, { text, steps, limits = "adapter" }, report) {
   const { Runtime, Model, Dataset, Trainer, ByteTokenizer } = tinyloom;
@@ -48,12 +55,13 @@ export async function cacheSuite(tinyloom, gpu, { text, steps, limits = "adapter
   }
   trainer.free();
   const results = [];
-  for (const kvCache of ["f32", "f16", "int8"]) {
-    const { loss, tokens } = await meanLoss(model, ids.slice(kept), { kvCache });
-    const row = { kvCache, loss, perplexity: Math.exp(loss), tokens };
+  for (const form of FORMS) {
+    const { loss, tokens } = await meanLoss(model, ids.slice(kept), form);
+    const { kvCache = "f32", weights = "f32" } = form;
+    const row = { kvCache, weights, loss, perplexity: Math.exp(loss), tokens };
     results.push(row);
     report({
-      note: `${kvCache.padEnd(4)} loss ${loss.toFixed(6)}  perplexity ${row.perplexity.toFixed(5)}  over ${tokens} tokens`,
+      note: `cache ${kvCache.padEnd(4)} weights ${weights.padEnd(4)} loss ${loss.toFixed(6)}  perplexity ${row.perplexity.toFixed(5)}  over ${tokens} tokens`,
     });
   }
   const { adapter, software } = runtime.capabilities;

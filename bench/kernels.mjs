@@ -297,9 +297,35 @@ export async function decode(module, runtime, work, change = (all) => all) {
   return rows;
 }
 
+/** Invocations of the kernel below, its chains of multiply-adds, and their length. */
+const PEAK = { groups: 2048, size: 256, chains: 8, turns: 512 };
+
+/** TFLOP/s of multiply-adds that wait for no memory: what the arithmetic allows. */
+export async function arithmeticPeak(device) {
+  const { groups, size, chains, turns } = PEAK;
+  const each = (line) => Array.from({ length: chains }, (_, i) => line(i)).join(" ");
+  const buffers = new Buffers(device);
+  const values = buffers.make(noise(groups * size * 4));
+  const chain = {
+    name: "chain",
+    grid: [groups],
+    bindings: ["write"],
+    wgsl: `@group(0) @binding(0) var<storage, read_write> values: array<vec4<f32>>;
+      @compute @workgroup_size(${size})
+      fn chain(@builtin(global_invocation_id) id: vec3<u32>) {
+        let factor = values[id.x] * 1e-3;
+        ${each((i) => `var x${i} = factor + ${i}.0;`)}
+        for (var turn = 0u; turn < ${turns}u; turn++) { ${each((i) => `x${i} = fma(x${i}, factor, factor);`)} }
+        values[id.x] = ${each((i) => `x${i} +`)} factor;
+      }`,
+  };
+  const microseconds = await time(device, [[chain, [values]]]);
+  buffers.destroy();
+  return (2 * 4 * groups * size * chains * turns) / microseconds / 1e6;
+}
+
 /** Gigabytes a second, read and written, of a plain copy: what the memory allows. */
-export async function copyBandwidth(runtime, bytes = 256 << 20) {
-  const device = runtime.device();
+export async function copyBandwidth(device, bytes = 256 << 20) {
   const size = Math.min(bytes, device.limits.maxStorageBufferBindingSize);
   const buffers = new Buffers(device);
   const groups = 4096;

@@ -101,9 +101,13 @@ function print(result) {
   const parts = [...(peer ? [peer.padEnd(10)] : []), workload.padEnd(14)];
   const add = (value, text) => value !== undefined && parts.push(text(value));
   add(result.milliseconds, (ms) => `${ms.toFixed(2)} ms`);
+  add(result.pipelinedMilliseconds, (ms) => `pipelined ${ms.toFixed(2)} ms`);
   add(result.microseconds, (us) => `${us.toFixed(0)} us`);
   add(result.tokensPerSecond, (rate) => `${rate.toFixed(0)} tokens/s`);
   add(result.teraflops, (rate) => `${rate.toFixed(1)} TFLOP/s`);
+  add(result.gigabytesPerSecond, (rate) => `${rate.toFixed(0)} GB/s of weights`);
+  for (const share of [result.shareOfPeak, result.shareOfCopy])
+    add(share, (part) => `${(100 * part).toFixed(0)} %`);
   add(result.firstLoss, (loss) => `loss ${loss.toFixed(3)} -> ${result.lastLoss.toFixed(3)}`);
   if (result.falls === false) parts.push("DOES NOT COUNT: the loss did not fall");
   add(result.refused, (message) => `refused: ${message}`);

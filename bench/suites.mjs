@@ -59,7 +59,7 @@ export async function attentionSuite(testing, gpu, settings, report) {
       }
     }
   };
-  const copyGigabytesPerSecond = await copyBandwidth(runtime);
+  const copyGigabytesPerSecond = await copyBandwidth(runtime.device());
   report({ note: `a copy moves ${copyGigabytesPerSecond.toFixed(0)} GB/s, read and written` });
   await measure("training", ATTENTION, attention);
   await measure("tensors", TENSORS, tensors);

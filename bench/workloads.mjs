@@ -1,5 +1,6 @@
 // The measured work, importable in a page and in Node: training steps and decoding of the three
 // reference configurations.
+import { arithmeticPeak, copyBandwidth } from "./kernels.mjs";
 
 const LLAMA = { model_type: "llama", tie_word_embeddings: true, max_position_embeddings: 8192 };
 
@@ -99,10 +100,12 @@ export async function train(tinyloom, runtime, name, options = {}) {
     await trainer.step(data);
     times.push(performance.now() - start);
   }
+  const pipelinedMilliseconds = await pipelined(tinyloom, trainer, workload, length, steps);
   const result = {
     workload: trainName(name, documents),
     tokens: length,
     milliseconds: median(times),
+    pipelinedMilliseconds,
     // 6 operations a weight and token, as is usual; attention comes on top.
     operations: 6 * model.parameterCount * length,
     teraflops: (6 * model.parameterCount * length) / median(times) / 1e9,
@@ -116,6 +119,20 @@ export async function train(tinyloom, runtime, name, options = {}) {
   };
   model.free();
   return result;
+}
+
+/** Milliseconds a step, on average, where four are on their way behind the one whose loss is awaited. */
+async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
+  const ids = batch(4 * length, config.vocab_size).tokens;
+  const options = { sequenceLength: tokens, validationFraction: 0 };
+  const dataset = tinyloom.Dataset.fromTokens(ids, options);
+  const run = async () => {
+    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 }));
+  };
+  await run();
+  const began = performance.now();
+  await run();
+  return (performance.now() - began) / steps;
 }
 
 const trainName = (name, documents) => `train ${name}${documents > 1 ? ` x ${documents}` : ""}`;
@@ -136,28 +153,50 @@ export function byKernel(rows) {
 }
 
 /** Decodes `tokens` tokens after a prompt of `context` and gives tokens a second. */
-export async function decode(tinyloom, runtime, name, { tokens = 256, context = 128 } = {}) {
+export async function decode(tinyloom, runtime, name, options = {}) {
+  const { tokens = 256, context = 128, weights = "f32" } = options;
   const { config } = CONFIGS[name];
   const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
   const prompt = batch(context, config.vocab_size).tokens;
   const draw = async (maxTokens) => {
     let count = 0;
     const start = performance.now();
-    for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8 })) count += 1;
+    for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8, weights }))
+      count += 1;
     return { count, milliseconds: performance.now() - start };
   };
   const warm = performance.now() + WARM_UP;
   while (performance.now() < warm) await draw(tokens);
   const short = await draw(1);
   const long = await draw(tokens + 1);
+  const { parameterCount } = model;
   model.free();
   const milliseconds = long.milliseconds - short.milliseconds;
+  const tokensPerSecond = ((long.count - short.count) / milliseconds) * 1000;
   return {
-    workload: `decode ${name}`,
+    workload: decodeName(name, options),
     context,
-    tokensPerSecond: ((long.count - short.count) / milliseconds) * 1000,
+    weights,
+    tokensPerSecond,
+    gigabytesPerSecond: (parameterCount * BYTES[weights] * tokensPerSecond) / 1e9,
   };
 }
+
+/** Bytes of a weight, its share of a scale counted. */
+const BYTES = { f32: 4, f16: 2, int8: 9 / 8, int4: 5 / 8 };
+
+const decodeName = (name, { context = 128, weights = "f32" }) =>
+  [
+    `decode ${name}`,
+    ...(context > 128 ? [`behind ${context}`] : []),
+    ...(weights === "f32" ? [] : [weights]),
+  ].join(" ");
+
+/** What is decoded: each configuration behind a short and a long text, and the largest packed. */
+const DECODED = [
+  ...Object.keys(CONFIGS).flatMap((name) => [128, 2048].map((context) => [name, { context }])),
+  ...["f16", "int8", "int4"].map((weights) => ["seed", { weights }]),
+];
 
 /** Tokens a step for which memory is told: it must grow in proportion. */
 const LENGTHS = [1024, 2048, 4096, 8192];
@@ -261,18 +300,44 @@ export async function runAll(
   report = () => {},
 ) {
   const results = [];
+  let allows = {};
   const record = (result) => {
-    results.push(result);
-    report(result);
+    results.push({ ...result, ...shares(result, allows) });
+    report(results.at(-1));
   };
   if (suite === "start") record(await start(load, gpu, limits));
   const tinyloom = await load();
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
+  allows = await measureDevice(runtime);
+  if (allows.peakTeraflops) {
+    const { peakTeraflops, copyGigabytesPerSecond } = allows;
+    const note = `arithmetic reaches ${peakTeraflops.toFixed(1)} TFLOP/s, a copy ${copyGigabytesPerSecond.toFixed(0)} GB/s, read and written`;
+    report({ note });
+  }
   if (suite === "models") await everyModel(tinyloom, runtime, { only, profile, steps }, record);
   if (suite === "growth") await growth(tinyloom, runtime, { only, steps }, record);
   const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
   runtime.destroy();
-  return { adapter, software, features, subgroupSize, limits: chosen, results };
+  return { adapter, software, features, subgroupSize, limits: chosen, ...allows, results };
+}
+
+/** What the device's arithmetic and memory allow, where it has timestamps to tell. */
+async function measureDevice({ device, capabilities }) {
+  if (capabilities.software || !device.features.has("timestamp-query")) return {};
+  return {
+    peakTeraflops: await arithmeticPeak(device),
+    copyGigabytesPerSecond: await copyBandwidth(device),
+  };
+}
+
+/** What share a row is of what the device allows. */
+function shares({ teraflops, gigabytesPerSecond }, { peakTeraflops, copyGigabytesPerSecond }) {
+  return {
+    ...(teraflops && peakTeraflops ? { shareOfPeak: teraflops / peakTeraflops } : {}),
+    ...(gigabytesPerSecond && copyGigabytesPerSecond
+      ? { shareOfCopy: gigabytesPerSecond / copyGigabytesPerSecond }
+      : {}),
+  };
 }
 
 /** Training and decoding of the reference configurations, and memory. */
@@ -281,8 +346,9 @@ async function everyModel(tinyloom, runtime, { only, profile, steps }, record) {
     if (trainName(name, documents).includes(only))
       record(await train(tinyloom, runtime, name, { steps, profile, documents }));
   }
-  for (const name of Object.keys(CONFIGS)) {
-    if (`decode ${name}`.includes(only)) record(await decode(tinyloom, runtime, name));
+  for (const [name, options] of DECODED) {
+    if (decodeName(name, options).includes(only))
+      record(await decode(tinyloom, runtime, name, options));
   }
   for (const tokens of LENGTHS) {
     if (`memory ${tokens}`.includes(only)) record(await memory(tinyloom, runtime, tokens));

@@ -2,6 +2,7 @@
 //! can be tested against a table of adapters with no GPU present.
 
 use crate::error::{Error, Result};
+use crate::kernels::TunedProduct;
 use serde::{Deserialize, Serialize};
 
 /// The subset of WebGPU's limits that kernels and plans depend on, under their WebGPU names.
@@ -125,6 +126,9 @@ pub struct Capabilities {
     /// The adapter runs on the CPU, where workgroup memory and barriers cost more than they save.
     pub software: bool,
     pub target: Target,
+    /// What has been measured on the device for its own sake.
+    #[serde(skip)]
+    pub tuned: Vec<TunedProduct>,
 }
 
 impl Capabilities {
@@ -137,6 +141,7 @@ impl Capabilities {
             subgroup_size: [0, 0],
             software: false,
             target,
+            tuned: Vec::new(),
         }
     }
 

@@ -164,6 +164,11 @@ impl Layout {
         runs
     }
 
+    /// The number of a matrix's part among those of all matrices.
+    pub fn part_number(&self, matrix: usize, part: usize) -> usize {
+        self.matrices[..matrix].iter().map(|matrix| matrix.parts.len()).sum::<usize>() + part
+    }
+
     /// Parameters, padding not counted.
     pub fn parameter_count(&self) -> usize {
         self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Binding, KvCache};
+use tinyloom::kernels::{Binding, KvCache, WeightFormat};
 use tinyloom::layout::{ALIGN, Layout};
-use tinyloom::plan::{Buffer, Plan, inference_plans, train_plans};
+use tinyloom::plan::{Buffer, InferenceOptions, Plan, inference_plans, train_plans};
 use tinyloom::testing::adapters;
 
 fn config(text: &str) -> ModelConfig {
@@ -21,6 +21,10 @@ fn body(vocab: usize, hidden: usize, feed: usize, heads: [usize; 3], rest: &str)
             "num_hidden_layers":3,"num_attention_heads":{n},"num_key_value_heads":{kv},
             "head_dim":{dim}{rest}}}"#
     ))
+}
+
+fn cached(kv_cache: KvCache) -> InferenceOptions {
+    InferenceOptions { kv_cache, ..InferenceOptions::default() }
 }
 
 /// Configs with the tokens of a step.
@@ -144,7 +148,7 @@ fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layou
 fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout = Layout::new(config, caps.limits.binding_bytes().min(1 << 30)).unwrap();
     let train =
-        train_plans(caps, config, &layout, tokens).unwrap_or_else(|e| panic!("{what}: {e}"));
+        train_plans(caps, config, &layout, tokens, false).unwrap_or_else(|e| panic!("{what}: {e}"));
     for (name, plan) in [
         ("micro-step", &train.micro_step),
         ("optimizer", &train.optimizer),
@@ -153,9 +157,12 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
         check_plan(&format!("{what}, {name}"), plan, &train.slots, caps, &layout);
     }
     assert_eq!(train.slots, train.micro_step.slots, "{what}: evaluation needs slots of its own");
-    for cache in KvCache::ALL {
-        let infer = inference_plans(caps, config, &layout, 2048, cache)
-            .unwrap_or_else(|e| panic!("{what}, {}: {e}", cache.name()));
+    let caches = KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
+    let weights =
+        WeightFormat::ALL.map(|weights| InferenceOptions { weights, ..Default::default() });
+    for options in caches.into_iter().chain(weights) {
+        let infer = inference_plans(caps, config, &layout, 2048, options)
+            .unwrap_or_else(|e| panic!("{what}, {options:?}: {e}"));
         for (name, plan) in [
             ("prefill", &infer.prefill),
             ("logits", &infer.logits),
@@ -163,18 +170,30 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
             ("last row", &infer.last_row),
             ("decode", &infer.decode),
             ("sample", &infer.sample),
+            ("pack", &infer.pack),
         ] {
-            let what = format!("{what}, {} cache, {name}", cache.name());
+            let what = format!("{what}, {options:?}, {name}");
+            // No row of the small configurations is of whole groups.
+            if name == "pack" && infer.packed.is_empty() {
+                assert!(plan.dispatches.is_empty(), "{what}");
+                continue;
+            }
             check_plan(&what, plan, &infer.slots, caps, &layout);
         }
     }
-    let shared: u64 = train.slots.iter().sum();
+    let again = train_plans(caps, config, &layout, tokens, true).unwrap();
+    let name = format!("{what}, micro-step that computes activations again");
+    check_plan(&name, &again.micro_step, &again.slots, caps, &layout);
+    assert_eq!(again.micro_step.kernels, train.micro_step.kernels, "{what}: it compiles the same");
+    let [shared, recomputed] = [&train, &again].map(|plans| plans.slots.iter().sum::<u64>());
     eprintln!(
-        "{what}: activation slots of {:.2} MB, {:.2} MB without reuse",
+        "{what}: activation slots of {:.2} MB, {:.2} MB without reuse, {:.2} MB computed again",
         shared as f64 / 1e6,
-        train.micro_step.unshared_bytes as f64 / 1e6
+        train.micro_step.unshared_bytes as f64 / 1e6,
+        recomputed as f64 / 1e6
     );
     assert!(shared <= train.micro_step.unshared_bytes, "{what}");
+    assert!(recomputed <= shared, "{what}: {recomputed} bytes computed again, {shared} kept");
 }
 
 #[test]
@@ -190,8 +209,9 @@ fn plans_build_at_the_floor() {
 /// Builds the plans, or fails with a limit of workgroups by name.
 fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout = Layout::new(config, caps.limits.binding_bytes()).unwrap();
-    let train = train_plans(caps, config, &layout, tokens).map(|_| ());
-    let infer = inference_plans(caps, config, &layout, 2048, KvCache::F32).map(|_| ());
+    let train = train_plans(caps, config, &layout, tokens, false).map(|_| ());
+    let infer =
+        inference_plans(caps, config, &layout, 2048, InferenceOptions::default()).map(|_| ());
     if let Err(error) = train.and(infer) {
         assert_eq!(error.code, ErrorCode::LimitExceeded);
         assert!(error.message.contains("needs maxCompute"), "{error}");
@@ -224,7 +244,7 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
             let caps = Capabilities { software, ..floor() };
             let layout = Layout::new(&config, caps.limits.binding_bytes()).unwrap();
             let kernels = |capacity| {
-                inference_plans(&caps, &config, &layout, capacity, KvCache::F16)
+                inference_plans(&caps, &config, &layout, capacity, cached(KvCache::F16))
                     .unwrap()
                     .decode
                     .kernels
@@ -245,8 +265,9 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
     let config = body(256, 128, 384, [4, 2, 32], rest);
     let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
     for cache in KvCache::ALL {
-        let plans =
-            |capacity| inference_plans(&floor(), &config, &layout, capacity, cache).unwrap();
+        let plans = |capacity| {
+            inference_plans(&floor(), &config, &layout, capacity, cached(cache)).unwrap()
+        };
         let (small, large) = (plans(256), plans(4096));
         assert_eq!(small.cache_rows, 256);
         assert_eq!(large.cache_rows, 300 + large.chunk - 1);
@@ -258,7 +279,8 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
     // Where the window reaches as far as the positions, and where there is none.
     for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {
         let config = body(256, 128, 384, [4, 2, 32], &rest);
-        let plans = inference_plans(&floor(), &config, &layout, 512, KvCache::Int8).unwrap();
+        let plans =
+            inference_plans(&floor(), &config, &layout, 512, cached(KvCache::Int8)).unwrap();
         assert_eq!(plans.cache_rows, 512);
         let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
         assert!(kernels.into_iter().all(|k| !k.wgsl.contains("RINGED: bool = true")));
@@ -273,7 +295,7 @@ fn what_does_not_fit_is_named() {
     let error = Layout::new(&config, caps.limits.binding_bytes()).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     let layout = Layout::new(&config, 128 << 20).unwrap();
-    let error = train_plans(&floor(), &config, &layout, 1 << 20).unwrap_err();
+    let error = train_plans(&floor(), &config, &layout, 1 << 20, false).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     assert!(error.message.contains("maxStorageBufferBindingSize"), "{error}");
 }
@@ -283,9 +305,11 @@ fn a_cache_larger_than_a_binding_is_named() {
     let (config, _) = configs().remove(1);
     let layout = Layout::new(&config, 128 << 20).unwrap();
     // 2 heads of keys and values, 32 wide: 512 bytes a position.
-    assert!(inference_plans(&floor(), &config, &layout, 1 << 18, KvCache::F32).is_ok());
-    let error =
-        inference_plans(&floor(), &config, &layout, 1 << 19, KvCache::F32).map(|_| ()).unwrap_err();
+    assert!(
+        inference_plans(&floor(), &config, &layout, 1 << 18, InferenceOptions::default()).is_ok()
+    );
+    let long = inference_plans(&floor(), &config, &layout, 1 << 19, InferenceOptions::default());
+    let error = long.map(|_| ()).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     for word in ["key-value cache", "maxStorageBufferBindingSize", "268435456", "134217728"] {
         assert!(error.message.contains(word), "{error}");
@@ -296,7 +320,7 @@ fn a_cache_larger_than_a_binding_is_named() {
 fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     let (config, tokens) = configs().remove(5);
     let layout = Layout::new(&config, 128 << 20).unwrap();
-    let plans = train_plans(&floor(), &config, &layout, tokens).unwrap();
+    let plans = train_plans(&floor(), &config, &layout, tokens, false).unwrap();
     let count =
         |label: &str| plans.micro_step.dispatches.iter().filter(|d| d.label == label).count();
     let parts = layout.matrices[layout.embedding].parts.len();
@@ -308,4 +332,22 @@ fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
         assert_eq!(count(label), parts * chunks, "{label}");
     }
     assert_eq!(count("cross-entropy"), chunks);
+}
+
+/// A layer more costs its input and, where its activations are kept, all that the backward pass reads.
+#[test]
+fn activations_computed_again_take_the_memory_of_one_layer() {
+    let tokens = 512;
+    let bytes = |layers: usize, recompute: bool| {
+        let config =
+            ModelConfig { num_hidden_layers: layers, ..body(256, 128, 384, [4, 2, 32], "") };
+        let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
+        let plans = train_plans(&floor(), &config, &layout, tokens, recompute).unwrap();
+        plans.slots.iter().sum::<u64>()
+    };
+    let input = 4 * (tokens * 128) as u64;
+    for layers in [2, 5, 11] {
+        assert_eq!(bytes(layers + 1, true) - bytes(layers, true), input, "{layers} layers");
+        assert!(bytes(layers + 1, false) - bytes(layers, false) > 10 * input, "{layers} layers");
+    }
 }

@@ -100,9 +100,20 @@ export interface GenerateOptions {
    * makes the cache anew and reads the text again.
    */
   kvCache?: KvCache;
+  /**
+   * How matrices are read: default "f32". "f16" takes half the bytes of a token's time, "int8" and
+   * "int4" (with a scale for each 32 weights) 9/32 and 5/32 of them; the packed copies take as much
+   * memory besides the weights, which stay for training, and are made anew after each step. Norms and
+   * embeddings stay f32, and so do matrices whose rows are no multiple of 32. Reading a prompt, each
+   * matrix is unpacked for a chunk of tokens. What a form costs a model, `loss` tells.
+   */
+  weights?: WeightFormat;
   /** Ends with code "aborted". */
   signal?: AbortSignal;
 }
+
+/** How matrices are read. */
+export type WeightFormat = "f32" | "f16" | "int8" | "int4";
 
 /** How keys and values are kept. */
 export type KvCache = "f32" | "f16" | "int8";
@@ -114,6 +125,8 @@ export interface InferenceOptions {
    * packed cache costs a model, its loss tells. Default "f32".
    */
   kvCache?: KvCache;
+  /** How matrices are read, as in {@link GenerateOptions}. Default "f32". */
+  weights?: WeightFormat;
 }
 
 /** A sampled token. */
@@ -137,7 +150,9 @@ export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSig
 
 const kvCache = oneOf("f32", "f16", "int8");
 
-const INFERENCE: Rules<InferenceOptions> = { kvCache };
+const weights = oneOf("f32", "f16", "int8", "int4");
+
+const INFERENCE: Rules<InferenceOptions> = { kvCache, weights };
 
 const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
@@ -150,6 +165,7 @@ const GENERATE: Rules<GenerateOptions> = {
   seed,
   stopTokens: tokenList,
   kvCache,
+  weights,
   signal: abortSignal,
 };
 

@@ -12,3 +12,9 @@ export function fileSystem(): Promise<Fs> {
   const specifier = "node:fs/promises"; // a variable, so that bundlers for the web leave it alone
   return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Fs>;
 }
+
+/** Folder of what tinyloom keeps between sessions, as the system wants such folders. */
+export function cacheFolder(): string {
+  const { XDG_CACHE_HOME, LOCALAPPDATA, HOME } = process.env;
+  return `${XDG_CACHE_HOME ?? LOCALAPPDATA ?? `${HOME ?? "."}/.cache`}/tinyloom`;
+}

@@ -67,6 +67,9 @@ export function oneOf(...allowed: readonly unknown[]): Rule {
   return (value) => (allowed.includes(value) ? undefined : words);
 }
 
+/** True or false. */
+export const flag: Rule = oneOf(true, false);
+
 /** A list of token ids. */
 export const tokenList: Rule = (value) =>
   (Array.isArray(value) || value instanceof Uint32Array) &&

@@ -19,6 +19,10 @@ export interface RawRuntime extends Releasable {
   capabilities(): string;
   lost(): Promise<string>;
   counters(): string;
+  /** Has products measured, except those that `tuned` once gave for this adapter. */
+  tune(known: Float64Array): void;
+  /** What has been measured, as numbers. */
+  tuned(): Float64Array;
   /** A zeroed buffer for so many elements. */
   tensor(elements: number, element: "f32" | "f16"): RawTensor;
   /** Calls as JSON, and the dense mask's bytes, none without one. */
@@ -73,6 +77,7 @@ export interface RawTrainer extends Releasable, RawWriter {
     documents: Uint32Array | undefined,
   ): Promise<string>;
   stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
+  queueDataset(dataset: RawDataset): Promise<string>;
   setTotalSteps(total: number): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;
@@ -96,7 +101,10 @@ export interface RawModule {
   default(input: { module_or_path: WebAssembly.Module }): Promise<unknown>;
   onPanic(told: (message: string) => void): void;
   hasRoom(bytes: number): boolean;
-  RawRuntime: { create(gpu: object | undefined, optionsJson: string): Promise<RawRuntime> };
+  RawRuntime: {
+    create(gpu: object | undefined, optionsJson: string): Promise<RawRuntime>;
+    version(): string;
+  };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
   RawModel: {
     create(runtime: RawRuntime, configJson: string, seed: number): Promise<RawModel>;

@@ -2,8 +2,9 @@ import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
 import { inNode } from "./node.js";
-import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
+import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
+import { remember, remembered } from "./remembered.js";
 import { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
@@ -33,6 +34,14 @@ export interface RuntimeOptions {
   limits?: "adapter" | "default" | { readonly [name: string]: number };
   /** Optional features; default all `"auto"`. `false`: none. */
   features?: FeatureOptions | false;
+  /**
+   * Measures, when a trainer is created, a few tiles for each matrix product of its plan, for at most
+   * about two seconds, and takes the fastest; default false: an estimate chooses. What was measured is
+   * remembered by adapter and version, in IndexedDB or, in Node, in the user's folder for caches;
+   * `trainer.plan()` tells both times. Other tiles sum in another order: runs are the same to the bit
+   * only with the same choices.
+   */
+  tune?: boolean;
   /** The wasm module's bytes or place; default: `tinyloom_bg.wasm` beside this module. Only the first call's counts. */
   wasm?: URL | Response | BufferSource;
 }
@@ -100,6 +109,7 @@ const RULES: Rules<RuntimeOptions> = {
     value === false || object(value) === undefined
       ? undefined
       : "false | an object such as { subgroups: false }",
+  tune: flag,
   wasm: (value) =>
     value instanceof URL ||
     value instanceof Response ||
@@ -133,6 +143,9 @@ export interface Owned {
 export class Runtime {
   readonly #handle: Handle<RawRuntime>;
   readonly #owned = new Set<Owned>();
+  /** Under which name measurements are kept, if they are to be made, and how many numbers are. */
+  #measured: string | undefined;
+  #kept = 0;
   /** Order of the operations on this runtime's tensors. @internal */
   readonly _queue = new Queue();
   /** The wasm module that this runtime's objects come from. @internal */
@@ -158,7 +171,7 @@ export class Runtime {
    * `invalid-options`.
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
-    const { gpu: given, wasm, ...rest } = check("Runtime.create", options, RULES);
+    const { gpu: given, wasm, tune = false, ...rest } = check("Runtime.create", options, RULES);
     const raw = { ...rest, limits: limits(rest.limits), features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
     if (!gpu) {
@@ -174,6 +187,7 @@ export class Runtime {
       const created = () => module.RawRuntime.create(gpu, JSON.stringify(raw));
       const runtime = new Runtime(module, await guarded(created));
       inUse.add(gpu);
+      if (tune) await runtime.#tune();
       return runtime;
     } catch (error) {
       throw withAdvice(toError(error));
@@ -219,6 +233,25 @@ export class Runtime {
     this.#handle.free();
   }
 
+  /** Has products measured that were not measured on this adapter before. */
+  async #tune(): Promise<void> {
+    const { vendor, architecture, device, description } = this.capabilities.adapter;
+    const adapter = [vendor, architecture, device, description].join(" ");
+    this.#measured = `measured by ${this._module.RawRuntime.version()} on ${adapter}`;
+    const known = numbers(await remembered(this.#measured));
+    this.#handle.now((raw) => raw.tune(known));
+    this.#kept = known.length;
+  }
+
+  /** Keeps what has been measured since. @internal */
+  async _remember(): Promise<void> {
+    if (this.#measured === undefined) return;
+    const measured = this.#handle.now((raw) => raw.tuned());
+    if (measured.length === this.#kept) return; // products are added, never changed
+    this.#kept = measured.length;
+    await remember(this.#measured, JSON.stringify([...measured]));
+  }
+
   /** Totals of GPU objects made; for the project's tests. @internal */
   _counters(): Counters {
     return this.#handle.now((raw) => JSON.parse(raw.counters()) as Counters);
@@ -244,6 +277,16 @@ export class Runtime {
   /** @internal */
   _disown(one: Owned): void {
     this.#owned.delete(one);
+  }
+}
+
+/** The numbers of a kept text; none of any other. */
+function numbers(text: string | undefined): Float64Array {
+  try {
+    const list: unknown = JSON.parse(text ?? "[]");
+    return Float64Array.from(Array.isArray(list) ? list.map(Number) : []);
+  } catch {
+    return new Float64Array();
   }
 }
 

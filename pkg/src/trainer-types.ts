@@ -30,6 +30,12 @@ export interface TrainerOptions {
   /** Most tokens in a (micro-)step; activations are allocated for it. Default 1024. */
   tokensPerStep?: number;
   /**
+   * Compute activations again in the backward pass instead of keeping them: the same losses to the
+   * bit, a third more arithmetic, and the activations of one layer in memory in place of all.
+   * Default false.
+   */
+  recompute?: boolean;
+  /**
    * Seed of the order in which `run` draws documents, together with the dataset's own; an unsigned
    * 32-bit number, default 0.
    */
@@ -76,6 +82,13 @@ export interface RunOptions {
   evaluateEvery?: number;
   /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
   maxSkipped?: number;
+  /**
+   * Steps that are on their way behind the one whose metrics are awaited, so that a short step need
+   * not wait for its loss to be read: default 0, at most 16, and never past an evaluation. While they
+   * are, the model and the trainer are as many steps ahead of the metrics; leaving the loop waits for
+   * them. Not with `gradientAccumulation`.
+   */
+  stepsAhead?: number;
 }
 
 /** A loss on the validation split. */

@@ -1,10 +1,11 @@
 import { Dataset } from "./dataset.js";
-import { TinyloomError, throwIfAborted } from "./error.js";
-import { Handle } from "./handle.js";
+import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import { guarded, Handle } from "./handle.js";
 import { expectRuntime, LONG, Model, saveModel } from "./model.js";
 import {
   abortSignal,
   check,
+  flag,
   fraction,
   integer,
   invalid,
@@ -53,6 +54,7 @@ const OPTIONS: Rules<TrainerOptions> = {
   maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
   gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
+  recompute: flag,
   seed,
 };
 
@@ -61,6 +63,7 @@ const RUN: Rules<RunOptions> = {
   signal: abortSignal,
   evaluateEvery: integer(1, MAX_U32),
   maxSkipped: integer(1, MAX_U32),
+  stepsAhead: integer(0, 16),
 };
 
 const anything = () => undefined;
@@ -112,7 +115,9 @@ export class Trainer {
     return model._handle.run(async (raw) => {
       const { RawTrainer } = model._runtime._module;
       const trainer = await RawTrainer.create(raw, JSON.stringify(chosen));
-      return adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
+      const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
+      await model._runtime._remember();
+      return made;
     });
   }
 
@@ -145,11 +150,13 @@ export class Trainer {
           const trainer = await loader.finish();
           const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
           const fixedTotal = totalStepsGiven === true;
-          return adopt(
+          const made = adopt(
             model,
             trainer,
             () => new Trainer(model, trainer, progress.step, fixedTotal),
           );
+          await runtime._remember();
+          return made;
         } finally {
           loader.release();
         }
@@ -187,23 +194,34 @@ export class Trainer {
     options: RunOptions = {},
   ): AsyncGenerator<StepMetrics, void, undefined> {
     const chosen = check("run", options, RUN);
-    const { signal, evaluateEvery, maxSkipped = 3 } = chosen;
+    const { signal, evaluateEvery, maxSkipped = 3, stepsAhead = 0 } = chosen;
     throwIfAborted(signal, "run");
     this.#data(dataset); // refused before the schedule learns of the steps
     const last = this.#plannedEnd(chosen.steps);
+    const queued: Promise<string>[] = [];
     let skipped = 0;
-    while (this.#step < last) {
-      throwIfAborted(signal, "run");
-      const metrics = await this.#stepDataset(dataset, signal);
-      const due = evaluateEvery !== undefined;
-      if (due && (metrics.step % evaluateEvery === 0 || metrics.step >= last)) {
-        const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
-        yield { ...metrics, validationLoss: loss };
-      } else {
-        yield metrics;
+    try {
+      while (this.#step < last) {
+        throwIfAborted(signal, "run");
+        const evaluated = evaluateEvery ? nextMultiple(this.#step, evaluateEvery) : Infinity;
+        const metrics =
+          stepsAhead > 0
+            ? await this.#oldest(dataset, queued, Math.min(last, evaluated), stepsAhead)
+            : await this.#stepDataset(dataset, signal);
+        if (metrics.step === evaluated || (evaluateEvery && metrics.step >= last)) {
+          const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
+          yield { ...metrics, validationLoss: loss };
+        } else {
+          yield metrics;
+        }
+        skipped = metrics.skipped ? skipped + 1 : 0;
+        if (skipped >= maxSkipped) throw nonFinite(metrics, skipped);
       }
-      skipped = metrics.skipped ? skipped + 1 : 0;
-      if (skipped >= maxSkipped) throw nonFinite(metrics, skipped);
+    } finally {
+      // What was queued is done all the same: the step count follows it, the first error was thrown.
+      for (const result of await Promise.allSettled(queued)) {
+        if (result.status === "fulfilled") this.#note(result.value);
+      }
     }
   }
 
@@ -331,6 +349,29 @@ export class Trainer {
     });
   }
 
+  /** Queues steps up to the one numbered `until`, `stepsAhead` behind the oldest, and awaits that. */
+  async #oldest(
+    dataset: Dataset,
+    queued: Promise<string>[],
+    until: number,
+    stepsAhead: number,
+  ): Promise<StepMetrics> {
+    while (queued.length <= stepsAhead && this.#step + queued.length < until) {
+      // In its turn among the model's operations, without holding up those behind it.
+      const { done } = await this.#handle.run((raw) => ({
+        done: guarded(() => raw.queueDataset(this.#data(dataset))),
+      }));
+      done.catch(() => {}); // whoever awaits it hears of it
+      queued.push(done);
+    }
+    try {
+      return this.#note(await (queued.shift() as Promise<string>));
+    } catch (error) {
+      void this.#handle.raw;
+      throw toError(error);
+    }
+  }
+
   #data(dataset: Dataset) {
     if (!(dataset instanceof Dataset)) {
       throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
@@ -352,6 +393,9 @@ export class Trainer {
     });
   }
 }
+
+/** The first multiple of `every` after `step`. */
+const nextMultiple = (step: number, every: number) => (Math.floor(step / every) + 1) * every;
 
 /** The trainer, unless its model was freed meanwhile. */
 function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {

@@ -86,6 +86,7 @@ pub(super) fn capabilities(
         },
         subgroup_size: if subgroups { facts.subgroup_size } else { [0, 0] },
         target: if cfg!(target_arch = "wasm32") { Target::Browser } else { Target::Native },
+        tuned: Vec::new(),
     })
 }
 

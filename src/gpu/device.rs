@@ -4,7 +4,7 @@ use super::adapter::{self, AdapterFacts, DeviceRequest};
 use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, TunedProduct};
 use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -51,6 +51,7 @@ pub struct WgpuDevice {
     trouble: Arc<Mutex<Trouble>>,
     counters: Rc<Cell<Counters>>,
     clock: fn() -> f64,
+    tuned: RefCell<Option<Vec<TunedProduct>>>,
 }
 
 impl std::fmt::Debug for WgpuDevice {
@@ -138,6 +139,7 @@ impl WgpuDevice {
             trouble,
             counters,
             clock,
+            tuned: RefCell::default(),
         }))
     }
 
@@ -416,6 +418,14 @@ impl Gpu for WgpuDevice {
             Self::settle(&trouble)?;
             first.map_or(Ok(()), Err)
         })
+    }
+
+    fn tuned(&self) -> Option<Vec<TunedProduct>> {
+        self.tuned.borrow().clone()
+    }
+
+    fn set_tuned(&self, tuned: Option<Vec<TunedProduct>>) {
+        self.tuned.replace(tuned);
     }
 
     fn now(&self) -> f64 {

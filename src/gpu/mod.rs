@@ -11,6 +11,7 @@ pub use device::WgpuDevice;
 
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Plan};
 use std::future::Future;
 use std::pin::Pin;
@@ -87,6 +88,11 @@ pub trait Gpu {
 
     /// Ends [`Gpu::watch`]: the first error since then, if any.
     fn checked(&self) -> LocalFuture<Result<()>>;
+
+    /// What has been measured on this device, where products are to be measured at all.
+    fn tuned(&self) -> Option<Vec<TunedProduct>>;
+
+    fn set_tuned(&self, tuned: Option<Vec<TunedProduct>>);
 
     /// Milliseconds since some fixed moment.
     fn now(&self) -> f64;

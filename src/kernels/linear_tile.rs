@@ -142,25 +142,56 @@ fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
     choices
 }
 
-/// The tile and the parts of K that are expected to take the least time.
+/// What was measured on this device, else the tile and the parts of K that are expected to take the
+/// least time.
 pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
-    let mut best: Option<(f64, LinearTile, usize)> = None;
+    let measured = caps.tuned.iter().find(|tuned| tuned.shape == *shape);
+    let can = |tile, splits| {
+        let cut = matches!(tile, LinearTile::Tiled { .. }) && can_cut(caps, shape, splits);
+        linear_tiles(caps, shape.form).contains(&tile) && (splits == 1 || cut)
+    };
+    if let Some(tuned) = measured.filter(|tuned| can(tuned.tile, tuned.splits)) {
+        return tuned.pick();
+    }
+    estimated(caps, shape).swap_remove(0)
+}
+
+/// Most candidates for a measurement, and how many times as slow as the first the estimate may think
+/// them: it was up to 1.3 times off on an H200, and knows no other GPU.
+const MOST_CANDIDATES: usize = 4;
+const WORTH_TRYING: f64 = 1.6;
+
+/// Picks that are worth measuring for a product, the estimate's own first.
+pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+    let mut picks = estimated(caps, shape);
+    picks.truncate(MOST_CANDIDATES);
+    picks
+}
+
+/// Picks by their expected time, none much slower than the first.
+fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+    let mut ranked = vec![];
     for choice in choices(caps, shape.form) {
         for parts in PARTS {
             if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
             }
-            let cost = cost(choice, parts, shape);
-            if best.is_none_or(|(least, ..)| cost < least) {
-                best = Some((cost, choice.tile, parts));
-            }
+            ranked.push((cost(choice, parts, shape), choice.tile, parts));
         }
     }
-    let Some((_, tile, splits)) = best else { return direct(caps, shape) };
-    let groups = tile.groups(shape) * splits;
-    let what = if splits > 1 { "tile and split of K" } else { "tile" };
-    let reason = format!("the {what} that should take the least time: {groups} workgroups");
-    LinearPick { tile, splits, reason }
+    if ranked.is_empty() {
+        return direct(caps, shape);
+    }
+    ranked.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    let least = ranked[0].0;
+    ranked.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
+    let pick = |(_, tile, splits): (f64, LinearTile, usize)| {
+        let groups = tile.groups(shape) * splits;
+        let what = if splits > 1 { "tile and split of K" } else { "tile" };
+        let reason = format!("the {what} that should take the least time: {groups} workgroups");
+        LinearPick { tile, splits, reason }
+    };
+    ranked.into_iter().map(pick).collect()
 }
 
 /// Whether K may be cut into so many parts.
@@ -181,27 +212,28 @@ fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
     product + if parts > 1 { sum } else { 0.0 }
 }
 
-fn direct(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
+/// Both direct blocks, the better one first.
+fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     let why = if caps.software {
         "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
     } else {
         "no tile fits the limits on invocations or workgroup memory"
     };
     let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
-    let large = operations >= LARGE_PRODUCT;
-    let size = if large {
-        "a large product repays a large block"
-    } else {
-        "small product, quick to compile"
-    };
-    let tile = DIRECT[usize::from(!large)];
-    LinearPick { tile, splits: 1, reason: format!("{why}; {size}") }
+    let [large, small] = [
+        (DIRECT[0], "a large product repays a large block"),
+        (DIRECT[1], "small product, quick to compile"),
+    ];
+    let order = if operations >= LARGE_PRODUCT { [large, small] } else { [small, large] };
+    let pick = |(tile, size)| LinearPick { tile, splits: 1, reason: format!("{why}; {size}") };
+    order.map(pick).into()
 }
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::caps::Target;
+    use crate::kernels::TunedProduct;
     use crate::testing::adapters;
 
     /// Picks that were the fastest of all tiles and splits on an H200, or within 2 %.
@@ -222,6 +254,38 @@ mod tests {
             let LinearPick { tile, splits, .. } = pick(caps, &LinearShape::new(form, n, k, tokens));
             let LinearTile::Tiled { bm, bn, bk, .. } = tile else { panic!("{tile:?}") };
             assert_eq!(format!("{bm}x{bn}x{bk} in {splits}"), best, "{form:?} {m}x{n}x{k}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_picked_where_it_fits() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        let shape = LinearShape::new(Form::MatmulT, 768, 768, 512);
+        let candidates = linear_candidates(&caps, &shape);
+        assert_eq!(candidates[0].tile, pick(&caps, &shape).tile);
+        let LinearPick { tile, splits, .. } = candidates[1];
+        let tuned = |tile, splits| TunedProduct {
+            shape,
+            tile,
+            splits,
+            nanoseconds: 31_250,
+            estimated_nanoseconds: 40_000,
+        };
+        caps.tuned = vec![tuned(tile, splits)];
+        let measured = pick(&caps, &shape);
+        assert_eq!((measured.tile, measured.splits), (tile, splits));
+        assert!(measured.reason.contains("31.2 µs") && measured.reason.contains("40.0"));
+        let other = LinearShape { tokens: 511, ..shape };
+        assert!(!pick(&caps, &other).reason.contains("measured"));
+        // Remembered from another device, or no tile at all: 20 KiB, parts of 3 terms, 7 × 7 results.
+        for (tile, splits) in [
+            (CHOICES[0].tile, 1),
+            (tile, 256),
+            (DIRECT[0], 1),
+            (LinearTile::Direct { tm: 7, tn: 7 }, 1),
+        ] {
+            caps.tuned = vec![tuned(tile, splits)];
+            assert!(!pick(&caps, &shape).reason.contains("measured"), "{tile:?} in {splits}");
         }
     }
 

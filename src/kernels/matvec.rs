@@ -3,6 +3,7 @@
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::elementwise::activation_module;
+use super::weights::WeightFormat;
 use super::{check_storage, workgroup_size};
 use crate::caps::Capabilities;
 use crate::config::Activation;
@@ -35,6 +36,8 @@ pub struct MatvecShape {
     pub k: usize,
     pub input: MatvecInput,
     pub output: MatvecOutput,
+    /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
+    pub weights: WeightFormat,
 }
 
 /// Most invocations that share a row, and most vectors that one has on their way at a time.
@@ -53,15 +56,17 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
 /// `limit-exceeded` when a workgroup does not fit.
 pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let name = "matvec_forward";
-    let MatvecShape { n, k, input, output } = shape;
+    let MatvecShape { n, k, input, output, weights } = shape;
+    let packed = weights.packs(k);
+    let elements = if packed { weights.elements() } else { 4 };
     // A row is read by as many neighbours as it keeps busy, all of whose loads are on their way
     // before the first is needed. A CPU gains nothing from neighbours and loses at barriers.
     let (most_lanes, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
     let size = workgroup_size(caps, wanted, 1, name)?;
-    let vectors = k.div_ceil(4);
+    let vectors = k.div_ceil(elements);
     let lanes = vectors.next_power_of_two().clamp(1, most_lanes).min(size as usize);
     let turns = vectors / lanes;
-    let unrolled = turns.clamp(1, ON_THEIR_WAY);
+    let unrolled = turns.clamp(1, (ON_THEIR_WAY * 4 / elements).max(1));
     let normed = matches!(input, MatvecInput::Norm { .. });
     let fits = match output {
         MatvecOutput::Plain => true,
@@ -87,21 +92,10 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"));
     let by_vectors = k.is_multiple_of(4);
-    composer = composer.module(if by_vectors {
-        shader!("lib/matvec_vec4")
+    composer = if packed {
+        packed_operands(composer, shape, products)
     } else {
-        shader!("lib/matvec_scalar")
-    });
-    composer = match input {
-        MatvecInput::Plain => composer.module(shader!("lib/matvec_plain")),
-        MatvecInput::Norm { epsilon } => composer
-            .float("EPSILON", epsilon as f32)
-            .module(if by_vectors {
-                shader!("lib/matvec_norm_vec4")
-            } else {
-                shader!("lib/matvec_norm_scalar")
-            })
-            .module(shader!("lib/matvec_norm")),
+        operands(composer, input, by_vectors)
     };
     composer = match output {
         MatvecOutput::Plain => composer.module(shader!("lib/matvec_store")),
@@ -122,7 +116,11 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         MatvecOutput::Plain if normed => ", norm fused",
         MatvecOutput::Plain => "",
     };
-    let width = if by_vectors { "vec4" } else { "scalar" };
+    let width = match (packed, by_vectors) {
+        (true, _) => weights.name(),
+        (false, true) => "vec4",
+        (false, false) => "scalar",
+    };
     composer.module(shader!("03_matvec")).finish(
         caps,
         &bindings,
@@ -130,4 +128,35 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         format!("{lanes} lanes a row, {width}{fused}"),
         "one row: each weight is read once, by neighbours",
     )
+}
+
+/// The modules that read a vector and a matrix of f32, and the norm between them.
+fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Composer {
+    let composer = composer.module(if by_vectors {
+        shader!("lib/matvec_vec4")
+    } else {
+        shader!("lib/matvec_scalar")
+    });
+    match input {
+        MatvecInput::Plain => composer.module(shader!("lib/matvec_plain")),
+        MatvecInput::Norm { epsilon } => composer
+            .float("EPSILON", epsilon as f32)
+            .module(if by_vectors {
+                shader!("lib/matvec_norm_vec4")
+            } else {
+                shader!("lib/matvec_norm_scalar")
+            })
+            .module(shader!("lib/matvec_norm")),
+    }
+}
+
+/// The modules that read a vector of f32 and a packed matrix of `products` times N rows.
+fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> Composer {
+    let composer = shape.weights.module(composer, products * shape.n * shape.k);
+    match shape.input {
+        MatvecInput::Plain => composer.module(shader!("lib/matvec_packed_plain")),
+        MatvecInput::Norm { epsilon } => {
+            composer.float("EPSILON", epsilon as f32).module(shader!("lib/matvec_packed_norm"))
+        }
+    }
 }

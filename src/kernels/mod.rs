@@ -18,8 +18,10 @@ mod norm;
 mod optimizer;
 mod sample;
 mod softmax;
+mod tuned;
 mod unroll;
 mod unrolled;
+mod weights;
 
 pub use attention::{
     AttentionShape, KeyValueOwner, attention_backward_key_value,
@@ -45,13 +47,15 @@ pub use elementwise::{
     gated_activation_backward, initialize, rope, zero,
 };
 pub use linear::{Form, Linear, LinearShape, LinearSum, Output, linear, linear_with_tile};
-pub use linear_tile::{LinearPick, LinearTile, linear_tiles};
+pub use linear_tile::{LinearPick, LinearTile, linear_candidates, linear_tiles};
 pub use loss::{cross_entropy, loss_sum};
 pub use matvec::{MatvecInput, MatvecOutput, MatvecShape, matvec, matvec_fuses};
 pub use norm::{column_sum, norm_rows, rms_norm_backward, rms_norm_forward};
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
 pub use sample::sample;
 pub use softmax::{RowPlace, softmax, softmax_unit};
+pub use tuned::TunedProduct;
+pub use weights::{WeightFormat, pack_weights, unpack_weights};
 
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};

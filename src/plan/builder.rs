@@ -4,7 +4,7 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Binding, Grid, Kernel};
+use crate::kernels::{Binding, Grid, Kernel, LinearShape};
 use std::collections::HashMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
@@ -23,6 +23,7 @@ pub struct Builder<'a> {
     dispatches: Vec<Dispatch>,
     ranges: Vec<Range>,
     virtuals: Vec<u64>,
+    products: Vec<LinearShape>,
 }
 
 impl<'a> Builder<'a> {
@@ -37,6 +38,7 @@ impl<'a> Builder<'a> {
             dispatches: Vec::new(),
             ranges: Vec::new(),
             virtuals: Vec::new(),
+            products: Vec::new(),
         }
     }
 
@@ -73,6 +75,11 @@ impl<'a> Builder<'a> {
             self.ranges.len() - 1
         });
         Slice::new(Buffer::Ranges, index as u64 * RANGE_STRIDE, 16)
+    }
+
+    /// Notes a product among the plan's.
+    pub fn note_product(&mut self, shape: LinearShape) {
+        self.products.push(shape);
     }
 
     /// Appends a dispatch over all token rows.
@@ -187,6 +194,7 @@ impl<'a> Builder<'a> {
             slots,
             unshared_bytes: alive.iter().map(|l| l.bytes).sum(),
             tokens: self.tokens,
+            products: self.products,
         }
     }
 }

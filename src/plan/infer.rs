@@ -8,8 +8,9 @@ use super::{Buffer, Phase, Plan, PromptLayout, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels::{self as k, AttentionShape, KvCache};
+use crate::kernels::{self as k, AttentionShape, KvCache, WeightFormat};
 use crate::layout::Layout;
+use serde::Deserialize;
 
 /// Everything that inference replays. All plans share the slots.
 #[derive(Clone, Debug)]
@@ -26,7 +27,11 @@ pub struct InferencePlans {
     pub decode: Plan,
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
     pub sample: Plan,
+    /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed.
+    pub pack: Plan,
     pub slots: Vec<u64>,
+    /// Bytes of each packed part of a matrix.
+    pub packed: Vec<(Buffer, u64)>,
     /// Most rows of a prefill.
     pub chunk: usize,
     /// Rows of a layer's cache: no more than the sliding window and a chunk need.
@@ -36,8 +41,9 @@ pub struct InferencePlans {
 }
 
 impl InferencePlans {
-    pub fn all(&self) -> [&Plan; 6] {
-        [&self.prefill, &self.logits, &self.loss, &self.last_row, &self.decode, &self.sample]
+    pub fn all(&self) -> [&Plan; 7] {
+        let Self { prefill, logits, loss, last_row, decode, sample, pack, .. } = self;
+        [prefill, logits, loss, last_row, decode, sample, pack]
     }
 }
 
@@ -47,6 +53,16 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
+
+/// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InferenceOptions {
+    /// How keys and values are kept: what they lose shows in the result.
+    pub kv_cache: KvCache,
+    /// How matrices are read: what they lose does, too.
+    pub weights: WeightFormat,
+}
 
 /// Bytes of a layer's cache of `rows` rows.
 pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
@@ -71,13 +87,15 @@ pub fn inference_plans(
     config: &ModelConfig,
     layout: &Layout,
     capacity: usize,
-    cache: KvCache,
+    options: InferenceOptions,
 ) -> Result<InferencePlans> {
+    let InferenceOptions { kv_cache: cache, weights } = options;
     let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / config.vocab_size;
     let chunk = most.clamp(1, CHUNK);
     let ring = ring(config, chunk);
     let cache_rows = ring.map_or(capacity, |ring| ring.min(capacity));
-    let context = Context { caps, config, layout, capacity, chunk, cache, cache_rows, ring };
+    let context =
+        Context { caps, config, layout, capacity, chunk, cache, weights, cache_rows, ring };
     let prefill = context.prefill()?.finish(&[]);
     let logits = context.logits()?.finish(&prefill.slots);
     let loss = context.loss()?.finish(&logits.slots);
@@ -85,6 +103,7 @@ pub fn inference_plans(
     let decode = context.decode()?.finish(&last_row.slots);
     let sample = context.sample()?.finish(&decode.slots);
     let slots = sample.slots.clone();
+    let (pack, packed) = context.pack()?;
     Ok(InferencePlans {
         prefill,
         logits,
@@ -92,7 +111,9 @@ pub fn inference_plans(
         last_row,
         decode,
         sample,
+        pack,
         slots,
+        packed,
         chunk,
         cache_rows,
         turns: TURNS,
@@ -106,6 +127,7 @@ struct Context<'a> {
     capacity: usize,
     chunk: usize,
     cache: KvCache,
+    weights: WeightFormat,
     cache_rows: usize,
     ring: Option<usize>,
 }
@@ -113,7 +135,26 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     fn model(&self, phase: Phase, tokens: usize, step: Buffer) -> Model<'a> {
         let builder = Builder::new(self.caps, phase, tokens, step);
-        Model { config: self.config, layout: self.layout, builder }
+        Model { config: self.config, layout: self.layout, builder, weights: self.weights }
+    }
+
+    /// Packs every matrix that is read packed; gives what that takes.
+    fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
+        let mut model = self.model(Phase::Prefill, 1, Buffer::Step);
+        let mut packed = vec![];
+        let of_layers =
+            self.layout.layers.iter().flat_map(|l| [l.qkv, l.output, l.gate_up, l.down]);
+        for matrix in of_layers.chain([self.layout.lm_head]) {
+            let shape = &self.layout.matrices[matrix];
+            for (index, part) in shape.parts.iter().enumerate() {
+                let Some(slice) = model.packed(matrix, index) else { continue };
+                packed.push((slice.buffer, slice.bytes));
+                let kernel = k::pack_weights(self.caps, self.weights, part.rows, shape.cols)?;
+                let slices = vec![model.part(matrix, index, Buffer::Weights), slice];
+                model.builder.dispatch("pack", kernel, slices, 0.0)?;
+            }
+        }
+        Ok((model.builder.finish(&[]), packed))
     }
 
     /// The attention of batches of up to `tokens` rows over the cache.

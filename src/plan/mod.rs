@@ -14,18 +14,20 @@ mod row;
 pub mod slots;
 mod softmax;
 mod train;
+mod tune;
 
 pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
 pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
-pub use infer::{InferencePlans, cache_bytes, inference_plans};
+pub use infer::{InferenceOptions, InferencePlans, cache_bytes, inference_plans};
 pub use initialize::initialize_plan;
 pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
+pub use tune::product_plan;
 
 use crate::error::Result;
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, LinearShape};
 use serde::Serialize;
 
 /// A buffer that a plan refers to; the session decides what it is.
@@ -36,6 +38,8 @@ pub enum Buffer {
     Gradients(usize),
     Moment1(usize),
     Moment2(usize),
+    /// A part of a matrix, by its number among all parts, as inference reads it packed.
+    Packed(usize),
     /// A buffer that the caller of an operation names.
     Given(u32),
     /// A virtual tensor, only while a plan is being built.
@@ -152,6 +156,8 @@ pub struct Plan {
     pub unshared_bytes: u64,
     /// The batch that costs refer to.
     pub tokens: usize,
+    /// Products among the dispatches, one for each time that it is computed.
+    pub products: Vec<LinearShape>,
 }
 
 /// A row of `trainer.plan()`.

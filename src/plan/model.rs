@@ -5,15 +5,17 @@ use super::{Buffer, Range, Slice};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Form, LinearShape, Output, WriteMode,
+    self as k, ActivationWidth, AttentionShape, Form, LinearShape, Output, WeightFormat, WriteMode,
 };
-use crate::layout::Layout;
+use crate::layout::{Layout, Matrix};
 
 /// Builds model-shaped stretches of a plan.
 pub(super) struct Model<'a> {
     pub config: &'a ModelConfig,
     pub layout: &'a Layout,
     pub builder: Builder<'a>,
+    /// How matrices are read.
+    pub weights: WeightFormat,
 }
 
 impl<'a> Model<'a> {
@@ -36,6 +38,29 @@ impl<'a> Model<'a> {
         Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
     }
 
+    /// A part of a matrix packed, where its rows are.
+    pub fn packed(&self, matrix: usize, part: usize) -> Option<Slice> {
+        let Matrix { cols, parts, .. } = &self.layout.matrices[matrix];
+        self.weights.packs(*cols).then(|| {
+            let buffer = Buffer::Packed(self.layout.part_number(matrix, part));
+            Slice::new(buffer, 0, self.weights.bytes(parts[part].rows, *cols))
+        })
+    }
+
+    /// A part of a matrix in f32: as it is or, where it is packed, what that stands for.
+    fn unpacked(&mut self, label: &str, matrix: usize, part: usize) -> Result<Slice> {
+        let Some(packed) = self.packed(matrix, part) else {
+            return Ok(self.part(matrix, part, Buffer::Weights));
+        };
+        let (rows, cols) =
+            (self.layout.matrices[matrix].parts[part].rows, self.layout.matrices[matrix].cols);
+        let unpacked = self.builder.tensor("unpacked matrix", (rows * cols) as u64)?;
+        let kernel = k::unpack_weights(self.builder.caps, self.weights, rows, cols)?;
+        let slices = vec![unpacked, packed];
+        self.builder.dispatch(format!("{label} unpacked"), kernel, slices, 0.0)?;
+        Ok(unpacked)
+    }
+
     pub fn weight(&self, matrix: usize) -> Slice {
         self.part(matrix, 0, Buffer::Weights)
     }
@@ -54,6 +79,7 @@ impl<'a> Model<'a> {
         residual: Option<Slice>,
         range: Range,
     ) -> Result<()> {
+        self.builder.note_product(*shape);
         let linear = k::linear(self.builder.caps, shape, output)?;
         let (step, columns) = (self.builder.step(), self.builder.range(range));
         let flops = product_flops(shape);
@@ -97,7 +123,7 @@ impl<'a> Model<'a> {
                 Output::Mode(WriteMode::Overwrite)
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let operands = [input, self.part(matrix, index, Buffer::Weights), output];
+            let operands = [input, self.unpacked(label, matrix, index)?, output];
             self.product(label, &product, mode, operands, residual, range)?;
         }
         Ok(())

@@ -61,11 +61,13 @@ impl Model<'_> {
             k: self.hidden(),
             input: self.norm_input(),
             output: MatvecOutput::Gated(self.config.hidden_act),
+            weights: self.weights,
         };
         let kernel = k::matvec(self.builder.caps, shape)?;
         let range = Range { row0: 0, rows: 1, col0: 0, cols: feed as u32 };
         let columns = self.builder.range(range);
-        let slices = vec![input, self.weight(matrix), output, columns, self.weight(norm)];
+        let rows = self.packed(matrix, 0).unwrap_or_else(|| self.weight(matrix));
+        let slices = vec![input, rows, output, columns, self.weight(norm)];
         let flops = 4.0 * (feed * self.hidden()) as f64;
         self.builder.dispatch(label, kernel, slices, flops)?;
         Ok(output)
@@ -87,10 +89,13 @@ impl Model<'_> {
     ) -> Result<()> {
         let whole = self.layout.matrices[matrix].clone();
         for (index, part) in whole.parts.iter().enumerate() {
-            let shape = MatvecShape { n: part.rows, k: whole.cols, input, output };
+            let weights = self.weights;
+            let shape = MatvecShape { n: part.rows, k: whole.cols, input, output, weights };
             let kernel = k::matvec(self.builder.caps, shape)?;
             let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
-            let weight = self.part(matrix, index, Buffer::Weights);
+            let weight = self
+                .packed(matrix, index)
+                .unwrap_or_else(|| self.part(matrix, index, Buffer::Weights));
             let mut slices = vec![from, weight, to, self.builder.range(range)];
             slices.extend(last);
             let flops = 2.0 * (part.rows * whole.cols) as f64;

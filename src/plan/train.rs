@@ -6,7 +6,7 @@ use super::{BatchLayout, Buffer, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::kernels::{self as k, KeyValueOwner, WriteMode};
+use crate::kernels::{self as k, KeyValueOwner, WeightFormat, WriteMode};
 use crate::layout::{ALIGN, Layout};
 
 /// Everything a trainer replays.
@@ -43,11 +43,11 @@ pub const METRICS_BYTES: u64 = 32;
 pub const OPTIMIZER_BYTES: u64 = 16;
 
 impl Model<'_> {
+    /// A layer as far as its backward pass reads it again: all but its last product.
     fn layer_forward(
         &mut self,
         layer: usize,
         input: Slice,
-        output: Slice,
         batch: BatchLayout,
         table: Slice,
     ) -> Result<Saved> {
@@ -96,9 +96,16 @@ impl Model<'_> {
             None,
             rows,
         )?;
-        let activated = self.activate(&name("activation"), saved.gate_up)?;
-        self.linear(&name("down"), matrices.down, activated, output, Some(saved.middle), rows)?;
         Ok(saved)
+    }
+
+    /// A layer's output from what [`Model::layer_forward`] left.
+    fn layer_output(&mut self, layer: usize, saved: &Saved, output: Slice) -> Result<()> {
+        let name = |what: &str| format!("layer {layer} {what}");
+        let rows = self.builder.all_rows();
+        let down = self.layout.layers[layer].down;
+        let activated = self.activate(&name("activation"), saved.gate_up)?;
+        self.linear(&name("down"), down, activated, output, Some(saved.middle), rows)
     }
 
     /// `products` of tokens × tokens / 2 × head_dim for every head.
@@ -337,7 +344,10 @@ fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
     Slice::new(Buffer::RopeTable, 0, positions as u64 * config.head_dim as u64 * 4)
 }
 
-/// Compiles a model into the plans of training with up to `tokens` tokens a micro-step.
+/// Compiles a model into the plans of training with up to `tokens` tokens a micro-step. With
+/// `recompute` the backward pass computes a layer's activations again from the layer's input, by the
+/// same kernels and so to the same bits: a third more arithmetic, for the memory of one layer in place
+/// of all (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
@@ -346,15 +356,16 @@ pub fn train_plans(
     config: &ModelConfig,
     layout: &Layout,
     tokens: usize,
+    recompute: bool,
 ) -> Result<TrainPlans> {
     let batch = BatchLayout::new(tokens);
     let chunk = logits_chunk(caps, config.vocab_size, tokens);
     let table = rope_table(config, tokens);
     let model = || {
         let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
-        Model { config, layout, builder }
+        Model { config, layout, builder, weights: WeightFormat::F32 }
     };
-    let micro_step = micro_step(model(), batch, table, chunk)?;
+    let micro_step = micro_step(model(), batch, table, chunk, recompute)?;
     let evaluate = evaluate(model(), batch, table, chunk, &micro_step.slots)?;
     let optimizer = optimizer(caps, layout)?;
     let slots = evaluate.slots.clone();
@@ -374,7 +385,9 @@ fn forward(
     let mut saved = Vec::new();
     for layer in 0..model.config.num_hidden_layers {
         let next = model.tensor("residual", hidden)?;
-        saved.push(model.layer_forward(layer, x, next, batch, table)?);
+        let layer_saved = model.layer_forward(layer, x, batch, table)?;
+        model.layer_output(layer, &layer_saved, next)?;
+        saved.push(layer_saved);
         x = next;
     }
     let normed = model.tensor("final norm", hidden)?;
@@ -382,7 +395,13 @@ fn forward(
     Ok((saved, x, normed))
 }
 
-fn micro_step(mut model: Model, batch: BatchLayout, table: Slice, chunk: usize) -> Result<Plan> {
+fn micro_step(
+    mut model: Model,
+    batch: BatchLayout,
+    table: Slice,
+    chunk: usize,
+    recompute: bool,
+) -> Result<Plan> {
     let (saved, x, normed) = forward(&mut model, batch, table)?;
     let hidden = model.hidden();
     let d_normed = model.tensor("final norm gradient", hidden)?;
@@ -391,8 +410,13 @@ fn micro_step(mut model: Model, batch: BatchLayout, table: Slice, chunk: usize) 
     let d_x = model.tensor("residual gradient", hidden)?;
     let mode = WriteMode::Overwrite;
     model.norm_backward("final norm", model.layout.final_norm, x, d_normed, d_x, mode)?;
-    for (layer, saved) in saved.iter().enumerate().rev() {
-        model.layer_backward(layer, saved, d_x, batch, table)?;
+    let last = saved.len() - 1;
+    for (layer, mut saved) in saved.into_iter().enumerate().rev() {
+        // What the forward pass left of the last layer is the memory that the others use again.
+        if recompute && layer < last {
+            saved = model.layer_forward(layer, saved.input, batch, table)?;
+        }
+        model.layer_backward(layer, &saved, d_x, batch, table)?;
     }
     model.embedding_backward(d_x, batch)?;
     Ok(model.builder.finish(&[]))

@@ -19,6 +19,7 @@ pub mod optimizer;
 pub mod rope;
 pub mod sampling;
 pub mod softmax;
+pub mod weights;
 
 use std::fmt::Debug;
 use std::iter::Sum;

@@ -4,8 +4,7 @@ use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::Result;
 use crate::gpu::Replay;
-use crate::kernels::KvCache;
-use crate::plan::{Buffer, PlanRow, inference_plans};
+use crate::plan::{Buffer, InferenceOptions, PlanRow, inference_plans};
 
 impl Model {
     /// The kernels of one token decoded behind `context` others, with GPU times where the device
@@ -14,8 +13,8 @@ impl Model {
     /// # Errors
     /// As [`Model::logits`].
     pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
-        let cache = KvCache::F32;
-        self.prepare_inference(context + 1, cache).await?;
+        let options = InferenceOptions::default();
+        self.prepare_inference(context + 1, options).await?;
         self.touch();
         let gpu = &self.gpu.0;
         let (decode, sample, capacity) = self.with_inference(|inference| {
@@ -32,7 +31,7 @@ impl Model {
             Ok((inference.decode, inference.sample, inference.capacity))
         })?;
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.config, &self.layout, capacity, cache)?;
+        let plans = inference_plans(caps, &self.config, &self.layout, capacity, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let mut rows = plans.decode.rows(most)?;
         rows.extend(plans.sample.rows(most)?);

@@ -4,8 +4,8 @@ use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Region, Replay};
-use crate::kernels::KvCache;
-use crate::plan::Buffer;
+use crate::kernels::{KvCache, WeightFormat};
+use crate::plan::{Buffer, InferenceOptions};
 use crate::random::split;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -36,6 +36,8 @@ pub struct GenerateOptions {
     pub stop_tokens: Vec<u32>,
     /// How keys and values are kept between tokens.
     pub kv_cache: KvCache,
+    /// How matrices are read.
+    pub weights: WeightFormat,
 }
 
 impl Default for GenerateOptions {
@@ -50,11 +52,16 @@ impl Default for GenerateOptions {
             seed: 0,
             stop_tokens: Vec::new(),
             kv_cache: KvCache::F32,
+            weights: WeightFormat::F32,
         }
     }
 }
 
 impl GenerateOptions {
+    fn inference(&self) -> InferenceOptions {
+        InferenceOptions { kv_cache: self.kv_cache, weights: self.weights }
+    }
+
     fn validate(&self) -> Result<()> {
         let check = |good: bool, name: &str, value: f32, allowed: &str| {
             if good {
@@ -85,7 +92,8 @@ pub struct Drawn {
 }
 
 /// A running generation. The key-value cache belongs to the model: when something else has used
-/// it, or the weights have changed, the text so far is read again before the next token.
+/// it, or the weights have changed, what it does not hold of the text so far is read again before the
+/// next token. So is a prompt that begins like the text before.
 #[derive(Debug)]
 pub struct Generation {
     model: Rc<Model>,
@@ -128,7 +136,7 @@ impl Generation {
         // reaches farther is refused.
         let most = model.config.max_position_embeddings;
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
-        model.prepare_inference(room, options.kv_cache).await?;
+        model.prepare_inference(room, options.inference()).await?;
         let finished = options.max_tokens == 0 || prompt.len() == most;
         let epoch = NOTHING_CACHED;
         Ok(Self {
@@ -167,6 +175,8 @@ impl Generation {
         };
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let given = self.take(&drawn)?;
+        // The last token's keys and values come with the next one.
+        self.model.holds(self.epoch, &self.text[..self.text.len() - 1]);
         if self.finished {
             self.settle().await?;
         }
@@ -227,18 +237,22 @@ impl Generation {
         Ok(given)
     }
 
-    /// Reads the whole text so far into the cache and draws the first next token.
+    /// Reads what the cache does not hold of the text so far and draws the first next token.
     async fn prefill(&mut self) -> Result<Vec<u8>> {
         // For what is still to come too: decoding appends to the cache without looking at its end.
-        self.model.prepare_inference(self.room, self.options.kv_cache).await?;
+        self.model.prepare_inference(self.room, self.options.inference()).await?;
+        let start = self.model.reusable(&self.text)?;
+        let reach = if start > 0 { self.model.cached.borrow().reach } else { 0 };
         self.model.touch();
+        self.model.writes_cache(reach.max(self.text.len()));
         self.epoch = self.model.epoch.get();
         self.write_decode_state()?;
         let chunk = self.model.chunk()?;
-        let chunks = self.text.len().div_ceil(chunk);
-        for (index, part) in self.text.chunks(chunk).enumerate() {
+        let rest = &self.text[start..];
+        let chunks = rest.len().div_ceil(chunk);
+        for (index, part) in rest.chunks(chunk).enumerate() {
             let last = index + 1 == chunks;
-            let done = self.model.run_chunk(index * chunk, part, None, |inference| {
+            let done = self.model.run_chunk(start + index * chunk, part, None, |inference| {
                 if !last {
                     return Ok((Vec::new(), None));
                 }
@@ -250,6 +264,7 @@ impl Generation {
             })?;
             let bytes = done.await?;
             if last {
+                self.model.holds(self.epoch, &self.text);
                 return Ok(bytes);
             }
         }
@@ -293,6 +308,7 @@ impl Generation {
             let turn = [inference.decode, inference.sample].map(|plan| Replay { plan, rows: 1 });
             let buffer = inference.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
+            self.model.writes_cache(self.text.len() + queued + turns);
             self.model.gpu.0.submit(&turn.repeat(turns), 1, Some(region))
         })
     }

@@ -7,25 +7,18 @@ use super::step::{Step, write_rope_table};
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
-use crate::kernels::{AttentionShape, KvCache};
+use crate::kernels::{AttentionShape, WeightFormat};
 use crate::plan::{
-    Buffer, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, cache_bytes, inference_plans,
+    Buffer, InferenceOptions, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, cache_bytes,
+    inference_plans,
 };
-use serde::Deserialize;
+use std::cell::Cell;
 use std::rc::Rc;
-
-/// Options of `model.logits` and `model.loss`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct InferenceOptions {
-    /// How keys and values are kept: what they lose shows in the result.
-    pub kv_cache: KvCache,
-}
 
 /// Fewest tokens of cache allocated.
 const LEAST_CAPACITY: usize = 256;
 
-/// Buffers and installed plans for texts of one capacity and a cache of one form.
+/// Buffers and installed plans for texts of one capacity, one form of cache and of weights.
 #[derive(Debug)]
 pub(super) struct Inference {
     pub resources: Resources,
@@ -35,23 +28,33 @@ pub(super) struct Inference {
     pub last_row: PlanId,
     pub decode: PlanId,
     pub sample: PlanId,
+    pack: PlanId,
+    /// The version of the weights that are packed.
+    packed: Cell<Option<u64>>,
     pub chunk: usize,
     pub turns: usize,
     pub capacity: usize,
-    pub cache: KvCache,
+    pub cache_rows: usize,
+    pub options: InferenceOptions,
 }
 
 impl Inference {
-    fn new(model: &Model, plans: &InferencePlans, capacity: usize, cache: KvCache) -> Result<Self> {
+    fn new(
+        model: &Model,
+        plans: &InferencePlans,
+        capacity: usize,
+        options: InferenceOptions,
+    ) -> Result<Self> {
         let weights = model.weights()?;
         let mut resources = Resources::new(&model.gpu.0);
-        Self::allocate(&mut resources, model, plans, capacity, cache)?;
+        Self::allocate(&mut resources, model, plans, capacity, options)?;
         let mut install = |plan| resources.install(plan, &[&weights]);
         let (prefill, logits, loss) =
             (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
         let (last_row, decode, sample) =
             (install(&plans.last_row)?, install(&plans.decode)?, install(&plans.sample)?);
-        let InferencePlans { chunk, turns, .. } = *plans;
+        let pack = install(&plans.pack)?;
+        let InferencePlans { chunk, turns, cache_rows, .. } = *plans;
         Ok(Self {
             resources,
             prefill,
@@ -60,10 +63,13 @@ impl Inference {
             last_row,
             decode,
             sample,
+            pack,
+            packed: Cell::new(None),
             chunk,
             turns,
             capacity,
-            cache,
+            cache_rows,
+            options,
         })
     }
 
@@ -72,7 +78,7 @@ impl Inference {
         model: &Model,
         plans: &InferencePlans,
         capacity: usize,
-        cache: KvCache,
+        options: InferenceOptions,
     ) -> Result<()> {
         let config = &model.config;
         let shape = AttentionShape::of(config, plans.chunk);
@@ -80,7 +86,10 @@ impl Inference {
         for (index, bytes) in plans.slots.iter().enumerate() {
             resources.add(Buffer::Slot(index), *bytes)?;
         }
-        let cache = cache_bytes(cache, &shape, plans.cache_rows);
+        for &(packed, bytes) in &plans.packed {
+            resources.add(packed, bytes)?;
+        }
+        let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
         for layer in 0..config.num_hidden_layers {
             resources.add(Buffer::Cache(layer), cache)?;
         }
@@ -105,15 +114,37 @@ impl Inference {
         write_rope_table(&model.gpu.0, buffer, capacity, config.head_dim, config.rope_theta)
     }
 
+    /// Whether any matrix is read packed.
+    fn packs(&self) -> bool {
+        self.options.weights != WeightFormat::F32
+    }
+
     pub fn bytes(&self) -> u64 {
         self.resources.bytes()
     }
 }
 
 impl Model {
-    /// Makes sure that inference buffers for `tokens` tokens of context exist, with a cache of that
-    /// form.
-    pub(super) async fn prepare_inference(&self, tokens: usize, cache: KvCache) -> Result<()> {
+    /// Makes sure that inference buffers for `tokens` tokens of context exist, with a cache and weights
+    /// of those forms, and that the weights are packed as they are now.
+    pub(super) async fn prepare_inference(
+        &self,
+        tokens: usize,
+        options: InferenceOptions,
+    ) -> Result<()> {
+        self.make_inference(tokens, options).await?;
+        let version = Some(self.version.get());
+        self.with_inference(|inference| {
+            if inference.packed.get() == version || !inference.packs() {
+                return Ok(());
+            }
+            drop(self.gpu.0.submit(&[Replay { plan: inference.pack, rows: 1 }], 1, None)?);
+            inference.packed.set(version);
+            Ok(())
+        })
+    }
+
+    async fn make_inference(&self, tokens: usize, options: InferenceOptions) -> Result<()> {
         self.weights()?;
         let most = self.config.max_position_embeddings;
         if tokens > most {
@@ -121,20 +152,20 @@ impl Model {
                 "{tokens} tokens of context are more than max_position_embeddings, {most}; shorten the prompt or maxTokens"
             )));
         }
-        let fits = |i: &Inference| i.capacity >= tokens && i.cache == cache;
+        let fits = |i: &Inference| i.capacity >= tokens && i.options == options;
         if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());
         }
         let gpu = &self.gpu.0;
         let capacity = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.config, &self.layout, capacity, cache)?;
+        let plans = inference_plans(caps, &self.config, &self.layout, capacity, options)?;
         gpu.prepare(&plans.all()).await;
         if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());
         }
         gpu.watch();
-        let made = Inference::new(self, &plans, capacity, cache);
+        let made = Inference::new(self, &plans, capacity, options);
         let checked = gpu.checked().await;
         let made = made?;
         checked?;
@@ -194,6 +225,42 @@ impl Model {
         })
     }
 
+    /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
+    /// are wanted.
+    pub(super) fn reusable(&self, text: &[u32]) -> Result<usize> {
+        let cached = self.cached.borrow();
+        let same = text.iter().zip(&cached.tokens).take_while(|(a, b)| a == b).count();
+        let start = same.min(text.len().saturating_sub(1));
+        // Later positions have taken the rows of the first ones where the cache is a ring. What a
+        // window reaches back to must still be there.
+        let lost = self.with_inference(|i| Ok(cached.reach.saturating_sub(i.cache_rows)))?;
+        let window = self.config.sliding_window.unwrap_or(usize::MAX);
+        let whole = lost == 0 || start + 1 >= lost.saturating_add(window);
+        Ok(if whole { start } else { 0 })
+    }
+
+    /// Gives the cache to another text, of so many tokens, and tells its epoch.
+    fn begin_text(&self, tokens: usize) -> u64 {
+        self.touch();
+        self.writes_cache(tokens);
+        self.epoch.get()
+    }
+
+    /// Notes that positions below `reach` of the cache are being written.
+    pub(super) fn writes_cache(&self, reach: usize) {
+        let mut cached = self.cached.borrow_mut();
+        cached.reach = cached.reach.max(reach);
+    }
+
+    /// Notes the text that the cache holds since `epoch`, unless it has been used otherwise meanwhile.
+    pub(super) fn holds(&self, epoch: u64, text: &[u32]) {
+        if epoch == self.epoch.get() {
+            let mut cached = self.cached.borrow_mut();
+            cached.tokens.clear();
+            cached.tokens.extend_from_slice(text);
+        }
+    }
+
     pub(super) fn chunk(&self) -> Result<usize> {
         self.with_inference(|inference| Ok(inference.chunk))
     }
@@ -207,8 +274,8 @@ impl Model {
         let (count, vocabulary) = (tokens.len(), self.config.vocab_size);
         let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
         let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
-        self.prepare_inference(count, options.kv_cache).await?;
-        self.touch();
+        self.prepare_inference(count, options).await?;
+        let epoch = self.begin_text(count);
         let chunk = self.chunk()?;
         for (index, part) in tokens.chunks(chunk).enumerate() {
             let row = self.config.vocab_size as u64 * 4;
@@ -221,6 +288,7 @@ impl Model {
             })?;
             logits.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?));
         }
+        self.holds(epoch, tokens);
         Ok(logits)
     }
 
@@ -244,8 +312,8 @@ impl Model {
             }
         };
         self.check_targets(tokens, targets)?;
-        self.prepare_inference(tokens.len(), options.kv_cache).await?;
-        self.touch();
+        self.prepare_inference(tokens.len(), options).await?;
+        let epoch = self.begin_text(tokens.len());
         let chunk = self.chunk()?;
         let (mut sum, mut count) = (0.0, 0.0);
         for (index, (part, targets)) in tokens.chunks(chunk).zip(targets.chunks(chunk)).enumerate()
@@ -259,6 +327,7 @@ impl Model {
             sum += f64::from(metrics[0]);
             count += f64::from(metrics[1]);
         }
+        self.holds(epoch, tokens);
         Ok(sum / count)
     }
 

@@ -11,9 +11,10 @@ mod resources;
 mod resume;
 pub(crate) mod step;
 mod trainer;
+mod tune;
 
+pub use crate::plan::InferenceOptions;
 pub use generate::{GenerateOptions, Generation};
-pub use inference::InferenceOptions;
 pub use model::{Model, ModelLoader};
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;

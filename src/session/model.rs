@@ -16,6 +16,10 @@ use std::rc::Rc;
 /// Elements generated or uploaded at a time, so that host memory stays small.
 const UPLOAD_ELEMENTS: usize = 1 << 20;
 
+/// Most bytes of weights on an adapter that is a CPU: its buffers are the machine's memory, of which no
+/// API tells, and beyond that the system ends the process without a word.
+const MOST_ON_CPU: u64 = 4 << 30;
+
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
 const SUBMIT_FLOPS: f64 = 2e10;
 
@@ -34,6 +38,18 @@ pub struct Model {
     pub(super) trainer_bytes: Cell<u64>,
     /// Counts changes of the weights and uses of the cache, so that a generation notices both.
     pub(super) epoch: Cell<u64>,
+    pub(super) cached: RefCell<Cached>,
+    /// Counts changes of the weights.
+    pub(super) version: Cell<u64>,
+}
+
+/// What the key-value cache holds for the weights as they are.
+#[derive(Debug, Default)]
+pub(super) struct Cached {
+    /// Tokens whose keys and values it holds, from the first position on.
+    pub tokens: Vec<u32>,
+    /// Positions that may have been written, these and later ones.
+    pub reach: usize,
 }
 
 /// A GPU that can be printed.
@@ -49,6 +65,15 @@ impl std::fmt::Debug for GpuRef {
 impl Model {
     fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
         let layout = Layout::new(&config, gpu.capabilities().limits.binding_bytes().min(1 << 30))?;
+        let bytes: u64 = layout.shards.iter().map(|shard| shard.len as u64 * 4).sum();
+        if gpu.capabilities().software && bytes > MOST_ON_CPU {
+            let message = format!(
+                "the weights take {:.1} GB, and an adapter on the CPU is given {:.1} at most: use a smaller config, or a GPU",
+                bytes as f64 / 1e9,
+                MOST_ON_CPU as f64 / 1e9
+            );
+            return Err(Error::new(ErrorCode::OutOfMemory, message));
+        }
         let mut weights = Resources::new(gpu);
         for (index, shard) in layout.shards.iter().enumerate() {
             weights.add(Buffer::Weights(index), shard.len as u64 * 4)?;
@@ -61,6 +86,8 @@ impl Model {
             inference: RefCell::new(None),
             trainer_bytes: Cell::new(0),
             epoch: Cell::new(0),
+            cached: RefCell::default(),
+            version: Cell::new(0),
         })
     }
 
@@ -194,8 +221,16 @@ impl Model {
         )
     }
 
+    /// Notes that the weights have changed.
+    pub(crate) fn changed(&self) {
+        self.version.set(self.version.get() + 1);
+        self.touch();
+    }
+
+    /// Notes that what the cache holds is void, or is about to be that of another text.
     pub(super) fn touch(&self) {
         self.epoch.set(self.epoch.get() + 1);
+        self.cached.take();
     }
 }
 

@@ -10,9 +10,11 @@ pub(super) use state::{TrainerState, saved_sets};
 use super::model::{Model, read_tensor, tensor_at};
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
+use super::tune::tune;
+use crate::caps::Capabilities;
 use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Region, Replay};
+use crate::gpu::{LocalFuture, PlanId, Region, Replay};
 use crate::plan::{
     Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainPlans, train_plans,
 };
@@ -61,6 +63,8 @@ pub struct Trainer {
     batch_tokens: Cell<usize>,
     /// Expected milliseconds of a full micro-step with its optimizer step.
     expected: Cell<f64>,
+    /// When the last micro-step ended.
+    ended: Cell<f64>,
 }
 
 /// Where a training run is. Everything that must survive a save besides tensors.
@@ -94,12 +98,15 @@ impl Trainer {
         let schedule = options.validate()?;
         let most = model.config().max_position_embeddings;
         let gpu = Rc::clone(model.gpu());
-        let plans = train_plans(
-            gpu.capabilities(),
-            model.config(),
-            model.layout(),
-            options.tokens_per_step,
-        )?;
+        let plans_on = |caps: &Capabilities| {
+            let (tokens, recompute) = (options.tokens_per_step, options.recompute);
+            train_plans(caps, model.config(), model.layout(), tokens, recompute)
+        };
+        let mut plans = plans_on(gpu.capabilities())?;
+        let tuned = tune(&gpu, &plans.micro_step.products).await?;
+        if !tuned.is_empty() {
+            plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
+        }
         gpu.prepare(&[&plans.micro_step, &plans.optimizer, &plans.evaluate]).await;
         let weights = model.weights()?;
         gpu.watch();
@@ -133,6 +140,7 @@ impl Trainer {
             progress: Cell::default(),
             batch_tokens: Cell::new(0),
             expected: Cell::new(expected),
+            ended: Cell::new(f64::NEG_INFINITY),
         }))
     }
 
@@ -217,7 +225,13 @@ impl Trainer {
     ///
     /// # Errors
     /// `invalid-tokens`, `freed`, `device-lost`.
-    pub async fn step(&self, batch: &Batch) -> Result<Metrics> {
+    pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
+        self.queue_step(batch)?.await
+    }
+
+    /// Queues a micro-step behind those that are on their way. Its time counts from the end of the
+    /// one before it.
+    fn queue_step(self: &Rc<Self>, batch: &Batch) -> Result<LocalFuture<Result<Metrics>>> {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
@@ -237,7 +251,7 @@ impl Trainer {
         let mut replays = vec![Replay { plan: self.micro_step, rows: batch.len() }];
         if last {
             replays.push(Replay { plan: self.optimizer, rows: 1 });
-            self.model.touch();
+            self.model.changed();
         }
         let share = batch.len() as f64 / self.plans.micro_step.tokens as f64;
         let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS)
@@ -248,23 +262,49 @@ impl Trainer {
         progress.step += u64::from(last);
         self.progress.set(progress);
 
-        let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
-        let milliseconds = self.model.gpu().now() - started;
-        self.expected.set(0.5 * (self.expected.get() + milliseconds / share));
-        let (sum, count) = if last {
-            (result.total_loss, result.total_counted)
-        } else {
-            (result.loss, result.counted)
-        };
-        Ok(Metrics {
-            step: progress.step,
-            loss: f64::from(sum) / f64::from(count),
-            grad_norm: last.then_some(f64::from(result.grad_norm)),
-            learning_rate,
-            tokens: batch.len(),
-            milliseconds,
-            skipped: last && result.skipped != 0.0,
-        })
+        let trainer = Rc::clone(self);
+        Ok(Box::pin(async move {
+            let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
+            let ended = trainer.model.gpu().now();
+            let milliseconds = ended - started.max(trainer.ended.replace(ended));
+            trainer.expected.set(0.5 * (trainer.expected.get() + milliseconds / share));
+            let (sum, count) = if last {
+                (result.total_loss, result.total_counted)
+            } else {
+                (result.loss, result.counted)
+            };
+            Ok(Metrics {
+                step: progress.step,
+                loss: f64::from(sum) / f64::from(count),
+                grad_norm: last.then_some(f64::from(result.grad_norm)),
+                learning_rate,
+                tokens,
+                milliseconds,
+                skipped: last && result.skipped != 0.0,
+            })
+        }))
+    }
+
+    /// Queues an optimizer step over the dataset's next batch, for the loss to be read while others
+    /// are under way.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`]; `invalid-options` with accumulation, whose micro-steps are not queued.
+    pub fn queue_dataset(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+    ) -> Result<LocalFuture<Result<Metrics>>> {
+        let TrainerOptions { seed, gradient_accumulation, .. } = *self.options.borrow();
+        if gradient_accumulation > 1 {
+            return Err(Error::options(
+                "stepsAhead queues whole steps, and a step of an accumulation has several parts: leave one of them out",
+            ));
+        }
+        let cursor = self.progress.get().cursor;
+        let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens);
+        let queued = self.queue_step(&batch)?;
+        self.progress.set(Progress { cursor: cursor + 1, ..self.progress.get() });
+        Ok(queued)
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {
@@ -343,7 +383,7 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`]; `aborted` when `stop`, asked between micro-steps, says so.
     pub async fn step_dataset(
-        &self,
+        self: &Rc<Self>,
         dataset: &Dataset,
         stop: &dyn Fn() -> bool,
     ) -> Result<Metrics> {
@@ -357,7 +397,11 @@ impl Trainer {
         done
     }
 
-    async fn accumulate(&self, dataset: &Dataset, stop: &dyn Fn() -> bool) -> Result<Metrics> {
+    async fn accumulate(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Metrics> {
         let seed = self.options.borrow().seed;
         let (mut tokens, mut milliseconds) = (0, 0.0);
         loop {

@@ -6,7 +6,8 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionShape, Element, Form, Kernel, KeyValueOwner, KvCache,
-    Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WriteMode,
+    Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WeightFormat,
+    WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -98,8 +99,16 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             (norm, MatvecOutput::Plain),
             (norm, MatvecOutput::Gated(Activation::Silu)),
         ] {
-            let shape = MatvecShape { n, k, input, output };
-            entries.push((format!("matvec of {n}x{k}"), k::matvec(caps, shape)));
+            for weights in WeightFormat::ALL {
+                let shape = MatvecShape { n, k, input, output, weights };
+                let what = format!("matvec of {n}x{k} in {}", weights.name());
+                entries.push((what, k::matvec(caps, shape)));
+            }
+        }
+        for weights in WeightFormat::ALL.into_iter().filter(|weights| weights.packs(k)) {
+            let what = format!("{n}x{k} in {}", weights.name());
+            entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
+            entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
         }
     }
     entries

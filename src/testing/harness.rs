@@ -119,6 +119,7 @@ fn lay_out(jobs: &[Job]) -> Result<Layout> {
             slots: Vec::new(),
             unshared_bytes: 0,
             tokens: 0,
+            products: Vec::new(),
         },
         arenas: Default::default(),
         outputs: Vec::new(),

@@ -9,7 +9,7 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
-    MatvecOutput, MatvecShape, Output, WriteMode,
+    MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
 use crate::reference::activation::gated_activation_forward;
 use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
@@ -246,12 +246,13 @@ impl Run {
 async fn matvec(lane: Rc<Lane>) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: EPSILON };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
+    let weights = WeightFormat::F32;
     for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
         for output in [MatvecOutput::Plain, MatvecOutput::Residual] {
-            row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output }).await?;
+            row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output, weights }).await?;
         }
         for output in [MatvecOutput::Plain].into_iter().chain(gates) {
-            row(&lane, MatvecShape { n, k, input: norm, output }).await?;
+            row(&lane, MatvecShape { n, k, input: norm, output, weights }).await?;
         }
     }
     Ok(lane.summary())
@@ -260,7 +261,7 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
 const EPSILON: f64 = 1e-5;
 
 async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String> {
-    let MatvecShape { n, k, input, output } = shape;
+    let MatvecShape { n, k, input, output, .. } = shape;
     let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
     let column = 7;
     let gated = matches!(output, MatvecOutput::Gated(_));

@@ -33,6 +33,7 @@ mod sample;
 mod softmax;
 mod tensor_problem;
 mod training;
+mod weights;
 
 pub use lane::Lane;
 
@@ -123,6 +124,7 @@ fn every_case() -> Vec<Case> {
         sample::cases(),
         model::cases(),
         training::cases(),
+        weights::cases(),
     ]
     .into_iter()
     .flatten()

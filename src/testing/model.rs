@@ -75,6 +75,10 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(Case::new(case, |lane| async move {
         generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4, &SHORT).await
     }));
+    for (name, config) in [("untied", UNTIED), ("windowed", WINDOWED)] {
+        let case = format!("model {name}: a beginning that the cache holds is not read again");
+        cases.push(Case::new(case, move |lane| async move { reuse(&lane, config).await }));
+    }
     let case = "model wide: loss and gradients with split products";
     cases.push(Case::new(case, |lane| async move {
         let gpu = hardware(&lane)?;
@@ -215,7 +219,7 @@ async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: [usize
 /// A step after the first makes no buffer, bind group or pipeline.
 async fn replays_make_nothing(
     lane: &Lane,
-    trainer: &Trainer,
+    trainer: &Rc<Trainer>,
     batches: &[Batch],
 ) -> Result<(), String> {
     let made = || {
@@ -268,45 +272,102 @@ async fn generation(
     let pair = Pair::new(lane, gpu, config).await?;
     let (mut said, mut worst) = (vec![], 0.0f64);
     for &(length, max_tokens) in texts {
-        let mut tokens = lane.integers(length, pair.config.vocab_size);
-        let options = GenerateOptions {
-            max_tokens,
-            temperature: 0.0,
-            kv_cache: cache,
-            ..GenerateOptions::default()
-        };
-        let mut generation =
-            Generation::start(&pair.model, &tokens, options).await.map_err(text)?;
-        let mut drawn = vec![];
-        loop {
-            match generation.next().await.map_err(text)? {
-                some if some.is_empty() => break,
-                some => drawn.extend(some),
-            }
-        }
-        if drawn.len() != max_tokens {
-            return Err(format!("{} tokens in place of {max_tokens}", drawn.len()));
-        }
-        tokens.extend(drawn.iter().map(|d| d.token));
-        // Causal: the logits of the whole text hold those of each of its beginnings.
-        let all = pair.reference().logits(&tokens, &vec![0; tokens.len()]);
-        let vocabulary = pair.config.vocab_size;
-        for (i, d) in drawn.iter().enumerate() {
-            let row = &all[(length + i - 1) * vocabulary..][..vocabulary];
-            let best = row.iter().copied().fold(f64::MIN, f64::max);
-            let own = row[d.token as usize];
-            let error = (f64::from(d.logprob) - (own - log_sum_exp(row))).abs();
-            worst = worst.max(error).max(best - own);
-            if best - own > tolerance {
-                return Err(format!("token {i} is {}, {:.1e} below the best", d.token, best - own));
-            }
-            if error.is_nan() || error > tolerance {
-                return Err(format!("log-probability {}, {error:.1e} off", d.logprob));
-            }
-        }
-        said.push(drawn.last().map_or(0, |d| d.token));
+        let prompt = lane.integers(length, pair.config.vocab_size);
+        let (tokens, error) = continued(&pair, &prompt, cache, tolerance, max_tokens).await?;
+        worst = worst.max(error);
+        said.push(tokens.last().copied().unwrap_or_default());
     }
     Ok(format!("last tokens {said:?}, {worst:.1e} nats at most from the reference"))
+}
+
+/// The prompt and the likeliest tokens after it, each held against the reference; also the largest
+/// difference from that in nats.
+async fn continued(
+    pair: &Pair,
+    prompt: &[u32],
+    cache: KvCache,
+    tolerance: f64,
+    max_tokens: usize,
+) -> Result<(Vec<u32>, f64), String> {
+    let options = GenerateOptions {
+        max_tokens,
+        temperature: 0.0,
+        kv_cache: cache,
+        ..GenerateOptions::default()
+    };
+    let mut generation = Generation::start(&pair.model, prompt, options).await.map_err(text)?;
+    let mut drawn = vec![];
+    loop {
+        match generation.next().await.map_err(text)? {
+            some if some.is_empty() => break,
+            some => drawn.extend(some),
+        }
+    }
+    if drawn.len() != max_tokens {
+        return Err(format!("{} tokens in place of {max_tokens}", drawn.len()));
+    }
+    let mut tokens = prompt.to_vec();
+    tokens.extend(drawn.iter().map(|d| d.token));
+    // Causal: the logits of the whole text hold those of each of its beginnings.
+    let all = pair.reference().logits(&tokens, &vec![0; tokens.len()]);
+    let vocabulary = pair.config.vocab_size;
+    let mut worst = 0.0f64;
+    for (i, d) in drawn.iter().enumerate() {
+        let row = &all[(prompt.len() + i - 1) * vocabulary..][..vocabulary];
+        let best = row.iter().copied().fold(f64::MIN, f64::max);
+        let own = row[d.token as usize];
+        let error = (f64::from(d.logprob) - (own - log_sum_exp(row))).abs();
+        worst = worst.max(error).max(best - own);
+        if best - own > tolerance {
+            return Err(format!("token {i} is {}, {:.1e} below the best", d.token, best - own));
+        }
+        if error.is_nan() || error > tolerance {
+            return Err(format!("log-probability {}, {error:.1e} off", d.logprob));
+        }
+    }
+    Ok((tokens, worst))
+}
+
+/// A text that begins like the one in the cache is read from where it differs.
+async fn reuse(lane: &Lane, config: &str) -> Outcome {
+    let config =
+        config.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":1024"#);
+    let pair = Pair::new(lane, &device(lane), &config).await?;
+    let prompt = lane.integers(600, pair.config.vocab_size);
+    let others = lane.integers(12, pair.config.vocab_size);
+    let read = async |prompt: &[u32]| {
+        let before = lane.gpu.counters().submits;
+        let (tokens, _) = continued(&pair, prompt, KvCache::F32, 1e-4, 6).await?;
+        Ok::<_, String>((tokens, lane.gpu.counters().submits - before))
+    };
+    let (whole, three_chunks) = read(&prompt).await?;
+    let one_chunk = three_chunks - 2;
+    let longer = [&whole[..], &others].concat();
+    let parted = [&prompt[..300], &others].concat();
+    // A ring has given the rows of the 300th position to later ones.
+    let after_ring = if pair.config.sliding_window.is_some() { one_chunk + 1 } else { one_chunk };
+    for (what, text, submits) in [
+        ("the same text", &prompt, one_chunk),
+        ("one that goes on", &longer, one_chunk),
+        ("the longer one again", &longer, one_chunk),
+        ("one that parts from it", &parted, after_ring),
+        ("another one", &others, one_chunk),
+        ("the first one", &prompt, three_chunks),
+    ] {
+        let (_, got) = read(text).await.map_err(|e| format!("{what}: {e}"))?;
+        if got != submits {
+            return Err(format!("{what} took {got} submits in place of {submits}"));
+        }
+    }
+    // The logits of a text are in the cache too; other weights make all of it void.
+    pair.model.logits(&longer, InferenceOptions::default()).await.map_err(text)?;
+    let (_, got) = read(&longer).await?;
+    pair.model.changed();
+    let (_, void) = read(&longer).await?;
+    if (got, void) != (one_chunk, three_chunks) {
+        return Err(format!("{got} submits after logits, {void} after other weights"));
+    }
+    Ok(format!("{three_chunks} submits, {one_chunk} where the beginning is in the cache"))
 }
 
 /// Bytes on the GPU besides the weights, for a text of 700 and 1,000 more tokens.

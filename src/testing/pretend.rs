@@ -4,6 +4,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay, WgpuDevice};
+use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Plan};
 use std::rc::Rc;
 
@@ -72,6 +73,14 @@ impl Gpu for Pretend {
 
     fn checked(&self) -> LocalFuture<Result<()>> {
         self.device.checked()
+    }
+
+    fn tuned(&self) -> Option<Vec<TunedProduct>> {
+        self.device.tuned()
+    }
+
+    fn set_tuned(&self, tuned: Option<Vec<TunedProduct>>) {
+        self.device.set_tuned(tuned);
     }
 
     fn now(&self) -> f64 {

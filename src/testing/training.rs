@@ -21,8 +21,18 @@ pub(super) fn cases() -> Vec<Case> {
             let first = run(&lane, 4).await?;
             let second = run(&lane, 4).await?;
             same("weights", &words(&first.0).await?, &words(&second.0).await?)?;
-            Ok(String::new())
+            let recompute = TrainerOptions { recompute: true, ..options() };
+            let again = run_with(&lane, 4, recompute).await?;
+            let what = "weights, with activations computed again";
+            same(what, &words(&first.0).await?, &words(&again.0).await?)?;
+            let [kept, recomputed] =
+                [first, again].map(|(_, trainer)| trainer.activation_bytes().0);
+            if recomputed >= kept {
+                return Err(format!("{recomputed} bytes of activations in place of {kept}"));
+            }
+            Ok(format!("{recomputed} bytes of activations computed again, {kept} kept"))
         }),
+        Case::new("products are measured, and what was measured is taken", tuned),
         Case::new("save and resume to the bit", resume),
         Case::new("the loss falls", falls),
         Case::new("a step that is not finite leaves the weights", not_finite),
@@ -40,6 +50,36 @@ fn options() -> TrainerOptions {
     }
 }
 
+async fn tuned(lane: Rc<Lane>) -> Outcome {
+    let gpu = device(&lane);
+    let (_, plain) = run(&lane, 3).await?;
+    gpu.set_tuned(Some(vec![]));
+    let measured = run(&lane, 3).await;
+    let known = gpu.tuned().unwrap_or_default();
+    let submits = gpu.counters().submits;
+    let again = run(&lane, 0).await;
+    let more = gpu.counters().submits - submits;
+    gpu.set_tuned(None);
+    let ((_, measured), (_, again)) = (measured?, again?);
+    if known.is_empty() {
+        return Err("nothing was measured".into());
+    }
+    let reasons = |trainer: &Trainer| -> Result<Vec<String>, String> {
+        let rows = trainer.plan().map_err(text)?;
+        let products = rows.into_iter().filter(|row| row.kernel.starts_with("matmul"));
+        Ok(products.map(|row| row.reason).collect())
+    };
+    let (first, second) = (reasons(&measured)?, reasons(&again)?);
+    let times = first.iter().filter(|reason| reason.starts_with("measured: ")).count();
+    if times == 0 || (times == first.len() && first != second) {
+        return Err(format!("{times} of {} products measured: {second:?}", first.len()));
+    }
+    if reasons(&plain)?.iter().any(|reason| reason.contains("measured")) {
+        return Err("a trainer made before is told of measurements".into());
+    }
+    Ok(format!("{times} of {} products, {more} submits for them again", first.len()))
+}
+
 /// A text that repeats with variations, the same for every run of a case.
 fn dataset(lane: &Lane) -> Result<Dataset, String> {
     let phrase = |i: u32| (i % 17 * 7 + i / 300 + (lane.seed % 5) as u32) % 32;
@@ -49,9 +89,17 @@ fn dataset(lane: &Lane) -> Result<Dataset, String> {
 }
 
 async fn run(lane: &Lane, steps: usize) -> Result<(Rc<Model>, Rc<Trainer>), String> {
+    run_with(lane, steps, options()).await
+}
+
+async fn run_with(
+    lane: &Lane,
+    steps: usize,
+    options: TrainerOptions,
+) -> Result<(Rc<Model>, Rc<Trainer>), String> {
     let config = ModelConfig::from_json(CONFIG).map_err(text)?;
     let model = Model::create(&device(lane), config, lane.seed).await.map_err(text)?;
-    let trainer = Trainer::create(&model, options()).await.map_err(text)?;
+    let trainer = Trainer::create(&model, options).await.map_err(text)?;
     let dataset = dataset(lane)?;
     for _ in 0..steps {
         trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;

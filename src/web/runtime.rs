@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{
     DeviceRequest, Gpu, LimitsRequest, PowerPreference, RequestedFeatures, WgpuDevice,
 };
+use crate::kernels::TunedProduct;
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -105,6 +106,22 @@ impl RawRuntime {
         let message = waiting.await;
         let reason = if message.starts_with("Destroyed") { "destroyed" } else { "unknown" };
         json(&serde_json::json!({ "reason": reason, "message": message }))
+    }
+
+    /// Has products measured, except those that [`RawRuntime::tuned`] once gave for this adapter.
+    pub fn tune(&self, known: &[f64]) -> JsResult<()> {
+        self.device_rc()?.set_tuned(Some(TunedProduct::from_numbers(known)));
+        Ok(())
+    }
+
+    /// What has been measured, as numbers.
+    pub fn tuned(&self) -> JsResult<Vec<f64>> {
+        Ok(TunedProduct::to_numbers(&self.device_rc()?.tuned().unwrap_or_default()))
+    }
+
+    /// The crate's version, by which what is kept between sessions is told apart.
+    pub fn version() -> String {
+        env!("CARGO_PKG_VERSION").into()
     }
 
     pub fn counters(&self) -> JsResult<String> {

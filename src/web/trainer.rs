@@ -6,10 +6,11 @@ use super::{JsResult, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
 use crate::session::{Resume, Trainer, TrainerOptions};
-use js_sys::Function;
+use js_sys::{Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
 
 /// A trainer.
 #[wasm_bindgen]
@@ -48,6 +49,13 @@ impl RawTrainer {
         let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
         let stop = || stop.call0(&JsValue::UNDEFINED).is_ok_and(|answer| answer.is_truthy());
         json(&trainer.step_dataset(&dataset, &stop).await.map_err(to_js)?)
+    }
+
+    /// Queues a step at once; the promise is of its metrics.
+    #[wasm_bindgen(js_name = queueDataset)]
+    pub fn queue_dataset(&self, dataset: &RawDataset) -> JsResult<Promise> {
+        let queued = self.trainer.queue_dataset(&*dataset.get()?).map_err(to_js)?;
+        Ok(future_to_promise(async move { json(&queued.await.map_err(to_js)?).map(JsValue::from) }))
     }
 
     #[wasm_bindgen(js_name = setTotalSteps)]

@@ -1,6 +1,7 @@
 // Runs the public-API test bodies in a browser or in Node with Dawn, each case as a subtest.
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
@@ -48,7 +49,11 @@ export const saved = join(target, "saved");
 /** Every body in a Node process of its own, with the environment that Dawn needs. */
 export async function inNode(t) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
-  const child = fork(host, [saved, ...BODIES], { env: { ...process.env, ...dawnEnv() } });
+  const cache = join(saved, "cache");
+  rmSync(cache, { recursive: true, force: true }); // what a run before has measured
+  const child = fork(host, [saved, ...BODIES], {
+    env: { ...process.env, ...dawnEnv(), XDG_CACHE_HOME: cache },
+  });
   const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
   const arrived = [];
   child.on("message", (message) => arrived.push(message));

@@ -23,6 +23,8 @@ pub struct TrainerOptions {
     pub max_grad_norm: Option<f64>,
     pub gradient_accumulation: u64,
     pub tokens_per_step: usize,
+    /// Activations are computed again in the backward pass instead of kept: less memory, more time.
+    pub recompute: bool,
     pub seed: u64,
 }
 
@@ -41,6 +43,7 @@ impl Default for TrainerOptions {
             max_grad_norm: Some(1.0),
             gradient_accumulation: 1,
             tokens_per_step: 1024,
+            recompute: false,
             seed: 0,
         }
     }

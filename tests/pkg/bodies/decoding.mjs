@@ -97,6 +97,60 @@ export const cases = {
     model.free();
   },
 
+  async "packed weights follow f32, and training"(host) {
+    const { Trainer } = host.tinyloom;
+    const model = await make(host);
+    const trainer = await Trainer.create(model, trainerOptions);
+    const data = await dataset(host.tinyloom);
+    for await (const _ of trainer.run(data, { steps: 12 }));
+    const { tokens, targets } = batch(60, 500);
+    const read = async (weights) => ({
+      loss: await model.loss(tokens, targets, { weights }),
+      text: await collect(model.generate([7, 8], { maxTokens: 12, temperature: 0, weights })),
+    });
+    const bytes = {};
+    const check = async () => {
+      const exact = await read(undefined);
+      const before = model.gpuBytes;
+      for (const [weights, tolerance] of [
+        ["f32", 0],
+        ["f16", 1e-3],
+        ["int8", 0.02],
+        ["int4", 0.3],
+      ]) {
+        const { loss, text } = await read(weights);
+        bytes[weights] = model.gpuBytes - before;
+        close(loss, exact.loss, tolerance, `loss with ${weights}`);
+        ok(weights === "f32" || loss !== exact.loss, `${weights} leaves no trace`);
+        const first = Math.abs(text[0].logprob - exact.text[0].logprob);
+        ok(text[0].token !== exact.text[0].token || first <= 3 * tolerance, `${weights}: ${first}`);
+        const alike = await read(weights);
+        equal([alike.loss, ids(alike.text)], [loss, ids(text)], `${weights} again`);
+      }
+      return exact.loss;
+    };
+    const early = await check();
+    // The copies of weights that have changed are made anew.
+    for await (const _ of trainer.run(data, { steps: 4 }));
+    const late = await check();
+    ok(late < early - 0.1, `the loss went from ${early} to ${late}`);
+    ok(
+      bytes.int4 < bytes.int8 && bytes.int8 < bytes.f16 && bytes.f16 < 2.1 * model.parameterCount,
+      `bytes of the copies: ${JSON.stringify(bytes)}`,
+    );
+    for (const wrong of ["f8", 8, null]) {
+      await refuses("invalid-options", ["weights"], () =>
+        model.loss(tokens, targets, { weights: wrong }),
+      );
+      await refuses("invalid-options", ["weights"], () =>
+        collect(model.generate([7], { weights: wrong })),
+      );
+    }
+    const whole = 4 * model.parameterCount;
+    model.free();
+    return `copies of ${JSON.stringify(bytes)} bytes beside ${whole}`;
+  },
+
   async "what a packed cache costs is told by the loss"(host) {
     const { Model, Trainer } = host.tinyloom;
     // Weights so large that attention prefers some keys after a few steps.

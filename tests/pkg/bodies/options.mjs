@@ -129,6 +129,7 @@ export const cases = {
       ["epsilon", 1e-46],
       ["gradientAccumulation", 0],
       ["tokensPerStep", 0],
+      ["recompute", "yes"],
       ["lr", 1e-3],
     ]) {
       await wrong(name, () => Trainer.create(model, { [name]: value }));

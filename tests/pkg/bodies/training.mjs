@@ -47,6 +47,81 @@ export const cases = {
     sameFiles(a.files, b.files);
   },
 
+  async "activations computed again give the same bits, also after a resume"(host) {
+    const data = await dataset(host.tinyloom);
+    const run = async (trainer, steps) =>
+      (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
+    const kept = await make(host);
+    const again = await make(host, { ...trainerOptions, recompute: true });
+    const [activations, fewer] = [kept, again].map((trainer) => trainer._activationBytes().shared);
+    ok(fewer < activations, `${fewer} bytes computed again, ${activations} kept`);
+    const losses = await run(kept, 6);
+    equal(await run(again, 4), losses.slice(0, 4), "losses");
+    const resumed = await host.tinyloom.Trainer.resume(host.runtime, await again.save());
+    equal(resumed._activationBytes().shared, fewer, "bytes of what was resumed");
+    equal(await run(resumed, 2), losses.slice(4), "losses of what was resumed");
+    const files = await resumed.save();
+    const expected = await kept.save();
+    for (const name of ["model.safetensors", "optimizer.safetensors"])
+      sameBytes(files[name], expected[name], name);
+    for (const { model } of [kept, again, resumed]) model.free();
+    return `${fewer} bytes of activations computed again, ${activations} kept`;
+  },
+
+  async "steps queued ahead are the same steps"(host) {
+    const data = await dataset(host.tinyloom);
+    const plain = await make(host);
+    const ahead = await make(host);
+    const options = { steps: 9, evaluateEvery: 4 };
+    const expected = await collect(plain.run(data, options));
+    const metrics = await collect(ahead.run(data, { ...options, stepsAhead: 3 }));
+    const told = (all) => all.map(({ step, loss, validationLoss }) => [step, loss, validationLoss]);
+    equal(told(metrics), told(expected), "steps and losses");
+    sameFiles(await ahead.save(), await plain.save());
+    // Leaving the loop waits for what is on its way; a later run goes on behind that.
+    for await (const { step } of ahead.run(data, { steps: 8, stepsAhead: 2 }))
+      if (step === 11) break;
+    const { progress } = JSON.parse(
+      new TextDecoder().decode((await ahead.save())["trainer_state.json"]),
+    );
+    equal([progress.step, progress.cursor], [13, 13], "steps and batches after leaving the loop");
+    const rest = await collect(ahead.run(data, { steps: 2, stepsAhead: 2 }));
+    await collect(plain.run(data, { steps: 4 }));
+    equal(told(rest), told(await collect(plain.run(data, { steps: 2 }))), "what follows");
+    const parted = await make(host, { ...trainerOptions, gradientAccumulation: 2 });
+    await refuses("invalid-options", ["stepsAhead"], () =>
+      collect(parted.run(data, { steps: 2, stepsAhead: 1 })),
+    );
+    for (const { model } of [plain, ahead, parted]) model.free();
+  },
+
+  async "products are measured once, and remembered"({ tinyloom, gpu }) {
+    const { Model, Runtime, Trainer } = tinyloom;
+    const open = async (tune) => {
+      const runtime = await Runtime.create({ gpu, tune });
+      const model = await Model.create(runtime, config, { seed: 42 });
+      const before = runtime._counters();
+      const trainer = await Trainer.create(model, trainerOptions);
+      const { submits, gpuBytes } = runtime._counters();
+      const reasons = trainer.plan().filter((row) => /^matmul/.test(row.kernel));
+      const measured = reasons.filter(({ reason }) => /^measured: [\d.]+ µs/.test(reason));
+      return { runtime, trainer, submits: submits - before.submits, gpuBytes, reasons, measured };
+    };
+    const [plain, tuned, again] = [await open(false), await open(true), await open(true)];
+    equal(plain.measured.length, 0, "reasons with a time where nothing was to be measured");
+    ok(tuned.submits > plain.submits, "measuring takes submits");
+    ok(tuned.measured.length > 0, `no product was measured: ${tuned.reasons[0].reason}`);
+    // The very times are told again. Where the first had too little time for all, others joined them.
+    const told = new Map(again.measured.map(({ label, reason }) => [label, reason]));
+    for (const { label, reason } of tuned.measured) equal(told.get(label), reason, label);
+    ok(again.gpuBytes <= plain.gpuBytes * 1.05, "what measuring took is given back");
+    const data = await dataset(tinyloom);
+    const [a, b] = [plain, again].map(({ trainer }) => collect(trainer.run(data, { steps: 4 })));
+    for (const [i, { loss }] of (await b).entries()) close(loss, (await a)[i].loss, 1e-4, "loss");
+    for (const { runtime } of [plain, tuned, again]) runtime.destroy();
+    return `${tuned.measured.length} of ${tuned.reasons.length} products`;
+  },
+
   async "20 steps are 10, save, resume, 10: to the bit"(host) {
     const { Trainer } = host.tinyloom;
     const { files: whole, metrics } = await train(host, 20);

@@ -1,0 +1,19 @@
+// unpack_weights_forward: a packed matrix in f32, for kernels that read f32.
+//
+//   0 matrix  write  f32 [VECTORS · QUADS · 4]  overwritten
+//   1 packed  read   lib/weights_*.wgsl
+//
+// Grid: one invocation a vector of the packed matrix.
+@group(0) @binding(0) var<storage, read_write> matrix: array<vec4<f32>>;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let i = flat_id(lane, workgroup, workgroups);
+  if i >= VECTORS {
+    return;
+  }
+  let words = fetch_packed(i);
+  let scale = scale_of(i);
+  for (var q = 0u; q < QUADS; q++) {
+    matrix[i * QUADS + q] = scale * quad_of(words, q);
+  }
+}

@@ -1,0 +1,109 @@
+//! Choices among the tiles of products that were measured on the device at hand, and take the place of
+//! the estimate's ([`super::linear_tile`]).
+
+use super::linear::{Form, LinearShape};
+use super::linear_tile::{LinearPick, LinearTile};
+
+/// The fastest tile and split measured for a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunedProduct {
+    pub shape: LinearShape,
+    pub tile: LinearTile,
+    /// Parts of K.
+    pub splits: usize,
+    pub nanoseconds: u64,
+    /// Of what the estimate picks.
+    pub estimated_nanoseconds: u64,
+}
+
+/// Numbers of a product in [`TunedProduct::to_numbers`].
+const NUMBERS: usize = 14;
+
+impl TunedProduct {
+    /// Products as plain numbers, to be kept where there is only text.
+    pub fn to_numbers(products: &[Self]) -> Vec<f64> {
+        let numbers = |product: &Self| -> [f64; NUMBERS] {
+            let LinearShape { form, n, k, a_stride, c_stride, tokens } = product.shape;
+            let tile = match product.tile {
+                LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
+                LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
+            };
+            let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
+            let shape = [form as usize, n, k, a_stride, c_stride, tokens, product.splits];
+            let [form, n, k, a_stride, c_stride, tokens, splits] = shape.map(|x| x as f64);
+            let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
+            [form, n, k, a_stride, c_stride, tokens, bm, bn, bk, tm, tn, splits, times[0], times[1]]
+        };
+        products.iter().flat_map(numbers).collect()
+    }
+
+    /// The products of [`TunedProduct::to_numbers`]. What is no product is left out.
+    pub fn from_numbers(numbers: &[f64]) -> Vec<Self> {
+        let product = |numbers: &[f64]| {
+            let numbers: [f64; NUMBERS] = numbers.try_into().ok()?;
+            let [
+                form,
+                n,
+                k,
+                a_stride,
+                c_stride,
+                tokens,
+                bm,
+                bn,
+                bk,
+                tm,
+                tn,
+                splits,
+                own,
+                estimated,
+            ] = numbers.map(|x| x as usize);
+            let form = *Form::ALL.iter().find(|known| **known as usize == form)?;
+            let tile = if bm == 0 {
+                LinearTile::Direct { tm, tn }
+            } else {
+                LinearTile::Tiled { bm, bn, bk, tm, tn }
+            };
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens };
+            let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
+            Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
+        };
+        numbers.chunks(NUMBERS).filter_map(product).collect()
+    }
+
+    pub(super) fn pick(&self) -> LinearPick {
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+        let (own, estimated) =
+            (microseconds(self.nanoseconds), microseconds(self.estimated_nanoseconds));
+        let reason = if self.nanoseconds == self.estimated_nanoseconds {
+            format!("measured: {own:.1} µs, and no other was faster")
+        } else {
+            format!("measured: {own:.1} µs where the estimate's pick takes {estimated:.1}")
+        };
+        LinearPick { tile: self.tile, splits: self.splits, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_kept_as_numbers() {
+        let shape = LinearShape::new(Form::MatmulAt, 768, 2048, 511);
+        let tiled = TunedProduct {
+            shape,
+            tile: LinearTile::Tiled { bm: 64, bn: 64, bk: 16, tm: 8, tn: 4 },
+            splits: 8,
+            nanoseconds: 31_250,
+            estimated_nanoseconds: 40_001,
+        };
+        let shape = LinearShape { form: Form::Matmul, a_stride: 4096, ..shape };
+        let direct =
+            TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
+        let numbers = TunedProduct::to_numbers(&[tiled, direct]);
+        assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct]);
+        // Cut off; of a form that does not exist.
+        assert_eq!(TunedProduct::from_numbers(&numbers[..27]), [tiled]);
+        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..14]].concat()), []);
+    }
+}

@@ -1,0 +1,41 @@
+//! One product by itself, for its time.
+
+use super::builder::Builder;
+use super::{Buffer, Phase, Plan, Range};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::{self as k, Form, LinearPick, LinearShape, Output, WriteMode};
+
+/// A product by a given tile and split, over operands in slots of its own or in `slots`.
+///
+/// # Errors
+/// `limit-exceeded` when an operand or the kernel does not fit the device.
+pub fn product_plan(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    pick: LinearPick,
+    slots: &[u64],
+) -> Result<Plan> {
+    let LinearShape { form, n, k, a_stride, c_stride, tokens } = *shape;
+    let mut builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+    let of_tokens = form == Form::MatmulAt;
+    let mut operand =
+        |what, rows: usize, columns: usize| builder.tensor(what, rows as u64 * columns as u64);
+    let a = operand("operand a", tokens, a_stride)?;
+    let b = operand("operand b", if of_tokens { tokens } else { k }, n)?;
+    let c = operand("result", if of_tokens { k } else { tokens }, c_stride)?;
+    let cols = if form == Form::MatmulT { n } else { k };
+    let range = Range { cols: cols as u32, ..builder.all_rows() };
+    let product = k::linear_with_tile(caps, shape, Output::Mode(WriteMode::Overwrite), pick)?;
+    let (step, columns) = (builder.step(), builder.range(range));
+    let Some(sum) = product.sum else {
+        let slices = vec![a, b, c, step, columns];
+        builder.dispatch_rows("product", product.product, slices, range, 0.0)?;
+        return Ok(builder.finish(slots));
+    };
+    let parts = builder.tensor("parts of a product", sum.elements)?;
+    let slices = vec![a, b, parts, step, columns];
+    builder.dispatch_rows("product", product.product, slices, range, 0.0)?;
+    builder.dispatch_rows("sum", sum.kernel, vec![parts, c, step, columns], range, 0.0)?;
+    Ok(builder.finish(slots))
+}

@@ -1,0 +1,159 @@
+//! Family 08: packing a matrix, unpacking it, and the matrix-vector product that reads it packed.
+
+use super::harness::{Job, Operand};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close, of, text, wide};
+use super::{Case, Outcome};
+use crate::config::Activation;
+use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, WeightFormat};
+use crate::reference::activation::gated_activation_forward;
+use crate::reference::linear::matvec_forward;
+use crate::reference::norm::rms_norm_forward;
+use crate::reference::weights::{packing_error, unpack_weights_forward};
+use std::rc::Rc;
+
+pub(super) fn cases() -> Vec<Case> {
+    WeightFormat::ALL
+        .into_iter()
+        .filter(|format| *format != WeightFormat::F32)
+        .flat_map(|format| {
+            let name = format.name();
+            [
+                Case::new(format!("weights {name}: packed and unpacked"), move |lane| {
+                    round_trip(lane, format)
+                }),
+                Case::new(format!("weights {name}: matvec"), move |lane| products(lane, format)),
+            ]
+        })
+        .collect()
+}
+
+/// Rows of whole groups: one group; more groups than a vector of scales; several workgroups.
+const MATRICES: [(usize, usize); 3] = [(1, 32), (5, 96), (61, 768)];
+
+/// A matrix with a row of zeros and one of numbers whose squares would vanish.
+fn matrix(lane: &Lane, rows: usize, columns: usize) -> Vec<f32> {
+    let mut values = lane.normal(rows * columns);
+    if rows > 2 {
+        values[..columns].fill(0.0);
+        values[columns..2 * columns].iter_mut().for_each(|x| *x *= 1e-20);
+    }
+    values
+}
+
+async fn packed(
+    lane: &Lane,
+    format: WeightFormat,
+    (rows, columns): (usize, usize),
+    values: &[f32],
+) -> Result<Vec<Vec<u32>>, String> {
+    let made = lane.variants(|caps| k::pack_weights(caps, format, rows, columns)).map_err(text)?;
+    let words = (format.bytes(rows, columns) / 4) as usize;
+    let operands = vec![Operand::floats(values), Operand::poison(words)];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+    let results = lane.run(&jobs).await.map_err(text)?;
+    Ok(results.iter().map(|got| got.words(0).to_vec()).collect())
+}
+
+async fn round_trip(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+    for (rows, columns) in MATRICES {
+        let values = matrix(&lane, rows, columns);
+        for words in packed(&lane, format, (rows, columns), &values).await? {
+            let kept = unpack_weights_forward(format, &words, values.len());
+            for (group, kept) in values.chunks(32).zip(kept.chunks(32)) {
+                let most = packing_error(format, group);
+                for (x, y) in group.iter().zip(kept) {
+                    let error = (f64::from(*x) - y).abs();
+                    if error.is_nan() || error > most {
+                        return Err(format!("{x} as {y}, {error:.1e} off; {most:.1e} allowed"));
+                    }
+                }
+            }
+            let made = lane
+                .variants(|caps| k::unpack_weights(caps, format, rows, columns))
+                .map_err(text)?;
+            let operands = vec![Operand::poison(values.len()), Operand::words(&words)];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("unpacked", &got.floats(0), &kept, ROUNDING).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    not_finite(&lane, format).await?;
+    Ok(lane.summary())
+}
+
+/// What is not finite does not become a number.
+async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut values = lane.normal(2 * 32);
+        values[40] = bad;
+        for words in packed(lane, format, (2, 32), &values).await? {
+            let kept = unpack_weights_forward(format, &words, values.len());
+            if kept[40].is_finite() || kept[..32].iter().any(|x| !x.is_finite()) {
+                return Err(format!("{bad} among weights became {}", kept[40]));
+            }
+        }
+    }
+    Ok(())
+}
+
+const EPSILON: f64 = 1e-5;
+
+async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+    let norm = MatvecInput::Norm { epsilon: EPSILON };
+    let gated = MatvecOutput::Gated(Activation::Silu);
+    for (n, k) in [(1, 32), (70, 256), (13, 2304)] {
+        for (input, output) in [
+            (MatvecInput::Plain, MatvecOutput::Plain),
+            (MatvecInput::Plain, MatvecOutput::Residual),
+            (norm, MatvecOutput::Plain),
+            (norm, gated),
+        ] {
+            product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn product(lane: &Lane, shape: MatvecShape) -> Result<(), String> {
+    let MatvecShape { n, k, input, output, weights } = shape;
+    let rows = if matches!(output, MatvecOutput::Gated(_)) { 2 * n } else { n };
+    let mut values = lane.normal(rows * k);
+    values.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
+    let words = packed(lane, weights, (rows, k), &values).await?.swap_remove(0);
+    let matrix = unpack_weights_forward(weights, &words, values.len());
+    let column = 7;
+    let (a, weight) = (lane.normal(k), lane.normal(k));
+    let (c, base) = (lane.normal(column + n), lane.normal(column + n));
+    let mut operands = vec![
+        Operand::floats(&a),
+        Operand::words(&words),
+        Operand::floats(&c),
+        Operand::range(0, 1, column, n),
+    ];
+    let x = match input {
+        MatvecInput::Plain => wide(&a),
+        MatvecInput::Norm { epsilon } => {
+            operands.push(Operand::floats(&weight));
+            rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
+        }
+    };
+    let residual = (output == MatvecOutput::Residual).then(|| {
+        operands.push(Operand::floats(&base));
+        wide(&base[column..])
+    });
+    let products = matvec_forward(&x, &matrix, residual.as_deref());
+    let mut expected = wide(&c[..column]);
+    expected.extend(match output {
+        MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
+        MatvecOutput::Plain | MatvecOutput::Residual => products,
+    });
+    let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+    }
+    Ok(())
+}
