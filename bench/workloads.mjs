@@ -67,13 +67,13 @@ export function median(values) {
 
 /**
  * Trains one configuration for `steps` steps of `documents` documents with the loss read back each
- * step.
+ * step, `recompute` as in the trainer's options; `tuned` names a runtime that measures tiles.
  *
  * @returns milliseconds a step (median), the cold start apart, losses, bytes, and with `profile`
  *   the GPU time by kernel.
  */
 export async function train(tinyloom, runtime, name, options = {}) {
-  const { steps = 40, profile = false, documents = 1 } = options;
+  const { steps = 40, profile = false, documents = 1, recompute = false } = options;
   const workload = CONFIGS[name];
   const layers = options.layers ?? workload.config.num_hidden_layers;
   const config = { ...workload.config, num_hidden_layers: layers };
@@ -84,6 +84,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
     tokensPerStep: length,
     learningRate: 3e-4,
     schedule: "constant",
+    recompute,
   });
   const data = batch(length, workload.config.vocab_size, documents);
   const first = await trainer.step(data);
@@ -102,7 +103,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
   }
   const pipelinedMilliseconds = await pipelined(tinyloom, trainer, workload, length, steps);
   const result = {
-    workload: trainName(name, documents),
+    workload: trainName(name, options),
     tokens: length,
     milliseconds: median(times),
     pipelinedMilliseconds,
@@ -135,7 +136,13 @@ async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
   return (performance.now() - began) / steps;
 }
 
-const trainName = (name, documents) => `train ${name}${documents > 1 ? ` x ${documents}` : ""}`;
+const trainName = (name, { documents = 1, recompute = false, tuned = false }) =>
+  [
+    `train ${name}`,
+    ...(documents > 1 ? [`x ${documents}`] : []),
+    ...(recompute ? ["recomputed"] : []),
+    ...(tuned ? ["tuned"] : []),
+  ].join(" ");
 
 /** Rows of a plan summed by kernel, the longest first. */
 export function byKernel(rows) {
@@ -211,12 +218,16 @@ export async function memory(tinyloom, runtime, tokens) {
   return { workload: `memory ${tokens}`, tokens, gpuBytes };
 }
 
-/** Configurations with the documents of a batch. */
+/** What is trained: each configuration, and the largest with more documents and with less memory. */
 const TRAINED = [
-  ["tiny", 1],
-  ["mid", 1],
-  ["seed", 1],
-  ["seed", 8],
+  ...Object.keys(CONFIGS).map((name) => [name, {}]),
+  ["seed", { documents: 8 }],
+  ["seed", { documents: 8, recompute: true }],
+];
+/** What is trained with measured tiles. */
+const TUNED = [
+  ["tiny", { tuned: true }],
+  ["seed", { tuned: true }],
 ];
 
 /**
@@ -318,6 +329,11 @@ export async function runAll(
   if (suite === "growth") await growth(tinyloom, runtime, { only, steps }, record);
   const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
   runtime.destroy();
+  if (suite === "models" && !software) {
+    const tuning = await tinyloom.Runtime.create({ gpu, limits, tune: true });
+    await everyTraining(tinyloom, tuning, TUNED, { only, profile, steps }, record);
+    tuning.destroy();
+  }
   return { adapter, software, features, subgroupSize, limits: chosen, ...allows, results };
 }
 
@@ -340,12 +356,17 @@ function shares({ teraflops, gigabytesPerSecond }, { peakTeraflops, copyGigabyte
   };
 }
 
-/** Training and decoding of the reference configurations, and memory. */
-async function everyModel(tinyloom, runtime, { only, profile, steps }, record) {
-  for (const [name, documents] of TRAINED) {
-    if (trainName(name, documents).includes(only))
-      record(await train(tinyloom, runtime, name, { steps, profile, documents }));
+async function everyTraining(tinyloom, runtime, trained, { only, profile, steps }, record) {
+  for (const [name, options] of trained) {
+    if (trainName(name, options).includes(only))
+      record(await train(tinyloom, runtime, name, { steps, profile, ...options }));
   }
+}
+
+/** Training and decoding of the reference configurations, and memory. */
+async function everyModel(tinyloom, runtime, settings, record) {
+  const { only } = settings;
+  await everyTraining(tinyloom, runtime, TRAINED, settings, record);
   for (const [name, options] of DECODED) {
     if (decodeName(name, options).includes(only))
       record(await decode(tinyloom, runtime, name, options));
