@@ -9,6 +9,11 @@ const WARM_UP = 40;
 /** Microseconds of a pass that are enough. */
 const LONG = 20_000;
 const MOST_WARM_UP = 4000;
+/** Milliseconds after which a GPU has lowered its clock far, and of work that raise it again. */
+const IDLE = 200;
+const WAKING = 500;
+/** When a GPU last had something to time. */
+let busyUntil = -IDLE;
 
 /** Random floats in ±1. */
 export function noise(elements) {
@@ -113,18 +118,23 @@ export async function time(device, sequence, turns = TURNS) {
     );
     return Math.min(...lengths) / 1000 / count;
   };
+  const turnsOf = (milliseconds, each) =>
+    Math.min(MOST_WARM_UP, Math.ceil((milliseconds * 1000) / each));
   let estimate = Math.max(await measure(0, 1, 1), 1);
-  // At an idle GPU's clock a kernel takes five times as long as after some work.
-  if (estimate > LONG) estimate = await measure(1, 1, 1);
+  const awake = performance.now() + (performance.now() - busyUntil > IDLE ? WAKING : 0);
+  while (performance.now() < awake) {
+    estimate = Math.max(await measure(turnsOf(WARM_UP, estimate), 1, 1), 1);
+  }
   // A slow kernel needs no turns to be measured, and would take minutes.
   const slow = estimate > LONG;
   const count = Math.max(1, Math.min(turns, Math.floor(LONG / estimate)));
-  const warmUp = Math.min(MOST_WARM_UP, Math.ceil((WARM_UP * 1000) / estimate));
+  const warmUp = turnsOf(WARM_UP, estimate);
   // A GPU's clock also dips for a moment by itself, for whole passes at a time.
   const rounds = [];
   for (let round = 0; round < (slow ? 1 : ROUNDS); round++) {
     rounds.push(await measure(warmUp, slow ? 1 : MEASURED, count));
   }
+  busyUntil = performance.now();
   return Math.min(...rounds);
 }
 
