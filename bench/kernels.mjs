@@ -10,7 +10,7 @@ const WARM_UP = 40;
 const LONG = 20_000;
 const MOST_WARM_UP = 4000;
 /** Milliseconds after which a GPU has lowered its clock far, and of work that raise it again. */
-const IDLE = 200;
+const IDLE = 1000;
 const WAKING = 500;
 /** When a GPU last had something to time. */
 let busyUntil = -IDLE;
