@@ -10,12 +10,14 @@ use crate::error::{Error, Result};
 
 /// Elements in 256 bytes of f32: WebGPU's offset alignment for bindings.
 pub const ALIGN: usize = 64;
+/// Elements that a part begins at a multiple of: the same bytes in f16, for what mirrors a shard in that.
+const PART_ALIGN: usize = 2 * ALIGN;
 
 /// A run of a matrix's rows inside one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub shard: usize,
-    /// First element of the part in its shard; a multiple of [`ALIGN`].
+    /// First element of the part in its shard; a multiple of [`PART_ALIGN`].
     pub offset: usize,
     pub row0: usize,
     pub rows: usize,
@@ -86,7 +88,7 @@ impl Layout {
     /// # Errors
     /// `limit-exceeded` if a single row does not fit a binding.
     pub fn new(config: &ModelConfig, binding_bytes: u64) -> Result<Self> {
-        let mut builder = Builder::new((binding_bytes / 4) as usize / ALIGN * ALIGN);
+        let mut builder = Builder::new((binding_bytes / 4) as usize / PART_ALIGN * PART_ALIGN);
         let hidden = config.hidden_size;
         let head = config.head_dim;
         let (query, key_value) =
@@ -248,7 +250,7 @@ impl Builder {
         let mut row0 = 0;
         while row0 < rows {
             let part_rows = per_part.min(rows - row0);
-            let len = (part_rows * cols).next_multiple_of(ALIGN);
+            let len = (part_rows * cols).next_multiple_of(PART_ALIGN);
             if self.used + len > self.capacity.max(len) {
                 self.close();
             }

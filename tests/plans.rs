@@ -7,7 +7,7 @@ use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{Binding, KvCache, WeightFormat};
 use tinyloom::layout::{ALIGN, Layout};
-use tinyloom::plan::{Buffer, InferenceOptions, Plan, inference_plans, train_plans};
+use tinyloom::plan::{Buffer, InferenceOptions, Plan, TrainChoices, inference_plans, train_plans};
 use tinyloom::testing::adapters;
 
 fn config(text: &str) -> ModelConfig {
@@ -148,7 +148,8 @@ fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layou
 fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout = Layout::new(config, caps.limits.binding_bytes().min(1 << 30)).unwrap();
     let train =
-        train_plans(caps, config, &layout, tokens, false).unwrap_or_else(|e| panic!("{what}: {e}"));
+        train_plans(caps, config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
     for (name, plan) in [
         ("micro-step", &train.micro_step),
         ("optimizer", &train.optimizer),
@@ -181,7 +182,20 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
             check_plan(&what, plan, &infer.slots, caps, &layout);
         }
     }
-    let again = train_plans(caps, config, &layout, tokens, true).unwrap();
+    let again = train_plans(
+        caps,
+        config,
+        &layout,
+        TrainChoices { tokens, recompute: true, ..TrainChoices::default() },
+    )
+    .unwrap();
+    let mixed = TrainChoices { tokens, mixed: true, ..TrainChoices::default() };
+    let mixed = train_plans(caps, config, &layout, mixed).unwrap();
+    for (name, plan) in [("micro-step", &mixed.micro_step), ("evaluation", &mixed.evaluate)] {
+        check_plan(&format!("{what}, mixed {name}"), plan, &mixed.slots, caps, &layout);
+        let mirrors = plan.dispatches.iter().filter(|d| d.label == "weights in f16").count();
+        assert_eq!(mirrors, layout.shards.len(), "{what}");
+    }
     let name = format!("{what}, micro-step that computes activations again");
     check_plan(&name, &again.micro_step, &again.slots, caps, &layout);
     assert_eq!(again.micro_step.kernels, train.micro_step.kernels, "{what}: it compiles the same");
@@ -209,7 +223,9 @@ fn plans_build_at_the_floor() {
 /// Builds the plans, or fails with a limit of workgroups by name.
 fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout = Layout::new(config, caps.limits.binding_bytes()).unwrap();
-    let train = train_plans(caps, config, &layout, tokens, false).map(|_| ());
+    let train =
+        train_plans(caps, config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
+            .map(|_| ());
     let infer =
         inference_plans(caps, config, &layout, 2048, InferenceOptions::default()).map(|_| ());
     if let Err(error) = train.and(infer) {
@@ -295,7 +311,13 @@ fn what_does_not_fit_is_named() {
     let error = Layout::new(&config, caps.limits.binding_bytes()).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     let layout = Layout::new(&config, 128 << 20).unwrap();
-    let error = train_plans(&floor(), &config, &layout, 1 << 20, false).unwrap_err();
+    let error = train_plans(
+        &floor(),
+        &config,
+        &layout,
+        TrainChoices { tokens: 1 << 20, ..TrainChoices::default() },
+    )
+    .unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     assert!(error.message.contains("maxStorageBufferBindingSize"), "{error}");
 }
@@ -320,7 +342,9 @@ fn a_cache_larger_than_a_binding_is_named() {
 fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     let (config, tokens) = configs().remove(5);
     let layout = Layout::new(&config, 128 << 20).unwrap();
-    let plans = train_plans(&floor(), &config, &layout, tokens, false).unwrap();
+    let plans =
+        train_plans(&floor(), &config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
+            .unwrap();
     let count =
         |label: &str| plans.micro_step.dispatches.iter().filter(|d| d.label == label).count();
     let parts = layout.matrices[layout.embedding].parts.len();
@@ -342,7 +366,13 @@ fn activations_computed_again_take_the_memory_of_one_layer() {
         let config =
             ModelConfig { num_hidden_layers: layers, ..body(256, 128, 384, [4, 2, 32], "") };
         let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
-        let plans = train_plans(&floor(), &config, &layout, tokens, recompute).unwrap();
+        let plans = train_plans(
+            &floor(),
+            &config,
+            &layout,
+            TrainChoices { tokens, recompute, mixed: false },
+        )
+        .unwrap();
         plans.slots.iter().sum::<u64>()
     };
     let input = 4 * (tokens * 128) as u64;

@@ -36,6 +36,11 @@ export interface TrainerOptions {
    */
   recompute?: boolean;
   /**
+   * `"mixed"`: products read the weights in f16, from a copy that each step makes; sums, activations,
+   * gradients, moments and the weights themselves stay f32. Default `"f32"`.
+   */
+  precision?: "f32" | "mixed";
+  /**
    * Seed of the order in which `run` draws documents, together with the dataset's own; an unsigned
    * 32-bit number, default 0.
    */

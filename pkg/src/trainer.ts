@@ -55,6 +55,7 @@ const OPTIONS: Rules<TrainerOptions> = {
   gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
   recompute: flag,
+  precision: oneOf("f32", "mixed"),
   seed,
 };
 

@@ -42,16 +42,18 @@ pub struct LinearShape {
     /// Elements from one row of C to the next.
     pub c_stride: usize,
     pub tokens: usize,
+    /// B lies in f16, two elements a word; where rows are [by vectors](Self::by_vectors) alone.
+    pub half_b: bool,
 }
 
 impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
-        Self { form, n, k, a_stride: k, c_stride: n, tokens }
+        Self { form, n, k, a_stride: k, c_stride: n, tokens, half_b: false }
     }
 
     /// Every row begins at, and holds, a multiple of four elements.
-    pub(super) fn by_vectors(&self) -> bool {
+    pub fn by_vectors(&self) -> bool {
         [self.n, self.k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
     }
 
@@ -129,6 +131,9 @@ pub fn linear_with_tile(
     if splits > 1 && !(shape.by_vectors() && matches!(tile, LinearTile::Tiled { .. })) {
         return Err(Error::internal("only tiles of vectors can be summed in parts"));
     }
+    if shape.half_b && !shape.by_vectors() {
+        return Err(Error::internal("only rows of vectors are read in f16"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } => tile.invocations(),
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
@@ -140,7 +145,11 @@ pub fn linear_with_tile(
     if target.residual() {
         bindings.push(Read);
     }
-    let vectors = if shape.by_vectors() { "vec4" } else { "scalar" };
+    let vectors = match (shape.by_vectors(), shape.half_b) {
+        (true, true) => "vec4, b in f16",
+        (true, false) => "vec4",
+        (false, _) => "scalar",
+    };
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
     let product = composer.finish(
         caps,
@@ -307,6 +316,11 @@ fn modules(
             Form::MatmulAt => shader!("lib/rows_inner"),
             Form::MatmulT | Form::Matmul => shader!("lib/rows_outer"),
         });
+    let composer = match (vectors, shape.half_b) {
+        (true, true) => composer.module(shader!("lib/linear_b_f16")),
+        (true, false) => composer.module(shader!("lib/linear_b_f32")),
+        (false, _) => composer,
+    };
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
             .module(if form == Form::MatmulAt {

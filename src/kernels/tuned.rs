@@ -17,22 +17,26 @@ pub struct TunedProduct {
 }
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
-const NUMBERS: usize = 14;
+const NUMBERS: usize = 15;
 
 impl TunedProduct {
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens } = product.shape;
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, half_b } = product.shape;
             let tile = match product.tile {
                 LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
                 LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
             };
             let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
-            let shape = [form as usize, n, k, a_stride, c_stride, tokens, product.splits];
-            let [form, n, k, a_stride, c_stride, tokens, splits] = shape.map(|x| x as f64);
+            let shape = [form as usize, n, k, a_stride, c_stride, tokens, usize::from(half_b)];
+            let [form, n, k, a_stride, c_stride, tokens, half_b] = shape.map(|x| x as f64);
+            let splits = product.splits as f64;
             let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
-            [form, n, k, a_stride, c_stride, tokens, bm, bn, bk, tm, tn, splits, times[0], times[1]]
+            [
+                form, n, k, a_stride, c_stride, tokens, half_b, bm, bn, bk, tm, tn, splits,
+                times[0], times[1],
+            ]
         };
         products.iter().flat_map(numbers).collect()
     }
@@ -48,6 +52,7 @@ impl TunedProduct {
                 a_stride,
                 c_stride,
                 tokens,
+                half_b,
                 bm,
                 bn,
                 bk,
@@ -63,7 +68,8 @@ impl TunedProduct {
             } else {
                 LinearTile::Tiled { bm, bn, bk, tm, tn }
             };
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens };
+            let half_b = half_b == 1;
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, half_b };
             let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
             Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
         };
@@ -97,13 +103,13 @@ mod tests {
             nanoseconds: 31_250,
             estimated_nanoseconds: 40_001,
         };
-        let shape = LinearShape { form: Form::Matmul, a_stride: 4096, ..shape };
+        let shape = LinearShape { form: Form::Matmul, a_stride: 4096, half_b: true, ..shape };
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct]);
         assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct]);
         // Cut off; of a form that does not exist.
-        assert_eq!(TunedProduct::from_numbers(&numbers[..27]), [tiled]);
-        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..14]].concat()), []);
+        assert_eq!(TunedProduct::from_numbers(&numbers[..29]), [tiled]);
+        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..15]].concat()), []);
     }
 }

@@ -135,7 +135,13 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     fn model(&self, phase: Phase, tokens: usize, step: Buffer) -> Model<'a> {
         let builder = Builder::new(self.caps, phase, tokens, step);
-        Model { config: self.config, layout: self.layout, builder, weights: self.weights }
+        Model {
+            config: self.config,
+            layout: self.layout,
+            builder,
+            weights: self.weights,
+            mirrored: false,
+        }
     }
 
     /// Packs every matrix that is read packed; gives what that takes.

@@ -23,7 +23,7 @@ pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferenceOptions, InferencePlans, cache_bytes, inference_plans};
 pub use initialize::initialize_plan;
 pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
-pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainPlans, train_plans};
+pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainChoices, TrainPlans, train_plans};
 pub use tune::product_plan;
 
 use crate::error::Result;
@@ -38,6 +38,8 @@ pub enum Buffer {
     Gradients(usize),
     Moment1(usize),
     Moment2(usize),
+    /// The weights in f16, two elements a word, in the shards' layout.
+    Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.
     Packed(usize),
     /// A buffer that the caller of an operation names.

@@ -16,6 +16,8 @@ pub(super) struct Model<'a> {
     pub builder: Builder<'a>,
     /// How matrices are read.
     pub weights: WeightFormat,
+    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors.
+    pub mirrored: bool,
 }
 
 impl<'a> Model<'a> {
@@ -59,6 +61,36 @@ impl<'a> Model<'a> {
         let slices = vec![unpacked, packed];
         self.builder.dispatch(format!("{label} unpacked"), kernel, slices, 0.0)?;
         Ok(unpacked)
+    }
+
+    /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.
+    fn operand(
+        &mut self,
+        label: &str,
+        matrix: usize,
+        part: usize,
+        shape: LinearShape,
+    ) -> Result<(Slice, LinearShape)> {
+        if self.mirrored && shape.by_vectors() {
+            let Slice { offset, bytes, .. } = self.part(matrix, part, Buffer::Mirror);
+            let shard = self.layout.matrices[matrix].parts[part].shard;
+            let mirror = Slice::new(Buffer::Mirror(shard), offset / 2, bytes / 2);
+            return Ok((mirror, LinearShape { half_b: true, ..shape }));
+        }
+        Ok((self.unpacked(label, matrix, part)?, shape))
+    }
+
+    /// Writes [`Buffer::Mirror`] from the weights.
+    pub fn mirror_weights(&mut self) -> Result<()> {
+        for (index, shard) in self.layout.shards.iter().enumerate() {
+            let kernel = k::pack_weights(self.builder.caps, WeightFormat::F16, 1, shard.len)?;
+            let slices = vec![
+                Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4),
+                Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2),
+            ];
+            self.builder.dispatch("weights in f16", kernel, slices, shard.len as f64)?;
+        }
+        Ok(())
     }
 
     pub fn weight(&self, matrix: usize) -> Slice {
@@ -116,6 +148,7 @@ impl<'a> Model<'a> {
                 a_stride: shape.cols,
                 c_stride: shape.rows,
                 tokens: rows.rows as usize,
+                half_b: false,
             };
             let mode = if residual.is_some() {
                 Output::Residual
@@ -123,7 +156,8 @@ impl<'a> Model<'a> {
                 Output::Mode(WriteMode::Overwrite)
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let operands = [input, self.unpacked(label, matrix, index)?, output];
+            let (weights, product) = self.operand(label, matrix, index, product)?;
+            let operands = [input, weights, output];
             self.product(label, &product, mode, operands, residual, range)?;
         }
         Ok(())
@@ -147,10 +181,12 @@ impl<'a> Model<'a> {
                 a_stride: shape.rows,
                 c_stride: shape.cols,
                 tokens: rows.rows as usize,
+                half_b: false,
             };
             let mode = if index == 0 { WriteMode::Overwrite } else { WriteMode::Add };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let operands = [d_output, self.part(matrix, index, Buffer::Weights), d_input];
+            let (weights, product) = self.operand(label, matrix, index, product)?;
+            let operands = [d_output, weights, d_input];
             self.product(label, &product, Output::Mode(mode), operands, None, range)?;
         }
         Ok(())
@@ -175,6 +211,7 @@ impl<'a> Model<'a> {
                 a_stride: shape.rows,
                 c_stride: shape.cols,
                 tokens: rows.rows as usize,
+                half_b: false,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let operands = [d_output, input, self.part(matrix, index, Buffer::Gradients)];

@@ -344,10 +344,24 @@ fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
     Slice::new(Buffer::RopeTable, 0, positions as u64 * config.head_dim as u64 * 4)
 }
 
+/// What training plans depend on besides the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainChoices {
+    /// Most tokens a micro-step.
+    pub tokens: usize,
+    /// Activations are computed again in the backward pass.
+    pub recompute: bool,
+    /// Products read the weights in f16.
+    pub mixed: bool,
+}
+
 /// Compiles a model into the plans of training with up to `tokens` tokens a micro-step. With
 /// `recompute` the backward pass computes a layer's activations again from the layer's input, by the
 /// same kernels and so to the same bits: a third more arithmetic, for the memory of one layer in place
-/// of all (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+/// of all (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016). With `mixed` the
+/// products of activations with weights, forward and backward, read these in f16; sums, activations,
+/// gradients, the weights that the optimizer changes and its moments stay f32 (after Micikevicius et
+/// al., "Mixed Precision Training", arXiv:1710.03740; gradients need no scaling, being f32).
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
@@ -355,15 +369,14 @@ pub fn train_plans(
     caps: &Capabilities,
     config: &ModelConfig,
     layout: &Layout,
-    tokens: usize,
-    recompute: bool,
+    TrainChoices { tokens, recompute, mixed }: TrainChoices,
 ) -> Result<TrainPlans> {
     let batch = BatchLayout::new(tokens);
     let chunk = logits_chunk(caps, config.vocab_size, tokens);
     let table = rope_table(config, tokens);
     let model = || {
         let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
-        Model { config, layout, builder, weights: WeightFormat::F32 }
+        Model { config, layout, builder, weights: WeightFormat::F32, mirrored: mixed }
     };
     let micro_step = micro_step(model(), batch, table, chunk, recompute)?;
     let evaluate = evaluate(model(), batch, table, chunk, &micro_step.slots)?;
@@ -380,6 +393,10 @@ fn forward(
     table: Slice,
 ) -> Result<(Vec<Saved>, Slice, Slice)> {
     let hidden = model.hidden();
+    if model.mirrored {
+        // Each time anew: whatever has changed the weights since, a step, a load, the user.
+        model.mirror_weights()?;
+    }
     let mut x = model.tensor("embedding", hidden)?;
     model.embed(batch.tokens(), x)?;
     let mut saved = Vec::new();

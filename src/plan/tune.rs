@@ -16,13 +16,14 @@ pub fn product_plan(
     pick: LinearPick,
     slots: &[u64],
 ) -> Result<Plan> {
-    let LinearShape { form, n, k, a_stride, c_stride, tokens } = *shape;
+    let LinearShape { form, n, k, a_stride, c_stride, tokens, half_b } = *shape;
     let mut builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
     let of_tokens = form == Form::MatmulAt;
     let mut operand =
         |what, rows: usize, columns: usize| builder.tensor(what, rows as u64 * columns as u64);
     let a = operand("operand a", tokens, a_stride)?;
-    let b = operand("operand b", if of_tokens { tokens } else { k }, n)?;
+    let words = if half_b { n / 2 } else { n };
+    let b = operand("operand b", if of_tokens { tokens } else { k }, words)?;
     let c = operand("result", if of_tokens { k } else { tokens }, c_stride)?;
     let cols = if form == Form::MatmulT { n } else { k };
     let range = Range { cols: cols as u32, ..builder.all_rows() };

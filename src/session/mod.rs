@@ -18,4 +18,4 @@ pub use generate::{GenerateOptions, Generation};
 pub use model::{Model, ModelLoader};
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;
-pub use trainer::{Metrics, Trainer, TrainerOptions};
+pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};

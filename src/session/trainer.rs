@@ -4,7 +4,7 @@ mod options;
 mod profile;
 mod state;
 
-pub use options::TrainerOptions;
+pub use options::{Precision, TrainerOptions};
 pub(super) use state::{TrainerState, saved_sets};
 
 use super::model::{Model, read_tensor, tensor_at};
@@ -16,7 +16,8 @@ use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay};
 use crate::plan::{
-    Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainPlans, train_plans,
+    Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainChoices, TrainPlans,
+    train_plans,
 };
 use crate::schedule::Schedule;
 use serde::Serialize;
@@ -99,8 +100,12 @@ impl Trainer {
         let most = model.config().max_position_embeddings;
         let gpu = Rc::clone(model.gpu());
         let plans_on = |caps: &Capabilities| {
-            let (tokens, recompute) = (options.tokens_per_step, options.recompute);
-            train_plans(caps, model.config(), model.layout(), tokens, recompute)
+            let choices = TrainChoices {
+                tokens: options.tokens_per_step,
+                recompute: options.recompute,
+                mixed: options.precision == Precision::Mixed,
+            };
+            train_plans(caps, model.config(), model.layout(), choices)
         };
         let mut plans = plans_on(gpu.capabilities())?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
@@ -110,17 +115,15 @@ impl Trainer {
         gpu.prepare(&[&plans.micro_step, &plans.optimizer, &plans.evaluate]).await;
         let weights = model.weights()?;
         gpu.watch();
-        let made = Self::allocate(model, &plans, options.tokens_per_step.min(most)).and_then(
-            |mut resources| {
-                let mut install = |plan| resources.install(plan, &[&weights]);
-                let ids = (
-                    install(&plans.micro_step)?,
-                    install(&plans.optimizer)?,
-                    install(&plans.evaluate)?,
-                );
-                Ok((resources, ids))
-            },
-        );
+        let made = Self::allocate(model, &plans, &options, most).and_then(|mut resources| {
+            let mut install = |plan| resources.install(plan, &[&weights]);
+            let ids = (
+                install(&plans.micro_step)?,
+                install(&plans.optimizer)?,
+                install(&plans.evaluate)?,
+            );
+            Ok((resources, ids))
+        });
         let checked = gpu.checked().await;
         let (resources, (micro_step, optimizer, evaluate)) = made?;
         checked?;
@@ -144,12 +147,20 @@ impl Trainer {
         }))
     }
 
-    fn allocate(model: &Model, plans: &TrainPlans, positions: usize) -> Result<Resources> {
+    fn allocate(
+        model: &Model,
+        plans: &TrainPlans,
+        options: &TrainerOptions,
+        most: usize,
+    ) -> Result<Resources> {
         let gpu = model.gpu();
         let mut resources = Resources::new(gpu);
         for (index, shard) in model.layout().shards.iter().enumerate() {
             for set in [Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
                 resources.add(set(index), shard.len as u64 * 4)?;
+            }
+            if options.precision == Precision::Mixed {
+                resources.add(Buffer::Mirror(index), shard.len as u64 * 2)?;
             }
         }
         for (index, bytes) in plans.slots.iter().enumerate() {
@@ -170,6 +181,7 @@ impl Trainer {
         }
         let table = resources.get(Buffer::RopeTable)?;
         let config = model.config();
+        let positions = options.tokens_per_step.min(most);
         write_rope_table(gpu, table, positions, config.head_dim, config.rope_theta)?;
         Ok(resources)
     }

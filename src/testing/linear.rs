@@ -14,6 +14,7 @@ use crate::kernels::{
 use crate::reference::activation::gated_activation_forward;
 use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::reference::norm::rms_norm_forward;
+use crate::reference::weights::pack_weights_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -27,6 +28,10 @@ pub(super) fn cases() -> Vec<Case> {
             })
         })
         .collect();
+    for form in [Form::MatmulT, Form::Matmul] {
+        let name = format!("linear {} with b in f16", form.name());
+        cases.push(Case::new(name, move |lane| half(lane, form)));
+    }
     cases.push(Case::new("matvec", matvec));
     cases
 }
@@ -125,6 +130,25 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
     Ok(lane.summary())
 }
 
+/// A product whose B lies in f16, in every tile.
+async fn half(lane: Rc<Lane>, form: Form) -> Outcome {
+    let output = outputs(form)[0];
+    let shape = LinearShape { half_b: true, ..shape(form, true, true) };
+    let runs = [(1, 0, false), (129, 5, true)]
+        .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
+    let made = lane
+        .kernels(|caps| {
+            let all = products(caps, &shape, output, 1)?;
+            Ok(all.into_iter().map(|linear| linear.product).collect())
+        })
+        .map_err(text)?;
+    for kernel in &made {
+        let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
+        check(&lane, &jobs, &runs).await?;
+    }
+    Ok(lane.summary())
+}
+
 /// Holds what jobs leave in `c` against the runs that they are of.
 async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(), String> {
     let results = lane.run(jobs).await.map_err(text)?;
@@ -172,7 +196,10 @@ impl Run {
         };
         let b_stride = if form == Form::MatmulT { k } else { n };
         let a = lane.normal(tokens * a_stride);
-        let b = lane.normal(rows_b * b_stride);
+        let mut b = lane.normal(rows_b * b_stride);
+        if shape.half_b {
+            b.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
+        }
         let residual = (output == Output::Residual).then(|| lane.normal(rows_c * c_stride));
         let adds = match output {
             Output::Mode(WriteMode::Overwrite) | Output::Residual => false,
@@ -218,6 +245,10 @@ impl Run {
 
     fn job(&self, kernel: &Kernel) -> Job {
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
+        if self.shape.half_b {
+            operands[1] =
+                Operand::words(&pack_weights_forward(WeightFormat::F16, &self.operands[1]));
+        }
         operands.extend(self.uniforms());
         operands.extend(self.residual.as_deref().map(Operand::floats));
         Job::new(kernel, self.tokens, operands)

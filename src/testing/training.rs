@@ -8,7 +8,7 @@ use super::model::{device, header_of};
 use super::{Case, Outcome};
 use crate::config::ModelConfig;
 use crate::data::{Dataset, DatasetOptions};
-use crate::session::{Model, ModelLoader, Resume, Trainer, TrainerOptions};
+use crate::session::{Model, ModelLoader, Precision, Resume, Trainer, TrainerOptions};
 use std::rc::Rc;
 
 const CONFIG: &str = r#"{"vocab_size":32,"hidden_size":32,"intermediate_size":44,
@@ -35,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("products are measured, and what was measured is taken", tuned),
         Case::new("save and resume to the bit", resume),
         Case::new("the loss falls", falls),
+        Case::new("products that read f16 weights train as f32 does", mixed),
         Case::new("a step that is not finite leaves the weights", not_finite),
     ]
 }
@@ -117,17 +118,47 @@ async fn words(model: &Model) -> Result<Vec<u32>, String> {
     Ok(words)
 }
 
+/// In f32, and with products that read f16.
 async fn resume(lane: Rc<Lane>) -> Outcome {
-    let (whole, trainer) = run(&lane, 5).await?;
-    trainer.free();
-    let (model, trainer) = run(&lane, 3).await?;
-    let (model, trainer) = reload(&lane, &model, &trainer).await?;
-    let dataset = dataset(&lane)?;
-    for _ in 0..2 {
-        trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
+    for precision in [Precision::F32, Precision::Mixed] {
+        let options = || TrainerOptions { precision, ..options() };
+        let (whole, trainer) = run_with(&lane, 5, options()).await?;
+        trainer.free();
+        let (model, trainer) = run_with(&lane, 3, options()).await?;
+        let (model, trainer) = reload(&lane, &model, &trainer).await?;
+        let dataset = dataset(&lane)?;
+        for _ in 0..2 {
+            trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
+        }
+        same("weights", &words(&model).await?, &words(&whole).await?)?;
     }
-    same("weights", &words(&model).await?, &words(&whole).await?)?;
     Ok(String::new())
+}
+
+/// The loss of each step within 1 % of that in f32, from the same weights over the same batches.
+async fn mixed(lane: Rc<Lane>) -> Outcome {
+    let mut losses = vec![];
+    for precision in [Precision::F32, Precision::Mixed] {
+        let options = TrainerOptions { precision, ..options() };
+        let (_, trainer) = run_with(&lane, 0, options).await?;
+        let dataset = dataset(&lane)?;
+        let mut of_run = vec![];
+        for _ in 0..25 {
+            of_run.push(trainer.step_dataset(&dataset, &|| false).await.map_err(text)?.loss);
+        }
+        let [sum, count] = trainer.evaluate_batch(&dataset, 0).await.map_err(text)?;
+        of_run.push(sum / count);
+        losses.push(of_run);
+    }
+    let apart = losses[0].iter().zip(&losses[1]).map(|(a, b)| (a - b).abs() / a);
+    let worst = apart.fold(0.0, f64::max);
+    if losses[0] == losses[1] {
+        return Err("the losses are the same to the bit: nothing reads f16".into());
+    }
+    if worst > 0.01 {
+        return Err(format!("a loss is {:.2} % from that in f32", 100.0 * worst));
+    }
+    Ok(format!("{:.4} % apart at most", 100.0 * worst))
 }
 
 /// Through the bytes of a checkpoint.

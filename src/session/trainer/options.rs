@@ -25,7 +25,18 @@ pub struct TrainerOptions {
     pub tokens_per_step: usize,
     /// Activations are computed again in the backward pass instead of kept: less memory, more time.
     pub recompute: bool,
+    pub precision: Precision,
     pub seed: u64,
+}
+
+/// In what training computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    #[default]
+    F32,
+    /// Products read the weights in f16; everything else is f32.
+    Mixed,
 }
 
 impl Default for TrainerOptions {
@@ -44,6 +55,7 @@ impl Default for TrainerOptions {
             gradient_accumulation: 1,
             tokens_per_step: 1024,
             recompute: false,
+            precision: Precision::F32,
             seed: 0,
         }
     }

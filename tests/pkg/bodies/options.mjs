@@ -130,6 +130,7 @@ export const cases = {
       ["gradientAccumulation", 0],
       ["tokensPerStep", 0],
       ["recompute", "yes"],
+      ["precision", "f16"],
       ["lr", 1e-3],
     ]) {
       await wrong(name, () => Trainer.create(model, { [name]: value }));

@@ -68,6 +68,27 @@ export const cases = {
     return `${fewer} bytes of activations computed again, ${activations} kept`;
   },
 
+  async "products that read f16 weights train as f32 does, also after a resume"(host) {
+    const data = await dataset(host.tinyloom);
+    const losses = async (trainer, steps) =>
+      (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
+    const plain = await make(host);
+    const mixed = await make(host, { ...trainerOptions, precision: "mixed" });
+    const variants = (trainer) => trainer.plan().map((row) => row.variant);
+    ok(variants(mixed).some((variant) => variant.includes("b in f16")), "variants");
+    ok(!variants(plain).some((variant) => variant.includes("f16")), "variants in f32");
+    const expected = await losses(plain, 12);
+    const own = await losses(mixed, 8);
+    const resumed = await host.tinyloom.Trainer.resume(host.runtime, await mixed.save());
+    ok(variants(resumed).some((variant) => variant.includes("f16")), "variants of what was resumed");
+    const rest = await losses(resumed, 4);
+    equal(rest, await losses(mixed, 4), "losses of what was resumed");
+    const apart = [...own, ...rest].map((loss, i) => Math.abs(loss / expected[i] - 1));
+    ok(Math.max(...apart) > 0 && Math.max(...apart) < 0.01, `${apart} apart`);
+    for (const { model } of [plain, mixed, resumed]) model.free();
+    return `${(100 * Math.max(...apart)).toFixed(4)} % apart at most`;
+  },
+
   async "steps queued ahead are the same steps"(host) {
     const data = await dataset(host.tinyloom);
     const plain = await make(host);
