@@ -17,6 +17,7 @@ npm start -- --headless [options] trains in a headless browser and prints a samp
   --tokens-per-step N               tokens in an optimizer step
   --learning-rate X                 peak learning rate
   --steps N                         optimizer steps
+  --precision f32|mixed             in what products read the weights (default f32)
   --seed N                          seed of weights, data order and sampling (default ${defaultSeed})
   --prompt TEXT                     what the sample continues (default: a sentence of the stories,
                                     or a new line)
@@ -42,6 +43,16 @@ function settingsTable() {
 const usage = (message) => new Failure(`${message}\n\n${USAGE}`, 2);
 
 const BROWSERS = ["chromium", "firefox", "node"];
+const PRECISIONS = ["f32", "mixed"];
+
+/** One of a few words. */
+function oneOf(values, name, words) {
+  const given = values[name];
+  if (given !== undefined && !words.includes(given)) {
+    throw usage(`--${name} is "${given}"; it is one of ${words.join(", ")}`);
+  }
+  return given;
+}
 
 const text = { type: "string" };
 const flag = { type: "boolean", default: false };
@@ -60,6 +71,7 @@ function parse(argv) {
         "tokens-per-step": text,
         "learning-rate": text,
         steps: text,
+        precision: text,
         seed: text,
         prompt: text,
         json: flag,
@@ -135,16 +147,14 @@ export function parseCommand(argv) {
     return { headless: false, port: port ?? DEFAULT_PORT, portGiven: port !== undefined };
   }
   if (values.port !== undefined) throw usage("--port goes without --headless");
-  const browser = values.browser ?? "chromium";
-  if (!BROWSERS.includes(browser)) {
-    throw usage(`--browser is "${browser}"; it is one of ${BROWSERS.join(", ")}`);
-  }
+  const browser = oneOf(values, "browser", BROWSERS) ?? "chromium";
   const job = {
     config: config(values.config),
     sequenceLength: number(values, "sequence-length"),
     tokensPerStep: number(values, "tokens-per-step"),
     learningRate: number(values, "learning-rate", { low: 1e-12, high: 1e6, fractions: true }),
     steps: number(values, "steps"),
+    precision: oneOf(values, "precision", PRECISIONS),
     seed: number(values, "seed", { low: 0 }),
     prompt: values.prompt,
   };

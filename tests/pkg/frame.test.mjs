@@ -234,7 +234,7 @@ test("options are checked by name, type and range", () => {
 test("the command line is parsed, and refused with usage", () => {
   const parsed = parseCommand([
     ...["--headless", "--browser", "firefox", "--config", '{"hidden_size":128}', "--steps", "300"],
-    ...["--learning-rate", "1e-3", "--seed", "0", "--json"],
+    ...["--learning-rate", "1e-3", "--seed", "0", "--precision", "mixed", "--json"],
   ]);
   assert.equal(parsed.browser, "firefox");
   assert.equal(parsed.json, true);
@@ -242,6 +242,7 @@ test("the command line is parsed, and refused with usage", () => {
     config: { hidden_size: 128 },
     steps: 300,
     learningRate: 1e-3,
+    precision: "mixed",
     seed: 0,
   });
   assert.equal(parseCommand(["--headless", "--config", "tiny"]).job.config, "tiny");
@@ -257,6 +258,7 @@ test("the command line is parsed, and refused with usage", () => {
     ["--headless", "--learning-rate", "fast"],
     ["--headless", "--learning-rate", "0"],
     ["--headless", "--browser", "opera"],
+    ["--headless", "--precision", "f16"],
     ["--headless", "--config", "small"],
     ["--headless", "--config", "{"],
     ["--headless", "--config", "[1]"],

@@ -182,13 +182,14 @@ class Job {
   }
 
   #trainer(model: Model): Promise<Trainer> {
-    const { tokensPerStep, learningRate, minLearningRate, steps, seed } = this.#settings;
+    const { tokensPerStep, learningRate, minLearningRate, steps, precision, seed } = this.#settings;
     return this.#tinyloom.Trainer.create(model, {
       learningRate,
       tokensPerStep,
       totalSteps: steps,
       seed,
       ...(minLearningRate !== undefined && { minLearningRate }),
+      ...(precision && { precision }),
     });
   }
 

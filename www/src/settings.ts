@@ -11,6 +11,7 @@ export interface RunChoices {
   tokensPerStep?: number | undefined;
   learningRate?: number | undefined;
   steps?: number | undefined;
+  precision?: "f32" | "mixed" | undefined;
   seed?: number | undefined;
 }
 
@@ -22,6 +23,8 @@ export interface RunSettings {
   /** Absent: a tenth of the learning rate. */
   minLearningRate?: number;
   steps: number;
+  /** Absent: f32. */
+  precision?: "f32" | "mixed";
   temperature: number;
   seed: number;
 }
@@ -45,6 +48,7 @@ export function resolveSettings(
     seed: choices.seed ?? defaultSeed,
     config: { ...byteConfig(config, sequenceLength) },
   };
+  if (choices.precision !== undefined) settings.precision = choices.precision;
   if (choices.learningRate === undefined && rest.minLearningRate !== undefined) {
     settings.minLearningRate = rest.minLearningRate;
   }
