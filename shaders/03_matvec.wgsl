@@ -1,7 +1,7 @@
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
-//   1 b      read   f32 [N, K], or [2 · N, K] in the gated form
+//   1 b      read   f32 [N, K], or [2 · N, K] in the gated form; or packed (lib/weights_*.wgsl)
 //   2 c      write  f32 [range.col0 + N]   overwritten from range.col0 on
 //   3 range  uniform
 //

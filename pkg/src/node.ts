@@ -13,8 +13,8 @@ export function fileSystem(): Promise<Fs> {
   return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Fs>;
 }
 
-/** Folder of what tinyloom keeps between sessions, as the system wants such folders. */
+/** Folder of what tinyloom keeps between sessions: that of caches, by XDG's rules or Windows'. */
 export function cacheFolder(): string {
   const { XDG_CACHE_HOME, LOCALAPPDATA, HOME } = process.env;
-  return `${XDG_CACHE_HOME ?? LOCALAPPDATA ?? `${HOME ?? "."}/.cache`}/tinyloom`;
+  return `${XDG_CACHE_HOME || LOCALAPPDATA || `${HOME || "."}/.cache`}/tinyloom`;
 }

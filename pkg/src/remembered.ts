@@ -35,7 +35,7 @@ export async function remember(name: string, text: string): Promise<void> {
 }
 
 const file = (name: string) =>
-  `${cacheFolder()}/${name.replace(/[^a-z0-9]+/gi, "-").slice(0, 100)}.json`;
+  `${cacheFolder()}/${name.replace(/[^a-z0-9]+/gi, "-").slice(0, 200)}.json`;
 
 async function inStore<T>(
   mode: IDBTransactionMode,

@@ -237,7 +237,14 @@ export class Runtime {
   async #tune(): Promise<void> {
     const { vendor, architecture, device, description } = this.capabilities.adapter;
     const adapter = [vendor, architecture, device, description].join(" ");
-    this.#measured = `measured by ${this._module.RawRuntime.version()} on ${adapter}`;
+    // Other limits, other candidates.
+    const { limits } = this.capabilities;
+    const within = [
+      limits.maxComputeWorkgroupStorageSize,
+      limits.maxComputeInvocationsPerWorkgroup,
+      limits.maxStorageBufferBindingSize,
+    ].join(" ");
+    this.#measured = `measured by ${this._module.RawRuntime.version()} within ${within} on ${adapter}`;
     const known = numbers(await remembered(this.#measured));
     this.#handle.now((raw) => raw.tune(known));
     this.#kept = known.length;

@@ -31,7 +31,7 @@ export interface TrainerOptions {
   tokensPerStep?: number;
   /**
    * Compute activations again in the backward pass instead of keeping them: the same losses to the
-   * bit, a third more arithmetic, and the activations of one layer in memory in place of all.
+   * bit, up to a quarter more arithmetic, and the activations of one layer in memory in place of all.
    * Default false.
    */
   recompute?: boolean;

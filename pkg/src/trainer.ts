@@ -73,6 +73,7 @@ const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: an
 /** The resolved options, as the module reports them. */
 interface ResolvedOptions {
   readonly totalSteps: number | null;
+  readonly gradientAccumulation: number;
 }
 
 /**
@@ -198,11 +199,12 @@ export class Trainer {
     const { signal, evaluateEvery, maxSkipped = 3, stepsAhead = 0 } = chosen;
     throwIfAborted(signal, "run");
     this.#data(dataset); // refused before the schedule learns of the steps
+    if (stepsAhead > 0) this.#refuseParts();
     const last = this.#plannedEnd(chosen.steps);
     const queued: Promise<string>[] = [];
     let skipped = 0;
     try {
-      while (this.#step < last) {
+      while (this.#step < last || queued.length > 0) {
         throwIfAborted(signal, "run");
         const evaluated = evaluateEvery ? nextMultiple(this.#step, evaluateEvery) : Infinity;
         const metrics =
@@ -332,7 +334,8 @@ export class Trainer {
 
   #note(json: string): StepMetrics {
     const metrics = JSON.parse(json) as StepMetrics;
-    this.#step = metrics.step;
+    // Steps that were queued end behind one that `step` has done meanwhile.
+    this.#step = Math.max(this.#step, metrics.step);
     // JSON has no NaN: a number that is not finite arrives as null.
     return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
   }
@@ -348,6 +351,18 @@ export class Trainer {
         throw error;
       }
     });
+  }
+
+  /** Steps of several parts are not queued ahead. */
+  #refuseParts(): void {
+    const { gradientAccumulation } = this.#handle.now(
+      (raw) => JSON.parse(raw.options()) as ResolvedOptions,
+    );
+    if (gradientAccumulation > 1) {
+      throw invalid(
+        "stepsAhead queues whole steps, and a step of an accumulation has several parts: leave one of them out",
+      );
+    }
   }
 
   /** Queues steps up to the one numbered `until`, `stepsAhead` behind the oldest, and awaits that. */

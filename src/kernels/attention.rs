@@ -3,7 +3,9 @@
 
 use super::attention_kept::KEPT_TILE;
 use super::attention_tensors::{DenseMask, Element};
-use super::attention_tile::{AttentionPass, AttentionTile, SMALL_HEADS, pick, tiled};
+use super::attention_tile::{
+    AttentionPass, AttentionTile, FULL_TILE, TALL_TILE, attention_tiles, pick, tiled,
+};
 use super::cache::key_rows;
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
@@ -418,9 +420,11 @@ pub enum KeyValueOwner {
 /// Workgroups that keep a large GPU busy: fewer, and each query head gets its own.
 const BUSY_GROUPS: usize = 256;
 
-/// Who owns gradients of keys and values. Long batches of small heads have tiles of 64 keys.
-pub fn key_value_owner(shape: AttentionShape) -> KeyValueOwner {
-    let rows = if shape.head_dim <= SMALL_HEADS { 64 } else { 32 };
+/// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
+/// of these are few.
+pub fn key_value_owner(caps: &Capabilities, shape: AttentionShape) -> KeyValueOwner {
+    let tall = attention_tiles(caps, shape, AttentionPass::KeyValue).contains(&TALL_TILE);
+    let rows = if tall { TALL_TILE.rows } else { FULL_TILE.rows };
     let few = shape.kv_heads * shape.tokens.div_ceil(rows) < BUSY_GROUPS;
     if shape.heads > shape.kv_heads && few { KeyValueOwner::Head } else { KeyValueOwner::Group }
 }

@@ -10,9 +10,9 @@ use crate::error::Result;
 /// The tile of the pair of backward kernels that keep scores: blocks of them are square.
 pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 /// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
-/// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 17 % off the
+/// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 16 % off the
 /// backward pass up to this length and this size, and 3 % at two and four times the length. Small heads,
-/// whose tiles it lacks, lost up to 10 % by it below 1,024 tokens and won up to 7 % beyond (`bench/NOTES.md`).
+/// whose tiles it lacks, lost up to 22 % by it up to 1,024 tokens and won up to 4 % (`bench/NOTES.md`).
 const KEPT_TOKENS: usize = 1024;
 /// Most bytes that probabilities, and as many that score gradients, may take.
 const KEPT_BYTES: u64 = 16 << 20;

@@ -17,14 +17,14 @@ pub struct AttentionTile {
     pub resident: bool,
 }
 
-const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
+pub(super) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
 const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
 /// Tiles for small heads, whose rows leave room for more of them: more scores an invocation, and so
 /// fewer loads from workgroup memory for each.
 const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
 const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
-const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
+pub(super) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
 /// Tiles for every head dimension in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`):
 /// more rows or more results an invocation lost at every length with heads of 64 and more, and so did
 /// fewer, except that the half tile fills a GPU better with a short batch. The last two fit where
@@ -179,7 +179,7 @@ const WIDE_GROUPS: usize = 264;
 /// Workgroups of the tall tile from which it is no worse than the full one.
 const TALL_GROUPS: usize = 192;
 
-/// The tile that is better for small heads than any other that fits. On an NVIDIA H200, heads of 32,
+/// The tile that is better for small heads than any other, if it fits. On an NVIDIA H200, heads of 32,
 /// microseconds of full, half, wide and square: forward, 26, 26, 22 and 28 for 8 at 512 tokens, 55, 56,
 /// 42 and 51 at 1,024, 94, 89, 92 and 74 at 1,536, 137, 135, 146 and 100 at 2,048; of full, half and wide,
 /// queries, 27, 25 and 25, 62, 60 and 51, 103, 98 and 113, 147, 164 and 181; of full and tall, keys and
@@ -355,6 +355,22 @@ mod tests {
         }
         let large = [Forward, Query, KeyValue].map(|pass| tile(64, 2048, pass));
         assert_eq!(large, [FULL_TILE; 3]);
+        // Where they do not fit, the tiles that every head dimension has.
+        for (kibibytes, expected) in [(32, [FULL_TILE; 3]), (16, [FULL_TILE, PARTS_TILE, TILES[3]])]
+        {
+            let mut caps = caps.clone();
+            caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
+            let shape = AttentionShape {
+                heads: 8,
+                kv_heads: 8,
+                head_dim: 32,
+                tokens: 2048,
+                ..Default::default()
+            };
+            let picked =
+                [Forward, Query, KeyValue].map(|pass| pick(&caps, shape, pass, 8).unwrap().0);
+            assert_eq!(picked, expected, "{kibibytes} KiB");
+        }
     }
 
     #[test]

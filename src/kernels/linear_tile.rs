@@ -197,7 +197,7 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
 /// Whether K may be cut into so many parts.
 fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
     let most = PARTS_BYTES.min(caps.limits.binding_bytes());
-    let deep = shape.depth() / parts >= LEAST_DEPTH;
+    let deep = shape.depth().checked_div(parts).is_some_and(|depth| depth >= LEAST_DEPTH);
     deep && shape.by_vectors() && shape.part_elements().saturating_mul(4 * parts as u64) <= most
 }
 

@@ -3,7 +3,7 @@
 use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::workgroup_size;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// How the matrices of a model are read when it infers. Norms and embeddings are always f32.
@@ -111,6 +111,9 @@ pub fn pack_weights(
     rows: usize,
     columns: usize,
 ) -> Result<Kernel> {
+    if format == WeightFormat::F32 {
+        return Err(Error::internal("f32 is not packed"));
+    }
     let groups = rows * columns / GROUP;
     let composer = composer(caps, "pack_weights_forward")?
         .size("GROUPS", groups)
@@ -119,7 +122,7 @@ pub fn pack_weights(
         .module(match format {
             WeightFormat::Int8 => shader!("lib/pack_int8"),
             WeightFormat::Int4 => shader!("lib/pack_int4"),
-            WeightFormat::F16 | WeightFormat::F32 => shader!("lib/pack_f16"),
+            _ => shader!("lib/pack_f16"),
         })
         .module(shader!("08_pack_weights"));
     finish(

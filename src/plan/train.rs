@@ -125,7 +125,7 @@ impl Model<'_> {
         let (caps, shape) = (self.builder.caps, self.attention_shape());
         let name = |what: &str| format!("layer {layer} {what}");
         let step = self.builder.step();
-        let owner = k::key_value_owner(shape);
+        let owner = k::key_value_owner(caps, shape);
         let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
             None => (
                 k::attention_backward_query(caps, shape)?,
@@ -357,7 +357,7 @@ pub struct TrainChoices {
 
 /// Compiles a model into the plans of training with up to `tokens` tokens a micro-step. With
 /// `recompute` the backward pass computes a layer's activations again from the layer's input, by the
-/// same kernels and so to the same bits: a third more arithmetic, for the memory of one layer in place
+/// same kernels and so to the same bits: up to a quarter more arithmetic, for the memory of one layer in place
 /// of all (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016). With `mixed` the
 /// products of activations with weights, forward and backward, read these in f16; sums, activations,
 /// gradients, the weights that the optimizer changes and its moments stay f32 (after Micikevicius et

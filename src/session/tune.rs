@@ -13,7 +13,11 @@ use std::rc::Rc;
 const BUDGET: f64 = 1800.0;
 /// Milliseconds that one measurement should take: much longer than its end takes to be noticed.
 const LENGTH: f64 = 8.0;
-const MOST_TURNS: usize = 512;
+const MOST_TURNS: usize = 1024;
+/// Milliseconds of one turn beyond which a product is left to the estimate: submits must stay short.
+const LONG: f64 = 50.0;
+/// Milliseconds of work that raise the clock of a GPU that has idled.
+const WAKING: f64 = 300.0;
 const ROUNDS: usize = 3;
 /// What a candidate must gain on the estimate's pick to replace it: run to run, times differ so much.
 const MARGIN: f64 = 0.97;
@@ -25,16 +29,16 @@ const MARGIN: f64 = 0.97;
 /// `device-lost`.
 pub(super) async fn tune(gpu: &Rc<dyn Gpu>, shapes: &[LinearShape]) -> Result<Vec<TunedProduct>> {
     let Some(mut known) = gpu.tuned() else { return Ok(vec![]) };
-    let deadline = gpu.now() + BUDGET;
+    let began = gpu.now();
     for shape in by_work(shapes) {
         if known.iter().any(|tuned| tuned.shape == shape) {
             continue;
         }
-        if gpu.now() > deadline {
+        if gpu.now() > began + BUDGET {
             break;
         }
-        match measure(gpu, &shape).await {
-            Ok(tuned) => known.push(tuned),
+        match measure(gpu, &shape, began + WAKING).await {
+            Ok(tuned) => known.extend(tuned),
             // Operands beside a large model: the estimate decides.
             Err(error)
                 if matches!(error.code, ErrorCode::OutOfMemory | ErrorCode::LimitExceeded) => {}
@@ -59,7 +63,12 @@ fn by_work(shapes: &[LinearShape]) -> Vec<LinearShape> {
     order.into_iter().map(|(shape, _)| shape).collect()
 }
 
-async fn measure(gpu: &Rc<dyn Gpu>, shape: &LinearShape) -> Result<TunedProduct> {
+/// The fastest of a product's candidates, before `awake` after some work; none where they take too long.
+async fn measure(
+    gpu: &Rc<dyn Gpu>,
+    shape: &LinearShape,
+    awake: f64,
+) -> Result<Option<TunedProduct>> {
     let picks = linear_candidates(gpu.capabilities(), shape);
     let mut plans: Vec<crate::plan::Plan> = vec![];
     for pick in &picks {
@@ -77,17 +86,19 @@ async fn measure(gpu: &Rc<dyn Gpu>, shape: &LinearShape) -> Result<TunedProduct>
     let installed = made?;
     checked?;
     let end = Region { buffer: resources.get(Buffer::Step)?, offset: 0, bytes: 4 };
-    let times = times(gpu, &installed, shape.tokens, end).await?;
+    let Some(times) = times(gpu, &installed, shape.tokens, end, awake).await? else {
+        return Ok(None);
+    };
     let fastest = (0..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b])).unwrap_or(0);
     let chosen = if times[fastest] < MARGIN * times[0] { fastest } else { 0 };
     let nanoseconds = |milliseconds: f64| (milliseconds * 1e6).max(1.0) as u64;
-    Ok(TunedProduct {
+    Ok(Some(TunedProduct {
         shape: *shape,
         tile: picks[chosen].tile,
         splits: picks[chosen].splits,
         nanoseconds: nanoseconds(times[chosen]),
         estimated_nanoseconds: nanoseconds(times[0]),
-    })
+    }))
 }
 
 /// Makes the slots, with numbers in them: a GPU's clock may depend on what it computes.
@@ -116,30 +127,44 @@ fn operands(
 }
 
 /// Milliseconds of each plan: the least of a few measurements of many turns each. By the host's clock,
-/// since timestamps are optional, and in browsers coarse.
+/// since timestamps are optional, and in browsers coarse. None where a turn of one is too long.
 async fn times(
     gpu: &Rc<dyn Gpu>,
     plans: &[PlanId],
     tokens: usize,
     end: Region,
-) -> Result<Vec<f64>> {
+    awake: f64,
+) -> Result<Option<Vec<f64>>> {
     let run = async |plan: PlanId, turns: usize| {
         let replays = vec![Replay { plan, rows: tokens }; turns];
         let began = gpu.now();
         gpu.submit(&replays, 1, Some(end))?.await?;
-        Ok::<_, crate::error::Error>((gpu.now() - began) / turns as f64)
+        Ok::<_, crate::error::Error>(gpu.now() - began)
     };
     let mut turns = vec![];
     for &plan in plans {
+        // A first run may still be compiling.
         run(plan, 1).await?;
-        let once = run(plan, 4).await?.max(1e-3);
-        turns.push(((LENGTH / once) as usize).clamp(1, MOST_TURNS));
+        let mut count = 1;
+        loop {
+            let took = run(plan, count).await?;
+            if count == 1 && took > LONG {
+                return Ok(None);
+            }
+            if gpu.now() >= awake && (took >= LENGTH || count >= MOST_TURNS) {
+                break;
+            }
+            // The first runs are mostly the wait for their end: at most twice as many at a time.
+            count = if took >= LENGTH { count } else { (2 * count).min(MOST_TURNS) };
+        }
+        turns.push(count);
     }
     let mut least = vec![f64::INFINITY; plans.len()];
     for _ in 0..ROUNDS {
         for (index, &plan) in plans.iter().enumerate() {
-            least[index] = least[index].min(run(plan, turns[index]).await?);
+            let took = run(plan, turns[index]).await?;
+            least[index] = least[index].min(took / turns[index] as f64);
         }
     }
-    Ok(least)
+    Ok(Some(least))
 }

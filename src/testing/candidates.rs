@@ -67,7 +67,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
     let shape = AttentionShape { heads, kv_heads, head_dim, tokens, ..AttentionShape::default() };
     let mut candidates =
         vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
-    let owner = k::key_value_owner(shape);
+    let owner = k::key_value_owner(caps, shape);
     if owner == k::KeyValueOwner::Head {
         let kernel = k::attention_group_sum(caps, shape)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);

@@ -72,7 +72,8 @@ async fn tuned(lane: Rc<Lane>) -> Outcome {
     };
     let (first, second) = (reasons(&measured)?, reasons(&again)?);
     let times = first.iter().filter(|reason| reason.starts_with("measured: ")).count();
-    if times == 0 || (times == first.len() && first != second) {
+    let kept = |(a, b): (&String, &String)| !a.starts_with("measured: ") || a == b;
+    if times == 0 || !first.iter().zip(&second).all(kept) {
         return Err(format!("{times} of {} products measured: {second:?}", first.len()));
     }
     if reasons(&plain)?.iter().any(|reason| reason.contains("measured")) {

@@ -49,7 +49,7 @@ export const saved = join(target, "saved");
 /** Every body in a Node process of its own, with the environment that Dawn needs. */
 export async function inNode(t) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
-  const cache = join(saved, "cache");
+  const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
   const child = fork(host, [saved, ...BODIES], {
     env: { ...process.env, ...dawnEnv(), XDG_CACHE_HOME: cache },

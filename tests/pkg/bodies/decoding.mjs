@@ -132,6 +132,10 @@ export const cases = {
     const early = await check();
     // The copies of weights that have changed are made anew.
     for await (const _ of trainer.run(data, { steps: 4 }));
+    const int4 = () => model.loss(tokens, targets, { weights: "int4" });
+    const afterSteps = await int4(); // the copies of before are still there
+    await model.loss(tokens, targets);
+    equal(afterSteps, await int4(), "int4 from copies made before the steps and from new ones");
     const late = await check();
     ok(late < early - 0.1, `the loss went from ${early} to ${late}`);
     ok(

@@ -75,12 +75,18 @@ export const cases = {
     const plain = await make(host);
     const mixed = await make(host, { ...trainerOptions, precision: "mixed" });
     const variants = (trainer) => trainer.plan().map((row) => row.variant);
-    ok(variants(mixed).some((variant) => variant.includes("b in f16")), "variants");
+    ok(
+      variants(mixed).some((variant) => variant.includes("b in f16")),
+      "variants",
+    );
     ok(!variants(plain).some((variant) => variant.includes("f16")), "variants in f32");
     const expected = await losses(plain, 12);
     const own = await losses(mixed, 8);
     const resumed = await host.tinyloom.Trainer.resume(host.runtime, await mixed.save());
-    ok(variants(resumed).some((variant) => variant.includes("f16")), "variants of what was resumed");
+    ok(
+      variants(resumed).some((variant) => variant.includes("f16")),
+      "variants of what was resumed",
+    );
     const rest = await losses(resumed, 4);
     equal(rest, await losses(mixed, 4), "losses of what was resumed");
     const apart = [...own, ...rest].map((loss, i) => Math.abs(loss / expected[i] - 1));
@@ -109,10 +115,20 @@ export const cases = {
     const rest = await collect(ahead.run(data, { steps: 2, stepsAhead: 2 }));
     await collect(plain.run(data, { steps: 4 }));
     equal(told(rest), told(await collect(plain.run(data, { steps: 2 }))), "what follows");
-    const parted = await make(host, { ...trainerOptions, gradientAccumulation: 2 });
+    const { totalSteps: _, ...open } = trainerOptions;
+    const parted = await make(host, { ...open, gradientAccumulation: 2 });
     await refuses("invalid-options", ["stepsAhead"], () =>
       collect(parted.run(data, { steps: 2, stepsAhead: 1 })),
     );
+    const state = new TextDecoder().decode((await parted.save())["trainer_state.json"]);
+    equal(JSON.parse(state).options.totalSteps, null, "total steps after a refused run");
+    // A step of one's own between those that are queued: all are told, and none counts twice.
+    const steps = [];
+    for await (const { step } of ahead.run(data, { steps: 5, stepsAhead: 3 })) {
+      if (steps.push(step) === 1)
+        equal((await ahead.step(batch(20))).step, 20, "a step of one's own");
+    }
+    equal(steps, [16, 17, 18, 19], "the steps of the run");
     for (const { model } of [plain, ahead, parted]) model.free();
   },
 
