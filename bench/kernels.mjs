@@ -211,7 +211,7 @@ export async function attention(module, runtime, work, change = (all) => all) {
 }
 
 /** Halves from ±0.125 to ±1, two a word. */
-function halfNoise(bytes) {
+export function halfNoise(bytes) {
   let state = 4711;
   return Uint16Array.from({ length: bytes / 2 }, () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;

@@ -1,5 +1,5 @@
 // Times matrix products alone: every tile with every split of K, and the one that selection picks.
-import { Buffers, noise, prepare, time } from "./kernels.mjs";
+import { Buffers, halfNoise, noise, prepare, time } from "./kernels.mjs";
 import { median } from "./workloads.mjs";
 
 const cube = (side) => [side, side, side];
@@ -60,10 +60,18 @@ const OTHERS = [
   [640, 5120, 1280],
 ];
 
-/** All products of the suite as `{ form, m, n, k }`. */
-export const PRODUCTS = Object.entries(SHAPES).flatMap(([form, shapes]) =>
-  [...shapes, ...OTHERS].map(([m, n, k]) => ({ form, m, n, k })),
+/** Products whose second operand, the weights, lies in f16, as `precision: "mixed"` has them. */
+const HALF = ["matmul_t", "matmul"].flatMap((form) =>
+  [...[512, 1024, 2048, 4096].map(cube), [512, 4096, 768]].map((sides) => [form, sides]),
 );
+
+/** All products of the suite as `{ form, m, n, k, half }`. */
+export const PRODUCTS = [
+  ...Object.entries(SHAPES).flatMap(([form, shapes]) =>
+    [...shapes, ...OTHERS].map(([m, n, k]) => ({ form, m, n, k, half: false })),
+  ),
+  ...HALF.map(([form, [m, n, k]]) => ({ form, m, n, k, half: true })),
+];
 
 /** Milliseconds from the submit of a product to the arrival of its last four results. */
 async function toReadback(device, sequence, target, bytes) {
@@ -102,10 +110,10 @@ async function toReadback(device, sequence, target, bytes) {
  */
 export async function products(module, runtime, work) {
   const device = runtime.device();
-  const { form, m, n, k } = work;
+  const { form, m, n, k, half } = work;
   const buffers = new Buffers(device);
   const a = buffers.make(noise(m * k));
-  const b = buffers.make(noise(n * k));
+  const b = buffers.make(half ? halfNoise(2 * n * k) : noise(n * k));
   const c = buffers.make(m * n * 4);
   const tokens = form === "matmul_at" ? k : m;
   const step = buffers.make(
@@ -123,7 +131,7 @@ export async function products(module, runtime, work) {
     const microseconds = await time(device, sequence);
     const row = {
       ...work,
-      kernel: form,
+      kernel: half ? `${form} by f16` : form,
       variant: stages[0].variant,
       picked,
       microseconds,

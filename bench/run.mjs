@@ -161,7 +161,7 @@ function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }
       ? ""
       : `  (${((2 * m * n * k) / row.readbackMilliseconds / 1e9).toFixed(2)} TFLOP/s from submit to readback)`;
   console.log(
-    `${kernel.padEnd(10)} ${`${m}x${n}x${k}`.padEnd(16)} ${microseconds.toFixed(1).padStart(9)} us ` +
+    `${kernel.padEnd(15)} ${`${m}x${n}x${k}`.padEnd(16)} ${microseconds.toFixed(1).padStart(9)} us ` +
       `${row.teraflops.toFixed(2).padStart(7)} TFLOP/s ${picked ? "*" : " "} ${variant}${readback}`,
   );
 }

@@ -73,8 +73,8 @@ export async function matmulSuite(testing, gpu, settings, report) {
   const runtime = await open(testing, gpu, settings);
   const results = [];
   for (const work of PRODUCTS) {
-    const { form, m, n, k } = work;
-    if (!`${form} ${m}x${n}x${k}`.includes(only)) continue;
+    const { form, m, n, k, half } = work;
+    if (!`${form}${half ? " by f16" : ""} ${m}x${n}x${k}`.includes(only)) continue;
     for (const row of await products(testing, runtime, work)) {
       results.push(row);
       report(row);

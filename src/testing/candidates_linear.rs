@@ -16,6 +16,9 @@ pub struct LinearWork {
     pub m: usize,
     pub n: usize,
     pub k: usize,
+    /// The second operand lies in f16.
+    #[serde(default)]
+    pub half: bool,
 }
 
 /// One way to compute it: a product, and where K is split the sum of `parts_bytes`.
@@ -43,7 +46,7 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
         Form::MatmulAt => (work.m, work.k),
         Form::MatmulT | Form::Matmul => (work.k, work.m),
     };
-    let shape = LinearShape::new(form, work.n, k, tokens);
+    let shape = LinearShape { half_b: work.half, ..LinearShape::new(form, work.n, k, tokens) };
     let output = Output::Mode(WriteMode::Overwrite);
     let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
     for tile in k::linear_tiles(caps, form) {
