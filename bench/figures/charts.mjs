@@ -91,7 +91,7 @@ function steps({ results }, device) {
 }
 
 function attention({ results }, device) {
-  const values = results
+  const points = results
     .filter(({ kernel, picked, heads, kvHeads }) => {
       return kernel === "attention_forward" && picked && heads === kvHeads;
     })
@@ -100,6 +100,10 @@ function attention({ results }, device) {
       tokens,
       teraflops,
     }));
+  // Heads that were measured at one length make no line.
+  const values = points.filter((one) =>
+    points.some(({ heads, tokens }) => heads === one.heads && tokens !== one.tokens),
+  );
   const subtitle = `causal, f32, the picked kernel, ${device}`;
   const x = { field: "tokens", title: "tokens" };
   const y = { field: "teraflops", title: "TFLOP/s, the causal half counted" };
