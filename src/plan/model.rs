@@ -49,6 +49,11 @@ impl<'a> Model<'a> {
         })
     }
 
+    /// A part of a matrix as the products of one row read it: packed where its rows are.
+    pub fn row_operand(&self, matrix: usize, part: usize) -> Slice {
+        self.packed(matrix, part).unwrap_or_else(|| self.part(matrix, part, Buffer::Weights))
+    }
+
     /// A part of a matrix in f32: as it is or, where it is packed, what that stands for.
     fn unpacked(&mut self, label: &str, matrix: usize, part: usize) -> Result<Slice> {
         let Some(packed) = self.packed(matrix, part) else {

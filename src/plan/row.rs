@@ -2,7 +2,7 @@
 //! activation after them in the same kernel where that is faster.
 
 use super::model::Model;
-use super::{Buffer, Range, Slice};
+use super::{Range, Slice};
 use crate::error::Result;
 use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape};
 
@@ -66,7 +66,7 @@ impl Model<'_> {
         let kernel = k::matvec(self.builder.caps, shape)?;
         let range = Range { row0: 0, rows: 1, col0: 0, cols: feed as u32 };
         let columns = self.builder.range(range);
-        let rows = self.packed(matrix, 0).unwrap_or_else(|| self.weight(matrix));
+        let rows = self.row_operand(matrix, 0);
         let slices = vec![input, rows, output, columns, self.weight(norm)];
         let flops = 4.0 * (feed * self.hidden()) as f64;
         self.builder.dispatch(label, kernel, slices, flops)?;
@@ -93,9 +93,7 @@ impl Model<'_> {
             let shape = MatvecShape { n: part.rows, k: whole.cols, input, output, weights };
             let kernel = k::matvec(self.builder.caps, shape)?;
             let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
-            let weight = self
-                .packed(matrix, index)
-                .unwrap_or_else(|| self.part(matrix, index, Buffer::Weights));
+            let weight = self.row_operand(matrix, index);
             let mut slices = vec![from, weight, to, self.builder.range(range)];
             slices.extend(last);
             let flops = 2.0 * (part.rows * whole.cols) as f64;
