@@ -5,5 +5,5 @@ import { setup } from "../scripts/setup.mjs";
 
 await main(async () => {
   await setup();
-  await build({ testing: true });
+  await build({ testing: true, job: true });
 });

@@ -1,7 +1,7 @@
-// npm run bench [-- [models|start|growth|attention|matmul|token|cache|peers] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|start|growth|attention|matmul|token|cache|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
-// target/testing-wasm; for peers, bench/peers/dist): no install, no network.
+// target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -10,6 +10,8 @@ import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/** Steps of the suites that train to an end; others measure so many. */
+const STEPS = { cache: 300, precision: 1000 };
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
@@ -26,7 +28,7 @@ const { values, positionals } = parseArgs({
 const options = {
   suite: positionals[0] ?? "models",
   only: values.only,
-  steps: Number(values.steps ?? (positionals[0] === "cache" ? 300 : 40)),
+  steps: Number(values.steps ?? STEPS[positionals[0]] ?? 40),
   profile: values.profile,
   limits: values.limits,
   subgroups: !values["no-subgroups"],
@@ -34,7 +36,7 @@ const options = {
 
 /** Suites of kernels, which use the testing module. */
 const KERNELS = ["attention", "matmul", "token"];
-const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "peers"];
+const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "precision", "peers"];
 /** Milliseconds that one row of the peers may take. */
 const PATIENCE = 600_000;
 if (!SUITES.includes(options.suite)) {
@@ -52,7 +54,10 @@ if (options.suite === "peers" && values.browser === "node") {
   console.error("the suite peers runs in browsers alone");
   process.exit(2);
 }
-need(["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"], "bench/build.mjs");
+need(
+  ["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm", "www/dist-node/job.js"],
+  "bench/build.mjs",
+);
 if (options.suite === "peers") {
   const bundles = BUNDLED.map((peer) => `bench/peers/dist/${peer}.js`);
   need(bundles, "bench/peers/build.mjs");
@@ -184,6 +189,11 @@ async function inNode() {
     const { cacheSuite } = await import("./cache.mjs");
     return cacheSuite(await load(), gpu, options, print);
   }
+  if (options.suite === "precision") {
+    const { precisionSuite } = await import("./precision.mjs");
+    const job = await import(pathToFileURL(join(root, "www/dist-node/job.js")).href);
+    return precisionSuite(await load(), job, gpu, options, print);
+  }
   const { runAll } = await import("./workloads.mjs");
   return runAll(load, gpu, options, print);
 }
@@ -198,6 +208,7 @@ async function inBrowser(kind) {
     "/pkg": join(root, "pkg", "dist"),
     "/testing": join(root, "target", "testing-wasm"),
     "/bench": join(root, "bench"),
+    "/job": join(root, "www", "dist-node"),
   });
   const browser = await launch(kind);
   const open = async () => {
@@ -229,6 +240,11 @@ function suiteIn(page) {
       if (settings.suite === "cache") {
         const { cacheSuite } = await import("/bench/cache.mjs");
         return cacheSuite(await load(), navigator.gpu, settings, report);
+      }
+      if (settings.suite === "precision") {
+        const { precisionSuite } = await import("/bench/precision.mjs");
+        const job = await import("/job/job.js");
+        return precisionSuite(await load(), job, navigator.gpu, settings, report);
       }
       const { runAll } = await import("/bench/workloads.mjs");
       return runAll(load, navigator.gpu, settings, report);

@@ -34,7 +34,8 @@ const DECODE = [
 /** A device of the testing module, with timestamps, as `settings` say. */
 async function open(testing, gpu, { limits = "adapter", subgroups = true }) {
   const wanted = { subgroups, timestamps: true };
-  return testing.RawRuntime.create(gpu, JSON.stringify({ limits, features: wanted }));
+  const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
+  return testing.RawRuntime.create(gpu, adapter, JSON.stringify({ limits, features: wanted }));
 }
 
 /** What was measured, with the device it was measured on. */

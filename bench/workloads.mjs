@@ -67,13 +67,19 @@ export function median(values) {
 
 /**
  * Trains one configuration for `steps` steps of `documents` documents with the loss read back each
- * step, `recompute` as in the trainer's options; `tuned` names a runtime that measures tiles.
+ * step, `recompute` and `precision` as in the trainer's options; `tuned` names a runtime that measures tiles.
  *
  * @returns milliseconds a step (median), the cold start apart, losses, bytes, and with `profile`
  *   the GPU time by kernel.
  */
 export async function train(tinyloom, runtime, name, options = {}) {
-  const { steps = 40, profile = false, documents = 1, recompute = false } = options;
+  const {
+    steps = 40,
+    profile = false,
+    documents = 1,
+    recompute = false,
+    precision = "f32",
+  } = options;
   const workload = CONFIGS[name];
   const layers = options.layers ?? workload.config.num_hidden_layers;
   const config = { ...workload.config, num_hidden_layers: layers };
@@ -85,6 +91,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
     learningRate: 3e-4,
     schedule: "constant",
     recompute,
+    precision,
   });
   const data = batch(length, workload.config.vocab_size, documents);
   const first = await trainer.step(data);
@@ -136,11 +143,12 @@ async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
   return (performance.now() - began) / steps;
 }
 
-const trainName = (name, { documents = 1, recompute = false, tuned = false }) =>
+const trainName = (name, { documents = 1, recompute = false, precision, tuned = false }) =>
   [
     `train ${name}`,
     ...(documents > 1 ? [`x ${documents}`] : []),
     ...(recompute ? ["recomputed"] : []),
+    ...(precision ? [precision] : []),
     ...(tuned ? ["tuned"] : []),
   ].join(" ");
 
@@ -223,6 +231,8 @@ const TRAINED = [
   ...Object.keys(CONFIGS).map((name) => [name, {}]),
   ["seed", { documents: 8 }],
   ["seed", { documents: 8, recompute: true }],
+  ["seed", { precision: "mixed" }],
+  ["seed", { documents: 8, precision: "mixed" }],
 ];
 /** What is trained with measured tiles. */
 const TUNED = [

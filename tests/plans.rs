@@ -289,7 +289,7 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
         assert_eq!(large.cache_rows, 300 + large.chunk - 1);
         assert_eq!(small.prefill.kernels, large.prefill.kernels);
         assert_eq!(small.decode.kernels, large.decode.kernels);
-        let ringed = large.decode.kernels.iter().filter(|k| k.wgsl.contains("RINGED: bool = true"));
+        let ringed = large.decode.kernels.iter().filter(|k| k.wgsl.text().contains("RINGED: bool = true"));
         assert_eq!(ringed.count(), 2, "to append and to attend");
     }
     // Where the window reaches as far as the positions, and where there is none.
@@ -299,7 +299,7 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
             inference_plans(&floor(), &config, &layout, 512, cached(KvCache::Int8)).unwrap();
         assert_eq!(plans.cache_rows, 512);
         let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
-        assert!(kernels.into_iter().all(|k| !k.wgsl.contains("RINGED: bool = true")));
+        assert!(kernels.into_iter().all(|k| !k.wgsl.text().contains("RINGED: bool = true")));
     }
 }
 

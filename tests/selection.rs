@@ -22,7 +22,7 @@ struct Reflection {
 
 fn reflect(kernel: &Kernel) -> Reflection {
     // naga knows the builtins without the directive, and rejects the directive.
-    let wgsl = kernel.wgsl.replace("enable subgroups;\n", "");
+    let wgsl = kernel.wgsl.text().replace("enable subgroups;\n", "");
     let module = naga::front::wgsl::parse_str(&wgsl)
         .unwrap_or_else(|e| panic!("{}: {}", kernel.name, e.emit_to_string(&wgsl)));
     let flags = naga::valid::ValidationFlags::all();
@@ -70,7 +70,10 @@ struct Known(std::collections::HashMap<String, Reflection>);
 impl Known {
     /// Holds a kernel against its own table and against what a device allows.
     fn check(&mut self, what: &str, kernel: &Kernel, caps: &Capabilities) {
-        let found = self.0.entry(kernel.wgsl.clone()).or_insert_with(|| reflect(kernel));
+        let wgsl = kernel.wgsl.text();
+        let subgroups = wgsl.contains("subgroup");
+        let enabled = wgsl.starts_with("enable subgroups;");
+        let found = self.0.entry(wgsl).or_insert_with(|| reflect(kernel));
         let limits = &caps.limits;
         assert_eq!(found.bindings, kernel.bindings, "{what}");
         assert_eq!(found.entry, kernel.name, "{what}");
@@ -83,9 +86,7 @@ impl Known {
         let storage = found.bindings.iter().filter(|b| **b != Binding::Uniform).count();
         assert!(storage <= limits.max_storage_buffers_per_shader_stage as usize, "{what}");
         assert!(!kernel.reason.is_empty() || what.contains(" by "), "{what} has no reason");
-        let subgroups = kernel.wgsl.contains("subgroup");
         assert!(!subgroups || caps.reduces_by_subgroup(), "{what} uses subgroups");
-        let enabled = kernel.wgsl.starts_with("enable subgroups;");
         assert_eq!(enabled, subgroups && caps.target == Target::Browser, "{what}");
     }
 }
@@ -178,7 +179,7 @@ fn the_floor_runs_everything_without_features() {
         let caps = Capabilities { software, ..Capabilities::floor(Target::Browser) };
         for (what, kernel) in catalogue::kernels(&caps) {
             let kernel = kernel.unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert!(!kernel.wgsl.contains("enable "), "{what}");
+            assert!(!kernel.wgsl.text().contains("enable "), "{what}");
         }
     }
 }

@@ -102,7 +102,7 @@ export interface RawModule {
   onPanic(told: (message: string) => void): void;
   hasRoom(bytes: number): boolean;
   RawRuntime: {
-    create(gpu: object | undefined, optionsJson: string): Promise<RawRuntime>;
+    create(gpu: object, adapter: object, optionsJson: string): Promise<RawRuntime>;
     version(): string;
   };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;

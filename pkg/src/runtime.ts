@@ -1,7 +1,7 @@
+import { requestAdapter, withAdvice } from "./adapter.js";
 import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
-import { inNode } from "./node.js";
 import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 import { remember, remembered } from "./remembered.js";
@@ -172,7 +172,7 @@ export class Runtime {
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
     const { gpu: given, wasm, tune = false, ...rest } = check("Runtime.create", options, RULES);
-    const raw = { ...rest, limits: limits(rest.limits), features: features(rest.features) };
+    const raw = { limits: limits(rest.limits), features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
     if (!gpu) {
       throw new TinyloomError(
@@ -182,9 +182,11 @@ export class Runtime {
       );
     }
     await prepareHost(gpu);
-    const module = await loadRaw(wasm);
     try {
-      const created = () => module.RawRuntime.create(gpu, JSON.stringify(raw));
+      // The browser opens its driver while the module loads.
+      const asked = requestAdapter(gpu, rest.powerPreference);
+      const [module, adapter] = await Promise.all([loadRaw(wasm), asked]);
+      const created = () => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw));
       const runtime = new Runtime(module, await guarded(created));
       inUse.add(gpu);
       if (tune) await runtime.#tune();
@@ -295,16 +297,6 @@ function numbers(text: string | undefined): Float64Array {
   } catch {
     return new Float64Array();
   }
-}
-
-/** Adds to a missing adapter what can be done about it here. */
-function withAdvice(error: TinyloomError): TinyloomError {
-  if (error.code !== "adapter-unavailable") return error;
-  const advice = inNode()
-    ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
-      "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
-    : "enable hardware acceleration in the browser's settings, or try another browser";
-  return new TinyloomError(error.code, `${error.message}; ${advice}`, { cause: error.cause });
 }
 
 function features(given: FeatureOptions | false | undefined) {

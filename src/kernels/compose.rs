@@ -83,6 +83,22 @@ impl Grid {
     }
 }
 
+/// A kernel's text. Plans hold hundreds of dispatches of a few dozen kernels, so texts are compared as
+/// they were composed, and loops unrolled once for each pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wgsl {
+    composed: String,
+    /// Constants up to which loops are unrolled.
+    unrolled: Vec<(&'static str, usize)>,
+}
+
+impl Wgsl {
+    /// What is compiled.
+    pub fn text(&self) -> String {
+        unroll(&self.composed, &self.unrolled)
+    }
+}
+
 /// A kernel ready to compile: what selection decided, and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -95,7 +111,7 @@ pub struct Kernel {
     /// Binding `i` is `bindings[i]`.
     pub bindings: Vec<Binding>,
     pub grid: Grid,
-    pub wgsl: String,
+    pub wgsl: Wgsl,
 }
 
 /// Collects what a kernel is made of.
@@ -216,8 +232,7 @@ impl Composer {
              {store}  run(lane, workgroup, workgroups);\n}}\n",
             size = self.workgroup_size
         );
-        let body = unroll(&self.body, &self.unrolled);
-        let wgsl = format!("{enable}{}\n{body}\n{entry}", self.header);
+        let composed = format!("{enable}{}\n{}\n{entry}", self.header, self.body);
         Ok(Kernel {
             name,
             variant: variant.into(),
@@ -225,7 +240,7 @@ impl Composer {
             grid,
             workgroup_size: self.workgroup_size,
             bindings: bindings.to_vec(),
-            wgsl,
+            wgsl: Wgsl { composed, unrolled: self.unrolled },
         })
     }
 }

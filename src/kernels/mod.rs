@@ -41,7 +41,7 @@ pub use attention_tensors::{
 };
 pub use attention_tile::{AttentionPass, AttentionTile, attention_tiles};
 pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
-pub use compose::{Binding, Grid, Kernel};
+pub use compose::{Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
     gated_activation_backward, initialize, rope, zero,

@@ -4,7 +4,7 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Binding, Grid, Kernel, LinearShape};
+use crate::kernels::{Binding, Grid, Kernel, LinearShape, Wgsl};
 use std::collections::HashMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
@@ -19,7 +19,7 @@ pub struct Builder<'a> {
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
     kernels: Vec<Kernel>,
-    known: HashMap<(String, Grid), usize>,
+    known: HashMap<(Wgsl, Grid), usize>,
     dispatches: Vec<Dispatch>,
     ranges: Vec<Range>,
     virtuals: Vec<u64>,

@@ -52,7 +52,7 @@ impl Candidate {
             variant: kernel.variant,
             reason: kernel.reason,
             picked,
-            wgsl: kernel.wgsl,
+            wgsl: kernel.wgsl.text(),
         })
     }
 }

@@ -1,32 +1,28 @@
 //! The browser's adapter: what wgpu cannot tell of it, and a device with subgroups.
 //!
 //! wgpu 30 does not know WebGPU's `subgroups` feature and so cannot request it
-//! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file asks the GPU object for
-//! the adapter itself, reads its facts, and hands a stand-in for it to wgpu through a stand-in for
-//! `navigator.gpu` that lives for one call. The stand-in's `requestDevice` adds the feature, and
-//! gives a device or a rejection whatever the adapter's own does: an exception inside wgpu would end
-//! the module. Delete the feature's part when wgpu can ask by itself.
+//! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file reads the
+//! adapter's facts and hands a stand-in for it to wgpu through a stand-in for `navigator.gpu` that
+//! lives for one call. The stand-in's `requestDevice` adds the feature, and gives a device or a
+//! rejection whatever the adapter's own does: an exception inside wgpu would end the module. Delete
+//! the feature's part when wgpu can ask by itself.
 
 use crate::caps::AdapterName;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{AdapterFacts, DeviceRequest, PowerPreference, WgpuDevice};
+use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice};
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
-/// Opens a device on a GPU object (`navigator.gpu`, or a stand-in such as Dawn's in Node).
-pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<WgpuDevice>> {
-    if gpu.is_undefined() || gpu.is_null() {
-        return Err(Error::new(
-            ErrorCode::WebgpuUnavailable,
-            "this environment has no WebGPU (navigator.gpu is missing); use a browser with WebGPU over https or \
-             localhost, or pass `gpu`",
-        ));
-    }
-    let adapter = request_adapter(gpu, request).await?;
-    let facts = facts(gpu, &adapter);
-    let adapter = checked(&adapter, facts.subgroups && request.features.subgroups)?;
+/// Opens a device on an adapter of this GPU object.
+pub(super) async fn open(
+    gpu: &JsValue,
+    adapter: &JsValue,
+    request: &DeviceRequest,
+) -> Result<Rc<WgpuDevice>> {
+    let facts = facts(gpu, adapter);
+    let adapter = checked(adapter, facts.subgroups && request.features.subgroups)?;
     let instance =
         instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
     let adapter = WgpuDevice::adapter(&instance, request).await?;
@@ -36,10 +32,8 @@ pub(super) async fn open(gpu: &JsValue, request: &DeviceRequest) -> Result<Rc<Wg
 /// Milliseconds by the page's, worker's or Node's own clock.
 fn now() -> f64 {
     let performance = get(&js_sys::global(), "performance");
-    let clock = get(&performance, "now").dyn_into::<Function>();
-    clock
-        .and_then(|clock| clock.call0(&performance))
-        .ok()
+    method(&performance, "now")
+        .and_then(|clock| clock.call0(&performance).ok())
         .and_then(|ms| ms.as_f64())
         .unwrap_or_else(js_sys::Date::now)
 }
@@ -52,31 +46,8 @@ fn get(object: &JsValue, name: &str) -> JsValue {
     Reflect::get(object, &name.into()).unwrap_or(JsValue::UNDEFINED)
 }
 
-fn method(object: &JsValue, name: &str) -> Result<Function> {
-    let found = get(object, name).dyn_into();
-    found.map_err(|_| {
-        Error::new(ErrorCode::WebgpuUnavailable, format!("the gpu object has no {name} method"))
-    })
-}
-
-async fn request_adapter(gpu: &JsValue, request: &DeviceRequest) -> Result<JsValue> {
-    let options = Object::new();
-    let preference = match request.power_preference {
-        PowerPreference::HighPerformance => "high-performance",
-        PowerPreference::LowPower => "low-power",
-    };
-    Reflect::set(&options, &"powerPreference".into(), &preference.into())
-        .map_err(|e| thrown("setting an option", &e))?;
-    let asked = method(gpu, "requestAdapter")?
-        .call1(gpu, &options)
-        .map_err(|e| unavailable(format!("{e:?}")))?;
-    let adapter = JsFuture::from(Promise::resolve(&asked))
-        .await
-        .map_err(|e| unavailable(format!("{e:?}")))?;
-    if adapter.is_null() || adapter.is_undefined() {
-        return Err(unavailable("requestAdapter found none".into()));
-    }
-    Ok(adapter)
+fn method(object: &JsValue, name: &str) -> Option<Function> {
+    get(object, name).dyn_into().ok()
 }
 
 fn unavailable(reason: String) -> Error {
@@ -105,8 +76,8 @@ fn facts(gpu: &JsValue, adapter: &JsValue) -> AdapterFacts {
 
 /// Membership in one of WebGPU's set-like objects.
 fn has(set: &JsValue, name: &str) -> bool {
-    let test = get(set, "has").dyn_into::<Function>();
-    test.and_then(|test| test.call1(set, &name.into())).is_ok_and(|found| found.is_truthy())
+    let test = method(set, "has");
+    test.and_then(|test| test.call1(set, &name.into()).ok()).is_some_and(|found| found.is_truthy())
 }
 
 /// A stand-in with what wgpu reads of an adapter, once it is there.
@@ -123,8 +94,8 @@ fn checked(adapter: &JsValue, subgroups: bool) -> Result<JsValue> {
         set(name, &value)?;
     }
     let missing = |name: &str| unavailable(format!("the adapter has no method {name}"));
-    method(&get(adapter, "features"), "has").map_err(|_| missing("features.has"))?;
-    let own = method(adapter, "requestDevice").map_err(|_| missing("requestDevice"))?;
+    method(&get(adapter, "features"), "has").ok_or_else(|| missing("features.has"))?;
+    let own = method(adapter, "requestDevice").ok_or_else(|| missing("requestDevice"))?;
     let this = adapter.clone();
     let request = Closure::once_into_js(move |descriptor: JsValue| -> Promise {
         future_to_promise(async move {

@@ -2,9 +2,7 @@
 
 use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{
-    DeviceRequest, Gpu, LimitsRequest, PowerPreference, RequestedFeatures, WgpuDevice,
-};
+use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -22,7 +20,6 @@ enum LimitsOption {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RuntimeOptions {
-    power_preference: PowerPreference,
     limits: Option<LimitsOption>,
     features: FeatureOptions,
 }
@@ -58,7 +55,7 @@ fn request(options: &str) -> Result<DeviceRequest> {
     };
     let FeatureOptions { subgroups, f16, timestamps } = options.features;
     let features = RequestedFeatures { subgroups, f16, timestamps };
-    Ok(DeviceRequest { power_preference: options.power_preference, limits, features })
+    Ok(DeviceRequest { limits, features, ..DeviceRequest::default() })
 }
 
 /// A device and its capabilities.
@@ -83,9 +80,11 @@ impl RawRuntime {
 
 #[wasm_bindgen]
 impl RawRuntime {
-    pub async fn create(gpu: JsValue, options: String) -> JsResult<RawRuntime> {
+    /// Opens a device on an adapter that this GPU object (`navigator.gpu`, or a stand-in such as
+    /// Dawn's in Node) gave.
+    pub async fn create(gpu: JsValue, adapter: JsValue, options: String) -> JsResult<RawRuntime> {
         let request = request(&options).map_err(to_js)?;
-        let device = adapter::open(&gpu, &request).await.map_err(to_js)?;
+        let device = adapter::open(&gpu, &adapter, &request).await.map_err(to_js)?;
         Ok(Self { device: RefCell::new(Some(device)) })
     }
 

@@ -41,7 +41,8 @@ export async function runCases(base, options, full, shard, wanted) {
 
 async function create(module, options) {
   try {
-    return await module.RawRuntime.create(navigator.gpu, JSON.stringify(options));
+    const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+    return await module.RawRuntime.create(navigator.gpu, adapter, JSON.stringify(options));
   } catch (error) {
     throw new Error(
       `the lane's adapter is missing: ${error.message ?? error} (${error.code ?? "no code"})`,

@@ -21,7 +21,7 @@ await (await load("pkg/dist/host.js")).prepareHost(gpu);
 const testing = await load("target/testing-wasm/tinyloom.js");
 const wasm = readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm"));
 await testing.default({ module_or_path: wasm });
-const runtime = await testing.RawRuntime.create(gpu, "{}");
+const runtime = await testing.RawRuntime.create(gpu, await gpu.requestAdapter(), "{}");
 const { adapter, features } = JSON.parse(runtime.capabilities());
 
 const every = JSON.parse(testing.testing_cases(values.full));

@@ -16,6 +16,9 @@ import {
   validationFraction,
 } from "./settings.ts";
 
+/** The built-in task's parts, for the benchmark. */
+export { resolveSettings, storiesFor, validationFraction };
+
 type Tinyloom = typeof import("tinyloom");
 
 export interface JobOptions extends RunChoices {

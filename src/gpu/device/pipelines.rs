@@ -1,7 +1,7 @@
 //! Bind group layouts and compute pipelines, one for each distinct kernel text in a device's life.
 
 use crate::gpu::{Counters, LocalFuture};
-use crate::kernels::{Binding, Kernel};
+use crate::kernels::{Binding, Kernel, Wgsl};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 pub(super) struct Pipelines {
     device: wgpu::Device,
     layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
-    made: RefCell<HashMap<String, wgpu::ComputePipeline>>,
+    made: RefCell<HashMap<Wgsl, wgpu::ComputePipeline>>,
     counters: Rc<Cell<Counters>>,
 }
 
@@ -63,7 +63,7 @@ impl Pipelines {
     fn parts(&self, kernel: &Kernel) -> Parts {
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
+            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.text().into()),
         });
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
@@ -73,10 +73,10 @@ impl Pipelines {
         Parts { device: self.device.clone(), module, layout, name: kernel.name }
     }
 
-    fn keep(&self, wgsl: &str, pipeline: wgpu::ComputePipeline) -> wgpu::ComputePipeline {
+    fn keep(&self, wgsl: &Wgsl, pipeline: wgpu::ComputePipeline) -> wgpu::ComputePipeline {
         self.made
             .borrow_mut()
-            .entry(wgsl.to_owned())
+            .entry(wgsl.clone())
             .or_insert_with(|| {
                 let mut counters = self.counters.get();
                 counters.pipelines += 1;
@@ -106,7 +106,7 @@ impl Pipelines {
 
         // What is wrong with a kernel is told where it is asked for.
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let mut begun: Vec<(String, Parts, _)> = Vec::new();
+        let mut begun: Vec<(Wgsl, Parts, _)> = Vec::new();
         for kernel in kernels {
             let known = self.made.borrow().contains_key(&kernel.wgsl);
             if known || begun.iter().any(|(wgsl, ..)| *wgsl == kernel.wgsl) {
