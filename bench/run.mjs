@@ -2,7 +2,8 @@
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
@@ -111,8 +112,8 @@ function print(result) {
   add(result.tokensPerSecond, (rate) => `${rate.toFixed(0)} tokens/s`);
   add(result.teraflops, (rate) => `${rate.toFixed(1)} TFLOP/s`);
   add(result.gigabytesPerSecond, (rate) => `${rate.toFixed(0)} GB/s of weights`);
-  for (const share of [result.shareOfPeak, result.shareOfCopy])
-    add(share, (part) => `${(100 * part).toFixed(0)} %`);
+  add(result.shareOfPeak, (part) => `${(100 * part).toFixed(0)} % of the peak`);
+  add(result.shareOfCopy, (part) => `${(100 * part).toFixed(0)} % of a copy`);
   add(result.firstLoss, (loss) => `loss ${loss.toFixed(3)} -> ${result.lastLoss.toFixed(3)}`);
   if (result.falls === false) parts.push("DOES NOT COUNT: the loss did not fall");
   add(result.refused, (message) => `refused: ${message}`);
@@ -172,6 +173,10 @@ function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }
 }
 
 async function inNode() {
+  // What tuning remembers is for this run alone.
+  const caches = mkdtempSync(join(tmpdir(), "tinyloom-bench-"));
+  process.on("exit", () => rmSync(caches, { recursive: true, force: true }));
+  process.env.XDG_CACHE_HOME = caches;
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const load = () => import(pathToFileURL(join(root, "pkg/dist/index.js")).href);

@@ -50,7 +50,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane_n = block % (LANES_N / PATCH_N) * PATCH_N + lane % PATCH_N;
 
   var next_a = array<vec4<f32>, LOADS_A>();
-  var next_b = array<vec4<f32>, LOADS_B>();
+  var next_b = array<FetchedB, LOADS_B>();
   if k_begin < k_end {
     for (var i = 0u; i < LOADS_A; i++) {
       next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);

@@ -289,7 +289,8 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
         assert_eq!(large.cache_rows, 300 + large.chunk - 1);
         assert_eq!(small.prefill.kernels, large.prefill.kernels);
         assert_eq!(small.decode.kernels, large.decode.kernels);
-        let ringed = large.decode.kernels.iter().filter(|k| k.wgsl.text().contains("RINGED: bool = true"));
+        let ringed =
+            large.decode.kernels.iter().filter(|k| k.wgsl.text().contains("RINGED: bool = true"));
         assert_eq!(ringed.count(), 2, "to append and to attend");
     }
     // Where the window reaches as far as the positions, and where there is none.

@@ -18,12 +18,16 @@ export function newest(suite) {
   return { file, results, date: file.slice(0, "2026-01-01".length) };
 }
 
+/** What a figure is made of besides results: the charts, and what draws them. */
+const DRAWN_BY = ["charts.mjs", "package-lock.json"].map((name) =>
+  join(root, "bench", "figures", name),
+);
+
 /** What a figure drawn from a file of results says of it. */
 export function mark(file) {
-  const hash = createHash("sha256")
-    .update(readFileSync(join(FOLDER, file)))
-    .digest("hex");
-  return `drawn from bench/results/${file}, sha256 ${hash}`;
+  const hash = createHash("sha256");
+  for (const path of [join(FOLDER, file), ...DRAWN_BY]) hash.update(readFileSync(path));
+  return `drawn from bench/results/${file}; sha256 of it and of what draws it: ${hash.digest("hex")}`;
 }
 
 /** An SVG with the mark as its description. */

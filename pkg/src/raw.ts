@@ -78,6 +78,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   ): Promise<string>;
   stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
   queueDataset(dataset: RawDataset): Promise<string>;
+  expectWholeSteps(): void;
   setTotalSteps(total: number): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;

@@ -199,7 +199,7 @@ export class Trainer {
     const { signal, evaluateEvery, maxSkipped = 3, stepsAhead = 0 } = chosen;
     throwIfAborted(signal, "run");
     this.#data(dataset); // refused before the schedule learns of the steps
-    if (stepsAhead > 0) this.#refuseParts();
+    if (stepsAhead > 0) this.#handle.now((raw) => raw.expectWholeSteps());
     const last = this.#plannedEnd(chosen.steps);
     const queued: Promise<string>[] = [];
     let skipped = 0;
@@ -351,18 +351,6 @@ export class Trainer {
         throw error;
       }
     });
-  }
-
-  /** Steps of several parts are not queued ahead. */
-  #refuseParts(): void {
-    const { gradientAccumulation } = this.#handle.now(
-      (raw) => JSON.parse(raw.options()) as ResolvedOptions,
-    );
-    if (gradientAccumulation > 1) {
-      throw invalid(
-        "stepsAhead queues whole steps, and a step of an accumulation has several parts: leave one of them out",
-      );
-    }
   }
 
   /** Queues steps up to the one numbered `until`, `stepsAhead` behind the oldest, and awaits that. */

@@ -22,7 +22,9 @@ fn fetch_a(outer: u32, inner: u32, column: u32) -> vec4<f32> {
   return value;
 }
 
-fn fetch_b(outer: u32, inner: u32) -> vec4<f32> {
+alias FetchedB = vec4<f32>;
+
+fn fetch_b(outer: u32, inner: u32) -> FetchedB {
   let i = outer * B_STRIDE + inner;
   var value = vec4(b[i], 0.0, 0.0, 0.0);
   if inner + 1u < B_INNER {
@@ -35,6 +37,10 @@ fn fetch_b(outer: u32, inner: u32) -> vec4<f32> {
     value.w = b[i + 3u];
   }
   return value;
+}
+
+fn elements_b(fetched: FetchedB) -> vec4<f32> {
+  return fetched;
 }
 
 // Columns col … col + 3 of row `row` of `c`, those past N left out.

@@ -1,17 +1,9 @@
-// The vector that matvec multiplies as it is, with a packed matrix. SUMS = PRODUCTS.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-
-fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
-  for (var p = 0u; p < PRODUCTS; p++) {
-    let i = (p * N + n) * (K / (4u * QUADS)) + v;
-    let words = fetch_packed(i);
-    var sum = 0.0;
-    for (var q = 0u; q < QUADS; q++) {
-      sum += dot(a[v * QUADS + q], quad_of(words, q));
-    }
-    (*sums)[p] += scale_of(i) * sum;
-  }
+// lib/matvec_packed.wgsl with the vector as it is. SUMS = PRODUCTS.
+fn factor(i: u32) -> vec4<f32> {
+  return a[i];
 }
+
+fn add_squares(sums: ptr<function, array<f32, SUMS>>, v: u32) {}
 
 fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
   return 1.0;

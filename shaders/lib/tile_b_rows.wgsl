@@ -2,16 +2,17 @@
 const PAD_B: u32 = 2u;
 
 // Vector `i` of the tile, along K. Columns past the end are read from the last one and not stored.
-fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> vec4<f32> {
+fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
   let k = k0 + i % VECTORS_K * 4u;
-  var value = vec4(0.0);
+  var value = FetchedB();
   if !CHECK_K || k < k_end {
     value = fetch_b(min(n0 + i / VECTORS_K, N - 1u), k);
   }
   return value;
 }
 
-fn put_b(i: u32, value: vec4<f32>) {
+fn put_b(i: u32, fetched: FetchedB) {
+  let value = elements_b(fetched);
   let n = i / VECTORS_K;
   let vector = n / 4u;
   let place = i % VECTORS_K * PITCH_B + vector % LANES_N;

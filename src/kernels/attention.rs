@@ -1,7 +1,6 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass, over the fused
 //! rows of a batch or over tensors.
 
-use super::attention_kept::KEPT_TILE;
 use super::attention_tensors::{DenseMask, Element};
 use super::attention_tile::{
     AttentionPass, AttentionTile, FULL_TILE, TALL_TILE, attention_tiles, pick, tiled,
@@ -157,7 +156,7 @@ impl Operands {
                 };
                 let composer = if kept {
                     composer
-                        .size("KEPT_TILES", shape.tokens.div_ceil(KEPT_TILE.rows))
+                        .size("KEPT_TILES", shape.tokens.div_ceil(FULL_TILE.rows))
                         .module(shader!("lib/attention_kept"))
                 } else {
                     composer

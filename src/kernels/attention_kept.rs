@@ -1,14 +1,12 @@
-//! The backward pair that keeps probabilities and score gradients between its kernels: when it is
-//! chosen, and how it is made.
+//! The backward pair that keeps probabilities and score gradients between its kernels, in blocks of the
+//! full tile: when it is chosen, and how it is made.
 
 use super::attention::{AttentionShape, KeyValueOwner, Operands, attention_kernel};
-use super::attention_tile::{AttentionPass, AttentionTile, SMALL_HEADS, attention_tiles};
+use super::attention_tile::{AttentionPass, FULL_TILE, SMALL_HEADS, attention_tiles};
 use super::compose::Kernel;
 use crate::caps::Capabilities;
 use crate::error::Result;
 
-/// The tile of the pair of backward kernels that keep scores: blocks of them are square.
-pub(super) const KEPT_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 /// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
 /// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 16 % off the
 /// backward pass up to this length and this size, and 3 % at two and four times the length. Small heads,
@@ -21,11 +19,11 @@ const KEPT_BYTES: u64 = 16 << 20;
 /// batches of up to `shape.tokens`; `None` where they compute them twice.
 pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64> {
     // In 64 bits: the square of the tokens overflows a browser's 32.
-    let tiles = shape.tokens.div_ceil(KEPT_TILE.rows) as u64;
-    let block = (KEPT_TILE.rows * KEPT_TILE.columns) as u64;
+    let tiles = shape.tokens.div_ceil(FULL_TILE.rows) as u64;
+    let block = (FULL_TILE.rows * FULL_TILE.columns) as u64;
     let elements = shape.heads as u64 * tiles * tiles * block;
     let room = 4 * elements <= caps.limits.binding_bytes().min(KEPT_BYTES);
-    let fits = |pass| attention_tiles(caps, shape, pass).contains(&KEPT_TILE);
+    let fits = |pass| attention_tiles(caps, shape, pass).contains(&FULL_TILE);
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
     let pays = shape.head_dim > SMALL_HEADS && (1..=KEPT_TOKENS).contains(&shape.tokens);
@@ -63,7 +61,7 @@ fn kept_kernel(
 ) -> Result<Kernel> {
     let operands = Operands::Rows { cached: false, owner, ends, kept: true };
     let reason = "scores kept for keys and values: five products in place of seven".into();
-    let mut kernel = attention_kernel(caps, shape, pass, operands, Some((KEPT_TILE, reason)))?;
+    let mut kernel = attention_kernel(caps, shape, pass, operands, Some((FULL_TILE, reason)))?;
     kernel.variant += ", scores kept";
     Ok(kernel)
 }

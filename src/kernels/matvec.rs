@@ -152,7 +152,10 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
 
 /// The modules that read a vector of f32 and a packed matrix of `products` times N rows.
 fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> Composer {
-    let composer = shape.weights.module(composer, products * shape.n * shape.k);
+    let composer = shape
+        .weights
+        .module(composer, products * shape.n * shape.k)
+        .module(shader!("lib/matvec_packed"));
     match shape.input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec_packed_plain")),
         MatvecInput::Norm { epsilon } => {

@@ -73,7 +73,10 @@ fn dot_steps(text: &mut String, tm: usize, tn: usize) {
     for j in 0..tn / 4 {
         for lane in 0..4 {
             let col = j * 4 + lane;
-            let _ = writeln!(text, "    let right_{col} = fetch_b(min(n0 + {col}u, N - 1u), k);");
+            let _ = writeln!(
+                text,
+                "    let right_{col} = elements_b(fetch_b(min(n0 + {col}u, N - 1u), k));"
+            );
         }
         for i in 0..tm {
             let dots: Vec<_> =
@@ -90,7 +93,7 @@ fn row_steps(text: &mut String, tm: usize, tn: usize, steps: usize) {
         for j in 0..tn / 4 {
             let _ = writeln!(
                 text,
-                "    let right_{step}_{j} = fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u));",
+                "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
                 j * 4
             );
             for i in 0..tm {
@@ -114,7 +117,7 @@ fn tail_row_step(text: &mut String, tm: usize, tn: usize) {
     for j in 0..tn / 4 {
         let _ = writeln!(
             text,
-            "    let right_{j} = fetch_b(k, min(n0 + {}u, (N - 1u) / 4u * 4u));",
+            "    let right_{j} = elements_b(fetch_b(k, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
             j * 4
         );
         for i in 0..tm {
@@ -135,7 +138,7 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
     for j in 0..tn / 4 {
         let _ = writeln!(
             text,
-            "    let right_{step}_{j} = fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u));",
+            "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
             j * 4
         );
         for i in 0..tm {

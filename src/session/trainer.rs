@@ -1,5 +1,6 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
+mod dataset;
 mod options;
 mod profile;
 mod state;
@@ -12,7 +13,7 @@ use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
 use super::tune::tune;
 use crate::caps::Capabilities;
-use crate::data::{Batch, Dataset, document_ends, sorted_by_token};
+use crate::data::{Batch, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay};
 use crate::plan::{
@@ -297,28 +298,6 @@ impl Trainer {
         }))
     }
 
-    /// Queues an optimizer step over the dataset's next batch, for the loss to be read while others
-    /// are under way.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`]; `invalid-options` with accumulation, whose micro-steps are not queued.
-    pub fn queue_dataset(
-        self: &Rc<Self>,
-        dataset: &Dataset,
-    ) -> Result<LocalFuture<Result<Metrics>>> {
-        let TrainerOptions { seed, gradient_accumulation, .. } = *self.options.borrow();
-        if gradient_accumulation > 1 {
-            return Err(Error::options(
-                "stepsAhead queues whole steps, and a step of an accumulation has several parts: leave one of them out",
-            ));
-        }
-        let cursor = self.progress.get().cursor;
-        let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens);
-        let queued = self.queue_step(&batch)?;
-        self.progress.set(Progress { cursor: cursor + 1, ..self.progress.get() });
-        Ok(queued)
-    }
-
     fn check(&self, batch: &Batch) -> Result<()> {
         let config = self.model.config();
         batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
@@ -386,101 +365,6 @@ impl Trainer {
             one_minus_beta2: (1.0 - options.beta2) as f32,
             ..Step::default()
         }
-    }
-
-    /// One optimizer step over the dataset's next batches; tokens and time are those of all its
-    /// micro-steps. A failure takes the accumulation back to where the call found it, unless that
-    /// was in its middle; there it keeps the micro-steps that are done.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`]; `aborted` when `stop`, asked between micro-steps, says so.
-    pub async fn step_dataset(
-        self: &Rc<Self>,
-        dataset: &Dataset,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Metrics> {
-        let before = self.progress.get();
-        let done = self.accumulate(dataset, stop).await;
-        if done.is_err() && before.micro_step == 0 {
-            // The first micro-step overwrote the gradients of the step before.
-            let counted = if self.progress.get() == before { before.counted } else { 0 };
-            self.progress.set(Progress { counted, ..before });
-        }
-        done
-    }
-
-    async fn accumulate(
-        self: &Rc<Self>,
-        dataset: &Dataset,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Metrics> {
-        let seed = self.options.borrow().seed;
-        let (mut tokens, mut milliseconds) = (0, 0.0);
-        loop {
-            if tokens > 0 && stop() {
-                return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
-            }
-            let mut progress = self.progress.get();
-            let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens);
-            let metrics = self.step(&batch).await?;
-            tokens += metrics.tokens;
-            milliseconds += metrics.milliseconds;
-            progress = self.progress.get();
-            progress.cursor += 1;
-            self.progress.set(progress);
-            if progress.micro_step == 0 {
-                return Ok(Metrics { tokens, milliseconds, ..metrics });
-            }
-        }
-    }
-
-    /// Batches of an evaluation on a dataset's validation split.
-    ///
-    /// # Errors
-    /// `invalid-options` when there is no such split.
-    pub fn evaluation_batches(&self, dataset: &Dataset) -> Result<usize> {
-        match dataset.validation_batches(self.plans.micro_step.tokens) {
-            0 => Err(Error::options(
-                "the dataset has no validation split: validationFraction is 0 or the text too short",
-            )),
-            batches => Ok(batches),
-        }
-    }
-
-    /// Sum of the losses in nats, and the targets counted, of one evaluation batch.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn evaluate_batch(&self, dataset: &Dataset, index: usize) -> Result<[f64; 2]> {
-        let count = self.evaluation_batches(dataset)?;
-        if index >= count {
-            return Err(Error::options(format!(
-                "evaluation batch {index} of {count} does not exist"
-            )));
-        }
-        let batch = dataset.validation_batch(index, self.plans.micro_step.tokens);
-        self.check(&batch)?;
-        let kept = self.read_accumulated().await?;
-        self.write_batch(&batch)?;
-        self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
-        let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
-        let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
-            .ceil()
-            .clamp(1.0, MOST_SUBMITS as f64);
-        let read = self.model.gpu().submit(&replays, submits as usize, Some(self.metrics()?))?;
-        let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
-        if let Some(kept) = kept {
-            self.model.gpu().write(self.buffer(Buffer::Metrics)?, 0, &kept)?;
-        }
-        Ok([f64::from(result.loss), f64::from(result.counted)])
-    }
-
-    /// The metrics of an accumulation in progress, which an evaluation would overwrite.
-    async fn read_accumulated(&self) -> Result<Option<Vec<u8>>> {
-        if self.progress.get().micro_step == 0 {
-            return Ok(None);
-        }
-        Ok(Some(self.model.gpu().read(self.metrics()?)?.await?))
     }
 
     /// Gradient of a tensor in the last step, averaged over its counted targets, before clipping.

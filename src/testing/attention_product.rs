@@ -17,6 +17,8 @@ use crate::reference::attention::attention_prefill;
 use std::rc::Rc;
 
 const HEAD_DIMS: [usize; 6] = [32, 64, 80, 96, 128, 256];
+/// Head dimensions of fewer vectors than a tile has groups of columns: some share each, some have none.
+const SMALLER: [usize; 3] = [8, 16, 24];
 /// Query heads and key-value heads of multi-head, grouped-query and multi-query attention.
 const SHARED: [(usize, usize); 3] = [(2, 2), (4, 2), (3, 1)];
 /// Windows and caps: the first window begins inside batches of a tile, the second is longer than
@@ -41,6 +43,12 @@ pub(super) fn cases() -> Vec<Case> {
         lengths(lane, everyday, &SHORT, ENDS)
     })];
     cases.push(Case::new("attention of many workgroups", many));
+    for head_dim in SMALLER {
+        let setting = Setting::plain((3, 1, head_dim));
+        cases.push(Case::full(format!("attention product {}", setting.name()), move |lane| {
+            lengths(lane, setting, &SHORT, ENDS)
+        }));
+    }
     for head_dim in HEAD_DIMS {
         for (heads, kv_heads) in SHARED {
             product(&mut cases, (heads, kv_heads, head_dim));

@@ -289,21 +289,38 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-const EPSILON: f64 = 1e-5;
+pub(super) const EPSILON: f64 = 1e-5;
 
+/// The product with a matrix of numbers as they are.
 async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String> {
+    let b = matvec_matrix(lane, shape);
+    row_by(lane, shape, Operand::floats(&b), &wide(&b)).await
+}
+
+/// A matrix for [`row_by`]. Products are of about 1, as a model's are: an activation makes an error of
+/// a large one larger.
+pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
+    let MatvecShape { n, k, output, .. } = shape;
+    let rows = if matches!(output, MatvecOutput::Gated(_)) { 2 * n } else { n };
+    let mut b = lane.normal(rows * k);
+    b.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
+    b
+}
+
+/// The product with a matrix that lies in `b` and stands for the numbers of `matrix`.
+pub(super) async fn row_by(
+    lane: &Lane,
+    shape: MatvecShape,
+    b: Operand,
+    matrix: &[f64],
+) -> std::result::Result<(), String> {
     let MatvecShape { n, k, input, output, .. } = shape;
     let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
     let column = 7;
-    let gated = matches!(output, MatvecOutput::Gated(_));
-    let a = lane.normal(k);
-    // Products of about 1, as a model's are: an activation makes an error of a large one larger.
-    let mut b = lane.normal(if gated { 2 * n * k } else { n * k });
-    b.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
+    let (a, weight) = (lane.normal(k), lane.normal(k));
     let (c, base) = (lane.normal(column + n), lane.normal(column + n));
-    let weight = lane.normal(k);
-    let mut operands: Vec<_> = [&a, &b, &c].into_iter().map(|x| Operand::floats(x)).collect();
-    operands.push(Operand::range(0, 1, column, n));
+    let mut operands =
+        vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, 1, column, n)];
     let x = match input {
         MatvecInput::Plain => wide(&a),
         MatvecInput::Norm { epsilon } => {
@@ -315,14 +332,12 @@ async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String>
         operands.push(Operand::floats(&base));
         wide(&base[column..])
     });
-    let products = matvec_forward(&x, &wide(&b), residual.as_deref());
+    let products = matvec_forward(&x, matrix, residual.as_deref());
     let mut expected = wide(&c[..column]);
-    match output {
-        MatvecOutput::Gated(activation) => {
-            expected.extend(gated_activation_forward(activation, &products, n));
-        }
-        MatvecOutput::Plain | MatvecOutput::Residual => expected.extend(products),
-    }
+    expected.extend(match output {
+        MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
+        MatvecOutput::Plain | MatvecOutput::Residual => products,
+    });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
         close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;

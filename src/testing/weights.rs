@@ -2,13 +2,11 @@
 
 use super::harness::{Job, Operand};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, text, wide};
+use super::linear::{EPSILON, matvec_matrix, row_by};
+use super::measure::{ROUNDING, close, of, text};
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, WeightFormat};
-use crate::reference::activation::gated_activation_forward;
-use crate::reference::linear::matvec_forward;
-use crate::reference::norm::rms_norm_forward;
 use crate::reference::weights::{packing_error, unpack_weights_forward};
 use std::rc::Rc;
 
@@ -99,8 +97,6 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
     Ok(())
 }
 
-const EPSILON: f64 = 1e-5;
-
 async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: EPSILON };
     let gated = MatvecOutput::Gated(Activation::Silu);
@@ -118,42 +114,9 @@ async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
 }
 
 async fn product(lane: &Lane, shape: MatvecShape) -> Result<(), String> {
-    let MatvecShape { n, k, input, output, weights } = shape;
-    let rows = if matches!(output, MatvecOutput::Gated(_)) { 2 * n } else { n };
-    let mut values = lane.normal(rows * k);
-    values.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
-    let words = packed(lane, weights, (rows, k), &values).await?.swap_remove(0);
-    let matrix = unpack_weights_forward(weights, &words, values.len());
-    let column = 7;
-    let (a, weight) = (lane.normal(k), lane.normal(k));
-    let (c, base) = (lane.normal(column + n), lane.normal(column + n));
-    let mut operands = vec![
-        Operand::floats(&a),
-        Operand::words(&words),
-        Operand::floats(&c),
-        Operand::range(0, 1, column, n),
-    ];
-    let x = match input {
-        MatvecInput::Plain => wide(&a),
-        MatvecInput::Norm { epsilon } => {
-            operands.push(Operand::floats(&weight));
-            rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
-        }
-    };
-    let residual = (output == MatvecOutput::Residual).then(|| {
-        operands.push(Operand::floats(&base));
-        wide(&base[column..])
-    });
-    let products = matvec_forward(&x, &matrix, residual.as_deref());
-    let mut expected = wide(&c[..column]);
-    expected.extend(match output {
-        MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
-        MatvecOutput::Plain | MatvecOutput::Residual => products,
-    });
-    let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
-    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
-    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-        close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
-    }
-    Ok(())
+    let values = matvec_matrix(lane, shape);
+    let size = (values.len() / shape.k, shape.k);
+    let words = packed(lane, shape.weights, size, &values).await?.swap_remove(0);
+    let matrix = unpack_weights_forward(shape.weights, &words, values.len());
+    row_by(lane, shape, Operand::words(&words), &matrix).await
 }

@@ -58,6 +58,12 @@ impl RawTrainer {
         Ok(future_to_promise(async move { json(&queued.await.map_err(to_js)?).map(JsValue::from) }))
     }
 
+    /// Refuses what [`RawTrainer::queue_dataset`] would, before anything is changed for it.
+    #[wasm_bindgen(js_name = expectWholeSteps)]
+    pub fn expect_whole_steps(&self) -> JsResult<()> {
+        self.trainer.expect_whole_steps().map_err(to_js)
+    }
+
     #[wasm_bindgen(js_name = setTotalSteps)]
     pub fn set_total_steps(&self, total: f64) -> JsResult<()> {
         self.trainer.set_total_steps(total as u64).map_err(to_js)

@@ -1,4 +1,4 @@
-// The documents' figures show the newest results.
+// The documents' figures show the newest results, as they are drawn today.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

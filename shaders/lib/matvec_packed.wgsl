@@ -1,0 +1,15 @@
+// The vector that matvec multiplies, and the products of a packed matrix with it.
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+
+fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
+  for (var p = 0u; p < PRODUCTS; p++) {
+    let i = (p * N + n) * (K / (4u * QUADS)) + v;
+    let words = fetch_packed(i);
+    var sum = 0.0;
+    for (var q = 0u; q < QUADS; q++) {
+      sum += dot(factor(v * QUADS + q), quad_of(words, q));
+    }
+    (*sums)[p] += scale_of(i) * sum;
+  }
+  add_squares(sums, v);
+}
