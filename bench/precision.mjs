@@ -15,16 +15,24 @@ const VARIANTS = {
 
 const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
 const largest = (values) => values.reduce((most, one) => Math.max(most, one), 0);
-/** How far each value is from its reference, as a share of that. */
-const apart = (values, references) =>
-  values.map((value, i) => Math.abs(value - references[i]) / references[i]);
+/** How far each value is above its reference, as a share of that. */
+const above = (values, references) =>
+  values.map((value, i) => (value - references[i]) / references[i]);
+const farthest = (values, references) => largest(above(values, references).map(Math.abs));
 
-/** Means of consecutive windows. */
+/** Means of consecutive whole windows. */
 function windows(losses) {
   const points = [];
-  for (let at = 0; at < losses.length; at += WINDOW)
+  for (let at = 0; at + WINDOW <= losses.length; at += WINDOW)
     points.push(mean(losses.slice(at, at + WINDOW)));
   return points;
+}
+
+/** Standard error of a mean; none of a single value. */
+function standardError(values) {
+  const center = mean(values);
+  const squares = values.map((value) => (value - center) ** 2);
+  return values.length > 1 ? Math.sqrt(mean(squares) / (values.length - 1)) : undefined;
 }
 
 /** Trains once. Gives each step's loss and the loss on the text's last tenth. */
@@ -49,6 +57,7 @@ async function trainOnce(tinyloom, job, runtime, settings, { precision = "f32", 
   const losses = [];
   for await (const { loss } of trainer.run(dataset, { steps, stepsAhead: 4 })) losses.push(loss);
   const { loss: validation } = await trainer.evaluate(dataset);
+  if (![...losses, validation].every(Number.isFinite)) throw new Error("a loss is not finite");
   dataset.free();
   model.free();
   return { losses, validation };
@@ -56,59 +65,64 @@ async function trainOnce(tinyloom, job, runtime, settings, { precision = "f32", 
 
 /** What separates a variant's runs from those in f32 of the same seeds: shares of the latter. */
 function compare(runs, references) {
-  const pairs = runs.map((run, i) => [run, references[i]]);
+  const validations = (all) => all.map((run) => run.validation);
+  const worse = above(validations(runs), validations(references));
   const curve = (all) =>
     windows(all[0].losses.map((_, step) => mean(all.map((run) => run.losses[step]))));
+  const single = runs.map((run, i) => farthest(windows(run.losses), windows(references[i].losses)));
   return {
-    validation: mean(runs.map((run) => run.validation)),
-    validationApart: largest(
-      apart(
-        runs.map((run) => run.validation),
-        references.map((run) => run.validation),
-      ),
-    ),
+    validation: mean(validations(runs)),
+    validationAbove: mean(worse),
+    validationError: standardError(worse),
+    validationApart: largest(worse.map(Math.abs)),
     curve: curve(runs),
-    curveApart: largest(apart(curve(runs), curve(references))),
-    worstRunApart: largest(
-      pairs.map(([one, other]) => largest(apart(windows(one.losses), windows(other.losses)))),
-    ),
+    curveAbove: mean(above(curve(runs), curve(references))),
+    curveApart: farthest(curve(runs), curve(references)),
+    singleApart: largest(single),
   };
 }
 
 /**
  * @param job - the bundle www/dist-node/job.js: the built-in task.
- * @returns rows `{ variant, seeds, steps, validation, validationApart, curve, curveApart,
- *   worstRunApart }`: the mean loss on the text's last tenth and how far the farthest seed's is from its
- *   twin in f32; the mean loss of all seeds by windows of steps, how far the farthest window is, and how
- *   far in a single seed. Losses in nats a byte, distances as shares.
+ * @returns the settings, and rows `{ variant, seeds, validation, validationAbove, validationError,
+ *   validationApart, curve, curveAbove, curveApart, singleApart }`: of the losses on the text's last
+ *   tenth the mean, by how much they are above those in f32 of the same seeds with its standard error,
+ *   and how far the farthest is; of the mean loss by windows of steps the curve, how far it is above f32's
+ *   on average, how far at most, and how far at most in a single seed. Losses in nats a byte, distances
+ *   as shares.
  */
 export async function precisionSuite(tinyloom, job, gpu, { steps, limits = "adapter" }, report) {
+  if (steps < WINDOW)
+    throw new Error(`give at least ${WINDOW} steps: a curve has a point for so many`);
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
   const { capabilities } = runtime;
   const { adapter, software } = capabilities;
   const seeds = software ? SEEDS.software : SEEDS.hardware;
   const results = [];
+  const { seed: _, ...settings } = job.resolveSettings({ steps }, capabilities);
   let references;
   for (const [variant, options] of Object.entries(VARIANTS)) {
     const runs = [];
     for (let seed = 1; seed <= seeds; seed++) {
-      const settings = job.resolveSettings({ steps, seed }, capabilities);
-      runs.push(await trainOnce(tinyloom, job, runtime, settings, options));
+      runs.push(await trainOnce(tinyloom, job, runtime, { ...settings, seed }, options));
     }
     references ??= runs;
-    const row = { variant, seeds, steps, ...compare(runs, references) };
+    const row = { variant, seeds, ...compare(runs, references) };
     results.push(row);
     report({ note: inWords(row) });
   }
   runtime.destroy();
-  return { adapter, software, results };
+  return { adapter, software, settings, window: WINDOW, results };
 }
 
-function inWords({ variant, seeds, validation, ...distances }) {
+function inWords({ variant, seeds, validation, validationError, ...distances }) {
   const percent = (share) => `${(100 * share).toFixed(2)} %`;
-  const { validationApart, curveApart, worstRunApart } = distances;
-  return (
-    `${variant.padEnd(28)} validation ${validation.toFixed(5)}, at most ${percent(validationApart)} from f32; ` +
-    `means of ${WINDOW} steps at most ${percent(curveApart)} over ${seeds} seeds, ${percent(worstRunApart)} in one`
-  );
+  const { validationAbove, validationApart, curveAbove, curveApart, singleApart } = distances;
+  const error = validationError === undefined ? "" : ` ± ${percent(validationError)}`;
+  return [
+    `${variant}, ${seeds} seeds: validation ${validation.toFixed(5)}`,
+    `${percent(validationAbove)}${error} above f32, at most ${percent(validationApart)} from it`,
+    `means of ${WINDOW} steps on average ${percent(curveAbove)} above f32`,
+    `at most ${percent(curveApart)} from it, ${percent(singleApart)} in one seed`,
+  ].join("; ");
 }

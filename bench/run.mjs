@@ -44,6 +44,10 @@ if (!SUITES.includes(options.suite)) {
   console.error(`there is no suite ${options.suite}; there are ${SUITES.join(", ")}`);
   process.exit(2);
 }
+if (!options.subgroups && !KERNELS.includes(options.suite)) {
+  console.error(`--no-subgroups is for the suites of kernels: ${KERNELS.join(", ")}`);
+  process.exit(2);
+}
 if (options.suite === "cache") {
   if (!values.text) {
     console.error("the suite cache trains on a text; give one by --text FILE");
@@ -55,10 +59,8 @@ if (options.suite === "peers" && values.browser === "node") {
   console.error("the suite peers runs in browsers alone");
   process.exit(2);
 }
-need(
-  ["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm", "www/dist-node/job.js"],
-  "bench/build.mjs",
-);
+need(["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"], "bench/build.mjs");
+if (options.suite === "precision") need(["www/dist-node/job.js"], "bench/build.mjs");
 if (options.suite === "peers") {
   const bundles = BUNDLED.map((peer) => `bench/peers/dist/${peer}.js`);
   need(bundles, "bench/peers/build.mjs");
@@ -173,10 +175,6 @@ function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }
 }
 
 async function inNode() {
-  // What tuning remembers is for this run alone.
-  const caches = mkdtempSync(join(tmpdir(), "tinyloom-bench-"));
-  process.on("exit", () => rmSync(caches, { recursive: true, force: true }));
-  process.env.XDG_CACHE_HOME = caches;
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const load = () => import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
@@ -200,7 +198,14 @@ async function inNode() {
     return precisionSuite(await load(), job, gpu, options, print);
   }
   const { runAll } = await import("./workloads.mjs");
-  return runAll(load, gpu, options, print);
+  return runAll(load, gpu, { ...options, beforeTuning: forgetTuning }, print);
+}
+
+/** What tuning remembers is for this run alone; drivers keep their own caches from before. */
+function forgetTuning() {
+  const caches = mkdtempSync(join(tmpdir(), "tinyloom-bench-"));
+  process.on("exit", () => rmSync(caches, { recursive: true, force: true }));
+  process.env.XDG_CACHE_HOME = caches;
 }
 
 async function inBrowser(kind) {

@@ -313,11 +313,19 @@ async function growth(tinyloom, runtime, { only, steps }, record) {
  * Everything, in order; `only` keeps the workloads whose names contain it.
  *
  * @param load - imports the package.
+ * @param options.beforeTuning - called before the first runtime that measures tiles.
  */
 export async function runAll(
   load,
   gpu,
-  { suite = "models", only = "", profile = false, steps = 40, limits = "adapter" } = {},
+  {
+    suite = "models",
+    only = "",
+    profile = false,
+    steps = 40,
+    limits = "adapter",
+    beforeTuning = () => {},
+  } = {},
   report = () => {},
 ) {
   const results = [];
@@ -340,6 +348,7 @@ export async function runAll(
   const { adapter, features, limits: chosen, software, subgroupSize } = runtime.capabilities;
   runtime.destroy();
   if (suite === "models" && !software) {
+    beforeTuning();
     const tuning = await tinyloom.Runtime.create({ gpu, limits, tune: true });
     await everyTraining(tinyloom, tuning, TUNED, { only, profile, steps }, record);
     tuning.destroy();

@@ -4,10 +4,9 @@
 use std::fmt;
 
 /// Stable machine-readable reason of a failure; its [`Display`](fmt::Display) form is the
-/// `code` that JavaScript sees.
+/// `code` that JavaScript sees, which has `webgpu-unavailable` besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    WebgpuUnavailable,
     AdapterUnavailable,
     LimitExceeded,
     OutOfMemory,
@@ -26,7 +25,6 @@ impl ErrorCode {
     /// The code as written in the JavaScript contract.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::WebgpuUnavailable => "webgpu-unavailable",
             Self::AdapterUnavailable => "adapter-unavailable",
             Self::LimitExceeded => "limit-exceeded",
             Self::OutOfMemory => "out-of-memory",

@@ -19,7 +19,7 @@ export function newest(suite) {
 }
 
 /** What a figure is made of besides results: the charts, and what draws them. */
-const DRAWN_BY = ["charts.mjs", "package-lock.json"].map((name) =>
+const DRAWN_BY = ["charts.mjs", "build.mjs", "package-lock.json"].map((name) =>
   join(root, "bench", "figures", name),
 );
 

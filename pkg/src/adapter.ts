@@ -1,6 +1,6 @@
 /** The adapter that a runtime opens its device on, and what to do where there is none. */
 
-import { TinyloomError, toError } from "./error.js";
+import { TinyloomError } from "./error.js";
 import { inNode } from "./node.js";
 
 /**
@@ -16,15 +16,14 @@ export async function requestAdapter(
   try {
     adapter = await gpu.requestAdapter({ powerPreference });
   } catch (cause) {
-    throw unavailable(toError(cause).message, cause);
+    throw unavailable(cause instanceof Error ? cause.message : String(cause), cause);
   }
   if (!adapter) throw unavailable("requestAdapter found none");
   return adapter;
 }
 
 function unavailable(reason: string, cause?: unknown): TinyloomError {
-  const message = `no WebGPU adapter: ${reason}`;
-  return new TinyloomError("adapter-unavailable", message, cause === undefined ? {} : { cause });
+  return new TinyloomError("adapter-unavailable", `no WebGPU adapter: ${reason}`, { cause });
 }
 
 /** Adds to a missing adapter what can be done about it here. */

@@ -174,7 +174,7 @@ export class Runtime {
     const { gpu: given, wasm, tune = false, ...rest } = check("Runtime.create", options, RULES);
     const raw = { limits: limits(rest.limits), features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
-    if (!gpu) {
+    if (typeof gpu?.requestAdapter !== "function") {
       throw new TinyloomError(
         "webgpu-unavailable",
         "there is no navigator.gpu here; use a browser with WebGPU on a secure page (https or " +
@@ -183,9 +183,11 @@ export class Runtime {
     }
     await prepareHost(gpu);
     try {
-      // The browser opens its driver while the module loads.
+      // The browser opens its driver while the module loads, whose failure is told first.
       const asked = requestAdapter(gpu, rest.powerPreference);
-      const [module, adapter] = await Promise.all([loadRaw(wasm), asked]);
+      asked.catch(() => undefined);
+      const module = await loadRaw(wasm);
+      const adapter = await asked;
       const created = () => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw));
       const runtime = new Runtime(module, await guarded(created));
       inUse.add(gpu);

@@ -4,8 +4,8 @@ use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
 use crate::error::{Error, ErrorCode, Result};
 use std::collections::BTreeMap;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// Which adapter to prefer, natively: a page asks for its adapter before the module has loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerPreference {
     #[default]
     HighPerformance,

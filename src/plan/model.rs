@@ -61,7 +61,8 @@ impl<'a> Model<'a> {
         };
         let (rows, cols) =
             (self.layout.matrices[matrix].parts[part].rows, self.layout.matrices[matrix].cols);
-        let unpacked = self.builder.tensor(&format!("{label} unpacked"), (rows * cols) as u64)?;
+        let unpacked =
+            self.builder.tensor(&format!("unpacked matrix of {label}"), (rows * cols) as u64)?;
         let kernel = k::unpack_weights(self.builder.caps, self.weights, rows, cols)?;
         let slices = vec![unpacked, packed];
         self.builder.dispatch(format!("{label} unpacked"), kernel, slices, 0.0)?;

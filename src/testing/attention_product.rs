@@ -17,7 +17,7 @@ use crate::reference::attention::attention_prefill;
 use std::rc::Rc;
 
 const HEAD_DIMS: [usize; 6] = [32, 64, 80, 96, 128, 256];
-/// Head dimensions of fewer vectors than a tile has groups of columns: some share each, some have none.
+/// Head dimensions below the seeds': invocations outnumber the vectors of a row, and share them or idle.
 const SMALLER: [usize; 3] = [8, 16, 24];
 /// Query heads and key-value heads of multi-head, grouped-query and multi-query attention.
 const SHARED: [(usize, usize); 3] = [(2, 2), (4, 2), (3, 1)];

@@ -98,6 +98,28 @@ export const cases = {
     const none = { requestAdapter: async () => null, getPreferredCanvasFormat: () => "rgba8unorm" };
     const advice = typeof Window === "undefined" ? "VK_ICD_FILENAMES" : "hardware acceleration";
     await refuses("adapter-unavailable", ["adapter", advice], () => Runtime.create({ gpu: none }));
+    const broken = {
+      requestAdapter: async () => {
+        throw new DOMException("the GPU process is gone", "AbortError");
+      },
+    };
+    const gone = ["the GPU process is gone", advice];
+    await refuses("adapter-unavailable", gone, () => Runtime.create({ gpu: broken }));
+  },
+
+  async "the adapter is asked for once, as preferred"({ tinyloom }) {
+    const asked = [];
+    const gpu = {
+      requestAdapter: async (options) => {
+        asked.push(options.powerPreference);
+        return null;
+      },
+    };
+    for (const powerPreference of [undefined, "low-power"]) {
+      const options = { gpu, ...(powerPreference && { powerPreference }) };
+      await refuses("adapter-unavailable", "found none", () => tinyloom.Runtime.create(options));
+    }
+    equal(asked.join(), "high-performance,low-power");
   },
 
   async "wrong options are named, with what is allowed"({ tinyloom, gpu, runtime }) {
