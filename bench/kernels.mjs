@@ -70,41 +70,81 @@ export async function prepare(device, candidate, buffers) {
   return { pipeline, group: device.createBindGroup({ layout, entries }) };
 }
 
-/**
- * Microseconds of a sequence of kernels: the best of a few passes of several turns each.
- *
- * @param sequence - pairs of a candidate and its buffers, one for each binding.
- */
-export async function time(device, sequence, turns = TURNS) {
-  const prepared = [];
-  for (const [candidate, buffers] of sequence) {
-    prepared.push({ grid: candidate.grid, ...(await prepare(device, candidate, buffers)) });
+/** Times a sequence of kernels, a round at a time. */
+class Timer {
+  /** Microseconds of a turn: the best of all rounds. */
+  microseconds = Number.POSITIVE_INFINITY;
+  #device;
+  #kernels;
+  #turns;
+  #estimate;
+
+  constructor(device, kernels, turns) {
+    this.#device = device;
+    this.#kernels = kernels;
+    this.#turns = turns;
   }
-  const run = (pass, count) => {
+
+  /** Compiles `sequence`, pairs of a candidate and its buffers, one for each binding. */
+  static async of(device, sequence, turns) {
+    const kernels = [];
+    for (const [candidate, buffers] of sequence) {
+      kernels.push({ grid: candidate.grid, ...(await prepare(device, candidate, buffers)) });
+    }
+    return new Timer(device, kernels, turns);
+  }
+
+  /** A slow kernel needs no turns and no second round to be measured, and would take minutes. */
+  get slow() {
+    return this.#estimate > LONG;
+  }
+
+  async round() {
+    const estimate = async (warmUp) => Math.max(await this.#measure(warmUp, 1, 1), 1);
+    this.#estimate ??= await estimate(0);
+    const awake = performance.now() + (performance.now() - busyUntil > IDLE ? WAKING : 0);
+    while (performance.now() < awake) {
+      this.#estimate = await estimate(this.#turnsOf(WARM_UP));
+    }
+    const count = Math.max(1, Math.min(this.#turns, Math.floor(LONG / this.#estimate)));
+    const passes = this.slow ? 1 : MEASURED;
+    const measured = await this.#measure(this.#turnsOf(WARM_UP), passes, count);
+    this.microseconds = Math.min(this.microseconds, measured);
+    busyUntil = performance.now();
+  }
+
+  #turnsOf(milliseconds) {
+    return Math.min(MOST_WARM_UP, Math.ceil((milliseconds * 1000) / this.#estimate));
+  }
+
+  #run(pass, count) {
     for (let turn = 0; turn < count; turn++) {
-      for (const { pipeline, group, grid } of prepared) {
+      for (const { pipeline, group, grid } of this.#kernels) {
         pass.setPipeline(pipeline);
         pass.setBindGroup(0, group);
         pass.dispatchWorkgroups(...grid);
       }
     }
     pass.end();
-  };
-  const measure = async (warmUp, passes, count) => {
+  }
+
+  /** Microseconds of a turn in the best of `passes`, behind turns that warm the GPU up. */
+  async #measure(warmUp, passes, count) {
+    const device = this.#device;
     const queries = device.createQuerySet({ type: "timestamp", count: passes * 2 });
     const bytes = passes * 16;
     const { QUERY_RESOLVE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
     const resolved = device.createBuffer({ size: bytes, usage: QUERY_RESOLVE | COPY_SRC });
     const staging = device.createBuffer({ size: bytes, usage: MAP_READ | COPY_DST });
     const encoder = device.createCommandEncoder();
-    if (warmUp > 0) run(encoder.beginComputePass(), warmUp);
+    if (warmUp > 0) this.#run(encoder.beginComputePass(), warmUp);
     for (let i = 0; i < passes; i++) {
       const timestampWrites = {
         querySet: queries,
         beginningOfPassWriteIndex: i * 2,
         endOfPassWriteIndex: i * 2 + 1,
       };
-      run(encoder.beginComputePass({ timestampWrites }), count);
+      this.#run(encoder.beginComputePass({ timestampWrites }), count);
     }
     encoder.resolveQuerySet(queries, 0, passes * 2, resolved, 0);
     encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes);
@@ -117,25 +157,30 @@ export async function time(device, sequence, turns = TURNS) {
       Number(stamps[i * 2 + 1] - stamps[i * 2]),
     );
     return Math.min(...lengths) / 1000 / count;
-  };
-  const turnsOf = (milliseconds, each) =>
-    Math.min(MOST_WARM_UP, Math.ceil((milliseconds * 1000) / each));
-  let estimate = Math.max(await measure(0, 1, 1), 1);
-  const awake = performance.now() + (performance.now() - busyUntil > IDLE ? WAKING : 0);
-  while (performance.now() < awake) {
-    estimate = Math.max(await measure(turnsOf(WARM_UP, estimate), 1, 1), 1);
   }
-  // A slow kernel needs no turns to be measured, and would take minutes.
-  const slow = estimate > LONG;
-  const count = Math.max(1, Math.min(turns, Math.floor(LONG / estimate)));
-  const warmUp = turnsOf(WARM_UP, estimate);
-  // A GPU's clock also dips for a moment by itself, for whole passes at a time.
-  const rounds = [];
-  for (let round = 0; round < (slow ? 1 : ROUNDS); round++) {
-    rounds.push(await measure(warmUp, slow ? 1 : MEASURED, count));
+}
+
+/**
+ * Microseconds of each sequence of kernels. They are measured in turns: a GPU's clock also dips by
+ * itself, for a second at times, and what is compared must not be compared across a dip.
+ *
+ * @param sequences - each a list of pairs of a candidate and its buffers, one for each binding.
+ */
+export async function timeInTurns(device, sequences, turns = TURNS) {
+  const timers = [];
+  for (const sequence of sequences) timers.push(await Timer.of(device, sequence, turns));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const timer of timers) {
+      if (round === 0 || !timer.slow) await timer.round();
+    }
   }
-  busyUntil = performance.now();
-  return Math.min(...rounds);
+  return timers.map(({ microseconds }) => microseconds);
+}
+
+/** Microseconds of one sequence of kernels. */
+export async function time(device, sequence, turns = TURNS) {
+  const [microseconds] = await timeInTurns(device, [sequence], turns);
+  return microseconds;
 }
 
 /** Products of tokens × tokens / 2 × head_dim that each kernel of attention makes, for each head. */
@@ -184,30 +229,32 @@ export async function attention(module, runtime, work, change = (all) => all) {
     attention_backward_query: backward,
     attention_backward_key_value: backward,
   };
-  const rows = [];
-  const candidates = JSON.parse(module.testing_attention(runtime, JSON.stringify(work)));
-  for (const candidate of change(candidates)) {
-    // The pair that keeps scores binds two more buffers of a block of 32 × 32 for each two tiles.
-    const operands = [...bound[candidate.name]];
-    const extra = candidate.bindings.length - operands.length;
-    const scores = heads * Math.ceil(tokens / 32) ** 2 * 4096;
-    if (extra > 0 && scores > device.limits.maxStorageBufferBindingSize) continue;
-    const kept = Array.from({ length: extra }, () => buffers.make(scores));
-    const microseconds = await time(device, [[candidate, [...operands, ...kept]]]);
-    for (const buffer of kept) buffer.destroy();
-    const flops = PRODUCTS[candidate.name] * tokens * tokens * heads * headDim;
-    const { name: kernel, variant, picked } = candidate;
-    rows.push({
+  // The pair that keeps scores binds two more buffers of a block of 32 × 32 for each two tiles.
+  const scores = heads * Math.ceil(tokens / 32) ** 2 * 4096;
+  const extra = ({ name, bindings }) => bindings.length - bound[name].length;
+  const candidates = change(
+    JSON.parse(module.testing_attention(runtime, JSON.stringify(work))),
+  ).filter((one) => extra(one) === 0 || scores <= device.limits.maxStorageBufferBindingSize);
+  const kept = candidates.some((one) => extra(one) > 0)
+    ? [buffers.make(scores), buffers.make(scores)]
+    : [];
+  const times = await timeInTurns(
+    device,
+    candidates.map((one) => [[one, [...bound[one.name], ...kept.slice(0, extra(one))]]]),
+  );
+  buffers.destroy();
+  return candidates.map(({ name: kernel, variant, picked }, i) => {
+    const flops = PRODUCTS[kernel] * tokens * tokens * heads * headDim;
+    const microseconds = times[i];
+    return {
       ...work,
       kernel,
       variant,
       picked,
       microseconds,
       teraflops: flops / microseconds / 1e6,
-    });
-  }
-  buffers.destroy();
-  return rows;
+    };
+  });
 }
 
 /** Halves from ±0.125 to ±1, two a word. */
@@ -274,36 +321,42 @@ const FAR = 512 << 20;
 export async function decode(module, runtime, work, change = (all) => all) {
   const device = runtime.device();
   const { heads, kvHeads, headDim, tokens } = work;
+  const buffers = new Buffers(device);
+  const query = buffers.make(noise((heads + 2 * kvHeads) * headDim));
+  const output = buffers.make(heads * headDim * 4);
+  const position = [1, tokens - 1, ...Array(14).fill(0)];
+  const step = buffers.make(new Uint32Array(position), GPUBufferUsage.UNIFORM);
+  const candidates = change(JSON.parse(module.testing_decode(runtime, JSON.stringify(work))));
+  const partials = buffers.make(Math.max(...candidates.map(({ partialBytes }) => partialBytes)));
   const rows = [];
-  for (const candidate of change(
-    JSON.parse(module.testing_decode(runtime, JSON.stringify(work))),
-  )) {
-    const { cache, ranges, picked, cacheBytes, partialBytes, stages } = candidate;
-    const buffers = new Buffers(device);
-    const query = buffers.make(noise((heads + 2 * kvHeads) * headDim));
-    const output = buffers.make(heads * headDim * 4);
-    const partials = buffers.make(partialBytes);
-    const position = [1, tokens - 1, ...Array(14).fill(0)];
-    const step = buffers.make(new Uint32Array(position), GPUBufferUsage.UNIFORM);
+  // Candidates of one form of the cache side by side, over the same caches.
+  for (const form of new Set(candidates.map(({ cache }) => cache))) {
+    const alike = candidates.filter(({ cache }) => cache === form);
+    const [{ cacheBytes }] = alike;
     const copies = Math.max(1, Math.min(64, Math.ceil(FAR / cacheBytes)));
-    const sequence = [];
-    for (let copy = 0; copy < copies; copy++) {
-      const [first, second] = stages;
-      const keys = buffers.make(cacheBytes);
-      sequence.push([first, [query, keys, second ? partials : output, step]]);
-      if (second) sequence.push([second, [partials, output, step]]);
+    const formBuffers = new Buffers(device);
+    const caches = Array.from({ length: copies }, () => formBuffers.make(cacheBytes));
+    const sequences = alike.map(({ stages: [first, second] }) =>
+      caches.flatMap((cache) => [
+        [first, [query, cache, second ? partials : output, step]],
+        ...(second ? [[second, [partials, output, step]]] : []),
+      ]),
+    );
+    const times = await timeInTurns(device, sequences, Math.ceil(TURNS / copies));
+    formBuffers.destroy();
+    for (const [i, { ranges, picked, stages }] of alike.entries()) {
+      const microseconds = times[i] / copies;
+      rows.push({
+        ...work,
+        kernel: "attention_decode",
+        variant: `${form}, at most ${ranges} ranges: ${stages[0].variant}`,
+        picked,
+        microseconds,
+        gigabytesPerSecond: cacheBytes / microseconds / 1e3,
+      });
     }
-    const microseconds = (await time(device, sequence, Math.ceil(TURNS / copies))) / copies;
-    rows.push({
-      ...work,
-      kernel: "attention_decode",
-      variant: `${cache}, at most ${ranges} ranges: ${stages[0].variant}`,
-      picked,
-      microseconds,
-      gigabytesPerSecond: cacheBytes / microseconds / 1e3,
-    });
-    buffers.destroy();
   }
+  buffers.destroy();
   return rows;
 }
 

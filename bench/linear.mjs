@@ -1,5 +1,5 @@
 // Times matrix products alone: every tile with every split of K, and the one that selection picks.
-import { Buffers, halfNoise, noise, prepare, time } from "./kernels.mjs";
+import { Buffers, halfNoise, noise, prepare, timeInTurns } from "./kernels.mjs";
 import { median } from "./workloads.mjs";
 
 const cube = (side) => [side, side, side];
@@ -122,13 +122,21 @@ export async function products(module, runtime, work) {
   );
   const columns = form === "matmul_t" ? n : k;
   const range = buffers.make(new Uint32Array([0, tokens, 0, columns]), GPUBufferUsage.UNIFORM);
+  const candidates = JSON.parse(module.testing_linear(runtime, JSON.stringify(work)));
+  const most = Math.max(...candidates.map(({ partsBytes }) => partsBytes));
+  const parts = most > 0 ? buffers.make(most) : c;
+  const sequences = candidates.map(({ partsBytes, stages: [first, second] }) =>
+    partsBytes > 0
+      ? [
+          [first, [a, b, parts, step, range]],
+          [second, [parts, c, step, range]],
+        ]
+      : [[first, [a, b, c, step, range]]],
+  );
+  const times = await timeInTurns(device, sequences);
   const rows = [];
-  for (const candidate of JSON.parse(module.testing_linear(runtime, JSON.stringify(work)))) {
-    const { picked, partsBytes, stages } = candidate;
-    const parts = partsBytes > 0 ? buffers.make(partsBytes) : c;
-    const sequence = [[stages[0], [a, b, parts, step, range]]];
-    if (partsBytes > 0) sequence.push([stages[1], [parts, c, step, range]]);
-    const microseconds = await time(device, sequence);
+  for (const [i, { picked, stages }] of candidates.entries()) {
+    const microseconds = times[i];
     const row = {
       ...work,
       kernel: half ? `${form} by f16` : form,
@@ -138,7 +146,7 @@ export async function products(module, runtime, work) {
       teraflops: (2 * m * n * k) / microseconds / 1e6,
     };
     if (picked && m * n * k >= 2 ** 33) {
-      row.readbackMilliseconds = await toReadback(device, sequence, c, m * n * 4);
+      row.readbackMilliseconds = await toReadback(device, sequences[i], c, m * n * 4);
     }
     rows.push(row);
   }
