@@ -70,7 +70,8 @@ function listen(server, port) {
 
 function decodePath(url) {
   try {
-    return decodeURIComponent(new URL(url, "http://localhost").pathname);
+    const path = decodeURIComponent(new URL(url, "http://localhost").pathname);
+    return path.includes("\0") ? undefined : path; // no file's name has one
   } catch {
     return undefined;
   }

@@ -181,13 +181,13 @@ export class Runtime {
           'localhost), or in Node pass gpu: create([]) from npm "webgpu"',
       );
     }
-    await prepareHost(gpu);
     try {
       // The browser opens its driver while the module loads, whose failure is told first.
       const asked = requestAdapter(gpu, rest.powerPreference);
       asked.catch(() => undefined);
       const module = await loadRaw(wasm);
       const adapter = await asked;
+      await prepareHost(gpu);
       const created = () => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw));
       const runtime = new Runtime(module, await guarded(created));
       inUse.add(gpu);

@@ -200,6 +200,7 @@ export class Trainer {
     throwIfAborted(signal, "run");
     this.#data(dataset); // refused before the schedule learns of the steps
     if (stepsAhead > 0) this.#handle.now((raw) => raw.expectWholeSteps());
+    if (evaluateEvery) this.#handle.now((raw) => raw.evaluationBatches(this.#data(dataset)));
     const last = this.#plannedEnd(chosen.steps);
     const queued: Promise<string>[] = [];
     let skipped = 0;
@@ -240,12 +241,6 @@ export class Trainer {
     return this.#handle.run(async (raw) => {
       const data = this.#data(dataset);
       const total = raw.evaluationBatches(data);
-      if (total === 0) {
-        throw invalid(
-          "evaluate: the dataset has no validation split; create it with a validationFraction " +
-            "above 0 and a text longer than a few sequences",
-        );
-      }
       let sum = 0;
       let tokens = 0;
       for (let index = 0; index < total; index++) {

@@ -189,8 +189,10 @@ export const cases = {
     const open = (adapter) => () =>
       tinyloom.Runtime.create({ gpu: { requestAdapter: async () => adapter } });
     const wrong = (words, adapter) => refuses("adapter-unavailable", words, open(adapter));
-    await wrong("features", {});
+    await wrong("info", {});
+    await wrong("features", { ...good, features: undefined });
     await wrong("info", { ...good, info: undefined });
+    await wrong("description", { ...good, info: { vendor: "", architecture: "", device: "" } });
     await wrong("limits", { ...good, limits: undefined });
     await wrong("features", { ...good, features: {} });
     await wrong("requestDevice", { ...good, requestDevice: undefined });
@@ -205,6 +207,20 @@ export const cases = {
     // An adapter gives one device: a second one is refused, or lost from the start.
     const again = await codeOf(open(good));
     ok(["adapter-unavailable", "nothing"].includes(again), `a used adapter gave ${again}`);
+  },
+
+  async "an evaluation that cannot be is refused before the first step"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    const tokens = Uint32Array.from({ length: 200 }, (_, i) => i % config.vocab_size);
+    const data = tinyloom.Dataset.fromTokens(tokens, { sequenceLength: 8, validationFraction: 0 });
+    await refuses("invalid-options", "validation split", () =>
+      collect(trainer.run(data, { steps: 3, evaluateEvery: 2 })),
+    );
+    const state = parse((await trainer.save())["trainer_state.json"]);
+    equal([state.progress.step, state.options.totalSteps], [0, null], "steps and total steps");
+    equal((await collect(trainer.run(data, { steps: 3 }))).length, 3, "steps without evaluations");
+    model.free();
   },
 
   async "a model freed while its trainer is made"({ tinyloom, runtime }) {
