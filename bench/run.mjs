@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import { KERNELS, runSuite } from "./dispatch.mjs";
 import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
 
@@ -35,8 +36,6 @@ const options = {
   subgroups: !values["no-subgroups"],
 };
 
-/** Suites of kernels, which use the testing module. */
-const KERNELS = ["attention", "matmul", "token"];
 const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "precision", "peers"];
 /** Milliseconds that one row of the peers may take. */
 const PATIENCE = 600_000;
@@ -177,28 +176,20 @@ function printProduct({ kernel, variant, picked, m, n, k, microseconds, ...row }
 async function inNode() {
   const { create } = await import("webgpu");
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
-  const load = () => import(pathToFileURL(join(root, "pkg/dist/index.js")).href);
-  if (KERNELS.includes(options.suite)) {
-    const { prepareHost } = await import(pathToFileURL(join(root, "pkg/dist/host.js")).href);
-    await prepareHost(gpu);
-    const testing = await import(pathToFileURL(join(root, "target/testing-wasm/tinyloom.js")).href);
-    await testing.default({
-      module_or_path: readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm")),
-    });
-    const suites = await import("./suites.mjs");
-    return suites[`${options.suite}Suite`](testing, gpu, options, print);
-  }
-  if (options.suite === "cache") {
-    const { cacheSuite } = await import("./cache.mjs");
-    return cacheSuite(await load(), gpu, options, print);
-  }
-  if (options.suite === "precision") {
-    const { precisionSuite } = await import("./precision.mjs");
-    const job = await import(pathToFileURL(join(root, "www/dist-node/job.js")).href);
-    return precisionSuite(await load(), job, gpu, options, print);
-  }
-  const { runAll } = await import("./workloads.mjs");
-  return runAll(load, gpu, { ...options, beforeTuning: forgetTuning }, print);
+  const built = (path) => import(pathToFileURL(join(root, path)).href);
+  const load = {
+    library: () => built("pkg/dist/index.js"),
+    job: () => built("www/dist-node/job.js"),
+    testing: async () => {
+      const { prepareHost } = await built("pkg/dist/host.js");
+      await prepareHost(gpu);
+      const testing = await built("target/testing-wasm/tinyloom.js");
+      const wasm = readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm"));
+      await testing.default({ module_or_path: wasm });
+      return testing;
+    },
+  };
+  return runSuite({ ...options, beforeTuning: forgetTuning }, gpu, load, print);
 }
 
 /** What tuning remembers is for this run alone; drivers keep their own caches from before. */
@@ -237,30 +228,20 @@ async function inBrowser(kind) {
 }
 
 function suiteIn(page) {
-  return page.evaluate(
-    async ({ kernels, ...settings }) => {
-      const report = (result) => window.report(JSON.stringify(result));
-      if (kernels.includes(settings.suite)) {
+  return page.evaluate(async (settings) => {
+    const load = {
+      library: () => import("/pkg/index.js"),
+      job: () => import("/job/job.js"),
+      testing: async () => {
         const testing = await import("/testing/tinyloom.js");
         await testing.default({ module_or_path: "/testing/tinyloom_bg.wasm" });
-        const suites = await import("/bench/suites.mjs");
-        return suites[`${settings.suite}Suite`](testing, navigator.gpu, settings, report);
-      }
-      const load = () => import("/pkg/index.js");
-      if (settings.suite === "cache") {
-        const { cacheSuite } = await import("/bench/cache.mjs");
-        return cacheSuite(await load(), navigator.gpu, settings, report);
-      }
-      if (settings.suite === "precision") {
-        const { precisionSuite } = await import("/bench/precision.mjs");
-        const job = await import("/job/job.js");
-        return precisionSuite(await load(), job, navigator.gpu, settings, report);
-      }
-      const { runAll } = await import("/bench/workloads.mjs");
-      return runAll(load, navigator.gpu, settings, report);
-    },
-    { ...options, kernels: KERNELS },
-  );
+        return testing;
+      },
+    };
+    const { runSuite } = await import("/bench/dispatch.mjs");
+    const report = (result) => window.report(JSON.stringify(result));
+    return runSuite(settings, navigator.gpu, load, report);
+  }, options);
 }
 
 /** Every task in a page of its own; a row that failed says with what message. */

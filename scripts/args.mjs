@@ -150,7 +150,8 @@ export function parseCommand(argv) {
   const browser = oneOf(values, "browser", BROWSERS) ?? "chromium";
   const job = {
     config: config(values.config),
-    sequenceLength: number(values, "sequence-length"),
+    // As many positions as a model may have.
+    sequenceLength: number(values, "sequence-length", { high: 1 << 24 }),
     tokensPerStep: number(values, "tokens-per-step"),
     learningRate: number(values, "learning-rate", { low: 1e-12, high: 1e6, fractions: true }),
     steps: number(values, "steps"),

@@ -1,20 +1,19 @@
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
-//   1 b      read   f32 [N, K], or [2 · N, K] in the gated form; or packed (lib/weights_*.wgsl)
-//   2 c      write  f32 [range.col0 + N]   overwritten from range.col0 on
-//   3 range  uniform
+//   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights_*.wgsl)
+//   2 c      write  f32, as lib/matvec_rows.wgsl or lib/matvec_heads.wgsl says
+//   3 range or step, uniform
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
-// f32 as c. The modules beside this one say what x is (a, or its RMSNorm), how many rows of b an
-// invocation multiplies (PRODUCTS), and what becomes of the sums.
+// f32 as c; what lib/matvec_heads.wgsl binds. The modules beside this one say what x is (a, or its
+// RMSNorm), which PRODUCTS rows of b an invocation multiplies, and what becomes of the sums.
 //
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
 // WHOLE · LANES vectors, of which UNROLLED · LANES at a time are on their way together, then
 // LAST · LANES, then REST. The lanes' sums meet in workgroup memory.
 // Grid: WORKGROUP / LANES rows a workgroup.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
-@group(0) @binding(3) var<uniform> range: Range;
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 
@@ -52,6 +51,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var s = 0u; s < SUMS; s++) {
       sums[s] = lane_sums[s][lane];
     }
-    c[range.col0 + n] = finished(&sums, range.col0 + n);
+    store(&sums, n);
   }
 }

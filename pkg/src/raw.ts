@@ -79,7 +79,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
   queueDataset(dataset: RawDataset): Promise<string>;
   expectWholeSteps(): void;
-  setTotalSteps(total: number): void;
+  setTotalSteps(total: number | undefined): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;
   gradientNames(): string;

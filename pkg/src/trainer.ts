@@ -198,10 +198,14 @@ export class Trainer {
     const chosen = check("run", options, RUN);
     const { signal, evaluateEvery, maxSkipped = 3, stepsAhead = 0 } = chosen;
     throwIfAborted(signal, "run");
-    this.#data(dataset); // refused before the schedule learns of the steps
-    if (stepsAhead > 0) this.#handle.now((raw) => raw.expectWholeSteps());
-    if (evaluateEvery) this.#handle.now((raw) => raw.evaluationBatches(this.#data(dataset)));
-    const last = this.#plannedEnd(chosen.steps);
+    const data = this.#data(dataset); // refused before the schedule learns of the steps
+    this.#handle.now((raw) => {
+      if (stepsAhead > 0) raw.expectWholeSteps();
+      if (evaluateEvery) raw.evaluationBatches(data);
+    });
+    const first = this.#step;
+    const total = this.#totalSteps();
+    const last = this.#plannedEnd(chosen.steps, total);
     const queued: Promise<string>[] = [];
     let skipped = 0;
     try {
@@ -225,6 +229,10 @@ export class Trainer {
       // What was queued is done all the same: the step count follows it, the first error was thrown.
       for (const result of await Promise.allSettled(queued)) {
         if (result.status === "fulfilled") this.#note(result.value);
+      }
+      // A run that came to nothing leaves the schedule as it was.
+      if (this.#step === first && !this.#handle.freed && total !== this.#totalSteps()) {
+        this.#handle.now((raw) => raw.setTotalSteps(total));
       }
     }
   }
@@ -382,14 +390,18 @@ export class Trainer {
    * The step after which `run` ends. Without a `totalSteps` of the caller the schedule reaches at
    * least that far, so that a run cut short and continued keeps its schedule.
    */
-  #plannedEnd(steps: number | undefined): number {
-    return this.#handle.now((raw) => {
-      const { totalSteps } = JSON.parse(raw.options()) as ResolvedOptions;
-      if (steps === undefined) return this.#fixedTotal && totalSteps ? totalSteps : Infinity;
-      const last = this.#step + steps;
-      if (!this.#fixedTotal && (totalSteps ?? 0) < last) raw.setTotalSteps(last);
-      return last;
-    });
+  #plannedEnd(steps: number | undefined, total: number | undefined): number {
+    if (steps === undefined) return this.#fixedTotal && total ? total : Infinity;
+    const last = this.#step + steps;
+    if (!this.#fixedTotal && (total ?? 0) < last) {
+      this.#handle.now((raw) => raw.setTotalSteps(last));
+    }
+    return last;
+  }
+
+  #totalSteps(): number | undefined {
+    const { totalSteps } = JSON.parse(this.#handle.now((raw) => raw.options())) as ResolvedOptions;
+    return totalSteps ?? undefined;
   }
 }
 

@@ -3,7 +3,7 @@
 
 fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
   for (var p = 0u; p < PRODUCTS; p++) {
-    let i = (p * N + n) * (K / (4u * QUADS)) + v;
+    let i = matrix_row(p, n) * (K / (4u * QUADS)) + v;
     let words = fetch_packed(i);
     var sum = 0.0;
     for (var q = 0u; q < QUADS; q++) {

@@ -168,6 +168,12 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     }
 }
 
+/// In a page wgpu's text has a stack behind its first line.
+pub(super) fn no_device(error: &wgpu::RequestDeviceError) -> Error {
+    let text = error.to_string();
+    no_adapter(&format!("the adapter gave no device: {}", text.lines().next().unwrap_or_default()))
+}
+
 /// What to do about it depends on the host, and is the caller's to say.
 pub(super) fn no_adapter(reason: &str) -> Error {
     Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))

@@ -105,7 +105,7 @@ impl WgpuDevice {
         let (device, queue) = adapter
             .request_device(&adapter::descriptor(&caps))
             .await
-            .map_err(|e| adapter::no_adapter(&format!("the adapter gave no device: {e}")))?;
+            .map_err(|e| adapter::no_device(&e))?;
         let trouble = Arc::new(Mutex::new(Trouble::default()));
         let shared = Arc::clone(&trouble);
         device.set_device_lost_callback(move |reason, message| {

@@ -1,6 +1,8 @@
 //! The matrix-vector product: the linear layer of a single decoded token, with the norm before it
 //! and the activation after it.
 
+use super::attention::AttentionShape;
+use super::cache::key_rows;
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
 use super::elementwise::activation_module;
 use super::weights::WeightFormat;
@@ -20,13 +22,27 @@ pub enum MatvecInput {
 }
 
 /// What becomes of the products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
     Residual,
     /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
     Gated(Activation),
+    /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
+    /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
+    /// rotations and the cache are bound last.
+    Heads(AttentionShape),
+}
+
+impl MatvecOutput {
+    /// Rows of the matrix in each of N results.
+    pub(crate) const fn products(self) -> usize {
+        match self {
+            Self::Plain | Self::Residual => 1,
+            Self::Gated(_) | Self::Heads(_) => 2,
+        }
+    }
 }
 
 /// A matrix-vector product of `n` results of `k` products each.
@@ -50,7 +66,8 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software
 }
 
-/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight or the residual.
+/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight or the residual; see
+/// [`MatvecOutput::Heads`] for that one's.
 ///
 /// # Errors
 /// `limit-exceeded` when a workgroup does not fit.
@@ -71,12 +88,12 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let fits = match output {
         MatvecOutput::Plain => true,
         MatvecOutput::Residual => !normed,
-        MatvecOutput::Gated(_) => normed,
+        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) => normed,
     };
     if !fits {
         return Err(Error::internal("no product has both this input and this output"));
     }
-    let products = if matches!(output, MatvecOutput::Gated(_)) { 2 } else { 1 };
+    let products = output.products();
     let sums = products + usize::from(normed);
     check_storage(caps, 4 * size * sums as u32, name)?;
     let mut composer = Composer::new(name, size)
@@ -89,7 +106,6 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .size("REST", vectors % lanes)
         .unrolled("PRODUCTS", products)
         .unrolled("SUMS", sums)
-        .module(shader!("lib/range"))
         .module(shader!("lib/flat"));
     let by_vectors = k.is_multiple_of(4);
     composer = if packed {
@@ -97,22 +113,19 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     } else {
         operands(composer, input, by_vectors)
     };
-    composer = match output {
-        MatvecOutput::Plain => composer.module(shader!("lib/matvec_store")),
-        MatvecOutput::Residual => composer.module(shader!("lib/matvec_store_residual")),
-        MatvecOutput::Gated(activation) => {
-            let composer = composer.module(shader!("lib/math"));
-            composer.module(activation_module(activation)).module(shader!("lib/matvec_store_gated"))
-        }
-    };
+    composer = results(composer, output);
     let mut bindings = vec![Read, Read, ReadWrite, Uniform];
     if normed || output == MatvecOutput::Residual {
         bindings.push(Read);
+    }
+    if matches!(output, MatvecOutput::Heads(_)) {
+        bindings.extend([Read, ReadWrite]);
     }
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = match output {
         MatvecOutput::Residual => ", residual",
         MatvecOutput::Gated(_) => ", norm and activation fused",
+        MatvecOutput::Heads(_) => ", norm, rotation and append fused",
         MatvecOutput::Plain if normed => ", norm fused",
         MatvecOutput::Plain => "",
     };
@@ -147,6 +160,29 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
                 shader!("lib/matvec_norm_scalar")
             })
             .module(shader!("lib/matvec_norm")),
+    }
+}
+
+/// The modules that say which rows belong to a result, and what becomes of it.
+fn results(composer: Composer, output: MatvecOutput) -> Composer {
+    if let MatvecOutput::Heads(shape) = output {
+        return key_rows(composer, shape.ring)
+            .size("HEADS", shape.heads)
+            .size("KV_HEADS", shape.kv_heads)
+            .size("HEAD_DIM", shape.head_dim)
+            .module(shader!("lib/step"))
+            .module(shader!("lib/matvec_heads"));
+    }
+    let composer = composer.module(shader!("lib/range")).module(shader!("lib/matvec_rows"));
+    match output {
+        MatvecOutput::Residual => composer.module(shader!("lib/matvec_store_residual")),
+        MatvecOutput::Gated(activation) => composer
+            .module(shader!("lib/math"))
+            .module(activation_module(activation))
+            .module(shader!("lib/matvec_store_gated")),
+        MatvecOutput::Plain | MatvecOutput::Heads(_) => {
+            composer.module(shader!("lib/matvec_store"))
+        }
     }
 }
 

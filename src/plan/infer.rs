@@ -272,17 +272,12 @@ impl<'a> Context<'a> {
 
     fn decode(&self) -> Result<Builder<'a>> {
         let mut model = self.model(Phase::Decode, 1, Buffer::DecodeStep);
-        let shape = self.shape(1);
-        let documents = PromptLayout::new(self.chunk).documents();
         let mut x = model.tensor("embedding", self.config.hidden_size)?;
         model.embed(Slice::new(Buffer::Token, 0, 4), x)?;
         for (layer, matrices) in self.layout.layers.iter().enumerate() {
             let name = |what: &str| format!("layer {layer} {what}");
-            let qkv = model.tensor("qkv", shape.stride())?;
-            model.normed_matvec(&name("q, k, v"), matrices.attention_norm, matrices.qkv, x, qkv)?;
-            model.rope(&name("rope"), qkv, documents, self.table(), true)?;
-            let cache = self.append(&mut model, layer, qkv)?;
-            let attention = self.attend(&mut model, &name("attention"), qkv, cache)?;
+            let (query, cache) = self.heads(&mut model, layer, x)?;
+            let attention = self.attend(&mut model, &name("attention"), query, cache)?;
             let middle = model.tensor("residual", self.config.hidden_size)?;
             model.matvec(&name("output"), matrices.output, attention, middle, Some(x))?;
             let activated = model.gated_matvec(
@@ -300,6 +295,27 @@ impl<'a> Context<'a> {
             model.matvec(&name("down"), matrices.down, activated, x, Some(middle))?;
         }
         Ok(model.builder)
+    }
+
+    /// The newest row's queries, rotated, at the beginning of a row, and the layer's cache with its
+    /// keys and values.
+    fn heads(&self, model: &mut Model, layer: usize, x: Slice) -> Result<(Slice, Slice)> {
+        let shape = self.shape(1);
+        let matrices = &self.layout.layers[layer];
+        let (norm, matrix) = (matrices.attention_norm, matrices.qkv);
+        let label = format!("layer {layer} q, k, v");
+        if self.cache == KvCache::F32 && model.fuses_heads(matrix) {
+            let query = model.tensor("query", shape.width())?;
+            let cache = self.cache(&shape, layer);
+            let slices = [x, query, self.table(), cache];
+            model.heads_matvec(&label, shape, [norm, matrix], slices)?;
+            return Ok((query, cache));
+        }
+        let qkv = model.tensor("qkv", shape.stride())?;
+        model.normed_matvec(&label, norm, matrix, x, qkv)?;
+        let documents = PromptLayout::new(self.chunk).documents();
+        model.rope(&format!("layer {layer} rope"), qkv, documents, self.table(), true)?;
+        Ok((qkv, self.append(model, layer, qkv)?))
     }
 
     /// Keys and values of `qkv` into the layer's cache.
@@ -327,8 +343,8 @@ impl<'a> Context<'a> {
         Ok(rows)
     }
 
-    /// Attention of the newest row over the cache.
-    fn attend(&self, model: &mut Model, label: &str, qkv: Slice, cache: Slice) -> Result<Slice> {
+    /// Attention over the cache of the newest row, which begins with its queries.
+    fn attend(&self, model: &mut Model, label: &str, query: Slice, cache: Slice) -> Result<Slice> {
         let shape = self.shape(model.builder.tokens);
         // Of the positions that the model has, not of the capacity: a cache that grows compiles
         // nothing.
@@ -337,13 +353,13 @@ impl<'a> Context<'a> {
         let attention = model.tensor("attention output", shape.width())?;
         let flops = 4.0 * (self.cache_rows * shape.width()) as f64;
         if splits.count == 1 {
-            let slices = vec![qkv, cache, attention, model.builder.step()];
+            let slices = vec![query, cache, attention, model.builder.step()];
             model.builder.dispatch(label, kernel, slices, flops)?;
             return Ok(attention);
         }
         let partials =
             model.builder.tensor("attention partials", splits.partials(&shape) as u64)?;
-        let slices = vec![qkv, cache, partials, model.builder.step()];
+        let slices = vec![query, cache, partials, model.builder.step()];
         model.builder.dispatch(label, kernel, slices, flops)?;
         let kernel = k::attention_decode_merge(self.caps, shape, &splits)?;
         let slices = vec![partials, attention, model.builder.step()];

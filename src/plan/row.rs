@@ -4,7 +4,7 @@
 use super::model::Model;
 use super::{Range, Slice};
 use crate::error::Result;
-use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::{self as k, AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
 
 impl Model<'_> {
     /// `output = matrix · input`, optionally plus a residual.
@@ -71,6 +71,35 @@ impl Model<'_> {
         let flops = 4.0 * (feed * self.hidden()) as f64;
         self.builder.dispatch(label, kernel, slices, flops)?;
         Ok(output)
+    }
+
+    /// Whether [`Self::heads_matvec`] can be made: a number and the one half a head on may lie in
+    /// different parts of a matrix that is cut.
+    pub fn fuses_heads(&self, matrix: usize) -> bool {
+        self.layout.matrices[matrix].parts.len() == 1 && k::matvec_fuses(self.builder.caps)
+    }
+
+    /// The heads of `matrix · norm(input)`, rotated: of queries to `query`, of keys and values behind
+    /// the rows of a cache of f32.
+    pub fn heads_matvec(
+        &mut self,
+        label: &str,
+        shape: AttentionShape,
+        [norm, matrix]: [usize; 2],
+        [input, query, table, cache]: [Slice; 4],
+    ) -> Result<()> {
+        let matvec = MatvecShape {
+            n: shape.stride() / 2,
+            k: self.hidden(),
+            input: self.norm_input(),
+            output: MatvecOutput::Heads(shape),
+            weights: self.weights,
+        };
+        let kernel = k::matvec(self.builder.caps, matvec)?;
+        let (rows, step) = (self.row_operand(matrix, 0), self.builder.step());
+        let slices = vec![input, rows, query, step, self.weight(norm), table, cache];
+        let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
+        self.builder.dispatch(label, kernel, slices, flops)
     }
 
     fn norm_input(&self) -> MatvecInput {

@@ -225,10 +225,10 @@ impl Trainer {
         self.progress.set(progress);
     }
 
-    /// Steps for the schedule to decay over, when they become known after creation.
-    pub fn set_total_steps(&self, total: u64) -> Result<()> {
+    /// Steps for the schedule to decay over, when they become known after creation; none: no decay.
+    pub fn set_total_steps(&self, total_steps: Option<u64>) -> Result<()> {
         let mut options = self.options.borrow_mut();
-        let changed = TrainerOptions { total_steps: Some(total), ..options.clone() };
+        let changed = TrainerOptions { total_steps, ..options.clone() };
         self.schedule.set(changed.validate()?);
         *options = changed;
         Ok(())

@@ -1,15 +1,22 @@
-//! The kernels that fill the key-value cache and expand it, and prefill attention over a cache that
+//! The kernels that fill the key-value cache, with the projection before it in one, and expand it, and prefill attention over a cache that
 //! is a ring.
 
 use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::measure::{close, of, same, text, wide};
+use super::linear::{EPSILON, matvec_matrix};
+use super::measure::{ROUNDING, close, of, same, text, wide};
+use super::weights;
 use super::{Case, Outcome};
-use crate::kernels::{self as k, KvCache, ring_rows};
+use crate::kernels::{
+    self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, WeightFormat, ring_rows,
+};
 use crate::reference::attention::{AttentionShape, attention_prefill};
-use crate::reference::rope::cache_append_forward;
+use crate::reference::linear::matvec_forward;
+use crate::reference::norm::rms_norm_forward;
+use crate::reference::rope::{cache_append_forward, rope_forward, rope_table};
+use crate::reference::weights::unpack_weights_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -22,6 +29,7 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
         }
     }
+    cases.push(Case::new("matvec of heads into a cache", heads_of_rows));
     for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
         let setting = Setting { heads, window: Some(window), soft_cap };
         let case = format!("attention prefill with a ring, {}", setting.name());
@@ -68,6 +76,80 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
         }
     }
     Ok(lane.summary())
+}
+
+/// Widths of one lane and of many, rows of vectors and of single elements, positions at the beginning,
+/// far on and in a ring; one form of packed weights, whose rows are found in the same way as others'.
+async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
+    for (heads, columns, weights) in [
+        ((1, 1, 4), 19, WeightFormat::F32),
+        ((6, 2, 20), 260, WeightFormat::F32),
+        ((3, 3, 32), 96, WeightFormat::Int8),
+    ] {
+        for (position, ring) in [(0, None), (7, None), (25, Some(ROWS))] {
+            newest_row(&lane, heads, columns, weights, (position, ring)).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn newest_row(
+    lane: &Lane,
+    heads: Heads,
+    columns: usize,
+    weights: WeightFormat,
+    (position, ring): (usize, Option<usize>),
+) -> Result<(), String> {
+    const THETA: f64 = 100.0;
+    let (shape, kernel_shape) = shapes(heads, 1);
+    let width = shape.qkv_width();
+    let matvec = MatvecShape {
+        n: width / 2,
+        k: columns,
+        input: MatvecInput::Norm { epsilon: EPSILON },
+        output: MatvecOutput::Heads(k::AttentionShape { ring, ..kernel_shape }),
+        weights,
+    };
+    let values = matvec_matrix(lane, matvec);
+    let (matrix, words) = if weights == WeightFormat::F32 {
+        (wide(&values), values.iter().map(|x| x.to_bits()).collect())
+    } else {
+        let words = weights::packed(lane, weights, (width, columns), &values).await?.swap_remove(0);
+        (unpack_weights_forward(weights, &words, values.len()), words)
+    };
+    let (x, weight) = (lane.normal(columns), lane.normal(columns));
+    let normed = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
+    let mut row = matvec_forward(&normed, &matrix, None);
+    rope_forward(shape, &mut row, &[0], position, THETA);
+    let table: Vec<f32> = rope_table(position + 1, shape.head_dim, THETA)
+        .concat()
+        .iter()
+        .map(|&x| x as f32)
+        .collect();
+    let step = Step { position: position as u32, ..Step::of(1) };
+    let operands = [
+        Operand::floats(&x),
+        Operand::words(&words),
+        Operand::poison(shape.key_offset()),
+        Operand::uniform(&step),
+        Operand::floats(&weight),
+        Operand::floats(&table),
+        Operand::poison(ROWS * shape.cache_width()),
+    ];
+    let made = lane.variants(|caps| k::matvec(caps, matvec)).map_err(text)?;
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        let (query, cached) = row.split_at(shape.key_offset());
+        close("query", &got.floats(0), query, ROUNDING).map_err(&named)?;
+        let mut words = got.words(1).to_vec();
+        words.rotate_left(position % ROWS * shape.cache_width());
+        let (written, others) = words.split_at(shape.cache_width());
+        same("other rows", others, &vec![POISON; others.len()]).map_err(&named)?;
+        let written: Vec<f32> = written.iter().map(|&bits| f32::from_bits(bits)).collect();
+        close("keys and values", &written, cached, ROUNDING).map_err(&named)?;
+    }
+    Ok(())
 }
 
 /// Holds written rows against the twin's: f32 exactly, f16 to the last bit, bytes to the rounding of

@@ -301,7 +301,7 @@ async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String>
 /// a large one larger.
 pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
     let MatvecShape { n, k, output, .. } = shape;
-    let rows = if matches!(output, MatvecOutput::Gated(_)) { 2 * n } else { n };
+    let rows = n * output.products();
     let mut b = lane.normal(rows * k);
     b.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
     b
@@ -336,7 +336,7 @@ pub(super) async fn row_by(
     let mut expected = wide(&c[..column]);
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
-        MatvecOutput::Plain | MatvecOutput::Residual => products,
+        _ => products,
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {

@@ -71,6 +71,11 @@ pub(super) fn cases() -> Vec<Case> {
         let case = format!("model windowed: a small cache for a long text, {}", cache.name());
         cases.push(Case::new(case, move |lane| ring(lane, cache, tolerance)));
     }
+    let case = "model windowed: a small cache for a long text with kernels for hardware";
+    cases.push(Case::new(case, |lane| async move {
+        let (gpu, config) = (hardware(&lane)?, long_windowed());
+        generation(&lane, &gpu, &config, KvCache::F32, 1e-4, &AROUND_THE_RING).await
+    }));
     let case = "model untied: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
         generation(&lane, &hardware(&lane)?, UNTIED, KvCache::F32, 1e-4, &SHORT).await
@@ -258,6 +263,8 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
 
 /// Prompts of one chunk and of two, with the tokens that follow.
 const SHORT: [(usize, usize); 2] = [(1, 20), (270, 20)];
+/// Several times the rows of the windowed model's cache.
+const AROUND_THE_RING: [(usize, usize); 1] = [(700, 100)];
 
 /// Every token is the reference's likeliest, to the rounding of the cache, with its log-probability.
 /// `texts` are the lengths of prompts and of what follows them.
@@ -400,11 +407,14 @@ async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), S
 
 /// A text that goes around the cache of a window of 7 and a chunk of 256, 262 rows, twice while the
 /// prompt is read and once more while tokens follow; and what that cache saves.
+fn long_windowed() -> String {
+    WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#)
+}
+
 async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
     let gpu = device(&lane);
-    let config =
-        WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#);
-    let said = generation(&lane, &gpu, &config, cache, tolerance, &[(700, 100)]).await?;
+    let config = long_windowed();
+    let said = generation(&lane, &gpu, &config, cache, tolerance, &AROUND_THE_RING).await?;
     if cache == KvCache::F32 {
         every_row(&lane, &gpu, &config).await?;
     }

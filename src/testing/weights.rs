@@ -39,7 +39,8 @@ fn matrix(lane: &Lane, rows: usize, columns: usize) -> Vec<f32> {
     values
 }
 
-async fn packed(
+/// The words of a matrix in a form, by each kernel that packs it.
+pub(super) async fn packed(
     lane: &Lane,
     format: WeightFormat,
     (rows, columns): (usize, usize),

@@ -86,12 +86,18 @@ fn checked(adapter: &JsValue, subgroups: bool) -> Result<JsValue> {
     let set = |name: &str, value: &JsValue| {
         Reflect::set(&stand_in, &name.into(), value).map_err(|e| thrown("setting a property", &e))
     };
-    for name in ["features", "limits", "info"] {
+    for name in ["info", "features", "limits"] {
         let value = get(adapter, name);
         if !value.is_object() {
             return Err(unavailable(format!("requestAdapter gave an object without {name}")));
         }
         set(name, &value)?;
+    }
+    let info = get(adapter, "info");
+    for name in ["vendor", "architecture", "device", "description"] {
+        if !get(&info, name).is_string() {
+            return Err(unavailable(format!("the adapter's info has no text {name}")));
+        }
     }
     let missing = |name: &str| unavailable(format!("the adapter has no method {name}"));
     method(&get(adapter, "features"), "has").ok_or_else(|| missing("features.has"))?;

@@ -65,8 +65,8 @@ impl RawTrainer {
     }
 
     #[wasm_bindgen(js_name = setTotalSteps)]
-    pub fn set_total_steps(&self, total: f64) -> JsResult<()> {
-        self.trainer.set_total_steps(total as u64).map_err(to_js)
+    pub fn set_total_steps(&self, total: Option<f64>) -> JsResult<()> {
+        self.trainer.set_total_steps(total.map(|total| total as u64)).map_err(to_js)
     }
 
     #[wasm_bindgen(js_name = evaluationBatches)]

@@ -158,9 +158,9 @@ function attempt(action: () => Promise<void>, endsRun = true): void {
 }
 
 async function begin(): Promise<void> {
+  clearError();
   const text = form.text();
   if (typeof text === "string") return say(text);
-  clearError();
   setState("loading");
   say("Compiling the model for this GPU…");
   showRun(await studio.start(form.options(text)));

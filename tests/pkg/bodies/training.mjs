@@ -246,6 +246,21 @@ export const cases = {
     for (const { model } of [whole, cut, resumed]) model.free();
   },
 
+  async "a run that comes to nothing leaves the schedule as it was"(host) {
+    const { totalSteps: _, ...open } = { ...trainerOptions, gradientAccumulation: 4 };
+    const data = await dataset(host.tinyloom);
+    const rates = async (trainer) =>
+      (await collect(trainer.run(data, { steps: 6 }))).map((m) => m.learningRate);
+    const untouched = await make(host, open);
+    const stopped = await make(host, open);
+    const controller = new AbortController();
+    const first = stopped.run(data, { steps: 500, signal: controller.signal }).next();
+    controller.abort();
+    await refuses("aborted", [], () => first);
+    equal(await rates(stopped), await rates(untouched), "learning rates");
+    for (const { model } of [untouched, stopped]) model.free();
+  },
+
   async "evaluation, and metrics with validationLoss"(host) {
     const trainer = await make(host);
     const data = await dataset(host.tinyloom);
