@@ -110,7 +110,7 @@ class Timer {
     const passes = this.slow ? 1 : MEASURED;
     const measured = await this.#measure(this.#turnsOf(WARM_UP), passes, count);
     this.microseconds = Math.min(this.microseconds, measured);
-    // The first run may have met a GPU that was just waking: warm-up and rounds would fall short.
+    // The first run may have met a GPU that was just waking: later rounds' warm-up would fall short.
     this.#estimate = Math.max(1, Math.min(this.#estimate, measured));
     busyUntil = performance.now();
   }

@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { KERNELS, runSuite } from "./dispatch.mjs";
 import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
+import { KERNELS, runSuite } from "./run-suite.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Steps of the suites that train to an end; others measure so many. */
@@ -238,7 +238,7 @@ function suiteIn(page) {
         return testing;
       },
     };
-    const { runSuite } = await import("/bench/dispatch.mjs");
+    const { runSuite } = await import("/bench/run-suite.mjs");
     const report = (result) => window.report(JSON.stringify(result));
     return runSuite(settings, navigator.gpu, load, report);
   }, options);

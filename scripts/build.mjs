@@ -73,7 +73,7 @@ async function wasmModule() {
     await bindgen(wasm, dist);
     const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
     const tool = join(dirname(optimiser), "bin", "wasm-opt");
-    // The stack lies lowest, and its far end holds nothing that a pointer with an offset could mean.
+    // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
     const flags = ["-Os", "--converge", "--low-memory-unused", ...WASM_FEATURES];
     await run(process.execPath, [tool, ...flags, made, "-o", made]);
   });

@@ -4,7 +4,7 @@ import { TinyloomError } from "./error.js";
 import { inNode } from "./node.js";
 
 /**
- * Asks for an adapter; what it gave the module looks at.
+ * Asks for an adapter; the module checks what it is given.
  *
  * @throws {@link TinyloomError} `adapter-unavailable`.
  */

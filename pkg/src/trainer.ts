@@ -186,7 +186,8 @@ export class Trainer {
   /**
    * Trains on the dataset's next batches and yields each step's metrics. Leaving the loop, or the
    * signal, stops between two steps; a later `run` goes on where this one stopped. In the middle of
-   * an accumulation the signal stops too, and the step begins again with the later `run`.
+   * an accumulation the signal stops too, and the step begins again with the later `run`. A run that
+   * ends before its first step leaves the schedule as it was.
    *
    * @throws {@link TinyloomError} `invalid-options`, `aborted`, and `non-finite` after `maxSkipped`
    * skipped steps in a row.
@@ -203,11 +204,11 @@ export class Trainer {
       if (stepsAhead > 0) raw.expectWholeSteps();
       if (evaluateEvery) raw.evaluationBatches(data);
     });
-    const first = this.#step;
     const total = this.#totalSteps();
     const last = this.#plannedEnd(chosen.steps, total);
     const queued: Promise<string>[] = [];
     let skipped = 0;
+    let done = 0;
     try {
       while (this.#step < last || queued.length > 0) {
         throwIfAborted(signal, "run");
@@ -216,6 +217,7 @@ export class Trainer {
           stepsAhead > 0
             ? await this.#oldest(dataset, queued, Math.min(last, evaluated), stepsAhead)
             : await this.#stepDataset(dataset, signal);
+        done += 1;
         if (metrics.step === evaluated || (evaluateEvery && metrics.step >= last)) {
           const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
           yield { ...metrics, validationLoss: loss };
@@ -228,10 +230,12 @@ export class Trainer {
     } finally {
       // What was queued is done all the same: the step count follows it, the first error was thrown.
       for (const result of await Promise.allSettled(queued)) {
-        if (result.status === "fulfilled") this.#note(result.value);
+        if (result.status !== "fulfilled") continue;
+        this.#note(result.value);
+        done += 1;
       }
-      // A run that came to nothing leaves the schedule as it was.
-      if (this.#step === first && !this.#handle.freed && total !== this.#totalSteps()) {
+      // A run that came to nothing leaves the schedule as it was, unless another has lengthened it.
+      if (done === 0 && !this.#handle.freed && this.#totalSteps() === last) {
         this.#handle.now((raw) => raw.setTotalSteps(total));
       }
     }

@@ -1,5 +1,5 @@
-//! The kernels that fill the key-value cache, with the projection before it in one, and expand it, and prefill attention over a cache that
-//! is a ring.
+//! The kernels that fill the key-value cache, by themselves and with the projection before, and expand
+//! it, and prefill attention over a cache that is a ring.
 
 use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
@@ -78,7 +78,7 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Widths of one lane and of many, rows of vectors and of single elements, positions at the beginning,
+/// Few lanes a row and many, rows of vectors and of single elements, positions at the beginning,
 /// far on and in a ring; one form of packed weights, whose rows are found in the same way as others'.
 async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
     for (heads, columns, weights) in [

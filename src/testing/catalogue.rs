@@ -122,6 +122,18 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
         add("attention", k::attention_forward(caps, shape, false));
+        for (ring, weights) in
+            [None, Some(300)].into_iter().flat_map(|ring| WeightFormat::ALL.map(|w| (ring, w)))
+        {
+            let matvec = MatvecShape {
+                n: shape.stride() / 2,
+                k: heads * head_dim,
+                input: MatvecInput::Norm { epsilon: 1e-5 },
+                output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
+                weights,
+            };
+            add(&format!("matvec of heads in {}", weights.name()), k::matvec(caps, matvec));
+        }
         add("attention prefill", k::attention_forward(caps, shape, true));
         add("attention delta", k::attention_delta(caps, shape));
         add("attention query", k::attention_backward_query(caps, shape));

@@ -202,6 +202,8 @@ export const cases = {
     };
     await wrong("boom", { ...good, requestDevice: throws });
     await wrong("boom", { ...good, requestDevice: async () => throws() });
+    const message = await open({ ...good, requestDevice: throws })().catch((e) => e.message);
+    equal(message.split("\n").length, 1, "lines of a refused device's message");
     const runtime = await open(good)();
     runtime.destroy();
     // An adapter gives one device: a second one is refused, or lost from the start.
