@@ -57,14 +57,15 @@ function firefoxOptions() {
  * Opens a headless browser of a kind, "chromium" or "firefox". A step may take seconds on a software
  * adapter, so that no protocol call has a time limit.
  *
- * @param chromiumFlags - more flags of Chromium's.
+ * @param options - `flags`: more flags of Chromium's; `ends`: whether the browser ends by itself when
+ *   this process is told to (default), or the caller sees to that.
  */
-export async function launch(kind, chromiumFlags = []) {
+export async function launch(kind, { flags = [], ends = true } = {}) {
   const executablePath = findBrowser(kind);
   if (!executablePath) {
     throw new Failure(`no ${kind} was found; install it or set ${browserVariable(kind)}`);
   }
-  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(chromiumFlags);
+  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(flags);
   try {
     return await puppeteer.launch({
       ...options,
@@ -73,8 +74,9 @@ export async function launch(kind, chromiumFlags = []) {
       headless: /headless[-_]shell/.test(executablePath) ? "shell" : true,
       protocolTimeout: 0,
       timeout: 120_000,
-      handleSIGINT: false,
-      handleSIGTERM: false,
+      handleSIGINT: ends,
+      handleSIGTERM: ends,
+      handleSIGHUP: ends,
     });
   } catch (error) {
     throw new Failure(`${executablePath} could not be started: ${error.message}`);

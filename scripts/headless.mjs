@@ -83,7 +83,7 @@ async function inBrowser(kind, options, text, onProgress) {
   const { serve } = await import("./server.mjs");
   const mounts = { "/": join(root, "www", "dist") };
   if (text) mounts[INPUT] = text;
-  const browser = await launch(kind);
+  const browser = await launch(kind, { ends: false });
   const server = await serve(mounts);
   try {
     const errors = [];
