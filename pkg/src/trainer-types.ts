@@ -11,8 +11,10 @@ export interface TrainerOptions {
   schedule?: "constant" | "linear" | "cosine";
   /** Steps over which the rate rises in equal parts to its peak, which the last one has; default 20. */
   warmupSteps?: number;
-  /** Length of the schedule in steps; default: up to the farthest step
-   * that a `run` which made steps was asked for. */
+  /**
+   * Length of the schedule in steps; default: up to the farthest step that a `run` which made steps was
+   * asked for.
+   */
   totalSteps?: number;
   /** Where the schedule ends; default a tenth of `learningRate`. */
   minLearningRate?: number;

@@ -165,24 +165,22 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
 
 /// The modules that say which rows belong to a result, and what becomes of it.
 fn results(composer: Composer, output: MatvecOutput) -> Composer {
-    if let MatvecOutput::Heads(shape) = output {
-        return key_rows(composer, shape.ring)
+    let rows = |composer: Composer| {
+        composer.module(shader!("lib/range")).module(shader!("lib/matvec_rows"))
+    };
+    match output {
+        MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec_store")),
+        MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec_store_residual")),
+        MatvecOutput::Gated(activation) => rows(composer)
+            .module(shader!("lib/math"))
+            .module(activation_module(activation))
+            .module(shader!("lib/matvec_store_gated")),
+        MatvecOutput::Heads(shape) => key_rows(composer, shape.ring)
             .size("HEADS", shape.heads)
             .size("KV_HEADS", shape.kv_heads)
             .size("HEAD_DIM", shape.head_dim)
             .module(shader!("lib/step"))
-            .module(shader!("lib/matvec_heads"));
-    }
-    let composer = composer.module(shader!("lib/range")).module(shader!("lib/matvec_rows"));
-    match output {
-        MatvecOutput::Residual => composer.module(shader!("lib/matvec_store_residual")),
-        MatvecOutput::Gated(activation) => composer
-            .module(shader!("lib/math"))
-            .module(activation_module(activation))
-            .module(shader!("lib/matvec_store_gated")),
-        MatvecOutput::Plain | MatvecOutput::Heads(_) => {
-            composer.module(shader!("lib/matvec_store"))
-        }
+            .module(shader!("lib/matvec_heads")),
     }
 }
 

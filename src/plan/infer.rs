@@ -304,7 +304,7 @@ impl<'a> Context<'a> {
         let matrices = &self.layout.layers[layer];
         let (norm, matrix) = (matrices.attention_norm, matrices.qkv);
         let label = format!("layer {layer} q, k, v");
-        if self.cache == KvCache::F32 && model.fuses_heads(matrix) {
+        if self.cache == KvCache::F32 && model.fuses_pairs(matrix) {
             let query = model.tensor("query", shape.width())?;
             let cache = self.cache(&shape, layer);
             let slices = [x, query, self.table(), cache];

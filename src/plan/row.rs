@@ -48,9 +48,7 @@ impl Model<'_> {
         input: Slice,
     ) -> Result<Slice> {
         let feed = self.config.intermediate_size;
-        // A row of the gate and its row above may lie in different parts of a matrix that is cut.
-        let whole = self.layout.matrices[matrix].parts.len() == 1;
-        if !whole || !k::matvec_fuses(self.builder.caps) {
+        if !self.fuses_pairs(matrix) {
             let gate_up = self.tensor("gate and up", 2 * feed)?;
             self.normed_matvec(label, norm, matrix, input, gate_up)?;
             return self.activate(&format!("{label} activation"), gate_up);
@@ -73,9 +71,9 @@ impl Model<'_> {
         Ok(output)
     }
 
-    /// Whether [`Self::heads_matvec`] can be made: a number and the one half a head on may lie in
-    /// different parts of a matrix that is cut.
-    pub fn fuses_heads(&self, matrix: usize) -> bool {
+    /// Whether a kernel can multiply pairs of rows, a gate's and the one above it or those half a head
+    /// apart: the two may lie in different parts of a matrix that is cut.
+    pub fn fuses_pairs(&self, matrix: usize) -> bool {
         self.layout.matrices[matrix].parts.len() == 1 && k::matvec_fuses(self.builder.caps)
     }
 

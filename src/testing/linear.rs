@@ -336,7 +336,8 @@ pub(super) async fn row_by(
     let mut expected = wide(&c[..column]);
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
-        _ => products,
+        MatvecOutput::Plain | MatvecOutput::Residual => products,
+        MatvecOutput::Heads(_) => return Err("heads have bindings and a case of their own".into()),
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
