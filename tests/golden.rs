@@ -1,0 +1,249 @@
+//! Every plan of some configurations over the table of adapters, held to a committed listing.
+//!
+//! The listing changes only in a commit that does nothing else and says why. This writes it:
+//! `TINYLOOM_GOLDEN=write cargo test --features testing --test golden`.
+#![cfg(feature = "testing")]
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use tinyloom::caps::{Capabilities, Target};
+use tinyloom::config::ModelConfig;
+use tinyloom::error::Result;
+use tinyloom::kernels::{KvCache, WeightFormat};
+use tinyloom::layout::Layout;
+use tinyloom::plan::{
+    InferenceOptions, Plan, TrainChoices, inference_plans, initialize_plan, train_plans,
+};
+use tinyloom::testing::adapters;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
+
+struct Case {
+    name: &'static str,
+    config: &'static str,
+    tokens: usize,
+    capacity: usize,
+}
+
+/// Between them: tied and untied heads, grouped queries, every activation, odd sizes, a window, a
+/// soft cap, long contexts, matrices cut into several bindings.
+const CASES: [Case; 9] = [
+    Case {
+        name: "tied, two layers",
+        config: r#"{"vocab_size":256,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+            "num_attention_heads":2,"num_key_value_heads":2,"head_dim":32,"tie_word_embeddings":true}"#,
+        tokens: 96,
+        capacity: 256,
+    },
+    Case {
+        name: "tiny",
+        config: r#"{"vocab_size":256,"hidden_size":128,"intermediate_size":384,"num_hidden_layers":3,
+            "num_attention_heads":4,"num_key_value_heads":2,"head_dim":32}"#,
+        tokens: 768,
+        capacity: 2048,
+    },
+    Case {
+        name: "one token, odd sizes, one key-value head",
+        config: r#"{"vocab_size":61,"hidden_size":40,"intermediate_size":37,"num_hidden_layers":1,
+            "num_attention_heads":5,"num_key_value_heads":1,"head_dim":8,"tie_word_embeddings":true}"#,
+        tokens: 1,
+        capacity: 300,
+    },
+    Case {
+        name: "odd sizes, untied",
+        config: r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,"num_hidden_layers":2,
+            "num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,"hidden_act":"gelu_pytorch_tanh"}"#,
+        tokens: 131,
+        capacity: 256,
+    },
+    Case {
+        name: "wide heads",
+        config: r#"{"vocab_size":512,"hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,
+            "num_attention_heads":2,"num_key_value_heads":1,"head_dim":256,"hidden_act":"gelu"}"#,
+        tokens: 64,
+        capacity: 512,
+    },
+    Case {
+        name: "seed's sizes, two layers",
+        config: r#"{"vocab_size":8192,"hidden_size":768,"intermediate_size":2048,"num_hidden_layers":2,
+            "num_attention_heads":12,"num_key_value_heads":4,"head_dim":64,"max_position_embeddings":4096}"#,
+        tokens: 4096,
+        capacity: 4096,
+    },
+    Case {
+        name: "a vocabulary cut into parts, tied",
+        config: r#"{"vocab_size":150000,"hidden_size":896,"intermediate_size":4864,"num_hidden_layers":2,
+            "num_attention_heads":14,"num_key_value_heads":2,"head_dim":64,"tie_word_embeddings":true}"#,
+        tokens: 512,
+        capacity: 2048,
+    },
+    Case {
+        name: "a window and a soft cap",
+        config: r#"{"model_type":"mistral","sliding_window":300,"vocab_size":256,"hidden_size":128,
+            "intermediate_size":384,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+            "head_dim":32,"max_position_embeddings":4096,"attn_logit_softcapping":30.0}"#,
+        tokens: 512,
+        capacity: 4096,
+    },
+    Case {
+        name: "heads wider than the hidden size, untied, cut",
+        config: r#"{"vocab_size":50257,"hidden_size":192,"intermediate_size":512,"num_hidden_layers":2,
+            "num_attention_heads":6,"num_key_value_heads":6,"head_dim":64}"#,
+        tokens: 300,
+        capacity: 1024,
+    },
+];
+
+/// Numbers lines, so that what several plans share stands in the listing once.
+#[derive(Default)]
+struct Table {
+    lines: Vec<String>,
+    known: HashMap<String, usize>,
+}
+
+impl Table {
+    fn number(&mut self, line: String) -> usize {
+        let next = self.lines.len();
+        *self.known.entry(line).or_insert_with_key(|line| {
+            self.lines.push(line.clone());
+            next
+        })
+    }
+}
+
+#[derive(Default)]
+struct Listing {
+    kernels: Table,
+    dispatches: Table,
+    plans: Table,
+    cases: String,
+}
+
+/// The same for the same text on every platform and compiler.
+fn fingerprint(text: &str) -> u64 {
+    let offset = 0xcbf2_9ce4_8422_2325u64;
+    text.bytes().fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl Listing {
+    fn kernel(&mut self, kernel: &tinyloom::kernels::Kernel) -> usize {
+        self.kernels.number(format!(
+            "{} | {} | {} | {} | {:?} | {:?} | {:016x}",
+            kernel.name,
+            kernel.variant,
+            kernel.reason,
+            kernel.workgroup_size,
+            kernel.grid,
+            kernel.bindings,
+            fingerprint(&kernel.wgsl.text())
+        ))
+    }
+
+    fn plan(&mut self, plan: &Plan) -> usize {
+        let kernels: Vec<usize> = plan.kernels.iter().map(|kernel| self.kernel(kernel)).collect();
+        let mut body = format!("slots {:?}, {} bytes unshared;", plan.slots, plan.unshared_bytes);
+        for dispatch in &plan.dispatches {
+            let mut line = format!("{:?} | {}", dispatch.phase, dispatch.label);
+            let range = dispatch.range;
+            let _ = write!(line, " | {}+{} {}+{}", range.row0, range.rows, range.col0, range.cols);
+            let _ = write!(line, " | {:.4e} {:.4e}", dispatch.cost.flops, dispatch.cost.bytes);
+            for slice in &dispatch.slices {
+                let _ = write!(line, " | {:?} {}+{}", slice.buffer, slice.offset, slice.bytes);
+            }
+            let number = self.dispatches.number(line);
+            let _ = write!(body, " {number}k{}", kernels[dispatch.kernel]);
+        }
+        let ranges: Vec<_> = plan.ranges.iter().map(|r| (r.row0, r.rows, r.col0, r.cols)).collect();
+        let _ = write!(body, "; {} products; ranges {ranges:?}", plan.products.len());
+        self.plans.number(body)
+    }
+
+    fn note(&mut self, what: &str, plan: Result<&Plan>) {
+        let line = match plan {
+            Ok(plan) => format!("p{}", self.plan(plan)),
+            Err(error) => error.to_string(),
+        };
+        let _ = writeln!(self.cases, "  {what}: {line}");
+    }
+
+    fn case(&mut self, caps: &Capabilities, case: &Case) {
+        let config = ModelConfig::from_json(case.config).unwrap();
+        let layout = match Layout::new(&config, caps.limits.binding_bytes().min(1 << 30)) {
+            Ok(layout) => layout,
+            Err(error) => return writeln!(self.cases, "  {error}").unwrap(),
+        };
+        self.note("initialize", initialize_plan(caps, &layout).as_ref().map_err(Clone::clone));
+        for (name, recompute, mixed) in
+            [("", false, false), (", recomputed", true, false), (", mixed", false, true)]
+        {
+            let choices = TrainChoices { tokens: case.tokens, recompute, mixed };
+            match train_plans(caps, &config, &layout, choices) {
+                Ok(plans) => {
+                    self.note(&format!("micro-step{name}"), Ok(&plans.micro_step));
+                    self.note(&format!("evaluate{name}"), Ok(&plans.evaluate));
+                    self.note(&format!("optimizer{name}"), Ok(&plans.optimizer));
+                }
+                Err(error) => self.note(&format!("train{name}"), Err(error)),
+            }
+        }
+        let caches =
+            KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
+        let packed = [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4]
+            .map(|weights| InferenceOptions { weights, ..Default::default() });
+        for options in caches.into_iter().chain(packed) {
+            let what = format!("{:?} cache, {:?} weights", options.kv_cache, options.weights);
+            match inference_plans(caps, &config, &layout, case.capacity, options) {
+                Ok(plans) => {
+                    let names =
+                        ["prefill", "logits", "loss", "last row", "decode", "sample", "pack"];
+                    for (name, plan) in names.into_iter().zip(plans.all()) {
+                        self.note(&format!("{what}, {name}"), Ok(plan));
+                    }
+                }
+                Err(error) => self.note(&what, Err(error)),
+            }
+        }
+    }
+
+    fn text(self) -> String {
+        let mut text = String::from(
+            "Every plan of tests/golden.rs. A kernel: name, variant, reason, workgroup size, grid, bindings,\n\
+             hash of the composed text. A dispatch: phase, label, rows and columns, operations and bytes,\n\
+             and each buffer bound with offset and bytes. A plan: slots, then dispatches with their kernels.\n",
+        );
+        for (title, prefix, table) in [
+            ("kernels", "k", self.kernels),
+            ("dispatches", "", self.dispatches),
+            ("plans", "p", self.plans),
+        ] {
+            let _ = writeln!(text, "\n## {title}");
+            for (index, line) in table.lines.iter().enumerate() {
+                let _ = writeln!(text, "{prefix}{index}: {line}");
+            }
+        }
+        text + "\n## cases\n" + &self.cases
+    }
+}
+
+#[test]
+fn plans_are_as_they_were() {
+    let mut listing = Listing::default();
+    for case in &CASES {
+        for caps in adapters::table(Target::Browser) {
+            let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
+            listing.case(&caps, case);
+        }
+    }
+    let text = listing.text();
+    if std::env::var_os("TINYLOOM_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(FILE).unwrap();
+    if let Some((line, (was, is))) =
+        (1..).zip(wanted.lines().zip(text.lines())).find(|(_, (a, b))| a != b)
+    {
+        panic!("plans have moved, first at line {line} of the listing:\n  was {was}\n  is  {is}");
+    }
+    assert_eq!(wanted.len(), text.len(), "plans were added to, or are gone from, the listing");
+}
