@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Binding, KvCache, WeightFormat};
+use tinyloom::kernels::{AttentionShape, Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
 use tinyloom::layout::{ALIGN, Layout};
-use tinyloom::plan::{Buffer, InferenceOptions, Plan, TrainChoices, inference_plans, train_plans};
+use tinyloom::plan::{
+    BatchLayout, Buffer, BufferSizes, InferenceOptions, InferencePlans, METRICS_BYTES,
+    OPTIMIZER_BYTES, Plan, PromptLayout, STEP_BYTES, TrainChoices, TrainPlans, buffers,
+    cache_bytes, inference_plans, train_plans,
+};
 use tinyloom::testing::adapters;
 
 fn config(text: &str) -> ModelConfig {
@@ -380,5 +384,97 @@ fn activations_computed_again_take_the_memory_of_one_layer() {
     for layers in [2, 5, 11] {
         assert_eq!(bytes(layers + 1, true) - bytes(layers, true), input, "{layers} layers");
         assert!(bytes(layers + 1, false) - bytes(layers, false) > 10 * input, "{layers} layers");
+    }
+}
+
+/// What a trainer holds, from the config alone; without the weights.
+fn trainer_sizes(
+    config: &ModelConfig,
+    layout: &Layout,
+    plans: &TrainPlans,
+    choices: TrainChoices,
+) -> BufferSizes {
+    let mut sizes = BufferSizes::new();
+    for (index, shard) in layout.shards.iter().enumerate() {
+        for set in [Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
+            sizes.insert(set(index), shard.len as u64 * 4);
+        }
+        if choices.mixed {
+            sizes.insert(Buffer::Mirror(index), shard.len as u64 * 2);
+        }
+    }
+    let tokens = choices.tokens as u64;
+    sizes.extend((0..).map(Buffer::Slot).zip(plans.slots.iter().copied()));
+    sizes.extend([
+        (Buffer::Batch, BatchLayout::new(choices.tokens).bytes()),
+        (Buffer::Step, STEP_BYTES),
+        (Buffer::Losses, tokens * 4),
+        (Buffer::Metrics, METRICS_BYTES),
+        (Buffer::Optimizer, OPTIMIZER_BYTES),
+        (Buffer::Squares, (GRAD_NORM_GROUPS * layout.shards.len()) as u64 * 4),
+        (Buffer::RopeTable, tokens * config.head_dim as u64 * 4),
+    ]);
+    sizes
+}
+
+/// What inference holds, from the config alone; without the weights.
+fn inference_sizes(
+    config: &ModelConfig,
+    plans: &InferencePlans,
+    capacity: usize,
+    options: InferenceOptions,
+) -> BufferSizes {
+    let (chunk, hidden) = (plans.chunk as u64, config.hidden_size as u64 * 4);
+    let vocabulary = config.vocab_size as u64;
+    let shape = AttentionShape::of(config, plans.chunk);
+    let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
+    let mut sizes: BufferSizes = (0..).map(Buffer::Slot).zip(plans.slots.iter().copied()).collect();
+    sizes.extend(plans.packed.iter().copied());
+    sizes.extend((0..config.num_hidden_layers).map(|layer| (Buffer::Cache(layer), cache)));
+    sizes.extend([
+        (Buffer::Batch, PromptLayout::new(plans.chunk).bytes()),
+        (Buffer::Step, STEP_BYTES),
+        (Buffer::DecodeStep, STEP_BYTES),
+        (Buffer::Hidden, chunk * hidden),
+        (Buffer::LastHidden, hidden),
+        (Buffer::Logits, chunk * vocabulary * 4),
+        (Buffer::Losses, chunk * 4),
+        (Buffer::Metrics, METRICS_BYTES),
+        (Buffer::Token, 4),
+        (Buffer::Seen, vocabulary.div_ceil(32) * 4),
+        (Buffer::Drawn, plans.turns as u64 * 8),
+        (Buffer::Sampling, 32),
+        (Buffer::RopeTable, capacity as u64 * config.head_dim as u64 * 4),
+    ]);
+    sizes
+}
+
+fn without_weights(sizes: BufferSizes) -> BufferSizes {
+    sizes.into_iter().filter(|(name, _)| !matches!(name, Buffer::Weights(_))).collect()
+}
+
+#[test]
+fn plans_bind_each_buffer_whole_and_nothing_else() {
+    for (config, tokens) in configs() {
+        let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
+        for choices in [false, true].map(|mixed| TrainChoices { tokens, recompute: mixed, mixed }) {
+            let plans = train_plans(&floor(), &config, &layout, choices).unwrap();
+            let sizes = buffers(plans.all());
+            for (index, shard) in layout.shards.iter().enumerate() {
+                assert_eq!(sizes[&Buffer::Weights(index)], shard.len as u64 * 4);
+            }
+            let expected = trainer_sizes(&config, &layout, &plans, choices);
+            assert_eq!(without_weights(sizes), expected);
+        }
+        for (kv_cache, weights) in [
+            (KvCache::F32, WeightFormat::F32),
+            (KvCache::Int8, WeightFormat::F32),
+            (KvCache::F16, WeightFormat::Int8),
+        ] {
+            let options = InferenceOptions { kv_cache, weights };
+            let plans = inference_plans(&floor(), &config, &layout, 512, options).unwrap();
+            let expected = inference_sizes(&config, &plans, 512, options);
+            assert_eq!(without_weights(buffers(plans.all())), expected);
+        }
     }
 }

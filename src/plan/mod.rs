@@ -6,6 +6,7 @@
 mod attention;
 mod attention_mask;
 mod batch;
+mod buffers;
 mod builder;
 mod infer;
 mod initialize;
@@ -19,6 +20,7 @@ mod tune;
 pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
 pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
+pub use buffers::{BufferSizes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use infer::{InferenceOptions, InferencePlans, cache_bytes, inference_plans};
 pub use initialize::initialize_plan;

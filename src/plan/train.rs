@@ -22,6 +22,12 @@ pub struct TrainPlans {
     pub logits_rows: usize,
 }
 
+impl TrainPlans {
+    pub fn all(&self) -> [&Plan; 3] {
+        [&self.micro_step, &self.optimizer, &self.evaluate]
+    }
+}
+
 /// Most bytes of logits held at a time; more rows go in several chunks.
 const LOGITS_BYTES: u64 = 64 << 20;
 

@@ -7,10 +7,9 @@ use super::step::{Step, write_rope_table};
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
-use crate::kernels::{AttentionShape, WeightFormat};
+use crate::kernels::WeightFormat;
 use crate::plan::{
-    Buffer, InferenceOptions, InferencePlans, METRICS_BYTES, PromptLayout, STEP_BYTES, cache_bytes,
-    inference_plans,
+    Buffer, InferenceOptions, InferencePlans, METRICS_BYTES, PromptLayout, buffers, inference_plans,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -47,7 +46,7 @@ impl Inference {
     ) -> Result<Self> {
         let weights = model.weights()?;
         let mut resources = Resources::new(&model.gpu.0);
-        Self::allocate(&mut resources, model, plans, capacity, options)?;
+        Self::allocate(&mut resources, model, &weights, plans, capacity)?;
         let mut install = |plan| resources.install(plan, &[&weights]);
         let (prefill, logits, loss) =
             (install(&plans.prefill)?, install(&plans.logits)?, install(&plans.loss)?);
@@ -76,41 +75,13 @@ impl Inference {
     fn allocate(
         resources: &mut Resources,
         model: &Model,
+        weights: &Resources,
         plans: &InferencePlans,
         capacity: usize,
-        options: InferenceOptions,
     ) -> Result<()> {
         let config = &model.config;
-        let shape = AttentionShape::of(config, plans.chunk);
-        let hidden = config.hidden_size as u64 * 4;
-        for (index, bytes) in plans.slots.iter().enumerate() {
-            resources.add(Buffer::Slot(index), *bytes)?;
-        }
-        for &(packed, bytes) in &plans.packed {
-            resources.add(packed, bytes)?;
-        }
-        let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
-        for layer in 0..config.num_hidden_layers {
-            resources.add(Buffer::Cache(layer), cache)?;
-        }
-        for (name, bytes) in [
-            (Buffer::Batch, PromptLayout::new(plans.chunk).bytes()),
-            (Buffer::Step, STEP_BYTES),
-            (Buffer::DecodeStep, STEP_BYTES),
-            (Buffer::Hidden, plans.chunk as u64 * hidden),
-            (Buffer::LastHidden, hidden),
-            (Buffer::Logits, plans.chunk as u64 * config.vocab_size as u64 * 4),
-            (Buffer::Losses, plans.chunk as u64 * 4),
-            (Buffer::Metrics, METRICS_BYTES),
-            (Buffer::Token, 16),
-            (Buffer::Seen, config.vocab_size.div_ceil(32) as u64 * 4),
-            (Buffer::Drawn, plans.turns as u64 * 8),
-            (Buffer::Sampling, 32),
-        ] {
-            resources.add(name, bytes)?;
-        }
-        let bytes = capacity as u64 * config.head_dim as u64 * 4;
-        let buffer = resources.add(Buffer::RopeTable, bytes)?;
+        resources.allocate(&buffers(plans.all()), &[weights])?;
+        let buffer = resources.get(Buffer::RopeTable)?;
         write_rope_table(&model.gpu.0, buffer, capacity, config.head_dim, config.rope_theta)
     }
 

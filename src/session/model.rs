@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result, room};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay};
 use crate::layout::{Layout, Tensor};
-use crate::plan::{Buffer, STEP_BYTES, initialize_plan};
+use crate::plan::{Buffer, initialize_plan};
 use crate::random::fill_weights;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -148,9 +148,9 @@ impl Model {
         let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
         // Given back at the end of this function: the GPU keeps what it has been told to use.
         let mut resources = Resources::new(gpu);
-        let options = resources.add(Buffer::Step, STEP_BYTES)?;
+        resources.allocate(&plan.buffers(), &[weights])?;
         let values = Initialize::new(seed, self.config.initializer_range);
-        gpu.write(options, 0, bytemuck::bytes_of(&values))?;
+        gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&values))?;
         let plan = resources.install(&plan, &[weights])?;
         gpu.submit(&[Replay { plan, rows: 1 }], submits, None).map(drop)
     }

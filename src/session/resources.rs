@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId};
-use crate::plan::{Buffer, Plan};
+use crate::plan::{Buffer, BufferSizes, Plan};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -34,6 +34,16 @@ impl Resources {
             self.gpu.destroy_buffer(old);
         }
         Ok(id)
+    }
+
+    /// Makes a zeroed buffer for each of `sizes` that `others` have not.
+    pub fn allocate(&mut self, sizes: &BufferSizes, others: &[&Self]) -> Result<()> {
+        for (&name, &bytes) in sizes {
+            if !others.iter().any(|other| other.has(name)) {
+                self.add(name, bytes)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn get(&self, name: Buffer) -> Result<BufferId> {

@@ -16,10 +16,7 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay};
-use crate::plan::{
-    Buffer, METRICS_BYTES, OPTIMIZER_BYTES, PlanRow, STEP_BYTES, TrainChoices, TrainPlans,
-    train_plans,
-};
+use crate::plan::{Buffer, METRICS_BYTES, PlanRow, TrainChoices, TrainPlans, buffers, train_plans};
 use crate::schedule::Schedule;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -113,18 +110,19 @@ impl Trainer {
         if !tuned.is_empty() {
             plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
         }
-        gpu.prepare(&[&plans.micro_step, &plans.optimizer, &plans.evaluate]).await;
+        gpu.prepare(&plans.all()).await;
         let weights = model.weights()?;
         gpu.watch();
-        let made = Self::allocate(model, &plans, &options, most).and_then(|mut resources| {
-            let mut install = |plan| resources.install(plan, &[&weights]);
-            let ids = (
-                install(&plans.micro_step)?,
-                install(&plans.optimizer)?,
-                install(&plans.evaluate)?,
-            );
-            Ok((resources, ids))
-        });
+        let made =
+            Self::allocate(model, &weights, &plans, &options, most).and_then(|mut resources| {
+                let mut install = |plan| resources.install(plan, &[&weights]);
+                let ids = (
+                    install(&plans.micro_step)?,
+                    install(&plans.optimizer)?,
+                    install(&plans.evaluate)?,
+                );
+                Ok((resources, ids))
+            });
         let checked = gpu.checked().await;
         let (resources, (micro_step, optimizer, evaluate)) = made?;
         checked?;
@@ -150,36 +148,14 @@ impl Trainer {
 
     fn allocate(
         model: &Model,
+        weights: &Resources,
         plans: &TrainPlans,
         options: &TrainerOptions,
         most: usize,
     ) -> Result<Resources> {
         let gpu = model.gpu();
         let mut resources = Resources::new(gpu);
-        for (index, shard) in model.layout().shards.iter().enumerate() {
-            for set in [Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
-                resources.add(set(index), shard.len as u64 * 4)?;
-            }
-            if options.precision == Precision::Mixed {
-                resources.add(Buffer::Mirror(index), shard.len as u64 * 2)?;
-            }
-        }
-        for (index, bytes) in plans.slots.iter().enumerate() {
-            resources.add(Buffer::Slot(index), *bytes)?;
-        }
-        let tokens = plans.micro_step.tokens;
-        let partials = crate::kernels::GRAD_NORM_GROUPS * model.layout().shards.len();
-        for (name, bytes) in [
-            (Buffer::Batch, plans.batch.bytes()),
-            (Buffer::Step, STEP_BYTES),
-            (Buffer::Losses, tokens as u64 * 4),
-            (Buffer::Metrics, METRICS_BYTES),
-            (Buffer::Optimizer, OPTIMIZER_BYTES),
-            (Buffer::Squares, partials as u64 * 4),
-            (Buffer::RopeTable, tokens as u64 * model.config().head_dim as u64 * 4),
-        ] {
-            resources.add(name, bytes)?;
-        }
+        resources.allocate(&buffers(plans.all()), &[weights])?;
         let table = resources.get(Buffer::RopeTable)?;
         let config = model.config();
         let positions = options.tokens_per_step.min(most);
