@@ -363,6 +363,37 @@ fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     assert_eq!(count("cross-entropy"), chunks);
 }
 
+/// Logits of 50,257 words take 201,028 bytes a row. Rows of 64 elements are aligned one by one, those
+/// of 24 in groups of eight.
+#[test]
+fn logits_are_cut_as_far_as_alignment_allows() {
+    for (hidden, binding_bytes, expected) in [
+        (64, 16 << 20, Some(64)),
+        (64, 1 << 20, Some(5)),
+        (64, 256 << 10, Some(1)),
+        (24, 4 << 20, Some(16)),
+        (24, 1 << 20, None),
+    ] {
+        let config = body(50_257, hidden, 64, [2, 1, 32], "");
+        let mut caps = floor();
+        caps.limits.max_storage_buffer_binding_size = binding_bytes;
+        let what = format!("hidden {hidden}, {binding_bytes} bytes a binding");
+        let layout = Layout::new(&config, caps.limits.binding_bytes()).unwrap();
+        let choices = TrainChoices { tokens: 96, ..TrainChoices::default() };
+        let Some(rows) = expected else {
+            let error = train_plans(&caps, &config, &layout, choices).map(|_| ()).unwrap_err();
+            assert_eq!(error.code, ErrorCode::LimitExceeded, "{what}");
+            continue;
+        };
+        let plans =
+            train_plans(&caps, &config, &layout, choices).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(plans.logits_rows, rows, "{what}");
+        for plan in [&plans.micro_step, &plans.optimizer, &plans.evaluate] {
+            check_plan(&what, plan, &plans.slots, &caps, &layout);
+        }
+    }
+}
+
 /// A layer more costs its input and, where its activations are kept, all that the backward pass reads.
 #[test]
 fn activations_computed_again_take_the_memory_of_one_layer() {

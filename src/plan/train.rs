@@ -340,10 +340,16 @@ impl Model<'_> {
     }
 }
 
-/// Rows of logits held at a time: within one binding, and a multiple of the offset alignment.
-fn logits_chunk(caps: &Capabilities, vocabulary: usize, tokens: usize) -> usize {
-    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / vocabulary;
-    if most >= tokens { tokens } else { (most / ALIGN * ALIGN).max(ALIGN) }
+/// Rows of logits held at a time: within one binding. Chunks of the rows that they are products of
+/// are bound at offsets, which are aligned after every `aligned` rows; [`ALIGN`] rows always are.
+fn logits_chunk(caps: &Capabilities, config: &ModelConfig, tokens: usize) -> usize {
+    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / config.vocab_size;
+    if most >= tokens {
+        return tokens;
+    }
+    let aligned = ALIGN >> config.hidden_size.trailing_zeros().min(ALIGN.trailing_zeros());
+    let step = if most >= ALIGN { ALIGN } else { aligned };
+    (most / step * step).max(aligned)
 }
 
 fn rope_table(config: &ModelConfig, positions: usize) -> Slice {
@@ -378,7 +384,7 @@ pub fn train_plans(
     TrainChoices { tokens, recompute, mixed }: TrainChoices,
 ) -> Result<TrainPlans> {
     let batch = BatchLayout::new(tokens);
-    let chunk = logits_chunk(caps, config.vocab_size, tokens);
+    let chunk = logits_chunk(caps, config, tokens);
     let table = rope_table(config, tokens);
     let model = || {
         let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
