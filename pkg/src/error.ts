@@ -10,6 +10,8 @@
  * - `device-lost`: the GPU device is gone, with all that was on it; create a new `Runtime`.
  * - `freed`: the object was used after `free()` or `destroy()`.
  * - `aborted`: the caller's `AbortSignal` fired.
+ * - `module-unavailable`: the wasm module did not come: nothing, an error or a page of HTML answered.
+ * - `content-security`: the page's content-security policy forbids WebAssembly.
  * - `internal`: a defect in tinyloom; please report it.
  */
 export type ErrorCode =
@@ -25,6 +27,8 @@ export type ErrorCode =
   | "device-lost"
   | "freed"
   | "aborted"
+  | "module-unavailable"
+  | "content-security"
   | "internal";
 
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
@@ -40,6 +44,8 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   "device-lost",
   "freed",
   "aborted",
+  "module-unavailable",
+  "content-security",
   "internal",
 ]);
 

@@ -2,9 +2,17 @@
 
 type Fs = typeof import("node:fs/promises");
 
-/** Whether this is Node (or Deno, which has its modules too), and not a page or a worker. */
+// By way of globalThis: bundlers replace a plain `process`, or parts of it, by what a page would see.
+const host = () => (globalThis as { process?: NodeJS.Process }).process;
+
+/** Whether this is Node (or Deno or Bun, which have its modules too), and not a page or a worker. */
 export function inNode(): boolean {
-  return typeof process === "object" && typeof process.versions?.node === "string";
+  return typeof host()?.versions?.node === "string";
+}
+
+/** This process among others. */
+export function processId(): number {
+  return host()?.pid ?? 0;
 }
 
 /** Node's file system, for `file:` URLs, which its fetch does not read. */
@@ -15,6 +23,6 @@ export function fileSystem(): Promise<Fs> {
 
 /** Folder of what tinyloom keeps between sessions: that of caches, by XDG's rules or Windows'. */
 export function cacheFolder(): string {
-  const { XDG_CACHE_HOME, LOCALAPPDATA, HOME } = process.env;
+  const { XDG_CACHE_HOME, LOCALAPPDATA, HOME } = host()?.env ?? {};
   return `${XDG_CACHE_HOME || LOCALAPPDATA || `${HOME || "."}/.cache`}/tinyloom`;
 }

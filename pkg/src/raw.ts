@@ -5,10 +5,9 @@
 
 import { TinyloomError, toError } from "./error.js";
 import { modulePanicked } from "./handle.js";
-import { fileSystem, inNode } from "./node.js";
+import { compileModule, type ModuleSource } from "./module.js";
 import type { TensorSink } from "./safetensors.js";
-
-type Bytes = Uint8Array<ArrayBuffer>;
+import * as glue from "./tinyloom.js";
 
 interface Releasable {
   release(): void;
@@ -146,7 +145,7 @@ let loaded: RawModule | undefined;
 /**
  * Loads the wasm module once; later calls share the first one's. A failed load may be tried again.
  */
-export function loadRaw(source: URL | Response | BufferSource | undefined): Promise<RawModule> {
+export function loadRaw(source?: ModuleSource): Promise<RawModule> {
   loading ??= instantiate(source).catch((error: unknown) => {
     loading = undefined;
     throw error;
@@ -159,44 +158,21 @@ export function loadedRaw(): RawModule | undefined {
   return loaded;
 }
 
-async function instantiate(source: URL | Response | BufferSource | undefined): Promise<RawModule> {
-  const path = source ?? new URL("./tinyloom_bg.wasm", import.meta.url);
+async function instantiate(source: ModuleSource | undefined): Promise<RawModule> {
+  // Not by `import()`, which a service worker refuses.
+  const raw: RawModule = glue;
+  const module = await compileModule(source);
   try {
-    const raw: RawModule = await import("./tinyloom.js");
-    await raw.default({ module_or_path: await compile(path) });
-    raw.onPanic(modulePanicked);
-    loaded = raw;
-    return raw;
+    await raw.default({ module_or_path: module });
   } catch (cause) {
-    const from = path instanceof URL ? path.href : "the given wasm option";
-    const { message } = toError(cause);
     throw new TinyloomError(
       source === undefined ? "internal" : "invalid-options",
-      `the wasm module could not be loaded from ${from} (${message}); serve tinyloom_bg.wasm ` +
-        "beside the module, or pass Runtime.create({ wasm })",
+      `the wasm module does not fit this version of tinyloom (${toError(cause).message}); ` +
+        "serve the tinyloom_bg.wasm that came with it",
       { cause },
     );
   }
-}
-
-/** The module, held to be tinyloom's: wasm-bindgen would keep another for good. */
-async function compile(path: URL | Response | BufferSource): Promise<WebAssembly.Module> {
-  const module = await WebAssembly.compile(await bytesOf(path));
-  const exported = WebAssembly.Module.exports(module).map(({ name }) => name);
-  const missing = ["memory", "rawruntime_create"].find((name) => !exported.includes(name));
-  if (missing) throw new TypeError(`it is another module: it exports no ${missing}`);
-  return module;
-}
-
-async function bytesOf(path: URL | Response | BufferSource): Promise<BufferSource> {
-  if (path instanceof URL) {
-    // Node's fetch does not read file: URLs, so its file system does.
-    if (path.protocol === "file:" && inNode()) {
-      return (await (await fileSystem()).readFile(path)) as Bytes;
-    }
-    return bytesOf(await fetch(path));
-  }
-  if (!(path instanceof Response)) return path;
-  if (!path.ok) throw new TypeError(`the server answered ${path.status} ${path.statusText}`);
-  return path.arrayBuffer();
+  raw.onPanic(modulePanicked);
+  loaded = raw;
+  return raw;
 }

@@ -1,6 +1,6 @@
 /** Texts kept from one session to the next: in IndexedDB, in Node in the user's folder for caches. */
 
-import { cacheFolder, fileSystem, inNode } from "./node.js";
+import { cacheFolder, fileSystem, inNode, processId } from "./node.js";
 
 const DATABASE = "tinyloom";
 const STORE = "texts";
@@ -23,7 +23,7 @@ export async function remember(name: string, text: string): Promise<void> {
       const { mkdir, rename, writeFile } = await fileSystem();
       await mkdir(cacheFolder(), { recursive: true });
       // Another process never reads half a file.
-      const whole = `${file(name)}.${process.pid}`;
+      const whole = `${file(name)}.${processId()}`;
       await writeFile(whole, text);
       await rename(whole, file(name));
     } else {

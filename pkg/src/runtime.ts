@@ -42,8 +42,12 @@ export interface RuntimeOptions {
    * only with the same choices.
    */
   tune?: boolean;
-  /** The wasm module's bytes or place; default: `tinyloom_bg.wasm` beside this module. Only the first call's counts. */
-  wasm?: URL | Response | BufferSource;
+  /**
+   * The wasm module: its address, such as a loader of your bundler gives (a string is read relative to
+   * the page), its bytes, or the compiled module. Default: `tinyloom_bg.wasm` beside this module, and
+   * where that does not answer, the same bytes imported as JavaScript. Only the first call's counts.
+   */
+  wasm?: URL | string | Response | BufferSource | WebAssembly.Module;
 }
 
 /** What the device can do, as plain data. */
@@ -112,11 +116,13 @@ const RULES: Rules<RuntimeOptions> = {
   tune: flag,
   wasm: (value) =>
     value instanceof URL ||
+    typeof value === "string" ||
     value instanceof Response ||
     value instanceof ArrayBuffer ||
-    ArrayBuffer.isView(value)
+    ArrayBuffer.isView(value) ||
+    value instanceof WebAssembly.Module
       ? undefined
-      : "a URL, a Response, or the bytes of the module",
+      : "a URL, as an object or a string, a Response, the bytes of the module, or a WebAssembly.Module",
 };
 
 /**
@@ -168,7 +174,7 @@ export class Runtime {
    *
    * @throws {@link TinyloomError} `webgpu-unavailable` without a GPU object, `adapter-unavailable`
    * without an adapter, `limit-exceeded` when a cap is below what every kernel needs,
-   * `invalid-options`.
+   * `module-unavailable` or `content-security` where the wasm module cannot be had, `invalid-options`.
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
     const { gpu: given, wasm, tune = false, ...rest } = check("Runtime.create", options, RULES);

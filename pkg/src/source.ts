@@ -56,18 +56,22 @@ export function openSource(where: string, source: unknown, options: LongOptions)
   );
 }
 
-/** The folder that a URL names. */
-function baseUrl(where: string, source: string | URL): URL {
+/** A URL made whole by the page's. */
+export function wholeUrl(where: string, source: string | URL, otherwise = ""): URL {
   const page = typeof location === "object" ? location.href : undefined;
-  let base: URL;
   try {
-    base = new URL(source, page);
+    return new URL(source, page);
   } catch {
     throw invalid(
       `${where}: ${show(String(source))} is not a URL, and outside a page it has to be a whole one: ` +
-        "https:…, in Node also file:… (pathToFileURL makes one of a path); or give an object of files",
+        `https:…, in Node also file:… (pathToFileURL makes one of a path)${otherwise}`,
     );
   }
+}
+
+/** The folder that a URL names. */
+function baseUrl(where: string, source: string | URL): URL {
+  const base = wholeUrl(where, source, "; or give an object of files");
   if (!base.pathname.endsWith("/")) base.pathname += "/";
   return base;
 }

@@ -1,0 +1,112 @@
+// What is made of the compiled package with esbuild: the module as JavaScript, the one file for CDNs,
+// declarations for older TypeScript, and the size that apps pay.
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { Failure, root, step } from "./lib.mjs";
+
+/** Most bytes that `tinyloom` may add to an app's JavaScript, minified and gzipped, lazy parts aside. */
+const SCRIPT_BUDGET = 30_000;
+
+const dist = join(root, "pkg", "dist");
+const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;
+const gzipped = (bytes) => gzipSync(bytes, { level: 9 }).length;
+
+/** The module as base64 of gzip: what is imported where the wasm file does not answer. */
+export function packModule() {
+  const zipped = gzipSync(readFileSync(join(dist, "tinyloom_bg.wasm")), { level: 9 });
+  writeFileSync(join(dist, "packed.js"), `export default "${zipped.toString("base64")}";\n`);
+}
+
+/** `tinyloom/inline` with all it imports, as one file. */
+export async function oneFile() {
+  const esbuild = await import("esbuild");
+  const { version } = JSON.parse(readFileSync(join(root, "pkg", "package.json"), "utf8"));
+  const outfile = join(dist, "tinyloom.inline.min.js");
+  await esbuild.build({
+    entryPoints: [join(dist, "inline.js")],
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    banner: { js: `/*! tinyloom ${version}, MIT OR Apache-2.0 */` },
+    outfile,
+  });
+  const bytes = readFileSync(outfile);
+  step(`tinyloom.inline.min.js: ${kb(bytes.length)}, gzipped ${kb(gzipped(bytes))}`);
+}
+
+/**
+ * Bytes that an app's bundle gains by `import * from "tinyloom"`: what loads at once, and what would
+ * load where the wasm file does not answer. Both minified and gzipped.
+ */
+export async function scriptSize(entry = join(dist, "index.js")) {
+  const esbuild = await import("esbuild");
+  const { outputFiles, metafile } = await esbuild.build({
+    stdin: { contents: `export * from ${JSON.stringify(entry)};`, resolveDir: root },
+    bundle: true,
+    splitting: true,
+    minify: true,
+    metafile: true,
+    write: false,
+    format: "esm",
+    target: "es2022",
+    outdir: join(root, "target", "size"),
+    absWorkingDir: root,
+  });
+  const outputs = Object.entries(metafile.outputs);
+  const eager = new Set();
+  const visit = (path) => {
+    if (eager.has(path)) return;
+    eager.add(path);
+    for (const one of metafile.outputs[path].imports) {
+      if (one.kind === "import-statement") visit(one.path);
+    }
+  };
+  visit(outputs.find(([, { entryPoint }]) => entryPoint === "<stdin>")[0]);
+  const size = { eager: 0, lazy: 0 };
+  for (const { path, contents } of outputFiles) {
+    const of = outputs.map(([name]) => name).find((name) => join(root, name) === path);
+    size[eager.has(of) ? "eager" : "lazy"] += gzipped(contents);
+  }
+  return size;
+}
+
+/** Fails where the budget is passed. */
+export async function reportScripts() {
+  const { eager, lazy } = await scriptSize();
+  step(
+    `JavaScript of tinyloom, minified: gzipped ${kb(eager)} of ${kb(SCRIPT_BUDGET)}; ` +
+      `${kb(lazy)} more only where the wasm file does not answer`,
+  );
+  if (eager > SCRIPT_BUDGET) {
+    throw new Failure(
+      `the JavaScript of tinyloom is ${eager} bytes gzipped, and at most ${SCRIPT_BUDGET} are allowed`,
+    );
+  }
+}
+
+/**
+ * Entry declarations for TypeScript before version 6, which does not know WebGPU: they take its names
+ * from `@webgpu/types` where that is installed, and are otherwise content with empty ones.
+ */
+export function olderTypes() {
+  const folder = join(dist, "ts5");
+  mkdirSync(folder, { recursive: true });
+  const empty = ["GPU", "GPUAdapter", "GPUBuffer", "GPUDevice"];
+  const known = '// @ts-ignore: an optional peer\n/// <reference types="@webgpu/types" />\n';
+  const declared = empty.map((name) => `interface ${name} {}\n`).join("");
+  writeFileSync(join(folder, "webgpu.d.ts"), known + declared);
+  for (const entry of entries()) {
+    const text = `/// <reference path="./webgpu.d.ts" />\nexport * from "../${entry}.js";\n`;
+    writeFileSync(join(folder, `${entry.replaceAll("/", "-")}.d.ts`), text);
+  }
+}
+
+/** The modules that `exports` names, as paths below dist without their ending. */
+export function entries() {
+  const { exports } = JSON.parse(readFileSync(join(root, "pkg", "package.json"), "utf8"));
+  return Object.values(exports)
+    .map((one) => /^\.\/dist\/(.+)\.js$/.exec(one.default ?? "")?.[1])
+    .filter(Boolean);
+}
