@@ -1,11 +1,16 @@
 // The package as users get it: safe to import anywhere, typed, and only what they need in it.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
+import { address } from "../../scripts/address.mjs";
+import { scriptSize } from "../../scripts/bundle.mjs";
+import { absolute, pack, REFUSAL, stage } from "../../scripts/pack.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
@@ -15,6 +20,8 @@ const IMPORT = `
   globalThis.fetch = () => { throw new Error("fetched on import") };
   const tinyloom = await import("tinyloom");
   const ops = await import("tinyloom/ops");
+  const inline = await import("tinyloom/inline");
+  if (Object.keys(inline).join() !== Object.keys(tinyloom).join()) throw new Error("inline differs");
   const after = Reflect.ownKeys(globalThis).map(String).sort().join();
   if (before !== after) throw new Error("globals changed on import");
   const code = await tinyloom.Runtime.create().catch((error) => error.code);
@@ -49,32 +56,124 @@ test("its types serve strict users, and match the wasm module", () => {
   }
 });
 
-test("npm would publish only what users need", () => {
-  const json = execFileSync("npm", ["pack", "--dry-run", "--json", "--loglevel=error"], {
-    cwd: join(root, "pkg"),
-    encoding: "utf8",
-    shell: process.platform === "win32",
-  });
-  const result = JSON.parse(json);
-  const [{ files, size }] = Array.isArray(result) ? result : Object.values(result);
-  const names = files.map(({ path }) => path);
+const packed = pack();
+
+/** The paths in the tarball. */
+async function packedNames() {
+  const { tarball } = await packed;
+  const list = execFileSync("tar", ["-tzf", tarball], { encoding: "utf8" });
+  return list
+    .trim()
+    .split(/\r?\n/)
+    .map((path) => path.replace(/^package\//, ""));
+}
+
+test("npm would publish only what users need, with sources and their maps", async () => {
+  const names = await packedNames();
   for (const needed of [
     "package.json",
     "README.md",
+    "CHANGELOG.md",
     "LICENSE-MIT",
     "LICENSE-APACHE",
     "dist/index.js",
+    "dist/index.js.map",
     "dist/index.d.ts",
     "dist/ops.js",
     "dist/ops.d.ts",
+    "dist/inline.js",
+    "dist/inline.d.ts",
+    "dist/packed.js",
+    "dist/tinyloom.inline.min.js",
     "dist/tinyloom.js",
     "dist/tinyloom_bg.wasm",
+    "dist/ts5/index.d.ts",
+    "inline/package.json",
+    "ops/package.json",
+    "src/index.ts",
   ]) {
     assert.ok(names.includes(needed), `${needed} is missing`);
   }
-  const stray = names.filter(
-    (name) => !/^(dist\/[\w.-]+\.(js|d\.ts|wasm)|README\.md|LICENSE-\w+|package\.json)$/.test(name),
+  const allowed =
+    /^(dist\/([\w-]+\/)*[\w.-]+\.(js|d\.ts|wasm)(\.map)?|src\/([\w-]+\/)*[\w.-]+\.ts|([\w-]+\/)?package\.json|README\.md|CHANGELOG\.md|LICENSE-\w+)$/;
+  assert.deepEqual(
+    names.filter((name) => !allowed.test(name)),
+    [],
   );
-  assert.deepEqual(stray, []);
-  assert.ok(size < 700_000, `the package is ${size} bytes`);
+  const { folder, tarball } = await packed;
+  for (const name of names.filter((one) => one.endsWith(".map"))) {
+    const { sources } = JSON.parse(readFileSync(join(folder, name), "utf8"));
+    for (const source of sources)
+      assert.ok(existsSync(join(folder, dirname(name), source)), `${name} names ${source}`);
+  }
+  const { size } = statSync(tarball);
+  assert.ok(size < 1_500_000, `the package is ${size} bytes`);
+});
+
+test("publint and attw find nothing", async () => {
+  const { folder, tarball } = await packed;
+  const tool = (name, ...args) => {
+    const { status, stdout, stderr } = spawnSync("npx", ["--no", name, ...args], {
+      cwd: root,
+      encoding: "utf8",
+      shell: process.platform === "win32",
+    });
+    assert.equal(status, 0, `${name}: ${stdout}${stderr}`);
+  };
+  tool("publint", "--strict", folder);
+  // There is no CommonJS: `require` gets the ES module, which Node gives from version 22 on.
+  tool(
+    "attw",
+    tarball,
+    "--ignore-rules",
+    "cjs-resolves-to-esm",
+    "--exclude-entrypoints",
+    "./tinyloom_bg.wasm",
+  );
+});
+
+test("npm publish refuses until the project has an address", async () => {
+  assert.equal(address, undefined, "it has one: this test and the refusal have done their work");
+  const { folder } = await packed;
+  for (const what of [join(root, "pkg"), folder]) {
+    const { status, stderr } = spawnSync("npm", ["publish", "--dry-run", what], {
+      encoding: "utf8",
+      shell: process.platform === "win32",
+    });
+    assert.notEqual(status, 0, what);
+    assert.ok(stderr.includes(REFUSAL), stderr);
+  }
+  // npm runs no script of a tarball that it is given, but publishes nothing private.
+  assert.equal(JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).private, true);
+});
+
+test("with an address, package.json and every link of README name it", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-pack-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const base = "https://code.example/someone/tinyloom";
+  stage({ address: base, folder });
+  const { repository, homepage, bugs, ...manifest } = JSON.parse(
+    readFileSync(join(folder, "package.json"), "utf8"),
+  );
+  assert.deepEqual(
+    [repository.url, homepage, bugs.url, manifest.private],
+    [`git+${base}.git`, `${base}#readme`, `${base}/issues`, undefined],
+  );
+  const readme = readFileSync(join(folder, "README.md"), "utf8");
+  const links = [...readme.matchAll(/\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"/g)].map(
+    ([, link, attribute]) => link ?? attribute,
+  );
+  const relative = links.filter((link) => !/^(https?:|#)/.test(link));
+  assert.deepEqual(relative, []);
+  const text = 'see ![a](docs/a.svg) [b](./docs/b.md#c) [d](https://x.y) [e](#f) <img src="g.png">';
+  assert.equal(
+    absolute(text, "B/", "v1"),
+    'see ![a](B/raw/v1/docs/a.svg) [b](B/blob/v1/docs/b.md#c) [d](https://x.y) [e](#f) <img src="B/raw/v1/g.png">',
+  );
+});
+
+test("what apps pay: the budget of JavaScript holds, and the module's copy loads lazily", async () => {
+  const { eager, lazy } = await scriptSize();
+  assert.ok(eager > 10_000 && eager <= 30_000, `${eager} bytes at once`);
+  assert.ok(lazy > 300_000, `${lazy} bytes lazily`);
 });
