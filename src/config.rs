@@ -1,10 +1,15 @@
 //! Model configuration with the names of Hugging Face's `config.json`.
 
+mod fields;
 mod keys;
+mod refused;
 
 use crate::error::{Error, Result};
+use fields::{Fields, real, refuse, size};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Gate activation of the feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,8 +91,8 @@ pub struct ModelConfig {
     /// Mistral know: they ignore it.
     pub attn_logit_softcapping: Option<f64>,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
-    /// notes, …), kept so that `save` gives them back.
-    pub extra: Map<String, Value>,
+    /// notes, …), as JSON texts by name, kept so that `save` gives them back.
+    pub extra: BTreeMap<String, String>,
 }
 
 /// Largest `head_dim` that the attention kernels hold in workgroup memory.
@@ -95,87 +100,21 @@ pub const MAX_HEAD_DIM: usize = 256;
 /// Kernels index the elements of a tensor with `u32`, and signed offsets must not wrap either.
 pub const MAX_TENSOR_ELEMENTS: u64 = i32::MAX as u64;
 
-/// The object of `config.json` while it is read: what is taken leaves the map, the rest is `extra`.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name)
-    }
-
-    /// `None` stands for both a missing field and `null`.
-    fn take_set(&mut self, name: &str) -> Option<Value> {
-        self.take(name).filter(|value| !value.is_null())
-    }
-
-    fn size(&mut self, name: &str, default: usize, max: usize) -> Result<usize> {
-        self.take(name).map_or(Ok(default), |value| size(name, &value, max))
-    }
-
-    fn optional_size(&mut self, name: &str, max: usize) -> Result<Option<usize>> {
-        self.take_set(name).map(|value| size(name, &value, max)).transpose()
-    }
-
-    fn real(&mut self, name: &str, default: f64) -> Result<f64> {
-        self.take(name).map_or(Ok(default), |value| real(name, &value))
-    }
-
-    fn flag(&mut self, name: &str, default: bool) -> Result<bool> {
-        self.take(name).map_or(Ok(default), |value| {
-            value.as_bool().ok_or_else(|| refuse(name, &value, "true or false"))
-        })
-    }
-
-    /// A field that may stay as it is when it asks for nothing tinyloom lacks.
-    fn require_neutral(&self, name: &str, neutral: &[Value], allowed: &str) -> Result<()> {
-        match self.0.get(name) {
-            Some(value) if !value.is_null() && !neutral.contains(value) => {
-                Err(refuse(name, value, allowed))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-fn refuse(name: &str, value: &Value, allowed: &str) -> Error {
-    let mut text = value.to_string();
-    if let Some((cut, _)) = text.char_indices().nth(200) {
-        text.truncate(cut);
-        text.push('…');
-    }
-    Error::config(format!("config field {name} is {text}; it must be {allowed}"))
-}
-
-fn size(name: &str, value: &Value, max: usize) -> Result<usize> {
-    value
-        .as_u64()
-        .filter(|&n| 1 <= n && n <= max as u64)
-        .map(|n| n as usize)
-        .ok_or_else(|| refuse(name, value, &format!("an integer from 1 to {max}")))
-}
-
-fn real(name: &str, value: &Value) -> Result<f64> {
-    value.as_f64().filter(|x| x.is_finite()).ok_or_else(|| refuse(name, value, "a finite number"))
-}
-
 impl ModelConfig {
     /// Reads a Hugging Face `config.json` of model type `llama` or `mistral`, as transformers 4 and 5
     /// write it. Missing fields get the defaults of transformers' `LlamaConfig` or `MistralConfig`;
     /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
-    /// name is misspelt.
+    /// name is misspelt. A text above a megabyte is refused unread.
     pub fn from_json(text: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(text)
-            .map_err(|e| Error::config(format!("the config is not valid JSON: {e}")))?;
-        let Value::Object(map) = value else {
-            return Err(Error::config(
-                "the config must be a JSON object with the fields of config.json",
-            ));
-        };
-        keys::refuse_near_misses(&map)?;
-        let mut fields = Fields(map);
+        let mut fields = Fields::read(text)?;
+        // First: another family has other names for its fields, and they are no slips.
         let model_type = model_type(&mut fields)?;
         let mistral = model_type == ModelType::Mistral;
-        refuse_unsupported(&mut fields)?;
+        for written_anew in ["dtype", "torch_dtype", NOTE] {
+            fields.drop(written_anew);
+        }
+        refused::refuse_unsupported(&fields)?;
+        keys::refuse_near_misses(&fields)?;
         let hidden_size = fields.size("hidden_size", 4096, 1 << 20)?;
         let num_attention_heads = fields.size("num_attention_heads", 32, 1 << 16)?;
         let num_key_value_heads = fields
@@ -206,11 +145,8 @@ impl ModelConfig {
             hidden_act: hidden_act(&mut fields)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
             sliding_window: sliding_window(&mut fields, model_type)?,
-            attn_logit_softcapping: fields
-                .take_set("attn_logit_softcapping")
-                .map(|value| real("attn_logit_softcapping", &value))
-                .transpose()?,
-            extra: fields.0,
+            attn_logit_softcapping: fields.optional_real("attn_logit_softcapping")?,
+            extra: fields.rest(),
         };
         config.check()?;
         Ok(config)
@@ -273,39 +209,40 @@ impl ModelConfig {
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
-        let mut map = self.extra.clone();
+        let mut map: BTreeMap<&str, Written> =
+            self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text))).collect();
+        let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
         if self.model_type == ModelType::Mistral {
-            map.insert("sliding_window".into(), json!(self.sliding_window));
+            write("sliding_window", json!(self.sliding_window));
         }
         if let Some(cap) = self.attn_logit_softcapping {
-            map.insert("attn_logit_softcapping".into(), json!(cap));
-            map.insert(NOTE.into(), json!(SOFT_CAP_NOTE));
+            write("attn_logit_softcapping", json!(cap));
+            write(NOTE, json!(SOFT_CAP_NOTE));
         }
-        let Value::Object(own) = json!({
-            "model_type": model_type,
-            "architectures": [architecture],
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_dim": self.head_dim,
-            "max_position_embeddings": self.max_position_embeddings,
-            "rms_norm_eps": self.rms_norm_eps,
+        for (name, value) in [
+            ("model_type", json!(model_type)),
+            ("architectures", json!([architecture])),
+            ("vocab_size", json!(self.vocab_size)),
+            ("hidden_size", json!(self.hidden_size)),
+            ("intermediate_size", json!(self.intermediate_size)),
+            ("num_hidden_layers", json!(self.num_hidden_layers)),
+            ("num_attention_heads", json!(self.num_attention_heads)),
+            ("num_key_value_heads", json!(self.num_key_value_heads)),
+            ("head_dim", json!(self.head_dim)),
+            ("max_position_embeddings", json!(self.max_position_embeddings)),
+            ("rms_norm_eps", json!(self.rms_norm_eps)),
             // transformers 4 reads the first of the two, transformers 5 the second.
-            "rope_theta": self.rope_theta,
-            "rope_parameters": { "rope_theta": self.rope_theta, "rope_type": "default" },
-            "tie_word_embeddings": self.tie_word_embeddings,
-            "hidden_act": self.hidden_act.name(),
-            "initializer_range": self.initializer_range,
-            "dtype": "float32",
-            "torch_dtype": "float32",
-        }) else {
-            unreachable!("the literal above is an object")
-        };
-        map.extend(own);
+            ("rope_theta", json!(self.rope_theta)),
+            ("rope_parameters", json!({ "rope_theta": self.rope_theta, "rope_type": "default" })),
+            ("tie_word_embeddings", json!(self.tie_word_embeddings)),
+            ("hidden_act", json!(self.hidden_act.name())),
+            ("initializer_range", json!(self.initializer_range)),
+            ("dtype", json!("float32")),
+            ("torch_dtype", json!("float32")),
+        ] {
+            write(name, value);
+        }
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
         text
@@ -351,13 +288,28 @@ impl ModelConfig {
     }
 }
 
+/// A field of a config that is written.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Written<'a> {
+    Own(Value),
+    Kept(&'a RawValue),
+}
+
+impl<'a> Written<'a> {
+    /// A field as it was read. What is no JSON, which no config has, becomes a string.
+    fn kept(text: &'a str) -> Self {
+        serde_json::from_str(text).map_or_else(|_| Self::Own(json!(text)), Self::Kept)
+    }
+}
+
 /// A field for people who read a saved config.
 const NOTE: &str = "tinyloom_note";
 const SOFT_CAP_NOTE: &str =
     "transformers ignores attn_logit_softcapping in this model: it computes other logits";
 
 fn model_type(fields: &mut Fields) -> Result<ModelType> {
-    let found = match fields.take_set("model_type") {
+    let found = match fields.take_set("model_type")? {
         None => ModelType::Llama,
         Some(value) => ModelType::ALL
             .into_iter()
@@ -365,7 +317,7 @@ fn model_type(fields: &mut Fields) -> Result<ModelType> {
             .ok_or_else(|| refuse("model_type", &value, "\"llama\" or \"mistral\""))?,
     };
     let architecture = found.names()[1];
-    match fields.take_set("architectures") {
+    match fields.take_set("architectures")? {
         Some(value) if value != json!([architecture]) => {
             Err(refuse("architectures", &value, &format!("[\"{architecture}\"]")))
         }
@@ -377,10 +329,14 @@ fn model_type(fields: &mut Fields) -> Result<ModelType> {
 fn sliding_window(fields: &mut Fields, model_type: ModelType) -> Result<Option<usize>> {
     match model_type {
         ModelType::Llama => {
-            fields.require_neutral("sliding_window", &[], "absent, or model_type \"mistral\"")?;
+            fields.require_neutral(
+                "sliding_window",
+                |_| false,
+                "absent, or model_type \"mistral\"",
+            )?;
             Ok(None)
         }
-        ModelType::Mistral => match fields.take("sliding_window") {
+        ModelType::Mistral => match fields.take("sliding_window")? {
             None => Ok(Some(4096)),
             Some(Value::Null) => Ok(None),
             Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
@@ -388,30 +344,9 @@ fn sliding_window(fields: &mut Fields, model_type: ModelType) -> Result<Option<u
     }
 }
 
-/// Refuses whatever would change the model and has no kernel here, and drops the fields that
-/// `to_json` writes anew.
-fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
-    for written_anew in ["dtype", "torch_dtype", NOTE] {
-        fields.take(written_anew);
-    }
-    let off = [json!(false)];
-    fields.require_neutral("attention_bias", &off, "false: tinyloom has no biases")?;
-    fields.require_neutral("mlp_bias", &off, "false: tinyloom has no biases")?;
-    let zero = [json!(0), json!(0.0)];
-    fields.require_neutral("attention_dropout", &zero, "0: tinyloom has no attention dropout")?;
-    let one = [json!(1), json!(1.0)];
-    fields.require_neutral("pretraining_tp", &one, "1: tinyloom has no tensor-parallel slicing")?;
-    fields.require_neutral("partial_rotary_factor", &one, "1: tinyloom rotates whole heads")?;
-    fields.require_neutral(
-        "quantization_config",
-        &[],
-        "absent: tinyloom reads F32, F16 and BF16 weights",
-    )
-}
-
 fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
     let allowed = format!("a multiple of 4 up to {MAX_HEAD_DIM}");
-    let Some(value) = fields.take_set("head_dim") else {
+    let Some(value) = fields.take_set("head_dim")? else {
         if !hidden.is_multiple_of(heads) {
             return Err(Error::config(format!(
                 "hidden_size ({hidden}) is not a multiple of num_attention_heads ({heads}): \
@@ -436,9 +371,9 @@ fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
 /// The RoPE base from any of the three places where transformers has kept it: `rope_theta`
 /// (version 4), `rope_parameters.rope_theta` (version 5), `rope_scaling.rope_theta`.
 fn rope_theta(fields: &mut Fields) -> Result<f64> {
-    let mut theta = fields.take_set("rope_theta").map(|v| real("rope_theta", &v)).transpose()?;
+    let mut theta = fields.optional_real("rope_theta")?;
     for name in ["rope_parameters", "rope_scaling"] {
-        let Some(value) = fields.take_set(name) else { continue };
+        let Some(value) = fields.take_set(name)? else { continue };
         let Value::Object(rope) = &value else {
             return Err(refuse(name, &value, "null or an object with rope_type \"default\""));
         };
@@ -467,11 +402,13 @@ fn rope_theta(fields: &mut Fields) -> Result<f64> {
                 "absent where no rope_type is given",
             ));
         }
-        Fields(rope.clone()).require_neutral(
-            "partial_rotary_factor",
-            &[json!(1), json!(1.0)],
-            "1: tinyloom rotates whole heads",
-        )?;
+        if let Some(factor) = rope.get("partial_rotary_factor")
+            && !factor.is_null()
+            && !refused::ONE(factor)
+        {
+            let name = format!("{name}.partial_rotary_factor");
+            return Err(refuse(&name, factor, "1: tinyloom rotates whole heads"));
+        }
         if let Some(inner) = rope.get("rope_theta").filter(|v| !v.is_null()) {
             let inner = real(&format!("{name}.rope_theta"), inner)?;
             if let Some(outer) = theta.filter(|&outer| outer != inner) {
@@ -487,7 +424,7 @@ fn rope_theta(fields: &mut Fields) -> Result<f64> {
 }
 
 fn hidden_act(fields: &mut Fields) -> Result<Activation> {
-    let Some(value) = fields.take("hidden_act") else { return Ok(Activation::Silu) };
+    let Some(value) = fields.take("hidden_act")? else { return Ok(Activation::Silu) };
     value
         .as_str()
         .and_then(Activation::from_name)

@@ -4,8 +4,8 @@
 //! meant to shape the model must not be ignored. So a misspelt name is refused where the field it
 //! stands for is missing: a config that has both was written by someone who knew.
 
+use super::fields::Fields;
 use crate::error::{Error, Result};
-use serde_json::{Map, Value};
 
 /// The fields that shape the model.
 const FIELDS: [&str; 15] = [
@@ -42,9 +42,9 @@ const ALIASES: [(&str, &[&str]); 8] = [
 ];
 
 /// Refuses a field that stands for a missing one under another name, and says which.
-pub(super) fn refuse_near_misses(fields: &Map<String, Value>) -> Result<()> {
-    for name in fields.keys() {
-        if let Some(meant) = meant(name).filter(|meant| !fields.contains_key(*meant)) {
+pub(super) fn refuse_near_misses(fields: &Fields) -> Result<()> {
+    for name in fields.names() {
+        if let Some(meant) = meant(name).filter(|meant| !fields.has(meant)) {
             return Err(Error::config(format!(
                 "the config has no field {name}: {meant} is meant, it seems; rename it, or take \
                  it out"
@@ -70,7 +70,12 @@ fn near(name: &str, field: &str) -> bool {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
     };
     let slips = if field.len() < 12 { 1 } else { 2 };
-    distance(&squeeze(name), &squeeze(field)) <= slips
+    // A hostile name may be as long as its config.
+    if name.len() > 2 * field.len() {
+        return false;
+    }
+    let (name, field) = (squeeze(name), squeeze(field));
+    name.len().abs_diff(field.len()) <= slips && distance(&name, &field) <= slips
 }
 
 /// Letters to insert, delete or replace to make one text into the other (Levenshtein).
@@ -129,6 +134,15 @@ mod tests {
                 assert!(!error.message.contains("is meant"), "{error}");
             }
         }
+    }
+
+    /// The distance takes the product of both lengths: a name that cannot be a slip has none.
+    #[test]
+    fn long_names_are_no_slips() {
+        let long = "a".repeat(16 << 20);
+        assert!(FIELDS.iter().all(|field| !near(&long, field)));
+        assert!(near("--hidden----size--", "hidden_size"));
+        assert!(!near("hidden_size_of_text", "hidden_size"));
     }
 
     /// The fields that checkpoints on the hub carry besides the model's shape.

@@ -23,7 +23,7 @@ fn defaults_are_those_of_transformers() {
             initializer_range: 0.02,
             sliding_window: None,
             attn_logit_softcapping: None,
-            extra: Map::new(),
+            extra: BTreeMap::new(),
         }
     );
     // Llama 2 7B with its 32,000-word vocabulary.
@@ -138,6 +138,14 @@ fn whatever_is_not_supported_is_refused_by_name() {
         (r#"{"attention_dropout":0.1}"#, "attention_dropout"),
         (r#"{"pretraining_tp":2}"#, "pretraining_tp"),
         (r#"{"quantization_config":{"bits":4}}"#, "quantization_config"),
+        (r#"{"use_qk_norm":true}"#, "use_qk_norm is true"),
+        (r#"{"qk_layernorm":true}"#, "qk_layernorm"),
+        (r#"{"no_rope_layers":[1,1,0]}"#, "no_rope_layers is [1,1,0]"),
+        (r#"{"rope_interleaved":true}"#, "rope_interleaved is true"),
+        (r#"{"final_logit_softcapping":30.0}"#, "final_logit_softcapping is 30.0"),
+        (r#"{"logits_scaling":8.0}"#, "logits_scaling"),
+        (r#"{"attention_multiplier":0.015}"#, "attention_multiplier"),
+        (r#"{"rope_parameters":{"partial_rotary_factor":0.5}}"#, "rope_parameters.partial_rotary"),
         (r#"{"hidden_act":"relu"}"#, "hidden_act is \"relu\""),
         (r#"{"hidden_act":null}"#, "hidden_act"),
     ] {
@@ -145,6 +153,64 @@ fn whatever_is_not_supported_is_refused_by_name() {
         assert_eq!(error.code, ErrorCode::InvalidConfig);
         assert!(error.message.contains(needle), "{text} -> {}", error.message);
     }
+}
+
+#[test]
+fn fields_that_ask_for_nothing_load_and_stay() {
+    let text = r#"{"use_qk_norm":false,"no_rope_layers":[1,1],"rope_interleaved":false,
+        "final_logit_softcapping":null,"logits_scaling":1.0,"attention_multiplier":null,
+        "attention_bias":null,"attention_dropout":0,"pretraining_tp":1}"#;
+    let written = ModelConfig::from_json(text).unwrap().to_json();
+    let value: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["no_rope_layers"], json!([1, 1]));
+    assert_eq!(value["rope_interleaved"], json!(false));
+    ModelConfig::from_json(r#"{"no_rope_layers":[]}"#).unwrap();
+}
+
+/// Another family's names for its fields are no slips.
+#[test]
+fn an_unknown_family_is_refused_before_its_names() {
+    for text in [
+        r#"{"model_type":"gpt2","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12}"#,
+        r#"{"n_ctx":1024,"architectures":["GPT2LMHeadModel"],"model_type":"gpt2"}"#,
+    ] {
+        let message = ModelConfig::from_json(text).unwrap_err().message;
+        assert!(message.contains(r#"model_type is "gpt2""#), "{message}");
+        assert!(!message.contains("n_ctx"), "{message}");
+    }
+}
+
+#[test]
+fn a_long_config_is_refused_unread() {
+    let refused = |text: &str| ModelConfig::from_json(text).unwrap_err();
+    let zeros = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(32 << 20));
+    let error = refused(&zeros);
+    assert_eq!(error.code, ErrorCode::InvalidConfig);
+    assert!(error.message.contains(&format!("{} bytes", zeros.len())), "{error}");
+    assert!(error.message.contains("at most 1048576"), "{error}");
+    // Its length alone is read: this is not even JSON.
+    assert!(refused(&"x".repeat(64 << 20)).message.contains("at most 1048576"));
+    let many: Vec<String> = (0..2000).map(|i| format!(r#""hidden_siz{i}":0"#)).collect();
+    let error = refused(&format!("{{{}}}", many.join(",")));
+    assert!(error.message.contains("more than 1024 fields"), "{error}");
+    let long = format!(r#"{{"hidden_size":[{}0]}}"#, "0,".repeat(20_000));
+    let error = refused(&long);
+    assert!(error.message.contains("hidden_size is [0,0") && error.message.len() < 400, "{error}");
+}
+
+/// Fields that are not read stay the text that they are, however deep or long.
+#[test]
+fn unread_fields_are_kept_as_text() {
+    let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    let list = format!("[{}0]", "0, ".repeat(1000));
+    let text =
+        format!(r#"{{"deep":{deep},"list":{list},"exact":1.00e2,"":{{}},"naïve \n":"\u0041"}}"#);
+    let config = ModelConfig::from_json(&text).unwrap();
+    assert_eq!(config.extra["exact"], "1.00e2");
+    assert_eq!(config.extra["deep"], deep);
+    let written = config.to_json();
+    assert!(written.contains(&list) && written.contains("1.00e2"), "{written:.300}");
+    assert_eq!(ModelConfig::from_json(&written).unwrap(), config);
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! Fields that would change the model and that tinyloom has no kernel for.
+
+use super::fields::{Fields, Neutral};
+use crate::error::Result;
+use serde_json::Value;
+
+const OFF: Neutral = |value| *value == Value::Bool(false);
+const ZERO: Neutral = |value| value.as_f64() == Some(0.0);
+pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
+const NOTHING: Neutral = |_| false;
+/// One number a layer; 1: the layer has RoPE.
+const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
+
+/// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
+const FIELDS: [(&str, Neutral, &str); 16] = [
+    ("attention_bias", OFF, "false: tinyloom has no biases"),
+    ("mlp_bias", OFF, "false: tinyloom has no biases"),
+    ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
+    ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
+    ("partial_rotary_factor", ONE, "1: tinyloom rotates whole heads"),
+    ("quantization_config", NOTHING, "absent: tinyloom reads F32, F16 and BF16 weights"),
+    ("use_qk_norm", OFF, "false: tinyloom has no norms of queries and keys"),
+    ("qk_norm", OFF, "false: tinyloom has no norms of queries and keys"),
+    ("qk_layernorm", OFF, "false: tinyloom has no norms of queries and keys"),
+    ("no_rope_layers", ALL_ONES, "absent or all 1: every layer of tinyloom has RoPE"),
+    ("rope_interleaved", OFF, "false: tinyloom rotates halves of a head, not neighbours"),
+    ("final_logit_softcapping", NOTHING, "null: tinyloom has no soft cap of logits"),
+    ("embedding_multiplier", ONE, "1: tinyloom does not scale embeddings"),
+    ("residual_multiplier", ONE, "1: tinyloom does not scale residuals"),
+    ("attention_multiplier", NOTHING, "null: tinyloom scales scores by 1/√head_dim"),
+    ("logits_scaling", ONE, "1: tinyloom does not scale logits"),
+];
+
+/// Refuses a field that asks for what tinyloom lacks, by name. The others stay: `save` gives them back.
+pub(super) fn refuse_unsupported(fields: &Fields) -> Result<()> {
+    FIELDS
+        .iter()
+        .try_for_each(|&(name, neutral, allowed)| fields.require_neutral(name, neutral, allowed))
+}
