@@ -36,7 +36,7 @@ export async function serve(mounts, { port = 0, fallbackToAny = false } = {}) {
     if (!prefix) return void response.writeHead(404).end("not found");
     const mount = mounts[prefix];
     if (Buffer.isBuffer(mount)) return sendBuffer(response, path, mount);
-    sendFile(response, request.method, resolve(mount), path.slice(prefix.length));
+    sendFile(response, request, resolve(mount), path.slice(prefix.length));
   });
   try {
     await listen(server, port);
@@ -83,11 +83,18 @@ const headers = (path, length) => ({
   "cache-control": "no-cache",
 });
 
+/** The bytes of `Range: bytes=BEGIN-[LAST]`; of any other range, or one past the end, the whole file. */
+function part(range, size) {
+  const [, from, last] = /^bytes=(\d+)-(\d*)$/.exec(range ?? "") ?? [];
+  const begin = Number(from ?? size);
+  return begin < size ? { begin, end: Math.min(size, last ? Number(last) + 1 : size) } : undefined;
+}
+
 function sendBuffer(response, path, buffer) {
   response.writeHead(200, headers(path, buffer.length)).end(buffer);
 }
 
-function sendFile(response, method, folder, rest) {
+function sendFile(response, { method, headers: asked }, folder, rest) {
   let file = join(folder, rest);
   if (file !== folder && !file.startsWith(folder + sep)) return void response.writeHead(403).end();
   let stat = statSync(file, { throwIfNoEntry: false });
@@ -96,7 +103,11 @@ function sendFile(response, method, folder, rest) {
     stat = statSync(file, { throwIfNoEntry: false });
   }
   if (!stat) return void response.writeHead(404).end("not found");
-  response.writeHead(200, headers(file, stat.size));
+  const range = part(asked.range, stat.size);
+  const length = range ? range.end - range.begin : stat.size;
+  const place = range && { "content-range": `bytes ${range.begin}-${range.end - 1}/${stat.size}` };
+  response.writeHead(range ? 206 : 200, { ...headers(file, length), ...place });
   if (method === "HEAD") return void response.end();
-  createReadStream(file).pipe(response);
+  const bounds = range ? { start: range.begin, end: range.end - 1 } : {};
+  createReadStream(file, bounds).pipe(response);
 }

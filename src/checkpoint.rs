@@ -52,7 +52,7 @@ impl Entry {
 #[derive(Debug)]
 struct Expected {
     shape: Vec<u64>,
-    /// The file that has it, its dtype, and whether its bytes have been decoded.
+    /// The file that has it, once there is one.
     found: Option<Found>,
 }
 
@@ -60,7 +60,35 @@ struct Expected {
 struct Found {
     file: String,
     dtype: Dtype,
-    decoded: bool,
+    /// Bytes that have been decoded, from the first on.
+    decoded: u64,
+}
+
+impl Expected {
+    fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Bytes in its file.
+    fn bytes(&self, found: &Found) -> u64 {
+        self.elements() * found.dtype.bitsize() as u64 / 8
+    }
+
+    /// The index of an element along each axis.
+    fn index(&self, mut element: u64) -> Vec<u64> {
+        let mut index: Vec<u64> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&size| {
+                let at = element % size.max(1);
+                element /= size.max(1);
+                at
+            })
+            .collect();
+        index.reverse();
+        index
+    }
 }
 
 /// Checks the files of a checkpoint, one or sharded, against the tensors that are expected.
@@ -133,7 +161,7 @@ impl CheckpointReader {
         }
         for Wanted { name, dtype, .. } in &wanted {
             let expected = self.expected.get_mut(name).expect("taken from this map above");
-            expected.found = Some(Found { file: file.to_owned(), dtype: *dtype, decoded: false });
+            expected.found = Some(Found { file: file.to_owned(), dtype: *dtype, decoded: 0 });
         }
         Ok(wanted)
     }
@@ -159,24 +187,55 @@ impl CheckpointReader {
         )))
     }
 
-    /// Converts the bytes of a tensor that `add_file` asked for.
-    pub fn decode(&mut self, name: &str, bytes: &[u8]) -> Result<Vec<f32>> {
-        let Some(Expected { shape, found: Some(found) }) = self.expected.get_mut(name) else {
-            return Err(Error::checkpoint(format!("tensor {name} was not asked for")));
+    /// Converts the next bytes of a tensor that `add_file` asked for into `values`, replacing what
+    /// was there, and returns the first one's place in the tensor. `begin` counts the tensor's bytes;
+    /// pieces come in order and hold whole elements.
+    pub fn decode(
+        &mut self,
+        name: &str,
+        begin: u64,
+        bytes: &[u8],
+        values: &mut Vec<f32>,
+    ) -> Result<u64> {
+        let wrong = |message: String| Err(Error::checkpoint(message));
+        let expected = self.expected.get_mut(name);
+        let Some(expected @ Expected { found: Some(_), .. }) = expected else {
+            return wrong(format!("tensor {name} was not asked for"));
         };
-        let elements: u64 = shape.iter().product();
-        let need = elements * found.dtype.bitsize() as u64 / 8;
-        if bytes.len() as u64 != need {
-            return Err(Error::checkpoint(format!(
-                "tensor {name} of {} came with {} bytes; it has {need}",
-                found.file,
-                bytes.len()
-            )));
+        let found = expected.found.as_ref().expect("matched above");
+        let (file, need) = (&found.file, expected.bytes(found));
+        let end = begin + bytes.len() as u64;
+        if begin != found.decoded {
+            let next = found.decoded;
+            return wrong(format!("tensor {name} of {file}: byte {begin} came after byte {next}"));
         }
-        let mut values = room(&format!("tensor {name} of {}", found.file), elements)?;
-        decode(found.dtype, bytes, &mut values)?;
-        found.decoded = true;
-        Ok(values)
+        let element = found.dtype.bitsize() / 8;
+        if end > need || !bytes.len().is_multiple_of(element) {
+            return wrong(format!(
+                "tensor {name} of {file} came with bytes up to {end}; it has {need}"
+            ));
+        }
+        values.clear();
+        if values.capacity() < bytes.len() / element {
+            let what = format!("a piece of tensor {name} of {file}");
+            *values = room(&what, (bytes.len() / element) as u64)?;
+        }
+        decode(found.dtype, bytes, values)?;
+        if let Some(found) = &mut expected.found {
+            found.decoded = end;
+        }
+        Ok(begin / element as u64)
+    }
+
+    /// Refuses a tensor for a value that no run leaves in it, the element `at`.
+    pub fn refuse_value(&self, name: &str, at: u64, value: f32, why: &str) -> Error {
+        let expected = self.expected.get(name);
+        let file = expected.and_then(|e| e.found.as_ref()).map_or("no file", |found| &found.file);
+        let index = expected.map_or(vec![at], |expected| expected.index(at));
+        Error::checkpoint(format!(
+            "tensor {name} of {file} has {value} at {index:?}, and {why}; the file is damaged, or of \
+             a run that failed: take another"
+        ))
     }
 
     /// Expected tensors that no file has had so far.
@@ -192,9 +251,10 @@ impl CheckpointReader {
     /// Fails unless every expected tensor was found and decoded.
     pub fn finish(&self) -> Result<()> {
         self.expect_all()?;
-        let unread =
-            self.names(|expected| expected.found.as_ref().is_some_and(|found| !found.decoded));
-        none_of(&unread, "these tensors were never read")
+        let short = |expected: &Expected| {
+            expected.found.as_ref().is_some_and(|found| found.decoded != expected.bytes(found))
+        };
+        none_of(&self.names(short), "these tensors were not read to their end")
     }
 
     fn names(&self, keep: impl Fn(&Expected) -> bool) -> Vec<String> {

@@ -17,14 +17,13 @@ import {
 } from "./options.js";
 import { type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
-import { assemble, pullTensors } from "./safetensors.js";
+import { assemble, type FilePart, pullTensors, readHeaders } from "./safetensors.js";
 import {
   type CheckpointFiles,
   type LongOptions,
   openSource,
-  readText,
+  readConfig,
   report,
-  required,
   weightFiles,
 } from "./source.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
@@ -227,10 +226,13 @@ export class Model {
   }
 
   /**
-   * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded.
+   * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded. The config is judged
+   * first, then the files' headers, then the GPU's memory: no tensor is read before that. Tensors pass
+   * in pieces of a few megabytes; a server that answers to `Range` is asked only for what is needed.
    *
    * @param source - a base URL, under which `config.json` and `model.safetensors` lie (in Node also
-   * a folder's `file:` URL), or an object of files by name.
+   * a folder's `file:` URL), or an object of files by name. Bytes are not copied: they must not change
+   * until the promise settles.
    * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,
    * `out-of-memory`, `aborted`.
    */
@@ -243,20 +245,23 @@ export class Model {
     const chosen = check("Model.fromPretrained", options, LONG);
     const files = openSource("Model.fromPretrained", source, chosen);
     return runtime._call(async (raw, module) => {
-      const config = await readText(await required(files, "config.json"));
-      const weights = await weightFiles(files);
-      throwIfAborted(chosen.signal, "loading");
-      const loader = new module.RawLoader(raw, config);
+      const loader = new module.RawLoader(raw, await readConfig(files));
       try {
-        await pullTensors(weights, withRoom(module, loader), (loaded, total) => {
-          throwIfAborted(chosen.signal, "loading");
-          report(chosen, { loaded, total, stage: "upload" });
-        });
-        return new Model(runtime, await loader.finish());
+        throwIfAborted(chosen.signal, "loading");
+        const open = await readHeaders(await weightFiles(files), withRoom(module, loader));
+        throwIfAborted(chosen.signal, "loading");
+        await loader.allocate();
+        await pullTensors(open, loading(chosen));
+        return Model._adopt(runtime, loader.finish());
       } finally {
         loader.release();
       }
     });
+  }
+
+  /** A model of the module's. @internal */
+  static _adopt(runtime: Runtime, raw: RawModel): Model {
+    return new Model(runtime, raw);
   }
 
   /** How many weights there are; tied embeddings count once. */
@@ -372,6 +377,14 @@ export class Model {
   _disown(trainer: { free(): void }): void {
     this.#trainers.delete(trainer);
   }
+}
+
+/** Progress of tensors on their way to the GPU; the signal ends it. @internal */
+export function loading(options: LongOptions) {
+  return ({ name, remote }: FilePart, loaded: number, total: number): void => {
+    throwIfAborted(options.signal, "loading");
+    report(options, { loaded, total, stage: remote ? `download ${name}` : "upload" });
+  };
 }
 
 /** Reads the model's files back; the caller holds the queue. @internal */

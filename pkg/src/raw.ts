@@ -39,11 +39,10 @@ export interface RawTensor extends Releasable {
   read(offset: number, bytes: number): Promise<Uint8Array>;
 }
 
-export interface RawLoader extends Releasable {
-  headerLimit(): number;
-  addFile(name: string, header: Uint8Array, fileLength: number): string;
-  setTensor(name: string, bytes: Uint8Array): void;
-  finish(): Promise<RawModel>;
+export interface RawLoader extends Releasable, TensorSink {
+  /** Makes the model's buffers, once all headers are in. */
+  allocate(): Promise<void>;
+  finish(): RawModel;
 }
 
 /** A file that is written piece by piece: its header, then each tensor's bytes in order. */
@@ -89,11 +88,10 @@ export interface RawTrainer extends Releasable, RawWriter {
   activationBytes(): Float64Array;
 }
 
-export interface RawResume extends Releasable {
-  headerLimit(): number;
-  addFile(name: string, header: Uint8Array, fileLength: number): string;
-  setTensor(name: string, bytes: Uint8Array): void;
-  finish(): Promise<RawTrainer>;
+export interface RawResume extends Releasable, TensorSink {
+  /** Makes a trainer of the loader's model, which is allocated. */
+  allocate(loader: RawLoader): Promise<void>;
+  finish(): RawTrainer;
 }
 
 /** The module's exports. */
@@ -112,7 +110,7 @@ export interface RawModule {
   };
   RawDataset: new (tokens: Uint32Array, optionsJson: string) => RawDataset;
   RawTrainer: { create(model: RawModel, optionsJson: string): Promise<RawTrainer> };
-  RawResume: { create(model: RawModel, stateJson: string): Promise<RawResume> };
+  RawResume: new (loader: RawLoader, stateJson: string) => RawResume;
 }
 
 /** Bytes below which the module's memory is not asked for room first. */
@@ -127,14 +125,14 @@ export function expectRoom(module: RawModule, what: string, bytes: number): void
   );
 }
 
-/** The sink, with room made sure of before each tensor. */
+/** The sink, with room made sure of before each piece. */
 export function withRoom(module: RawModule, sink: TensorSink): TensorSink {
   return {
     headerLimit: () => sink.headerLimit(),
     addFile: (...file) => sink.addFile(...file),
-    setTensor: (name, bytes) => {
-      expectRoom(module, `tensor ${name}`, bytes.length);
-      sink.setTensor(name, bytes);
+    setPiece: (name, begin, bytes) => {
+      expectRoom(module, `a piece of tensor ${name}`, bytes.length);
+      sink.setPiece(name, begin, bytes);
     },
   };
 }

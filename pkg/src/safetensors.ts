@@ -4,6 +4,10 @@ import { TinyloomError } from "./error.js";
 import type { RawWriter } from "./raw.js";
 
 const PREFIX = 8;
+/** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
+const PIECE = 4 << 20;
+/** Milliseconds of work after which the page gets a turn. */
+const TURN = 25;
 /** Bytes of readbacks under way, beyond which no further one begins. */
 const AHEAD = 32 << 20;
 
@@ -14,11 +18,18 @@ export interface TensorRange {
   readonly end: number;
 }
 
-/** Part of a file, to be read. */
+/** A file, to be read in parts. */
 export interface FilePart {
   readonly name: string;
+  /** The name as messages have it: of a file from the network, its whole URL. */
+  readonly place: string;
+  /** Whether its bytes come from the network. */
+  readonly remote: boolean;
   readonly size: number;
+  /** The bytes from `begin` to `end`. Reading forward is cheapest. */
   read(begin: number, end: number): Promise<Uint8Array>;
+  /** Gives back what reading holds, such as a connection; a later read opens it again. */
+  rest?(): void;
 }
 
 /** A failure of a checkpoint's content. */
@@ -30,22 +41,22 @@ export function corrupt(message: string, cause?: unknown): TinyloomError {
 export async function readHeader(file: FilePart, most: number): Promise<Uint8Array> {
   if (file.size < PREFIX) {
     throw corrupt(
-      `${file.name} has ${file.size} bytes, and a safetensors file begins with an 8-byte header length; ` +
-        "the file is truncated, fetch it again",
+      `${file.place} has ${file.size} bytes, and a safetensors file begins with an 8-byte header length; ` +
+        "the file is truncated, or its buffer was transferred: give the whole file",
     );
   }
   const prefix = await file.read(0, PREFIX);
   const length = new DataView(prefix.buffer, prefix.byteOffset, PREFIX).getBigUint64(0, true);
   if (length > most) {
     throw corrupt(
-      `${file.name} states a header of ${length} bytes, and at most ${most} are allowed; ` +
+      `${file.place} states a header of ${length} bytes, and at most ${most} are allowed; ` +
         "this is not a safetensors file of such a model",
     );
   }
   const end = PREFIX + Number(length);
   if (end > file.size) {
     throw corrupt(
-      `${file.name} states a header of ${length} bytes but has ${file.size} bytes in all; ` +
+      `${file.place} states a header of ${length} bytes but has ${file.size} bytes in all; ` +
         "the file is truncated, fetch it again",
     );
   }
@@ -57,37 +68,73 @@ export interface TensorSink {
   /** The longest header that a file may have, in bytes. */
   headerLimit(): number;
   addFile(name: string, header: Uint8Array, fileLength: number): string;
-  setTensor(name: string, bytes: Uint8Array): void;
+  /** Takes the next bytes of a tensor, from its byte `begin` on. */
+  setPiece(name: string, begin: number, bytes: Uint8Array): void;
 }
 
-/**
- * Hands every tensor of the files to the sink, one at a time: no whole file enters the wasm heap.
- * All headers come first, so that a wrong file is refused before a byte is uploaded.
- *
- * @param step - called before each tensor with the bytes done and in all; may throw to stop.
- */
-export async function pullTensors(
+/** A file whose header a sink has taken, and what it wants of it. */
+export interface OpenFile {
+  readonly file: FilePart;
+  readonly sink: TensorSink;
+  readonly ranges: readonly TensorRange[];
+}
+
+/** Gives the sink the headers of the files: a wrong file is refused before anything is allocated. */
+export async function readHeaders(
   files: readonly FilePart[],
   sink: TensorSink,
-  step: (loaded: number, total: number) => void,
-): Promise<void> {
-  const wanted: { file: FilePart; ranges: TensorRange[] }[] = [];
-  let total = 0;
+): Promise<OpenFile[]> {
+  const open: OpenFile[] = [];
   for (const file of files) {
     const header = await readHeader(file, sink.headerLimit());
     const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
-    for (const { begin, end } of ranges) total += end - begin;
-    wanted.push({ file, ranges });
+    file.rest?.();
+    open.push({ file, sink, ranges });
   }
+  return open;
+}
+
+/**
+ * Hands the tensors to the sinks, a piece of a few megabytes at a time: neither a file nor a tensor is
+ * ever whole in the module's memory. Gives the page a turn now and then.
+ *
+ * @param step - called before each piece with its file, the bytes done and in all; may throw to stop.
+ */
+export async function pullTensors(
+  files: readonly OpenFile[],
+  step: (file: FilePart, loaded: number, total: number) => void,
+): Promise<void> {
+  let total = 0;
+  for (const { ranges } of files) for (const { begin, end } of ranges) total += end - begin;
   let loaded = 0;
-  for (const { file, ranges } of wanted) {
-    for (const { name, begin, end } of ranges) {
-      step(loaded, total);
-      sink.setTensor(name, await file.read(begin, end));
-      loaded += end - begin;
+  const turn = turns();
+  for (const { file, sink, ranges } of files) {
+    try {
+      for (const { name, begin, end } of ranges) {
+        for (let at = begin; at < end; at += PIECE) {
+          step(file, loaded, total);
+          const bytes = await file.read(at, Math.min(end, at + PIECE));
+          sink.setPiece(name, at - begin, bytes);
+          loaded += bytes.length;
+          await turn();
+        }
+      }
+      step(file, loaded, total);
+    } finally {
+      file.rest?.();
     }
   }
-  step(total, total);
+}
+
+/** Gives the page a turn where the work has held it for long. */
+function turns(): () => Promise<void> {
+  let began = performance.now();
+  return async () => {
+    if (performance.now() - began < TURN) return;
+    // Nobody waits for a hidden page, and its timers come once a second.
+    if (globalThis.document?.hidden !== true) await new Promise((next) => setTimeout(next));
+    began = performance.now();
+  };
 }
 
 /** The file a writer describes, in one piece. */

@@ -1,11 +1,22 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
-import { throwIfAborted, toError } from "./error.js";
+import { type ErrorCode, TinyloomError, toError } from "./error.js";
 import { fileSystem, inNode } from "./node.js";
 import { called, invalid, show } from "./options.js";
 import { corrupt, type FilePart } from "./safetensors.js";
+import { UrlSource } from "./url-source.js";
 
-/** The content of one checkpoint file. A `File` is a `Blob`. */
+/** Bytes of a config at most, as in the module. */
+export const CONFIG_BYTES = 1 << 20;
+/** Bytes of a trainer's state at most. */
+export const STATE_BYTES = 1 << 20;
+/** Bytes of an index of shards at most: a hundred thousand tensors take ten million. */
+const INDEX_BYTES = 16 << 20;
+
+/**
+ * The content of one checkpoint file. A `File` is a `Blob`. Bytes are not copied: they must not
+ * change until the call's promise settles.
+ */
 export type FileContent = Blob | ArrayBuffer | Uint8Array;
 
 /** Checkpoint files by name, as `save()` returns them and as a file input can be turned into. */
@@ -17,7 +28,7 @@ export interface Progress {
   readonly loaded: number;
   /** Units in all; 0 while unknown. */
   readonly total: number;
-  /** What is being done, such as `"download model.safetensors"` or `"upload"`. */
+  /** What is being done, such as `"download model.safetensors"`, which includes the upload, or `"upload"`. */
   readonly stage: string;
 }
 
@@ -36,7 +47,10 @@ export function report(options: LongOptions, progress: Progress): void {
 
 /** Gives files by name; undefined when there is none of that name. */
 export interface Source {
-  find(name: string): Promise<FilePart | undefined>;
+  /** @param most - bytes beyond which the file will be refused anyway. */
+  find(name: string, most?: number): Promise<FilePart | undefined>;
+  /** A file's name as messages have it. */
+  place(name: string): string;
 }
 
 /** The files of `fromPretrained` and `resume`. */
@@ -77,57 +91,84 @@ function baseUrl(where: string, source: string | URL): URL {
 }
 
 /** The file, or an error that names it. */
-export async function required(source: Source, name: string): Promise<FilePart> {
-  const file = await source.find(name);
-  if (!file) throw corrupt(`${name} is missing; a checkpoint needs it`);
+export async function required(source: Source, name: string, most?: number): Promise<FilePart> {
+  const file = await source.find(name, most);
+  if (!file) throw corrupt(`${source.place(name)} is missing; a checkpoint needs it`);
   return file;
 }
 
-/** The text of a small file. */
-export async function readText(file: FilePart): Promise<string> {
-  return new TextDecoder().decode(await file.read(0, file.size));
+/** The text of a small file, which a checkpoint needs; a longer one than `most` bytes is refused unread. */
+export async function readText(
+  source: Source,
+  name: string,
+  most: number,
+  code?: ErrorCode,
+): Promise<string> {
+  return textOf(await required(source, name, most), most, code);
+}
+
+async function textOf(
+  file: FilePart,
+  most: number,
+  code: ErrorCode = "invalid-checkpoint",
+): Promise<string> {
+  if (file.size > most) {
+    file.rest?.();
+    throw new TinyloomError(
+      code,
+      `${file.place} has ${file.size} bytes, and at most ${most} are read; this is another file`,
+    );
+  }
+  // A copy: a decoder takes no shared memory.
+  const bytes = Uint8Array.from(await file.read(0, file.size));
+  file.rest?.();
+  return new TextDecoder().decode(bytes);
+}
+
+/** The text of config.json. */
+export async function readConfig(source: Source): Promise<string> {
+  return readText(source, "config.json", CONFIG_BYTES, "invalid-config");
 }
 
 /** The weight files: one, or the shards that an index names. */
 export async function weightFiles(source: Source): Promise<FilePart[]> {
   const single = await source.find("model.safetensors");
   if (single) return [single];
-  const index = await source.find("model.safetensors.index.json");
+  const index = await source.find("model.safetensors.index.json", INDEX_BYTES);
   if (!index) {
+    const [one, other] = ["model.safetensors", "model.safetensors.index.json"] as const;
     throw corrupt(
-      "there is neither model.safetensors nor model.safetensors.index.json; a checkpoint needs one of them",
+      `there is neither ${source.place(one)} nor ${source.place(other)}; a checkpoint needs one of them`,
     );
   }
-  const names = shardNames(await readText(index));
+  const names = shardNames(index.place, await textOf(index, INDEX_BYTES));
   const files: FilePart[] = [];
   for (const name of names) files.push(await required(source, name));
   return files;
 }
 
 /** Names of the shards in an index, checked: they come from outside and become part of a URL. */
-function shardNames(text: string): string[] {
+function shardNames(place: string, text: string): string[] {
   let map: unknown;
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
   } catch (cause) {
-    throw corrupt(`model.safetensors.index.json is not JSON: ${toError(cause).message}`, cause);
+    throw corrupt(`${place} is not JSON: ${toError(cause).message}`, cause);
   }
   if (typeof map !== "object" || map === null || Array.isArray(map)) {
-    throw corrupt(
-      'model.safetensors.index.json has no "weight_map" object of tensor to file names',
-    );
+    throw corrupt(`${place} has no "weight_map" object of tensor to file names`);
   }
   const names = new Set<string>();
   for (const [tensor, name] of Object.entries(map)) {
     if (typeof name !== "string" || !/^[\w.-]+\.safetensors$/.test(name)) {
       throw corrupt(
-        `model.safetensors.index.json maps ${tensor} to ${show(name)}; ` +
+        `${place} maps ${tensor} to ${show(name)}; ` +
           "a shard is a plain file name that ends in .safetensors",
       );
     }
     names.add(name);
   }
-  if (names.size === 0) throw corrupt("model.safetensors.index.json names no shard");
+  if (names.size === 0) throw corrupt(`${place} names no shard`);
   return [...names].sort();
 }
 
@@ -144,40 +185,54 @@ class ObjectSource implements Source {
     this.#files = files;
   }
 
+  place(name: string): string {
+    return name;
+  }
+
   async find(name: string): Promise<FilePart | undefined> {
-    const content: unknown = Object.hasOwn(this.#files, name) ? this.#files[name] : undefined;
+    const content = called(`${this.#where}: reading "${name}" of the files`, () =>
+      Object.hasOwn(this.#files, name) ? (this.#files[name] as unknown) : undefined,
+    );
     if (content === undefined) return undefined;
     if (!isContent(content)) {
       throw invalid(
         `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, ArrayBuffer or Uint8Array`,
       );
     }
-    if (content instanceof Blob) return blobPart(name, content);
+    if (content instanceof Blob) return blobPart(name, name, content);
     return readable(name, () => bytesPart(name, content));
   }
 }
 
 /** Reads of a file of the caller's, which may have changed or gone since. */
-async function readable<T>(name: string, read: () => T | Promise<T>): Promise<T> {
+async function readable<T>(place: string, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (cause) {
-    throw corrupt(`${name} could not be read: ${show(cause)}; give it anew`, cause);
+    if (cause instanceof TinyloomError) throw cause;
+    throw corrupt(`${place} could not be read: ${show(cause)}; give it again`, cause);
   }
 }
 
 function bytesPart(name: string, content: ArrayBuffer | Uint8Array): FilePart {
   const bytes = content instanceof Uint8Array ? content : new Uint8Array(content);
-  return { name, size: bytes.length, read: async (begin, end) => bytes.subarray(begin, end) };
+  const size = bytes.length;
+  const part = (begin: number, end: number) => {
+    if (bytes.length === size) return bytes.subarray(begin, end);
+    throw corrupt(
+      `${name} had ${size} bytes and now has ${bytes.length}: its buffer was transferred or resized; ` +
+        "bytes must stay as they are until the promise settles",
+    );
+  };
+  const read = (begin: number, end: number) => readable(name, () => part(begin, end));
+  return { name, place: name, remote: false, size, read };
 }
 
-function blobPart(name: string, blob: Blob): FilePart {
-  return {
-    name,
-    size: blob.size,
-    read: (begin, end) =>
-      readable(name, async () => new Uint8Array(await blob.slice(begin, end).arrayBuffer())),
-  };
+/** A Blob as a file. */
+export function blobPart(name: string, place: string, blob: Blob): FilePart {
+  const read = (begin: number, end: number) =>
+    readable(place, async () => new Uint8Array(await blob.slice(begin, end).arrayBuffer()));
+  return { name, place, remote: false, size: blob.size, read };
 }
 
 /** A folder on Node's disk. Files are read piece by piece. */
@@ -188,12 +243,22 @@ class FileSource implements Source {
     this.#base = base;
   }
 
+  place(name: string): string {
+    return this.#url(name).href;
+  }
+
+  #url(name: string): URL {
+    return new URL(encodeURIComponent(name), this.#base);
+  }
+
   async find(name: string): Promise<FilePart | undefined> {
     const fs = await fileSystem();
-    const url = new URL(encodeURIComponent(name), this.#base);
+    const url = this.#url(name);
     try {
       const { size } = await fs.stat(url);
-      return { name, size, read: (begin, end) => readPiece(fs, url, begin, end) };
+      const read = (begin: number, end: number) =>
+        readable(url.href, () => readPiece(fs, url, begin, end));
+      return { name, place: url.href, remote: false, size, read };
     } catch (cause) {
       if ((cause as { code?: unknown }).code === "ENOENT") return undefined;
       throw corrupt(`${url.href} could not be read: ${toError(cause).message}`, cause);
@@ -218,53 +283,5 @@ async function readPiece(
     return piece;
   } finally {
     await file.close();
-  }
-}
-
-class UrlSource implements Source {
-  readonly #base: URL;
-  readonly #options: LongOptions;
-
-  constructor(base: URL, options: LongOptions) {
-    this.#base = base;
-    this.#options = options;
-  }
-
-  /** Fetches into a Blob, which a browser may keep on disk. */
-  async find(name: string): Promise<FilePart | undefined> {
-    const { signal } = this.#options;
-    throwIfAborted(signal, "loading");
-    const url = new URL(this.#base);
-    url.pathname += name;
-    try {
-      const response = await fetch(url, signal ? { signal } : {});
-      if (response.status === 404) return undefined;
-      if (!response.ok) {
-        throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
-      }
-      return blobPart(name, await this.#download(name, response));
-    } catch (cause) {
-      throwIfAborted(signal, "loading");
-      const error = toError(cause);
-      if (error.code !== "internal") throw error;
-      throw corrupt(`${url.href} could not be fetched: ${error.message}`, cause);
-    }
-  }
-
-  async #download(name: string, response: Response): Promise<Blob> {
-    const options = this.#options;
-    if (!options.onProgress || !response.body) return response.blob();
-    // With a content encoding, the stated length is not that of the bytes that arrive.
-    const encoded = response.headers.has("content-encoding");
-    const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
-    let loaded = 0;
-    const counter = new TransformStream<Uint8Array, Uint8Array>({
-      transform(chunk, controller) {
-        loaded += chunk.length;
-        report(options, { loaded, total, stage: `download ${name}` });
-        controller.enqueue(chunk);
-      },
-    });
-    return new Response(response.body.pipeThrough(counter)).blob();
   }
 }

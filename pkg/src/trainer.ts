@@ -1,7 +1,7 @@
 import { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { guarded, Handle } from "./handle.js";
-import { expectRuntime, LONG, Model, saveModel } from "./model.js";
+import { expectRuntime, LONG, loading, Model, saveModel } from "./model.js";
 import {
   abortSignal,
   check,
@@ -16,16 +16,19 @@ import {
   seed,
   show,
 } from "./options.js";
-import { type RawTrainer, withRoom } from "./raw.js";
+import { type RawResume, type RawTrainer, withRoom } from "./raw.js";
 import type { Runtime } from "./runtime.js";
-import { assemble, pullTensors, readAhead, tensorSizes } from "./safetensors.js";
+import { assemble, pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
 import {
   type CheckpointFiles,
   type LongOptions,
   openSource,
+  readConfig,
   readText,
   report,
   required,
+  STATE_BYTES,
+  weightFiles,
 } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import type {
@@ -124,10 +127,11 @@ export class Trainer {
   }
 
   /**
-   * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter.
+   * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter. State, config,
+   * headers and the GPU's memory are judged before a tensor is read.
    *
    * @param files - the saved files by name, or a base URL under which they lie, in Node also a
-   * folder's `file:` URL.
+   * folder's `file:` URL. Bytes are not copied: they must not change until the promise settles.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
   static async resume(
@@ -138,35 +142,34 @@ export class Trainer {
     expectRuntime("Trainer.resume", runtime);
     const chosen = check("Trainer.resume", options, LONG);
     const source = openSource("Trainer.resume", files, chosen);
-    const state = await readText(await required(source, "trainer_state.json"));
-    const optimizer = await required(source, "optimizer.safetensors");
-    const model = await Model.fromPretrained(runtime, files, chosen);
-    try {
-      return await model._handle.run(async (raw) => {
-        const loader = await runtime._module.RawResume.create(raw, state);
-        try {
-          await pullTensors([optimizer], withRoom(runtime._module, loader), (loaded, total) => {
-            throwIfAborted(chosen.signal, "resume");
-            report(chosen, { loaded, total, stage: "upload optimizer state" });
-          });
-          const trainer = await loader.finish();
-          const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
-          const fixedTotal = totalStepsGiven === true;
-          const made = adopt(
-            model,
-            trainer,
-            () => new Trainer(model, trainer, progress.step, fixedTotal),
-          );
-          await runtime._remember();
-          return made;
-        } finally {
-          loader.release();
-        }
-      });
-    } catch (error) {
-      model.free();
-      throw error;
-    }
+    return runtime._call(async (raw, module) => {
+      const state = await readText(source, "trainer_state.json", STATE_BYTES);
+      const loader = new module.RawLoader(raw, await readConfig(source));
+      let resume: RawResume | undefined;
+      try {
+        resume = new module.RawResume(loader, state);
+        const open = [
+          ...(await readHeaders(await weightFiles(source), withRoom(module, loader))),
+          ...(await readHeaders(
+            [await required(source, "optimizer.safetensors")],
+            withRoom(module, resume),
+          )),
+        ];
+        throwIfAborted(chosen.signal, "resume");
+        await loader.allocate();
+        await resume.allocate(loader);
+        await pullTensors(open, loading(chosen));
+        const [trainer, weights] = [resume.finish(), loader.finish()];
+        const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
+        const model = Model._adopt(runtime, weights);
+        const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+        await runtime._remember();
+        return made;
+      } finally {
+        resume?.release();
+        loader.release();
+      }
+    });
   }
 
   /**

@@ -37,9 +37,12 @@ fn files_of_the_crate_are_read_in_all_three_dtypes() {
         let wanted = reader.add_file("model.safetensors", json, length).unwrap();
         assert_eq!(wanted.len(), 2);
         assert!(reader.missing().is_empty());
-        assert!(reader.finish().unwrap_err().message.contains("never read: a.weight, b.weight"));
+        let unread = reader.finish().unwrap_err().message;
+        assert!(unread.contains("not read to their end: a.weight, b.weight"), "{unread}");
+        let mut decoded = vec![7.0];
         for Wanted { name, begin, end, .. } in wanted {
-            let decoded = reader.decode(&name, &file[begin as usize..end as usize]).unwrap();
+            let bytes = &file[begin as usize..end as usize];
+            assert_eq!(reader.decode(&name, 0, bytes, &mut decoded).unwrap(), 0);
             assert_eq!(decoded, if name == "a.weight" { &values[..] } else { &values[..4] });
         }
         reader.finish().unwrap();
@@ -160,9 +163,44 @@ fn shards_add_up_and_duplicates_are_named() {
     assert_eq!(wanted[0].name, "b.weight");
     assert!(reader.missing().is_empty());
     for (name, bytes) in [("c.weight", 4), ("b.weight", 15)] {
-        let error = reader.decode(name, &vec![0; bytes]).unwrap_err();
+        let error = reader.decode(name, 0, &vec![0; bytes], &mut vec![]).unwrap_err();
         assert!(error.code == ErrorCode::InvalidCheckpoint && error.message.contains(name));
     }
+}
+
+#[test]
+fn a_tensor_may_come_in_pieces_in_order() {
+    let mut reader = CheckpointReader::new(&expected());
+    let file = write_header(&expected(), &[]);
+    reader.add_file("f.st", &file[8..], file.len() as u64 + 40).unwrap();
+    let bytes: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let mut values = vec![];
+    assert_eq!(reader.decode("a.weight", 0, &bytes[..8], &mut values).unwrap(), 0);
+    assert_eq!(values, [0.0, 1.0]);
+    let mut refused = |begin: u64, bytes: &[u8], needle: &str| {
+        let error = reader.decode("a.weight", begin, bytes, &mut values).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidCheckpoint);
+        assert!(error.message.contains(needle), "{}", error.message);
+    };
+    refused(0, &bytes[..8], "byte 0 came after byte 8");
+    refused(12, &bytes[12..], "byte 12 came after byte 8");
+    refused(8, &bytes[..7], "bytes up to 15; it has 24");
+    refused(8, &bytes[..20], "bytes up to 28; it has 24");
+    assert!(reader.finish().unwrap_err().message.contains("a.weight, b.weight"));
+    assert_eq!(reader.decode("a.weight", 8, &bytes[8..], &mut values).unwrap(), 2);
+    assert_eq!(values, [2.0, 3.0, 4.0, 5.0]);
+    reader.decode("b.weight", 0, &bytes[..16], &mut values).unwrap();
+    reader.finish().unwrap();
+}
+
+#[test]
+fn a_value_is_refused_by_tensor_file_and_index() {
+    let mut reader = CheckpointReader::new(&expected());
+    let file = write_header(&expected(), &[]);
+    reader.add_file("f.st", &file[8..], file.len() as u64 + 40).unwrap();
+    let error = reader.refuse_value("a.weight", 5, f32::NAN, "weights are numbers");
+    assert_eq!(error.code, ErrorCode::InvalidCheckpoint);
+    assert!(error.message.contains("a.weight of f.st has NaN at [1, 2]"), "{}", error.message);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod decode_profile;
 mod generate;
 mod inference;
+mod loader;
 mod model;
 mod ops;
 mod resources;
@@ -15,7 +16,8 @@ mod tune;
 
 pub use crate::plan::InferenceOptions;
 pub use generate::{GenerateOptions, Generation};
-pub use model::{Model, ModelLoader};
+pub use loader::ModelLoader;
+pub use model::Model;
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;
 pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};

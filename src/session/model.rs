@@ -3,7 +3,7 @@
 use super::inference::Inference;
 use super::resources::Resources;
 use super::step::Initialize;
-use crate::checkpoint::{CheckpointReader, Wanted, write_header};
+use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result, room};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay};
@@ -63,7 +63,7 @@ impl std::fmt::Debug for GpuRef {
 }
 
 impl Model {
-    fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+    pub(super) fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
         let layout = Layout::new(&config, gpu.capabilities().limits.binding_bytes().min(1 << 30))?;
         let bytes: u64 = layout.shards.iter().map(|shard| shard.len as u64 * 4).sum();
         if gpu.capabilities().software && bytes > MOST_ON_CPU {
@@ -209,18 +209,6 @@ impl Model {
             .await
     }
 
-    pub(super) fn write_tensor(&self, tensor: &Tensor, values: &[f32]) -> Result<()> {
-        let weights = self.weights()?;
-        write_tensor(
-            &self.gpu.0,
-            &self.layout,
-            tensor,
-            Buffer::Weights,
-            &|name| weights.get(name),
-            values,
-        )
-    }
-
     /// Notes that the weights have changed.
     pub(crate) fn changed(&self) {
         self.version.set(self.version.get() + 1);
@@ -270,101 +258,4 @@ pub(super) fn read_tensor(
         }
         Ok(bytes)
     }))
-}
-
-/// Writes a tensor into a set of shards.
-pub(super) fn write_tensor(
-    gpu: &Rc<dyn Gpu>,
-    layout: &Layout,
-    tensor: &Tensor,
-    set: fn(usize) -> Buffer,
-    find: Find,
-    values: &[f32],
-) -> Result<()> {
-    let mut rest = values;
-    for run in layout.runs(tensor) {
-        let (part, after) = rest.split_at(run.len);
-        gpu.write(find(set(run.shard))?, run.offset as u64 * 4, bytemuck::cast_slice(part))?;
-        rest = after;
-    }
-    Ok(())
-}
-
-/// Builds a model from checkpoint bytes, a tensor at a time. Nothing is allocated before the files'
-/// headers have shown that every tensor is there.
-pub struct ModelLoader {
-    gpu: Rc<dyn Gpu>,
-    config: ModelConfig,
-    reader: CheckpointReader,
-    made: Option<Made>,
-}
-
-struct Made {
-    model: Model,
-    /// Whether there was memory for the model. Its error scopes end with the allocation: a loader
-    /// may be dropped, or outlive other calls.
-    allocated: LocalFuture<Result<()>>,
-}
-
-impl std::fmt::Debug for ModelLoader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ModelLoader").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-impl ModelLoader {
-    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Self {
-        let reader = CheckpointReader::new(&config.tensors());
-        Self { gpu: Rc::clone(gpu), config, reader, made: None }
-    }
-
-    /// The longest header that a file of these tensors may have.
-    pub fn header_limit(&self) -> usize {
-        self.reader.header_limit()
-    }
-
-    /// The model, allocated at the first call, which needs all headers.
-    fn made(&mut self) -> Result<&Made> {
-        if self.made.is_none() {
-            self.reader.expect_all()?;
-            self.gpu.watch();
-            let model = Model::allocate(&self.gpu, self.config.clone());
-            let allocated = self.gpu.checked();
-            self.made = Some(Made { model: model?, allocated });
-        }
-        self.made.as_ref().ok_or_else(|| Error::internal("no model"))
-    }
-
-    /// Takes a file's header and tells which byte ranges to hand in.
-    ///
-    /// # Errors
-    /// `invalid-checkpoint`, naming the tensor.
-    pub fn add_file(&mut self, name: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
-        self.reader.add_file(name, header, file_length)
-    }
-
-    /// Converts and uploads one tensor, when all headers are in.
-    ///
-    /// # Errors
-    /// `invalid-checkpoint` if the bytes are not those that the header announced, or a tensor is in
-    /// no header; `limit-exceeded`, `device-lost`.
-    pub fn set_tensor(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let values = self.reader.decode(name, bytes)?;
-        let model = &self.made()?.model;
-        let tensor = model.layout.tensors.iter().find(|t| t.name == name);
-        let tensor = tensor
-            .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
-        model.write_tensor(tensor, &values)
-    }
-
-    /// The model, once every tensor has arrived.
-    ///
-    /// # Errors
-    /// `invalid-checkpoint`, naming what is missing; `out-of-memory`.
-    pub async fn finish(self) -> Result<Rc<Model>> {
-        self.reader.finish()?;
-        let made = self.made.ok_or_else(|| Error::internal("no model"))?;
-        made.allocated.await?;
-        Ok(Rc::new(made.model))
-    }
 }

@@ -1,32 +1,46 @@
 //! Continues a saved training run.
 
-use super::model::{Model, write_tensor};
+use super::loader::Place;
+use super::model::Model;
 use super::trainer::{Trainer, TrainerState, saved_sets};
 use crate::checkpoint::{CheckpointReader, Wanted};
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
+use crate::gpu::LocalFuture;
 use crate::plan::Buffer;
+use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Builds a trainer from a saved state, a tensor at a time.
+/// Builds a trainer from a saved state: takes the header, then allocates, then takes the tensors in
+/// pieces.
 #[derive(Debug)]
 pub struct Resume {
-    trainer: Rc<Trainer>,
     state: TrainerState,
     reader: CheckpointReader,
+    /// The trainer, once there is memory for it.
+    trainer: Rc<OnceCell<Rc<Trainer>>>,
+    /// The numbers of a piece.
+    values: Vec<f32>,
 }
 
 impl Resume {
-    /// Makes a trainer with the saved options.
+    /// Reads the text of `trainer_state.json`, saved with a model of this config.
     ///
     /// # Errors
-    /// `invalid-checkpoint` for a state that cannot be read; as [`Trainer::create`].
-    pub async fn new(model: &Rc<Model>, state: &str) -> Result<Self> {
+    /// `invalid-checkpoint` for a state that cannot be read.
+    pub fn new(config: &ModelConfig, state: &str) -> Result<Self> {
         let state = TrainerState::from_json(state)?;
         state.check()?;
-        let trainer = Trainer::create(model, state.options.clone()).await?;
-        trainer.set_progress(state.progress.kept());
-        let reader = CheckpointReader::new(&trainer.optimizer_tensors());
-        Ok(Self { trainer, state, reader })
+        let sets = saved_sets(state.progress);
+        let tensors: Vec<_> = config
+            .tensors()
+            .iter()
+            .flat_map(|(name, shape)| {
+                sets.iter().map(move |(suffix, _)| (format!("{name}.{suffix}"), shape.clone()))
+            })
+            .collect();
+        let reader = CheckpointReader::new(&tensors);
+        Ok(Self { state, reader, trainer: Rc::default(), values: vec![] })
     }
 
     /// The longest header that a file of these tensors may have.
@@ -42,23 +56,51 @@ impl Resume {
         self.reader.add_file(name, header, file_length)
     }
 
-    /// Uploads one tensor.
+    /// Makes a trainer of the model with the saved options, when the header is in. The model's
+    /// weights may still be missing. The future owns what it uses.
     ///
     /// # Errors
-    /// `invalid-checkpoint` if the bytes are not those that the header announced.
-    pub fn set_tensor(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let values = self.reader.decode(name, bytes)?;
-        let layout = self.trainer.model.layout();
+    /// `invalid-checkpoint` if a tensor is not in the header; as [`Trainer::create`].
+    pub fn allocate(&self, model: &Rc<Model>) -> Result<LocalFuture<Result<()>>> {
+        self.reader.expect_all()?;
+        let (model, slot) = (Rc::clone(model), Rc::clone(&self.trainer));
+        let (options, progress) = (self.state.options.clone(), self.state.progress.kept());
+        Ok(Box::pin(async move {
+            let trainer = Trainer::create(&model, options).await?;
+            trainer.set_progress(progress);
+            // A second allocation leaves the first one's trainer.
+            let _ = slot.set(trainer);
+            Ok(())
+        }))
+    }
+
+    fn trainer(&self) -> Result<&Rc<Trainer>> {
+        let trainer = self.trainer.get();
+        trainer.ok_or_else(|| Error::internal("no trainer has been allocated yet"))
+    }
+
+    /// Uploads the next bytes of a tensor, from its byte `begin` on. Pieces come in order and hold
+    /// whole elements.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` if the bytes are not those that the header announced, or no run can have
+    /// left them.
+    pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
+        let trainer = Rc::clone(self.trainer()?);
+        let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
+        let layout = trainer.model.layout();
         for (suffix, set) in saved_sets(self.state.progress) {
             let own = |t: &&crate::layout::Tensor| {
                 name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))
                     == Some(suffix)
             };
-            if let Some(tensor) = layout.tensors.iter().find(own) {
-                check_values(name, suffix, &values)?;
-                let find = |name| self.trainer.buffer(name);
-                return write_tensor(self.trainer.model.gpu(), layout, tensor, set, &find, &values);
+            let Some(tensor) = layout.tensors.iter().find(own) else { continue };
+            if let Some((i, why)) = impossible(suffix, &self.values) {
+                return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
             }
+            let find = |name| trainer.buffer(name);
+            let place = Place { layout, tensor, set, find: &find };
+            return place.write(trainer.model.gpu(), start as usize, &self.values);
         }
         Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")))
     }
@@ -67,55 +109,66 @@ impl Resume {
     ///
     /// # Errors
     /// `invalid-checkpoint`, naming what is missing.
-    pub fn finish(self) -> Result<Rc<Trainer>> {
+    pub fn finish(&self) -> Result<Rc<Trainer>> {
         self.reader.finish()?;
-        let gpu = self.trainer.model.gpu();
-        gpu.write(
-            self.trainer.buffer(Buffer::Optimizer)?,
-            0,
-            bytemuck::cast_slice(&self.state.optimizer),
-        )?;
-        gpu.write(
-            self.trainer.buffer(Buffer::Metrics)?,
-            0,
-            bytemuck::cast_slice(&self.state.metrics),
-        )?;
-        Ok(self.trainer)
+        let trainer = self.trainer()?;
+        for (buffer, words) in
+            [(Buffer::Optimizer, &self.state.optimizer), (Buffer::Metrics, &self.state.metrics)]
+        {
+            let buffer = trainer.buffer(buffer)?;
+            trainer.model.gpu().write(buffer, 0, bytemuck::cast_slice(words))?;
+        }
+        Ok(Rc::clone(trainer))
     }
 }
 
-/// Refuses moments that no training run can have. Gradients in the middle of an accumulation may
-/// well not be finite: the update is then left out.
-fn check_values(name: &str, suffix: &str, values: &[f32]) -> Result<()> {
-    let possible = |x: f32| match suffix {
-        "exp_avg" => x.is_finite(),
-        "exp_avg_sq" => x.is_finite() && x >= 0.0,
-        _ => true,
+/// The first value that no training run leaves in a tensor of this suffix, and why. Gradients in the
+/// middle of an accumulation may well not be finite: the update is then left out.
+fn impossible(suffix: &str, values: &[f32]) -> Option<(usize, &'static str)> {
+    let (possible, why): (fn(&f32) -> bool, _) = match suffix {
+        "exp_avg" => (|x| x.is_finite(), "a mean of gradients is finite"),
+        "exp_avg_sq" => {
+            (|x| x.is_finite() && *x >= 0.0, "a mean of squares is finite and not negative")
+        }
+        _ => return None,
     };
-    match values.iter().position(|&x| !possible(x)) {
-        Some(i) => Err(Error::checkpoint(format!(
-            "tensor {name} of optimizer.safetensors has {} at {i}, and no run can leave that there; \
-             the file is damaged",
-            values[i]
-        ))),
-        None => Ok(()),
-    }
+    values.iter().position(|x| !possible(x)).map(|i| (i, why))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check_values;
+    use super::*;
 
     #[test]
-    fn moments_that_cannot_be_are_refused_by_name() {
-        let refused = |suffix, x| check_values("a.x", suffix, &[0.0, x]).map_err(|e| e.message);
+    fn moments_that_cannot_be_are_found() {
+        let found = |suffix, x| impossible(suffix, &[0.0, x]).map(|(i, _)| i);
         for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(refused("exp_avg", x).unwrap_err().contains("tensor a.x"));
-            assert!(refused("exp_avg_sq", x).unwrap_err().contains("at 1"));
-            refused("gradient", x).unwrap();
+            assert_eq!(found("exp_avg", x), Some(1));
+            assert_eq!(found("exp_avg_sq", x), Some(1));
+            assert_eq!(found("gradient", x), None);
         }
-        assert!(refused("exp_avg_sq", -1e-9).unwrap_err().contains("-0.000000001"));
-        refused("exp_avg", -1.0).unwrap();
-        refused("exp_avg_sq", 1.0).unwrap();
+        assert_eq!(found("exp_avg_sq", -1e-9), Some(1));
+        assert_eq!(found("exp_avg", -1.0), None);
+        assert_eq!(found("exp_avg_sq", 1.0), None);
+    }
+
+    /// Known from config and state alone, before there is a trainer.
+    #[test]
+    fn the_optimizers_tensors_follow_from_config_and_progress() {
+        let config = ModelConfig::from_json("{}").unwrap();
+        let state = |micro_step: u64| {
+            format!(
+                r#"{{"format":"tinyloom-trainer-1","options":{{"gradientAccumulation":2}},
+                "progress":{{"step":1,"microStep":{micro_step},"counted":1,"cursor":1}},
+                "optimizer":[0,0,0,0],"metrics":[0,0,0,0,0,0,0,0]}}"#
+            )
+        };
+        let tensors = config.tensors().len();
+        for (micro_step, sets) in [(0, 2), (1, 3)] {
+            let resume = Resume::new(&config, &state(micro_step)).unwrap();
+            let missing = resume.reader.missing();
+            assert_eq!(missing.len(), sets * tensors);
+            assert!(missing.contains(&"model.norm.weight.exp_avg_sq".to_owned()));
+        }
     }
 }

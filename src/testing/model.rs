@@ -152,10 +152,11 @@ async fn load(
     let file = crate::checkpoint::write_header(&tensors, &[]);
     let (header, length) = header_of(&file, &tensors);
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
+    loader.allocate().map_err(text)?.await.map_err(text)?;
     for (name, values) in weights {
-        loader.set_tensor(name, bytemuck::cast_slice(values)).map_err(text)?;
+        loader.set_piece(name, 0, bytemuck::cast_slice(values)).map_err(text)?;
     }
-    loader.finish().await.map_err(text)
+    loader.finish().map_err(text)
 }
 
 struct Pair {

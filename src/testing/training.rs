@@ -162,6 +162,9 @@ async fn mixed(lane: Rc<Lane>) -> Outcome {
     Ok(format!("{:.4} % apart at most", 100.0 * worst))
 }
 
+/// Bytes handed over at a time, so that a tensor comes in several pieces.
+const PIECE: usize = 1000;
+
 /// Through the bytes of a checkpoint.
 async fn reload(
     lane: &Lane,
@@ -171,21 +174,27 @@ async fn reload(
     let mut loader = ModelLoader::new(&device(lane), model.config().clone());
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
-    for (index, (name, _)) in model.tensors().iter().enumerate() {
-        let bytes = model.read_tensor(index).await.map_err(text)?;
-        loader.set_tensor(name, &bytes).map_err(text)?;
-    }
-    let loaded = loader.finish().await.map_err(text)?;
     let state = trainer.state().await.map_err(text)?;
-    let mut resume = Resume::new(&loaded, &state).await.map_err(text)?;
+    let mut resume = Resume::new(model.config(), &state).map_err(text)?;
     let tensors = trainer.optimizer_tensors();
     let (header, length) = header_of(&trainer.save_header(), &tensors);
     resume.add_file("optimizer.safetensors", &header, length).map_err(text)?;
+    loader.allocate().map_err(text)?.await.map_err(text)?;
+    let loaded = loader.model().map_err(text)?;
+    resume.allocate(loaded).map_err(text)?.await.map_err(text)?;
+    for (index, (name, _)) in model.tensors().iter().enumerate() {
+        let bytes = model.read_tensor(index).await.map_err(text)?;
+        for (at, piece) in (0..).zip(bytes.chunks(PIECE)) {
+            loader.set_piece(name, (at * PIECE) as u64, piece).map_err(text)?;
+        }
+    }
     for (index, (name, _)) in tensors.iter().enumerate() {
         let bytes = trainer.read_optimizer_tensor(index).await.map_err(text)?;
-        resume.set_tensor(name, &bytes).map_err(text)?;
+        for (at, piece) in (0..).zip(bytes.chunks(PIECE)) {
+            resume.set_piece(name, (at * PIECE) as u64, piece).map_err(text)?;
+        }
     }
-    Ok((loaded, resume.finish().map_err(text)?))
+    Ok((loader.finish().map_err(text)?, resume.finish().map_err(text)?))
 }
 
 async fn falls(lane: Rc<Lane>) -> Outcome {
@@ -208,21 +217,21 @@ async fn falls(lane: Rc<Lane>) -> Outcome {
 async fn not_finite(lane: Rc<Lane>) -> Outcome {
     let (model, trainer) = run(&lane, 1).await?;
     let dataset = dataset(&lane)?;
-    // A weight of infinity makes the loss NaN.
-    let (name, shape) = model.tensors().swap_remove(0);
-    let bytes = model.read_tensor(0).await.map_err(text)?;
-    let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&bytes);
-    values[..shape[1]].fill(f32::INFINITY);
+    // Logits of weights that large overflow, and the loss is NaN.
+    let name = "model.norm.weight";
+    let elements = model.config().hidden_size;
+    let values = vec![f32::MAX; elements];
     let mut loader = ModelLoader::new(&device(&lane), model.config().clone());
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
+    loader.allocate().map_err(text)?.await.map_err(text)?;
     for (index, (other, _)) in model.tensors().iter().enumerate() {
         let own = model.read_tensor(index).await.map_err(text)?;
         let bytes = if *other == name { bytemuck::cast_slice(&values) } else { &own[..] };
-        loader.set_tensor(other, bytes).map_err(text)?;
+        loader.set_piece(other, 0, bytes).map_err(text)?;
     }
     trainer.free();
-    let broken = loader.finish().await.map_err(text)?;
+    let broken = loader.finish().map_err(text)?;
     let trainer = Trainer::create(&broken, options()).await.map_err(text)?;
     let before = words(&broken).await?;
     let metrics = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;

@@ -105,10 +105,10 @@ fn read<T: DeserializeOwned>(call: &str, options: &str) -> JsResult<T> {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawLoader {
-    loader: RefCell<Option<ModelLoader>>,
+    pub(super) loader: RefCell<Option<ModelLoader>>,
 }
 
-fn finished() -> JsValue {
+pub(super) fn finished() -> JsValue {
     to_js(Error::new(ErrorCode::Freed, "this loader has already finished"))
 }
 
@@ -133,16 +133,22 @@ impl RawLoader {
         json(&loader.add_file(name, header, file_length as u64).map_err(to_js)?)
     }
 
-    #[wasm_bindgen(js_name = setTensor)]
-    pub fn set_tensor(&self, name: &str, bytes: &[u8]) -> JsResult<()> {
-        let mut loader = self.loader.borrow_mut();
-        loader.as_mut().ok_or_else(finished)?.set_tensor(name, bytes).map_err(to_js)
+    /// Makes the model's buffers, once all headers are in.
+    pub async fn allocate(&self) -> JsResult<()> {
+        let allocated = self.loader.borrow().as_ref().ok_or_else(finished)?.allocate();
+        allocated.map_err(to_js)?.await.map_err(to_js)
     }
 
-    pub async fn finish(&self) -> JsResult<RawModel> {
+    #[wasm_bindgen(js_name = setPiece)]
+    pub fn set_piece(&self, name: &str, begin: f64, bytes: &[u8]) -> JsResult<()> {
+        let mut loader = self.loader.borrow_mut();
+        let loader = loader.as_mut().ok_or_else(finished)?;
+        loader.set_piece(name, begin as u64, bytes).map_err(to_js)
+    }
+
+    pub fn finish(&self) -> JsResult<RawModel> {
         let loader = self.loader.replace(None).ok_or_else(finished)?;
-        let model = loader.finish().await.map_err(to_js)?;
-        Ok(RawModel { model })
+        Ok(RawModel { model: loader.finish().map_err(to_js)? })
     }
 
     pub fn release(&self) {

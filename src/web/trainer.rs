@@ -1,7 +1,7 @@
 //! `RawTrainer` and `RawResume`.
 
 use super::dataset::RawDataset;
-use super::model::RawModel;
+use super::model::{RawLoader, RawModel, finished as no_loader};
 use super::{JsResult, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
@@ -147,9 +147,12 @@ fn finished() -> JsValue {
 
 #[wasm_bindgen]
 impl RawResume {
-    pub async fn create(model: &RawModel, state: String) -> JsResult<RawResume> {
-        let model = Rc::clone(&model.model);
-        let resume = Resume::new(&model, &state).await.map_err(to_js)?;
+    /// Reads the state of a run whose model the loader loads.
+    #[wasm_bindgen(constructor)]
+    pub fn new(loader: &RawLoader, state: &str) -> JsResult<RawResume> {
+        let loader = loader.loader.borrow();
+        let config = loader.as_ref().ok_or_else(no_loader)?.config();
+        let resume = Resume::new(config, state).map_err(to_js)?;
         Ok(Self { resume: RefCell::new(Some(resume)) })
     }
 
@@ -170,13 +173,24 @@ impl RawResume {
         )
     }
 
-    #[wasm_bindgen(js_name = setTensor)]
-    pub fn set_tensor(&self, name: &str, bytes: &[u8]) -> JsResult<()> {
-        let mut resume = self.resume.borrow_mut();
-        resume.as_mut().ok_or_else(finished)?.set_tensor(name, bytes).map_err(to_js)
+    /// Makes a trainer of the loader's model, which is allocated.
+    pub async fn allocate(&self, loader: &RawLoader) -> JsResult<()> {
+        let allocated = {
+            let (resume, loader) = (self.resume.borrow(), loader.loader.borrow());
+            let model = loader.as_ref().ok_or_else(no_loader)?.model().map_err(to_js)?;
+            resume.as_ref().ok_or_else(finished)?.allocate(model)
+        };
+        allocated.map_err(to_js)?.await.map_err(to_js)
     }
 
-    pub async fn finish(&self) -> JsResult<RawTrainer> {
+    #[wasm_bindgen(js_name = setPiece)]
+    pub fn set_piece(&self, name: &str, begin: f64, bytes: &[u8]) -> JsResult<()> {
+        let mut resume = self.resume.borrow_mut();
+        let resume = resume.as_mut().ok_or_else(finished)?;
+        resume.set_piece(name, begin as u64, bytes).map_err(to_js)
+    }
+
+    pub fn finish(&self) -> JsResult<RawTrainer> {
         let resume = self.resume.replace(None).ok_or_else(finished)?;
         Ok(RawTrainer { trainer: resume.finish().map_err(to_js)? })
     }

@@ -12,7 +12,7 @@ import { serve } from "../../scripts/server.mjs";
 import { makeFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
-const { assemble, pullTensors, readAhead, readHeader } = await import(
+const { assemble, pullTensors, readAhead, readHeader, readHeaders } = await import(
   "../../pkg/dist/safetensors.js"
 );
 const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
@@ -49,8 +49,10 @@ function recorder() {
         ),
       );
     },
-    setTensor(name, bytes) {
-      taken[name] = [...bytes];
+    setPiece(name, begin, bytes) {
+      taken[name] ??= [];
+      assert.equal(begin, taken[name].length, `first byte of a piece of ${name}`);
+      taken[name].push(...bytes);
     },
   };
 }
@@ -63,7 +65,8 @@ test("tensors are pulled from Blobs and bytes, with progress", async () => {
     const sink = recorder();
     const progress = [];
     const files = await weightFiles(open({ "model.safetensors": content }));
-    await pullTensors(files, sink, (loaded, total) => progress.push([loaded, total]));
+    const headers = await readHeaders(files, sink);
+    await pullTensors(headers, (_file, loaded, total) => progress.push([loaded, total]));
     assert.deepEqual(sink.taken, { a: [1, 2, 3, 4], b: [5, 6, 7, 8] });
     assert.deepEqual(progress, [
       [0, 8],
@@ -71,6 +74,33 @@ test("tensors are pulled from Blobs and bytes, with progress", async () => {
       [8, 8],
     ]);
   }
+});
+
+test("a tensor of several pieces comes in order, and the page gets its turns", async () => {
+  const length = (9 << 20) + 4;
+  const big = { a: { dtype: "F32", shape: [length / 4], data_offsets: [0, length] } };
+  const file = makeFile(big, new Uint8Array(length).fill(7));
+  const pieces = [];
+  const sink = {
+    ...recorder(),
+    setPiece(_name, begin, bytes) {
+      pieces.push([begin, bytes.length]);
+      // As long as a slow machine takes for a piece.
+      for (const until = performance.now() + 30; performance.now() < until; );
+    },
+  };
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const files = await readHeaders(await weightFiles(open({ "model.safetensors": file })), sink);
+  await pullTensors(files, () => {});
+  clearInterval(timer);
+  const piece = 4 << 20;
+  assert.deepEqual(pieces, [
+    [0, piece],
+    [piece, piece],
+    [2 * piece, length - 2 * piece],
+  ]);
+  assert.ok(turns >= 2, `${turns} turns`);
 });
 
 test("a header that cannot be is refused", async () => {

@@ -18,3 +18,24 @@ test("paths that name no file are refused, and the server stays", async () => {
     await server.close();
   }
 });
+
+test("a part of a file is sent where a Range asks for it", async () => {
+  const server = await serve({ "/docs": join(root, "docs") });
+  const whole = await (await fetch(`${server.url}/docs/ops.md`)).text();
+  const part = async (range) => {
+    const response = await fetch(`${server.url}/docs/ops.md`, { headers: { range } });
+    const { status, headers } = response;
+    return [status, headers.get("content-range"), await response.text()];
+  };
+  const size = Buffer.byteLength(whole);
+  try {
+    assert.deepEqual(await part("bytes=0-9"), [206, `bytes 0-9/${size}`, whole.slice(0, 10)]);
+    const [status, range, text] = await part(`bytes=${size - 5}-`);
+    assert.deepEqual([status, range], [206, `bytes ${size - 5}-${size - 1}/${size}`]);
+    assert.equal(text.length, 5);
+    assert.equal((await part(`bytes=0-${size * 2}`))[2], whole);
+    assert.equal((await part("lines=1-2"))[0], 200);
+  } finally {
+    await server.close();
+  }
+});

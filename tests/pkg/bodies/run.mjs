@@ -6,6 +6,7 @@ export const BODIES = [
   "bad-input",
   "nonsense",
   "checkpoint",
+  "loading",
   "decoding",
   "training",
   "resources",
