@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 use crate::kernels::TunedProduct;
 use serde::{Deserialize, Serialize};
 
+/// Elements in 256 bytes of f32: WebGPU's offset alignment for bindings.
+pub const ALIGN: usize = 64;
+
 /// The subset of WebGPU's limits that kernels and plans depend on, under their WebGPU names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,14 +7,16 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::Result;
 use tinyloom::kernels::{KvCache, WeightFormat};
-use tinyloom::layout::Layout;
-use tinyloom::plan::{
-    InferenceOptions, Plan, TrainChoices, inference_plans, initialize_plan, train_plans,
+use tinyloom::lower::{
+    InferenceOptions, TrainChoices, inference_plans, initialize_plan, train_plans,
 };
+use tinyloom::params::Params;
+use tinyloom::plan::Plan;
 use tinyloom::testing::adapters;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
@@ -169,7 +171,10 @@ impl Listing {
 
     fn case(&mut self, caps: &Capabilities, case: &Case) {
         let config = ModelConfig::from_json(case.config).unwrap();
-        let layout = match Layout::new(&config, caps.limits.binding_bytes().min(1 << 30)) {
+        let layout = match Params::new(
+            Architecture::of(&config),
+            caps.limits.binding_bytes().min(1 << 30),
+        ) {
             Ok(layout) => layout,
             Err(error) => return writeln!(self.cases, "  {error}").unwrap(),
         };
@@ -178,7 +183,7 @@ impl Listing {
             [("", false, false), (", recomputed", true, false), (", mixed", false, true)]
         {
             let choices = TrainChoices { tokens: case.tokens, recompute, mixed };
-            match train_plans(caps, &config, &layout, choices) {
+            match train_plans(caps, &layout, choices) {
                 Ok(plans) => {
                     self.note(&format!("micro-step{name}"), Ok(&plans.micro_step));
                     self.note(&format!("evaluate{name}"), Ok(&plans.evaluate));
@@ -193,7 +198,7 @@ impl Listing {
             .map(|weights| InferenceOptions { weights, ..Default::default() });
         for options in caches.into_iter().chain(packed) {
             let what = format!("{:?} cache, {:?} weights", options.kv_cache, options.weights);
-            match inference_plans(caps, &config, &layout, case.capacity, options) {
+            match inference_plans(caps, &layout, case.capacity, options) {
                 Ok(plans) => {
                     let names =
                         ["prefill", "logits", "loss", "last row", "decode", "sample", "pack"];

@@ -2,15 +2,19 @@
 #![cfg(feature = "testing")]
 
 use std::collections::HashMap;
+use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{AttentionShape, Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
-use tinyloom::layout::{ALIGN, Layout};
+use tinyloom::lower::{
+    InferenceOptions, InferencePlans, TrainChoices, TrainPlans, cache_bytes, inference_plans,
+    train_plans,
+};
+use tinyloom::params::{ALIGN, Params};
 use tinyloom::plan::{
-    BatchLayout, Buffer, BufferSizes, InferenceOptions, InferencePlans, METRICS_BYTES,
-    OPTIMIZER_BYTES, Plan, PromptLayout, STEP_BYTES, TrainChoices, TrainPlans, buffers,
-    cache_bytes, inference_plans, train_plans,
+    BatchLayout, Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES, Plan, PromptLayout,
+    STEP_BYTES, buffers,
 };
 use tinyloom::testing::adapters;
 
@@ -53,7 +57,7 @@ fn floor() -> Capabilities {
 fn tensors_never_overlap_and_decay_ends_where_norms_begin() {
     for (config, _) in configs() {
         for binding_bytes in [128 << 20, 16 << 20, 1 << 30] {
-            let layout = Layout::new(&config, binding_bytes).unwrap();
+            let layout = Params::new(Architecture::of(&config), binding_bytes).unwrap();
             let mut runs = vec![vec![]; layout.shards.len()];
             for tensor in &layout.tensors {
                 let parts = layout.runs(tensor);
@@ -88,7 +92,7 @@ fn tensors_never_overlap_and_decay_ends_where_norms_begin() {
 #[test]
 fn parts_are_aligned_and_cover_their_matrix() {
     for (config, _) in configs() {
-        let layout = Layout::new(&config, 128 << 20).unwrap();
+        let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
         for matrix in &layout.matrices {
             let mut row = 0;
             for part in &matrix.parts {
@@ -99,13 +103,13 @@ fn parts_are_aligned_and_cover_their_matrix() {
             }
             assert_eq!(row, matrix.rows);
         }
-        let parts = layout.matrices[layout.embedding].parts.len();
+        let parts = layout.matrices[layout.architecture.embedding].parts.len();
         assert_eq!(parts, if config.vocab_size == 150_000 { 5 } else { 1 });
     }
 }
 
 /// Bytes of the buffers that are not the plan's own, where a plan cannot outgrow them.
-fn known_bytes(layout: &Layout) -> HashMap<Buffer, u64> {
+fn known_bytes(layout: &Params) -> HashMap<Buffer, u64> {
     let mut bytes = HashMap::new();
     for (index, shard) in layout.shards.iter().enumerate() {
         for set in [Buffer::Weights, Buffer::Gradients, Buffer::Moment1, Buffer::Moment2] {
@@ -115,7 +119,7 @@ fn known_bytes(layout: &Layout) -> HashMap<Buffer, u64> {
     bytes
 }
 
-fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layout: &Layout) {
+fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layout: &Params) {
     assert!(!plan.dispatches.is_empty(), "{what}");
     let known = known_bytes(layout);
     for dispatch in &plan.dispatches {
@@ -150,10 +154,10 @@ fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layou
 }
 
 fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
-    let layout = Layout::new(config, caps.limits.binding_bytes().min(1 << 30)).unwrap();
-    let train =
-        train_plans(caps, config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
-            .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let layout =
+        Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30)).unwrap();
+    let train = train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() })
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
     for (name, plan) in [
         ("micro-step", &train.micro_step),
         ("optimizer", &train.optimizer),
@@ -166,7 +170,7 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
     let weights =
         WeightFormat::ALL.map(|weights| InferenceOptions { weights, ..Default::default() });
     for options in caches.into_iter().chain(weights) {
-        let infer = inference_plans(caps, config, &layout, 2048, options)
+        let infer = inference_plans(caps, &layout, 2048, options)
             .unwrap_or_else(|e| panic!("{what}, {options:?}: {e}"));
         for (name, plan) in [
             ("prefill", &infer.prefill),
@@ -188,13 +192,12 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
     }
     let again = train_plans(
         caps,
-        config,
         &layout,
         TrainChoices { tokens, recompute: true, ..TrainChoices::default() },
     )
     .unwrap();
     let mixed = TrainChoices { tokens, mixed: true, ..TrainChoices::default() };
-    let mixed = train_plans(caps, config, &layout, mixed).unwrap();
+    let mixed = train_plans(caps, &layout, mixed).unwrap();
     for (name, plan) in [("micro-step", &mixed.micro_step), ("evaluation", &mixed.evaluate)] {
         check_plan(&format!("{what}, mixed {name}"), plan, &mixed.slots, caps, &layout);
         let mirrors = plan.dispatches.iter().filter(|d| d.label == "weights in f16").count();
@@ -226,12 +229,10 @@ fn plans_build_at_the_floor() {
 
 /// Builds the plans, or fails with a limit of workgroups by name.
 fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
-    let layout = Layout::new(config, caps.limits.binding_bytes()).unwrap();
+    let layout = Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
     let train =
-        train_plans(caps, config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
-            .map(|_| ());
-    let infer =
-        inference_plans(caps, config, &layout, 2048, InferenceOptions::default()).map(|_| ());
+        train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() }).map(|_| ());
+    let infer = inference_plans(caps, &layout, 2048, InferenceOptions::default()).map(|_| ());
     if let Err(error) = train.and(infer) {
         assert_eq!(error.code, ErrorCode::LimitExceeded);
         assert!(error.message.contains("needs maxCompute"), "{error}");
@@ -262,9 +263,10 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
         let config = body(256, 128, 384, [4, 2, 32], &rest);
         for software in [false, true] {
             let caps = Capabilities { software, ..floor() };
-            let layout = Layout::new(&config, caps.limits.binding_bytes()).unwrap();
+            let layout =
+                Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
             let kernels = |capacity| {
-                inference_plans(&caps, &config, &layout, capacity, cached(KvCache::F16))
+                inference_plans(&caps, &layout, capacity, cached(KvCache::F16))
                     .unwrap()
                     .decode
                     .kernels
@@ -283,11 +285,9 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
 fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile() {
     let rest = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":4096"#;
     let config = body(256, 128, 384, [4, 2, 32], rest);
-    let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
+    let layout = Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
     for cache in KvCache::ALL {
-        let plans = |capacity| {
-            inference_plans(&floor(), &config, &layout, capacity, cached(cache)).unwrap()
-        };
+        let plans = |capacity| inference_plans(&floor(), &layout, capacity, cached(cache)).unwrap();
         let (small, large) = (plans(256), plans(4096));
         assert_eq!(small.cache_rows, 256);
         assert_eq!(large.cache_rows, 300 + large.chunk - 1);
@@ -300,8 +300,8 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
     // Where the window reaches as far as the positions, and where there is none.
     for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {
         let config = body(256, 128, 384, [4, 2, 32], &rest);
-        let plans =
-            inference_plans(&floor(), &config, &layout, 512, cached(KvCache::Int8)).unwrap();
+        let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
+        let plans = inference_plans(&floor(), &layout, 512, cached(KvCache::Int8)).unwrap();
         assert_eq!(plans.cache_rows, 512);
         let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
         assert!(kernels.into_iter().all(|k| !k.wgsl.text().contains("RINGED: bool = true")));
@@ -313,16 +313,12 @@ fn what_does_not_fit_is_named() {
     let (config, _) = configs().remove(5);
     let mut caps = floor();
     caps.limits.max_storage_buffer_binding_size = 64 << 10;
-    let error = Layout::new(&config, caps.limits.binding_bytes()).unwrap_err();
+    let error = Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
-    let layout = Layout::new(&config, 128 << 20).unwrap();
-    let error = train_plans(
-        &floor(),
-        &config,
-        &layout,
-        TrainChoices { tokens: 1 << 20, ..TrainChoices::default() },
-    )
-    .unwrap_err();
+    let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
+    let error =
+        train_plans(&floor(), &layout, TrainChoices { tokens: 1 << 20, ..TrainChoices::default() })
+            .unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     assert!(error.message.contains("maxStorageBufferBindingSize"), "{error}");
 }
@@ -330,12 +326,10 @@ fn what_does_not_fit_is_named() {
 #[test]
 fn a_cache_larger_than_a_binding_is_named() {
     let (config, _) = configs().remove(1);
-    let layout = Layout::new(&config, 128 << 20).unwrap();
+    let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
     // 2 heads of keys and values, 32 wide: 512 bytes a position.
-    assert!(
-        inference_plans(&floor(), &config, &layout, 1 << 18, InferenceOptions::default()).is_ok()
-    );
-    let long = inference_plans(&floor(), &config, &layout, 1 << 19, InferenceOptions::default());
+    assert!(inference_plans(&floor(), &layout, 1 << 18, InferenceOptions::default()).is_ok());
+    let long = inference_plans(&floor(), &layout, 1 << 19, InferenceOptions::default());
     let error = long.map(|_| ()).unwrap_err();
     assert_eq!(error.code, ErrorCode::LimitExceeded);
     for word in ["key-value cache", "maxStorageBufferBindingSize", "268435456", "134217728"] {
@@ -346,13 +340,12 @@ fn a_cache_larger_than_a_binding_is_named() {
 #[test]
 fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     let (config, tokens) = configs().remove(5);
-    let layout = Layout::new(&config, 128 << 20).unwrap();
+    let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
     let plans =
-        train_plans(&floor(), &config, &layout, TrainChoices { tokens, ..TrainChoices::default() })
-            .unwrap();
+        train_plans(&floor(), &layout, TrainChoices { tokens, ..TrainChoices::default() }).unwrap();
     let count =
         |label: &str| plans.micro_step.dispatches.iter().filter(|d| d.label == label).count();
-    let parts = layout.matrices[layout.embedding].parts.len();
+    let parts = layout.matrices[layout.architecture.embedding].parts.len();
     let chunks = tokens.div_ceil(plans.logits_rows);
     assert!(plans.logits_rows < tokens && plans.logits_rows.is_multiple_of(ALIGN));
     // Gathered, and its gradient scattered, once a part.
@@ -378,15 +371,14 @@ fn logits_are_cut_as_far_as_alignment_allows() {
         let mut caps = floor();
         caps.limits.max_storage_buffer_binding_size = binding_bytes;
         let what = format!("hidden {hidden}, {binding_bytes} bytes a binding");
-        let layout = Layout::new(&config, caps.limits.binding_bytes()).unwrap();
+        let layout = Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
         let choices = TrainChoices { tokens: 96, ..TrainChoices::default() };
         let Some(rows) = expected else {
-            let error = train_plans(&caps, &config, &layout, choices).map(|_| ()).unwrap_err();
+            let error = train_plans(&caps, &layout, choices).map(|_| ()).unwrap_err();
             assert_eq!(error.code, ErrorCode::LimitExceeded, "{what}");
             continue;
         };
-        let plans =
-            train_plans(&caps, &config, &layout, choices).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let plans = train_plans(&caps, &layout, choices).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(plans.logits_rows, rows, "{what}");
         for plan in [&plans.micro_step, &plans.optimizer, &plans.evaluate] {
             check_plan(&what, plan, &plans.slots, &caps, &layout);
@@ -401,14 +393,11 @@ fn activations_computed_again_take_the_memory_of_one_layer() {
     let bytes = |layers: usize, recompute: bool| {
         let config =
             ModelConfig { num_hidden_layers: layers, ..body(256, 128, 384, [4, 2, 32], "") };
-        let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
-        let plans = train_plans(
-            &floor(),
-            &config,
-            &layout,
-            TrainChoices { tokens, recompute, mixed: false },
-        )
-        .unwrap();
+        let layout =
+            Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+        let plans =
+            train_plans(&floor(), &layout, TrainChoices { tokens, recompute, mixed: false })
+                .unwrap();
         plans.slots.iter().sum::<u64>()
     };
     let input = 4 * (tokens * 128) as u64;
@@ -421,7 +410,7 @@ fn activations_computed_again_take_the_memory_of_one_layer() {
 /// What a trainer holds, from the config alone; without the weights.
 fn trainer_sizes(
     config: &ModelConfig,
-    layout: &Layout,
+    layout: &Params,
     plans: &TrainPlans,
     choices: TrainChoices,
 ) -> BufferSizes {
@@ -487,9 +476,10 @@ fn without_weights(sizes: BufferSizes) -> BufferSizes {
 #[test]
 fn plans_bind_each_buffer_whole_and_nothing_else() {
     for (config, tokens) in configs() {
-        let layout = Layout::new(&config, floor().limits.binding_bytes()).unwrap();
+        let layout =
+            Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
         for choices in [false, true].map(|mixed| TrainChoices { tokens, recompute: mixed, mixed }) {
-            let plans = train_plans(&floor(), &config, &layout, choices).unwrap();
+            let plans = train_plans(&floor(), &layout, choices).unwrap();
             let sizes = buffers(plans.all());
             for (index, shard) in layout.shards.iter().enumerate() {
                 assert_eq!(sizes[&Buffer::Weights(index)], shard.len as u64 * 4);
@@ -503,7 +493,7 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
             (KvCache::F16, WeightFormat::Int8),
         ] {
             let options = InferenceOptions { kv_cache, weights };
-            let plans = inference_plans(&floor(), &config, &layout, 512, options).unwrap();
+            let plans = inference_plans(&floor(), &layout, 512, options).unwrap();
             let expected = inference_sizes(&config, &plans, 512, options);
             assert_eq!(without_weights(buffers(plans.all())), expected);
         }

@@ -23,6 +23,7 @@ mod unroll;
 mod unrolled;
 mod weights;
 
+pub use crate::format::WriteMode;
 pub use attention::{
     AttentionShape, KeyValueOwner, attention_backward_key_value,
     attention_backward_key_value_with_tile, attention_backward_query,
@@ -59,21 +60,6 @@ pub use weights::{WeightFormat, pack_weights, unpack_weights};
 
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-
-/// How a kernel writes a gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WriteMode {
-    Overwrite,
-    Add,
-    /// Overwrites on the first micro-step of an accumulation, adds on the others.
-    AddAfterFirst,
-}
-
-impl WriteMode {
-    pub(super) const fn constant(self) -> u32 {
-        self as u32
-    }
-}
 
 /// The largest power of two up to `wanted` that the device allows as a workgroup size.
 ///

@@ -1,7 +1,7 @@
 //! How a batch lies in its buffer.
 
 use super::{Buffer, Slice};
-use crate::layout::ALIGN;
+use crate::caps::ALIGN;
 
 /// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
 /// binding's alignment.

@@ -8,13 +8,8 @@ mod attention_mask;
 mod batch;
 mod buffers;
 mod builder;
-mod infer;
-mod initialize;
-mod model;
-mod row;
 pub mod slots;
 mod softmax;
-mod train;
 mod tune;
 
 pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
@@ -22,10 +17,7 @@ pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use buffers::{BufferSizes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
-pub use infer::{InferenceOptions, InferencePlans, cache_bytes, inference_plans};
-pub use initialize::initialize_plan;
 pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
-pub use train::{METRICS_BYTES, OPTIMIZER_BYTES, TrainChoices, TrainPlans, train_plans};
 pub use tune::product_plan;
 
 use crate::error::Result;
@@ -132,6 +124,10 @@ pub struct Cost {
     pub flops: f64,
     pub bytes: f64,
 }
+
+/// Bytes of [`Buffer::Metrics`] and of [`Buffer::Optimizer`].
+pub const METRICS_BYTES: u64 = 32;
+pub const OPTIMIZER_BYTES: u64 = 16;
 
 /// One prebuilt dispatch.
 #[derive(Clone, Debug)]

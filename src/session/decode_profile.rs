@@ -4,7 +4,8 @@ use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::Result;
 use crate::gpu::Replay;
-use crate::plan::{Buffer, InferenceOptions, PlanRow, inference_plans};
+use crate::lower::{InferenceOptions, inference_plans};
+use crate::plan::{Buffer, PlanRow};
 
 impl Model {
     /// The kernels of one token decoded behind `context` others, with GPU times where the device
@@ -31,7 +32,7 @@ impl Model {
             Ok((inference.decode, inference.sample, inference.capacity))
         })?;
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.config, &self.layout, capacity, options)?;
+        let plans = inference_plans(caps, &self.layout, capacity, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let mut rows = plans.decode.rows(most)?;
         rows.extend(plans.sample.rows(most)?);

@@ -8,9 +8,8 @@ use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::WeightFormat;
-use crate::plan::{
-    Buffer, InferenceOptions, InferencePlans, METRICS_BYTES, PromptLayout, buffers, inference_plans,
-};
+use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
+use crate::plan::{Buffer, METRICS_BYTES, PromptLayout, buffers};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -130,7 +129,7 @@ impl Model {
         let gpu = &self.gpu.0;
         let capacity = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.config, &self.layout, capacity, options)?;
+        let plans = inference_plans(caps, &self.layout, capacity, options)?;
         gpu.prepare(&plans.all()).await;
         if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());

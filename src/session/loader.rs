@@ -5,7 +5,7 @@ use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture};
-use crate::layout::{Layout, Tensor};
+use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -113,7 +113,7 @@ impl ModelLoader {
 
 /// A tensor in a set of shards.
 pub(super) struct Place<'a> {
-    pub layout: &'a Layout,
+    pub layout: &'a Params,
     pub tensor: &'a Tensor,
     pub set: fn(usize) -> Buffer,
     pub find: Find<'a>,
@@ -134,7 +134,7 @@ impl Place<'_> {
 /// Where `len` elements of a tensor lie, from `start` on: the first element of each stretch, its
 /// shard, its offset there and its length.
 fn pieces(
-    layout: &Layout,
+    layout: &Params,
     tensor: &Tensor,
     start: usize,
     len: usize,
@@ -162,7 +162,7 @@ mod tests {
         let config = r#"{"vocab_size":1000,"hidden_size":64,"intermediate_size":64,
             "num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2}"#;
         let config = ModelConfig::from_json(config).unwrap();
-        let layout = Layout::new(&config, 64 * 64 * 4 * 3).unwrap();
+        let layout = Params::new(crate::arch::Architecture::of(&config), 64 * 64 * 4 * 3).unwrap();
         let tensor = &layout.tensors[0];
         let runs = layout.runs(tensor);
         assert!(runs.len() > 3, "{} runs", runs.len());

@@ -14,7 +14,7 @@ pub(crate) mod step;
 mod trainer;
 mod tune;
 
-pub use crate::plan::InferenceOptions;
+pub use crate::lower::InferenceOptions;
 pub use generate::{GenerateOptions, Generation};
 pub use loader::ModelLoader;
 pub use model::Model;

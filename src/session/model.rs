@@ -3,12 +3,14 @@
 use super::inference::Inference;
 use super::resources::Resources;
 use super::step::Initialize;
+use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result, room};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay};
-use crate::layout::{Layout, Tensor};
-use crate::plan::{Buffer, initialize_plan};
+use crate::lower::initialize_plan;
+use crate::params::{Params, Tensor};
+use crate::plan::Buffer;
 use crate::random::fill_weights;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,7 +33,7 @@ const READ_BYTES: usize = 64 << 20;
 pub struct Model {
     pub(super) gpu: GpuRef,
     pub(super) config: ModelConfig,
-    pub(super) layout: Layout,
+    pub(super) layout: Params,
     pub(super) weights: RefCell<Option<Rc<Resources>>>,
     pub(super) inference: RefCell<Option<Inference>>,
     /// Bytes held by trainers of this model.
@@ -64,7 +66,8 @@ impl std::fmt::Debug for GpuRef {
 
 impl Model {
     pub(super) fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        let layout = Layout::new(&config, gpu.capabilities().limits.binding_bytes().min(1 << 30))?;
+        let binding = gpu.capabilities().limits.binding_bytes().min(1 << 30);
+        let layout = Params::new(Architecture::of(&config), binding)?;
         let bytes: u64 = layout.shards.iter().map(|shard| shard.len as u64 * 4).sum();
         if gpu.capabilities().software && bytes > MOST_ON_CPU {
             let message = format!(
@@ -108,29 +111,27 @@ impl Model {
         Ok(Rc::new(model))
     }
 
-    /// Matrices nearly normal, by the GPU or, where that is a CPU, by this one, to the same bits;
-    /// vectors, which are norms, 1.
+    /// Fills each tensor as its [`Init`] says. Normal ones are drawn by the GPU or, where that is a CPU,
+    /// by this one, to the same bits.
     fn initialize(&self, seed: u64) -> Result<()> {
         let weights = self.weights()?;
         let on_gpu = !self.gpu.0.capabilities().software;
         if on_gpu {
             self.initialize_matrices(&weights, seed)?;
         }
-        let std = self.config.initializer_range;
         let mut values = vec![0f32; UPLOAD_ELEMENTS];
         for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
-            let vector = tensor.shape.len() == 1;
-            if on_gpu && !vector {
+            let drawn = matches!(tensor.init, Init::Normal(_));
+            if on_gpu && drawn {
                 continue;
             }
             let mut done = 0;
             for run in self.layout.runs(tensor) {
                 for start in (0..run.len).step_by(UPLOAD_ELEMENTS) {
                     let part = &mut values[..UPLOAD_ELEMENTS.min(run.len - start)];
-                    if vector {
-                        part.fill(1.0);
-                    } else {
-                        fill_weights(seed, stream, done, std, part);
+                    match tensor.init {
+                        Init::Ones => part.fill(1.0),
+                        Init::Normal(std) => fill_weights(seed, stream, done, std, part),
                     }
                     let (buffer, offset) =
                         (weights.get(Buffer::Weights(run.shard))?, run.offset + start);
@@ -159,7 +160,7 @@ impl Model {
         &self.config
     }
 
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Params {
         &self.layout
     }
 
@@ -222,7 +223,7 @@ impl Model {
     }
 }
 
-pub(super) fn tensor_at(layout: &Layout, index: usize) -> Result<&Tensor> {
+pub(super) fn tensor_at(layout: &Params, index: usize) -> Result<&Tensor> {
     let count = layout.tensors.len();
     layout
         .tensors
@@ -236,7 +237,7 @@ pub(super) type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 /// Reads a tensor out of a set of shards. All buffers are looked up before the first await.
 pub(super) fn read_tensor(
     gpu: &Rc<dyn Gpu>,
-    layout: &Layout,
+    layout: &Params,
     tensor: &Tensor,
     set: fn(usize) -> Buffer,
     find: Find,

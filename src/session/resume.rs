@@ -90,7 +90,7 @@ impl Resume {
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
         let layout = trainer.model.layout();
         for (suffix, set) in saved_sets(self.state.progress) {
-            let own = |t: &&crate::layout::Tensor| {
+            let own = |t: &&crate::params::Tensor| {
                 name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))
                     == Some(suffix)
             };

@@ -16,7 +16,8 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay};
-use crate::plan::{Buffer, METRICS_BYTES, PlanRow, TrainChoices, TrainPlans, buffers, train_plans};
+use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -103,7 +104,7 @@ impl Trainer {
                 recompute: options.recompute,
                 mixed: options.precision == Precision::Mixed,
             };
-            train_plans(caps, model.config(), model.layout(), choices)
+            train_plans(caps, model.layout(), choices)
         };
         let mut plans = plans_on(gpu.capabilities())?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
@@ -364,7 +365,7 @@ impl Trainer {
 
     pub(super) async fn read_set(
         &self,
-        tensor: &crate::layout::Tensor,
+        tensor: &crate::params::Tensor,
         set: fn(usize) -> Buffer,
     ) -> Result<Vec<u8>> {
         read_tensor(self.model.gpu(), self.model.layout(), tensor, set, &|name| self.buffer(name))?

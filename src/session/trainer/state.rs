@@ -5,7 +5,7 @@ use super::{Progress, Trainer, TrainerOptions};
 use crate::checkpoint::write_header;
 use crate::error::{Error, Result};
 use crate::gpu::Region;
-use crate::layout::Tensor;
+use crate::params::Tensor;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use serde::{Deserialize, Serialize};
 

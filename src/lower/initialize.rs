@@ -1,25 +1,25 @@
 //! The plan that fills a new model's matrices.
 
-use super::builder::Builder;
-use super::{Buffer, Phase, Plan, Range, STEP_BYTES, Slice};
+use crate::arch::Init;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
-use crate::layout::Layout;
+use crate::params::Params;
+use crate::plan::{Buffer, Builder, Phase, Plan, Range, STEP_BYTES, Slice};
 
-/// Initial weights of every matrix; vectors are left as they are. [`Buffer::Step`] holds the
+/// Draws the weights that start normal; others are left as they are. [`Buffer::Step`] holds the
 /// options of `00_initialize.wgsl`, and a `Range` of this plan what that calls a run.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.
-pub fn initialize_plan(caps: &Capabilities, layout: &Layout) -> Result<Plan> {
+pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
-    for (stream, tensor) in (0u32..).zip(&layout.tensors) {
+    for (stream, tensor) in (0u32..).zip(&params.tensors) {
         let mut index = 0;
-        for run in layout.runs(tensor) {
-            if tensor.shape.len() > 1 {
+        for run in params.runs(tensor) {
+            if matches!(tensor.init, Init::Normal(_)) {
                 let shard = Buffer::Weights(run.shard);
-                let weights = Slice::new(shard, 0, layout.shards[run.shard].len as u64 * 4);
+                let weights = Slice::new(shard, 0, params.shards[run.shard].len as u64 * 4);
                 let of_run = Range {
                     row0: run.offset as u32,
                     rows: run.len as u32,

@@ -1,0 +1,59 @@
+//! Collects the weights of an architecture in the order of the forward pass.
+
+use super::{Attention, Init, Norm, Param, Rope, Weight, WeightId};
+use crate::config::ModelConfig;
+
+/// What the families' descriptions are written with.
+pub(super) struct Describe<'a> {
+    pub config: &'a ModelConfig,
+    pub weights: Vec<Weight>,
+}
+
+impl<'a> Describe<'a> {
+    pub fn new(config: &'a ModelConfig) -> Self {
+        Self { config, weights: Vec::new() }
+    }
+
+    fn add(&mut self, weight: Weight) -> WeightId {
+        self.weights.push(weight);
+        self.weights.len() - 1
+    }
+
+    /// Matrices of `columns` inputs, stacked: each by its module's name and its number of outputs.
+    pub fn matrix(&mut self, columns: usize, members: &[(String, usize)]) -> WeightId {
+        let init = Init::Normal(self.config.initializer_range);
+        let param = |(module, rows): &(String, usize)| Param {
+            name: format!("{module}.weight"),
+            shape: vec![*rows, columns],
+            init,
+        };
+        self.add(Weight {
+            params: members.iter().map(param).collect(),
+            rows: members.iter().map(|(_, rows)| rows).sum(),
+            columns,
+            decay: true,
+        })
+    }
+
+    /// The weight of a norm over rows of `columns` elements.
+    pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
+        let name = format!("{module}.weight");
+        let params = vec![Param { name, shape: vec![columns], init: Init::Ones }];
+        let weight = self.add(Weight { params, rows: 1, columns, decay: false });
+        Norm { weight, epsilon: self.config.rms_norm_eps }
+    }
+
+    pub fn attention(&self) -> Attention {
+        Attention {
+            heads: self.config.num_attention_heads,
+            kv_heads: self.config.num_key_value_heads,
+            head_dim: self.config.head_dim,
+            window: self.config.sliding_window,
+            soft_cap: self.config.attn_logit_softcapping,
+        }
+    }
+
+    pub fn rope(&self) -> Rope {
+        Rope { head_dim: self.config.head_dim, theta: self.config.rope_theta }
+    }
+}

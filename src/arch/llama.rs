@@ -1,0 +1,52 @@
+//! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
+
+use super::describe::Describe;
+use super::{Architecture, Layer};
+
+pub(super) fn describe(mut model: Describe) -> Architecture {
+    let config = model.config;
+    let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
+    let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
+    let layers = (0..config.num_hidden_layers).map(|index| layer(&mut model, index)).collect();
+    let final_norm = model.norm("model.norm", hidden);
+    let head = if config.tie_word_embeddings {
+        embedding
+    } else {
+        model.matrix(hidden, &[("lm_head".into(), vocab_size)])
+    };
+    Architecture {
+        vocab_size,
+        hidden,
+        positions: config.max_position_embeddings,
+        rope: model.rope(),
+        embedding,
+        layers,
+        final_norm,
+        head,
+        weights: model.weights,
+    }
+}
+
+fn layer(model: &mut Describe, index: usize) -> Layer {
+    let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
+    let attention = model.attention();
+    let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
+    let name = |module: &str| format!("model.layers.{index}.{module}");
+    let qkv = [
+        (name("self_attn.q_proj"), query),
+        (name("self_attn.k_proj"), key_value),
+        (name("self_attn.v_proj"), key_value),
+    ];
+    let gate_up = [(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
+    Layer {
+        attention_norm: model.norm(&name("input_layernorm"), hidden),
+        qkv: model.matrix(hidden, &qkv),
+        attention,
+        output: model.matrix(query, &[(name("self_attn.o_proj"), hidden)]),
+        mlp_norm: model.norm(&name("post_attention_layernorm"), hidden),
+        gate_up: model.matrix(hidden, &gate_up),
+        feed,
+        activation: model.config.hidden_act,
+        down: model.matrix(feed, &[(name("mlp.down_proj"), hidden)]),
+    }
+}

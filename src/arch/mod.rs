@@ -1,0 +1,146 @@
+//! What a model is, as data: its parameters, its layers, what each layer's attention and
+//! feed-forward block look like. One file per family; everything behind this room is derived from
+//! [`Architecture`] and knows no family by name.
+
+mod describe;
+mod llama;
+
+use crate::config::{Activation, ModelConfig, ModelType};
+use describe::Describe;
+
+/// How a new parameter is filled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Normal with this standard deviation.
+    Normal(f64),
+    Ones,
+}
+
+/// A tensor of the checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// The name in the checkpoint.
+    pub name: String,
+    /// Row-major: `[out, in]` of a matrix, `[n]` of a vector.
+    pub shape: Vec<usize>,
+    pub init: Init,
+}
+
+/// Index into [`Architecture::weights`].
+pub type WeightId = usize;
+
+/// Parameters that kernels see as one matrix, their rows stacked in this order: those that are
+/// multiplied by the same input. A vector is a matrix of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    pub params: Vec<Param>,
+    pub rows: usize,
+    pub columns: usize,
+    /// Whether the optimizer decays it.
+    pub decay: bool,
+}
+
+/// Root mean square normalisation by a weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    pub weight: WeightId,
+    pub epsilon: f64,
+}
+
+/// Heads, and what a query may see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// A position sees at most this many of the latest positions, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f64>,
+}
+
+impl Attention {
+    /// Elements of a row of queries, or of attention's output.
+    pub const fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Elements of a row of queries, keys and values.
+    pub const fn stride(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+}
+
+/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    pub attention_norm: Norm,
+    /// Queries, keys and values, stacked.
+    pub qkv: WeightId,
+    pub attention: Attention,
+    pub output: WeightId,
+    pub mlp_norm: Norm,
+    /// Gate and up, stacked.
+    pub gate_up: WeightId,
+    /// Elements of a row of the gate, or of its product with up.
+    pub feed: usize,
+    pub activation: Activation,
+    pub down: WeightId,
+}
+
+/// Angles of the rotary embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    pub head_dim: usize,
+    pub theta: f64,
+}
+
+impl Rope {
+    /// Radians that each of the `head_dim / 2` pairs turns per position: theta^(−2i / head_dim)
+    /// (Su et al., arXiv:2104.09864). In f64: drivers' own powers and sines err too much.
+    pub fn frequencies(&self) -> Vec<f64> {
+        let exponent = |pair: usize| -2.0 * pair as f64 / self.head_dim as f64;
+        (0..self.head_dim / 2).map(|pair| libm::pow(self.theta, exponent(pair))).collect()
+    }
+}
+
+/// A decoder-only language model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Architecture {
+    /// In the order of the forward pass.
+    pub weights: Vec<Weight>,
+    pub vocab_size: usize,
+    pub hidden: usize,
+    pub positions: usize,
+    pub rope: Rope,
+    pub embedding: WeightId,
+    pub layers: Vec<Layer>,
+    pub final_norm: Norm,
+    /// Equal to `embedding` when the embeddings are tied.
+    pub head: WeightId,
+}
+
+impl Architecture {
+    pub fn of(config: &ModelConfig) -> Self {
+        match config.model_type {
+            // Mistral is Llama with a window, which the config resolves.
+            ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
+        }
+    }
+
+    pub fn params(&self) -> impl Iterator<Item = &Param> {
+        self.weights.iter().flat_map(|weight| &weight.params)
+    }
+
+    /// Name and shape of every tensor of the checkpoint, in the order of the forward pass.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.params().map(|param| (param.name.clone(), param.shape.clone())).collect()
+    }
+
+    /// Positions that a layer's cache must reach back to, if every layer has a window.
+    pub fn window(&self) -> Option<usize> {
+        let windows: Option<Vec<usize>> =
+            self.layers.iter().map(|layer| layer.attention.window).collect();
+        windows?.into_iter().max()
+    }
+}

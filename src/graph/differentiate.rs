@@ -1,0 +1,194 @@
+//! The backward pass, derived from the forward pass: reverse-mode differentiation, node by node
+//! (Griewank and Walther, "Evaluating Derivatives", 2008).
+
+use super::{Graph, Node, Op, Site, Value, ValueId};
+use crate::arch::WeightId;
+use crate::format::WriteMode;
+use std::collections::{HashMap, HashSet};
+
+/// Adds the backward pass of the mean loss to a forward pass. A weight that is not `trained` gets no
+/// gradient, and nothing runs that only its gradient, or those below it, would need.
+pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Graph {
+    let needed = needed(forward, trained);
+    let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Gate(_)));
+    let gated = gates.map(|node| node.writes[0]).collect();
+    let mut graph = forward.clone();
+    let head = graph.nodes.pop().expect("a graph ends with its head");
+    graph.backward = graph.nodes.len();
+    let mut pass = Pass {
+        graph,
+        trained,
+        needed,
+        gated,
+        gradients: HashMap::new(),
+        again: HashMap::new(),
+        late: vec![],
+        written: HashSet::new(),
+    };
+    pass.head(&head);
+    for node in forward.nodes[..forward.nodes.len() - 1].iter().rev() {
+        pass.node(node);
+    }
+    assert!(pass.late.is_empty(), "a weight gradient waits for a value that never returns");
+    pass.graph
+}
+
+/// Values on which a trained weight has an influence: their gradients are needed.
+fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> HashSet<ValueId> {
+    let mut needed = HashSet::new();
+    for node in &forward.nodes {
+        let weight = match node.op {
+            Op::Embed { weight } | Op::Linear { weight } | Op::Head { weight } => Some(weight),
+            Op::Norm(norm) => Some(norm.weight),
+            _ => None,
+        };
+        if weight.is_some_and(trained) || node.reads.iter().any(|read| needed.contains(read)) {
+            needed.extend(&node.writes);
+        }
+    }
+    needed
+}
+
+/// A weight gradient whose input was not kept, until the backward pass has it again.
+struct Late {
+    weight: WeightId,
+    d_y: ValueId,
+    x: ValueId,
+    site: Site,
+}
+
+struct Pass<'a> {
+    graph: Graph,
+    trained: &'a dyn Fn(WeightId) -> bool,
+    needed: HashSet<ValueId>,
+    /// What the activations give.
+    gated: HashSet<ValueId>,
+    /// The value that holds the gradient of another.
+    gradients: HashMap<ValueId, ValueId>,
+    /// Values of the forward pass that the backward pass has computed again, by what they are then.
+    again: HashMap<ValueId, ValueId>,
+    late: Vec<Late>,
+    /// Weights whose gradient a node of this pass has written.
+    written: HashSet<WeightId>,
+}
+
+impl Pass<'_> {
+    fn emit(&mut self, op: Op, site: Site, reads: &[ValueId], writes: &[ValueId]) {
+        let (reads, writes) = (reads.to_vec(), writes.to_vec());
+        self.graph.nodes.push(Node { op, reads, writes, site });
+    }
+
+    /// The gradient of a value that is about to be written, and how: the first node that does so
+    /// makes it.
+    fn gradient(&mut self, of: ValueId) -> (ValueId, WriteMode) {
+        if let Some(&gradient) = self.gradients.get(&of) {
+            let waits = self.late.iter().any(|late| late.d_y == gradient);
+            assert!(!waits, "a gradient is added to before all have read it");
+            return (gradient, WriteMode::Add);
+        }
+        let value = Value { gradient: true, ..self.graph.values[of] };
+        let gradient = self.graph.add(value);
+        self.gradients.insert(of, gradient);
+        (gradient, WriteMode::Overwrite)
+    }
+
+    /// How a weight's gradient is written: a shared weight's second node adds to the first one's.
+    fn weight_write(&mut self, weight: WeightId) -> WriteMode {
+        if self.written.insert(weight) { WriteMode::AddAfterFirst } else { WriteMode::Add }
+    }
+
+    fn head(&mut self, node: &Node) {
+        let Op::Head { weight } = node.op else { panic!("a graph ends with its head") };
+        let trained = (self.trained)(weight);
+        if trained {
+            self.written.insert(weight);
+        }
+        let x = node.reads[0];
+        let (d_x, _) = self.gradient(x);
+        self.emit(Op::HeadBackward { weight, trained }, node.site, &[x], &[d_x]);
+    }
+
+    fn node(&mut self, node: &Node) {
+        let Some(&d_y) = node.writes.first().and_then(|value| self.gradients.get(value)) else {
+            return;
+        };
+        match node.op {
+            Op::Linear { weight } => self.linear(node, weight, d_y),
+            Op::Norm(norm) => {
+                let trained = (self.trained)(norm.weight);
+                if trained || self.needed.contains(&node.reads[0]) {
+                    let x = node.reads[0];
+                    let (d_x, write) = self.gradient(x);
+                    let op = Op::NormBackward { norm, trained, write };
+                    self.emit(op, node.site, &[x, d_y], &[d_x]);
+                }
+            }
+            Op::Rope { attention } => {
+                self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_y]);
+            }
+            Op::Attention { attention } => {
+                let (qkv, [output, logsumexp]) = (node.reads[0], [node.writes[0], node.writes[1]]);
+                let (d_qkv, _) = self.gradient(qkv);
+                let op = Op::AttentionBackward { attention };
+                self.emit(op, node.site, &[qkv, output, logsumexp, d_y], &[d_qkv]);
+            }
+            Op::Gate(gate) => {
+                let (x, y) = (node.reads[0], node.writes[0]);
+                let (d_x, _) = self.gradient(x);
+                let again = self.graph.add(self.graph.values[y]);
+                self.again.insert(y, again);
+                self.emit(Op::GateBackward(gate), node.site, &[x, d_y], &[d_x, again]);
+                self.flush();
+            }
+            Op::Embed { weight } => {
+                if (self.trained)(weight) {
+                    let clear = self.written.insert(weight);
+                    self.emit(Op::EmbedBackward { weight, clear }, node.site, &[d_y], &[]);
+                }
+            }
+            _ => panic!("{:?} is not of a forward pass", node.op),
+        }
+    }
+
+    fn linear(&mut self, node: &Node, weight: WeightId, d_y: ValueId) {
+        let x = node.reads[0];
+        if self.needed.contains(&x) {
+            let (d_x, write) = self.gradient(x);
+            self.emit(Op::LinearInput { weight, write }, node.site, &[d_y], &[d_x]);
+        }
+        if (self.trained)(weight) {
+            self.late.push(Late { weight, d_y, x, site: node.site });
+            self.flush();
+        }
+        if let Some(&residual) = node.reads.get(1)
+            && self.needed.contains(&residual)
+        {
+            // The sum passes its gradient on as it is.
+            let before = self.gradients.insert(residual, d_y);
+            assert!(before.is_none(), "a residual's gradient is begun by the sum that ends it");
+        }
+    }
+
+    /// Writes the weight gradients whose inputs are there: an activation's backward node computes the
+    /// activation's output again, all else is kept.
+    fn flush(&mut self) {
+        for late in std::mem::take(&mut self.late) {
+            let x = match self.again.get(&late.x) {
+                Some(&again) => again,
+                None if self.returns(late.x) => {
+                    self.late.push(late);
+                    continue;
+                }
+                None => late.x,
+            };
+            let write = self.weight_write(late.weight);
+            let op = Op::LinearWeight { weight: late.weight, write };
+            self.emit(op, late.site, &[late.d_y, x], &[]);
+        }
+    }
+
+    /// Whether the backward pass computes a value again.
+    fn returns(&self, value: ValueId) -> bool {
+        self.gated.contains(&value) && self.needed.contains(&value)
+    }
+}

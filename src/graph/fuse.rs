@@ -1,0 +1,43 @@
+//! Joins nodes for one decoded row, where a product reads a whole matrix for a single row and what
+//! stands before and behind it is cheap beside that.
+
+use super::{Graph, Node, Op};
+
+/// A forward pass with each norm joined to the product behind it, and that to the activation or
+/// rotation behind it.
+pub fn fuse(forward: &Graph) -> Graph {
+    let mut nodes: Vec<Node> = vec![];
+    let mut layers_end = 0;
+    for (index, node) in forward.nodes.iter().enumerate() {
+        if index == forward.layers_end {
+            layers_end = nodes.len();
+        }
+        match nodes.last_mut().and_then(|before| joined(before, node)) {
+            Some(joined) => *nodes.last_mut().expect("there is one") = joined,
+            None => nodes.push(node.clone()),
+        }
+    }
+    let backward = nodes.len();
+    Graph { values: forward.values.clone(), nodes, layers_end, backward }
+}
+
+fn joined(before: &Node, node: &Node) -> Option<Node> {
+    if node.reads.len() != 1 || before.writes != node.reads {
+        return None;
+    }
+    let op = match (before.op, node.op) {
+        (Op::Norm(norm), Op::Linear { weight } | Op::Head { weight }) => {
+            Op::NormLinear { norm, weight }
+        }
+        (Op::NormLinear { norm, weight }, Op::Gate(gate)) => {
+            Op::NormLinearGate { norm, weight, gate }
+        }
+        (Op::NormLinear { norm, weight }, Op::Rope { attention }) => {
+            Op::NormLinearRope { norm, weight, attention, rope: node.site }
+        }
+        _ => return None,
+    };
+    // A product gives the site its name; what is joined to it later is part of it.
+    let site = if matches!(before.op, Op::Norm(_)) { node.site } else { before.site };
+    Some(Node { op, reads: before.reads.clone(), writes: node.writes.clone(), site })
+}

@@ -1,0 +1,136 @@
+//! What a model computes, as a list of nodes over named values: [`build`] writes the forward pass,
+//! [`differentiate`] adds the backward pass, [`remat`] computes activations again, [`fuse`] joins
+//! nodes that one row is decoded by. Everything that runs a model is lowered from these lists.
+
+mod build;
+mod differentiate;
+mod fuse;
+mod remat;
+
+pub use build::build;
+pub use differentiate::differentiate;
+pub use fuse::fuse;
+pub use remat::remat;
+
+use crate::arch::{Attention, Norm, WeightId};
+use crate::config::Activation;
+use crate::format::WriteMode;
+use std::fmt;
+
+/// Index into [`Graph::values`].
+pub type ValueId = usize;
+
+/// A tensor of one row per token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    pub name: &'static str,
+    /// Holds the loss's gradient by the value of this name.
+    pub gradient: bool,
+    pub columns: usize,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, if self.gradient { " gradient" } else { "" })
+    }
+}
+
+/// The place of a node in the model: what its dispatches are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub layer: Option<usize>,
+    pub what: &'static str,
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layer {
+            Some(layer) => write!(f, "layer {layer} {}", self.what),
+            None => f.write_str(self.what),
+        }
+    }
+}
+
+/// Width of a gated feed-forward block, and its activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    pub width: usize,
+    pub activation: Activation,
+}
+
+/// An operation. Reads and writes are those of [`Node`], in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    /// → rows.
+    Embed { weight: WeightId },
+    /// x → y.
+    Norm(Norm),
+    /// x → y = x · weightᵀ, plus a second read if there is one.
+    Linear { weight: WeightId },
+    /// qkv, rotated in place.
+    Rope { attention: Attention },
+    /// qkv → output, logsumexp.
+    Attention { attention: Attention },
+    /// gate | up → activate(gate) · up.
+    Gate(Gate),
+    /// x → logits, or their loss.
+    Head { weight: WeightId },
+    /// [`Op::Norm`], then [`Op::Linear`]: x → y.
+    NormLinear { norm: Norm, weight: WeightId },
+    /// The same, then [`Op::Gate`].
+    NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
+    /// The same, then [`Op::Rope`].
+    NormLinearRope { norm: Norm, weight: WeightId, attention: Attention, rope: Site },
+    /// x → d_x: logits, loss and the gradients of the head, a chunk of rows at a time.
+    HeadBackward { weight: WeightId, trained: bool },
+    /// d_y → d_x.
+    LinearInput { weight: WeightId, write: WriteMode },
+    /// d_y, x → the weight's gradient.
+    LinearWeight { weight: WeightId, write: WriteMode },
+    /// x, d_y → d_x, and the weight's gradient where it is trained.
+    NormBackward { norm: Norm, trained: bool, write: WriteMode },
+    /// d_qkv, rotated back in place.
+    RopeBackward { attention: Attention },
+    /// qkv, output, logsumexp, d_output → d_qkv.
+    AttentionBackward { attention: Attention },
+    /// gate | up, d_y → gradients of gate | up, and what [`Op::Gate`] gave.
+    GateBackward(Gate),
+    /// d_rows → the weight's gradient, which is cleared first unless another node has written it.
+    EmbedBackward { weight: WeightId, clear: bool },
+}
+
+/// An operation on values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub op: Op,
+    pub reads: Vec<ValueId>,
+    pub writes: Vec<ValueId>,
+    pub site: Site,
+}
+
+/// Nodes in the order in which they run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    pub values: Vec<Value>,
+    pub nodes: Vec<Node>,
+    /// The first node behind the last layer: of the final norm.
+    pub layers_end: usize,
+    /// The first node of the backward pass.
+    pub backward: usize,
+}
+
+impl Graph {
+    fn value(&mut self, name: &'static str, columns: usize) -> ValueId {
+        self.add(Value { name, gradient: false, columns })
+    }
+
+    fn add(&mut self, value: Value) -> ValueId {
+        self.values.push(value);
+        self.values.len() - 1
+    }
+
+    /// What the last layer leaves.
+    pub fn last_hidden(&self) -> ValueId {
+        self.nodes[self.layers_end - 1].writes[0]
+    }
+}

@@ -1,0 +1,217 @@
+//! Attention: over a batch of packed documents, over a key-value cache, and its gradient.
+
+use super::{Cache, Lowering, Rows, label};
+use crate::arch::Attention;
+use crate::error::Result;
+use crate::graph::{Node, Site};
+use crate::kernels::{self as k, AttentionShape, KeyValueOwner, KvCache};
+use crate::plan::{Buffer, Slice};
+
+/// The kernels' shape for batches of up to `tokens` rows.
+fn shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
+    AttentionShape {
+        heads: attention.heads,
+        kv_heads: attention.kv_heads,
+        head_dim: attention.head_dim,
+        window: attention.window,
+        soft_cap: attention.soft_cap.map(|cap| cap as f32),
+        scale: None,
+        tokens,
+        ring,
+    }
+}
+
+/// Bytes of a layer's cache of `rows` rows.
+pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
+    rows as u64 * cache.row_words(shape) as u64 * 4
+}
+
+impl Lowering<'_> {
+    pub(super) fn shape(&self, attention: Attention) -> AttentionShape {
+        let ring = match self.rows {
+            Rows::Batch { .. } => None,
+            Rows::Chunk(cache) | Rows::One(cache) => cache.ring,
+        };
+        shape(attention, self.builder.tokens, ring)
+    }
+
+    pub(super) fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
+        match self.rows {
+            Rows::Batch { .. } => {
+                let qkv = self.read(node, 0);
+                let flops = self.attention_flops(attention, 2.0);
+                self.attend_rows(node, attention, qkv, false, flops)
+            }
+            Rows::Chunk(cache) => {
+                let keys = self.append(node.site, attention, cache, self.read(node, 0))?;
+                let keys = self.expand(node.site, attention, cache, keys)?;
+                let rows = self.builder.tokens;
+                let flops = 4.0 * (rows * rows * attention.width()) as f64;
+                self.attend_rows(node, attention, keys, true, flops)
+            }
+            Rows::One(cache) => self.attend_one(node, attention, cache),
+        }
+    }
+
+    /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
+    fn attend_rows(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        keys: Slice,
+        cached: bool,
+        flops: f64,
+    ) -> Result<()> {
+        let qkv = self.read(node, 0);
+        let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
+        let kernel = k::attention_forward(self.builder.caps, self.shape(attention), cached)?;
+        let step = self.builder.step();
+        let slices = vec![qkv, keys, self.inputs.documents, output, logsumexp, step];
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// `products` of tokens × tokens / 2 × head_dim for every head.
+    fn attention_flops(&self, attention: Attention, products: f64) -> f64 {
+        let tokens = self.builder.tokens as f64;
+        products * tokens * tokens * attention.width() as f64
+    }
+
+    /// The layer's cache.
+    pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Slice {
+        let layer = site.layer.expect("attention is in a layer");
+        let bytes = cache_bytes(cache.format, &self.shape(attention), cache.rows);
+        Slice::new(Buffer::Cache(layer), 0, bytes)
+    }
+
+    /// Keys and values of `qkv` into the layer's cache, unless they are there.
+    fn append(
+        &mut self,
+        site: Site,
+        attention: Attention,
+        cache: Cache,
+        qkv: Slice,
+    ) -> Result<Slice> {
+        let slice = self.cache(site, attention, cache);
+        if std::mem::take(&mut self.appended) {
+            return Ok(slice);
+        }
+        let shape = self.shape(attention);
+        let kernel = k::cache_append(self.builder.caps, shape, cache.format)?;
+        let slices = vec![qkv, slice, self.builder.step()];
+        self.builder.dispatch(
+            Site { what: "cache append", ..site }.to_string(),
+            kernel,
+            slices,
+            0.0,
+        )?;
+        Ok(slice)
+    }
+
+    /// The cache as the kernels of a prefill read it: the rows of a packed one in f32, in a tensor
+    /// that the layers share.
+    fn expand(
+        &mut self,
+        site: Site,
+        attention: Attention,
+        cache: Cache,
+        keys: Slice,
+    ) -> Result<Slice> {
+        if cache.format == KvCache::F32 {
+            return Ok(keys);
+        }
+        let shape = self.shape(attention);
+        let elements = cache.rows as u64 * shape.cache_stride() as u64;
+        let rows = self.builder.tensor("expanded cache", elements)?;
+        let kernel = k::cache_expand(self.builder.caps, shape, cache.format)?;
+        let slices = vec![rows, keys, self.builder.step()];
+        self.builder.dispatch(
+            Site { what: "cache expand", ..site }.to_string(),
+            kernel,
+            slices,
+            0.0,
+        )?;
+        Ok(rows)
+    }
+
+    /// Attention of the newest row, which begins with its queries, to the cache.
+    fn attend_one(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<()> {
+        let query = self.read(node, 0);
+        let keys = self.append(node.site, attention, cache, query)?;
+        let (caps, shape) = (self.builder.caps, self.shape(attention));
+        // Of the positions that the model has, not of the capacity: a cache that grows compiles
+        // nothing.
+        let positions = self.params.architecture.positions;
+        let splits = k::decode_splits(caps, shape, positions, 1)?;
+        let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
+        let output = self.written(node, 0)?;
+        let flops = 4.0 * (cache.rows * attention.width()) as f64;
+        if splits.count == 1 {
+            let slices = vec![query, keys, output, self.builder.step()];
+            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+        }
+        let partials = splits.partials(&shape) as u64;
+        let parts = self.builder.tensor("attention partials", partials)?;
+        let slices = vec![query, keys, parts, self.builder.step()];
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
+        let kernel = k::attention_decode_merge(caps, shape, &splits)?;
+        let slices = vec![parts, output, self.builder.step()];
+        self.builder.dispatch(label(node.site, "merge"), kernel, slices, 2.0 * partials as f64)
+    }
+
+    /// Delta, then the gradients of queries, keys and values.
+    pub(super) fn attention_backward(&mut self, node: &Node, attention: Attention) -> Result<()> {
+        let (qkv, output) = (self.read(node, 0), self.read(node, 1));
+        let (logsumexp, d_output) = (self.read(node, 2), self.read(node, 3));
+        let shape = self.shape(attention);
+        let delta = self.tensor("delta", shape.heads)?;
+        let kernel = k::attention_delta(self.builder.caps, shape)?;
+        let slices = vec![output, d_output, delta, self.builder.step()];
+        let flops = 2.0 * (self.builder.tokens * shape.width()) as f64;
+        self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
+        let d_qkv = self.written(node, 0)?;
+        let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
+        self.query_key_value_gradients(node.site, attention, reads, d_qkv)
+    }
+
+    /// `reads` are the first bindings of both kernels.
+    fn query_key_value_gradients(
+        &mut self,
+        site: Site,
+        attention: Attention,
+        reads: [Slice; 5],
+        d_qkv: Slice,
+    ) -> Result<()> {
+        let (caps, shape) = (self.builder.caps, self.shape(attention));
+        let (step, padded) = (self.builder.step(), self.batch().0.padded);
+        let owner = k::key_value_owner(caps, shape);
+        let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
+            None => (
+                k::attention_backward_query(caps, shape)?,
+                k::attention_backward_key_value(caps, shape, owner, padded)?,
+                vec![],
+            ),
+            Some(elements) => (
+                k::attention_backward_query_kept(caps, shape)?,
+                k::attention_backward_key_value_kept(caps, shape, owner, padded)?,
+                vec![
+                    self.builder.tensor("probabilities", elements)?,
+                    self.builder.tensor("score gradients", elements)?,
+                ],
+            ),
+        };
+        let slices = |output: Slice| [&reads[..], &[output, step], &kept].concat();
+        let products = if kept.is_empty() { 4.0 } else { 2.0 };
+        let of_query_flops = self.attention_flops(attention, 3.0);
+        let flops = self.attention_flops(attention, products);
+        self.builder.dispatch(label(site, "query"), of_query, slices(d_qkv), of_query_flops)?;
+        let name = label(site, "key, value");
+        if owner == KeyValueOwner::Group {
+            return self.builder.dispatch(name, of_key, slices(d_qkv), flops);
+        }
+        let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
+        self.builder.dispatch(name, of_key, slices(parts), flops)?;
+        let kernel = k::attention_group_sum(caps, shape)?;
+        let flops = (2 * self.builder.tokens * shape.width()) as f64;
+        self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
+    }
+}

@@ -1,0 +1,60 @@
+//! Token embeddings: rows gathered, and their gradient scattered.
+
+use super::Lowering;
+use crate::arch::WeightId;
+use crate::error::Result;
+use crate::graph::Node;
+use crate::kernels as k;
+use crate::plan::{Range, Slice};
+
+impl Lowering<'_> {
+    pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+        let output = self.written(node, 0)?;
+        for part in 0..self.params.matrices[weight].parts.len() {
+            let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
+            let range = self.vocabulary_range(weight, part);
+            let rows = self.part(weight, part, crate::plan::Buffer::Weights);
+            let (step, columns) = (self.builder.step(), self.builder.range(range));
+            let slices = vec![self.inputs.tokens, rows, output, step, columns];
+            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, 0.0)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a part of the vocabulary, for all tokens.
+    fn vocabulary_range(&self, weight: WeightId, part: usize) -> Range {
+        let part = &self.params.matrices[weight].parts[part];
+        Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() }
+    }
+
+    pub(super) fn embed_backward(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        clear: bool,
+    ) -> Result<()> {
+        let d_rows = self.read(node, 0);
+        let hidden = self.hidden();
+        let (tokens, order) = self.sorted_tokens();
+        for part in 0..self.params.matrices[weight].parts.len() {
+            let gradient = self.gradient(weight, part);
+            if clear {
+                let kernel = k::zero(self.builder.caps, gradient.bytes as usize / 4)?;
+                let slices = vec![gradient, self.builder.step()];
+                self.builder.dispatch(super::label(node.site, "zero"), kernel, slices, 0.0)?;
+            }
+            let kernel = k::embedding_backward(self.builder.caps, hidden)?;
+            let range = self.vocabulary_range(weight, part);
+            let (step, columns) = (self.builder.step(), self.builder.range(range));
+            let slices = vec![order, tokens, d_rows, gradient, step, columns];
+            let flops = (self.builder.tokens * hidden) as f64;
+            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+        }
+        Ok(())
+    }
+
+    fn sorted_tokens(&self) -> (Slice, Slice) {
+        let (batch, _) = self.batch();
+        (batch.tokens(), batch.order())
+    }
+}

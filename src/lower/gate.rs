@@ -1,0 +1,40 @@
+//! The gated activation of the feed-forward block.
+
+use super::Lowering;
+use crate::error::Result;
+use crate::graph::{Gate, Node};
+use crate::kernels::{self as k, ActivationWidth};
+use crate::plan::Slice;
+
+fn width(gate: Gate) -> ActivationWidth {
+    ActivationWidth { width: gate.width, activation: gate.activation }
+}
+
+impl Lowering<'_> {
+    pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
+        let (input, output) = (self.read(node, 0), self.written(node, 0)?);
+        self.activate(node.site.to_string(), gate, input, output)
+    }
+
+    /// `activate(gate) · up` of rows `gate | up`.
+    pub(super) fn activate(
+        &mut self,
+        label: String,
+        gate: Gate,
+        input: Slice,
+        output: Slice,
+    ) -> Result<()> {
+        let kernel = k::gated_activation(self.builder.caps, width(gate))?;
+        let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
+        self.builder.dispatch(label, kernel, vec![input, output, self.builder.step()], flops)
+    }
+
+    pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
+        let (input, d_output) = (self.read(node, 0), self.read(node, 1));
+        let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
+        let kernel = k::gated_activation_backward(self.builder.caps, width(gate))?;
+        let slices = vec![input, d_output, d_input, output, self.builder.step()];
+        let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+}

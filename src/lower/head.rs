@@ -1,0 +1,136 @@
+//! The head: logits, their loss, and the gradients of both, a chunk of rows at a time where the
+//! logits of all rows would not fit a binding.
+
+use super::{Lowering, Rows};
+use crate::arch::{Architecture, WeightId};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::graph::Node;
+use crate::kernels::{self as k, WriteMode};
+use crate::params::ALIGN;
+use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
+
+/// Most bytes of logits held at a time; more rows go in several chunks.
+const LOGITS_BYTES: u64 = 64 << 20;
+
+/// Rows of logits held at a time: within one binding. Chunks of the rows that they are products of
+/// are bound at offsets, which are aligned after every `aligned` rows; [`ALIGN`] rows always are.
+pub(super) fn logits_chunk(caps: &Capabilities, model: &Architecture, tokens: usize) -> usize {
+    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / model.vocab_size;
+    if most >= tokens {
+        return tokens;
+    }
+    let aligned = ALIGN >> model.hidden.trailing_zeros().min(ALIGN.trailing_zeros());
+    let step = if most >= ALIGN { ALIGN } else { aligned };
+    (most / step * step).max(aligned)
+}
+
+impl Lowering<'_> {
+    /// The batch of a training plan, and the rows of logits held at a time.
+    pub(super) fn batch(&self) -> (BatchLayout, usize) {
+        match self.rows {
+            Rows::Batch { batch, logits } => (batch, logits),
+            _ => panic!("only training has a batch"),
+        }
+    }
+
+    /// Logits of every row of a chunk of a prompt, or the loss of a batch.
+    pub(super) fn head(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+        let input = self.read(node, 0);
+        if let Rows::Batch { .. } = self.rows {
+            return self.loss(weight, input, None, false);
+        }
+        let (label, rows) = (node.site.to_string(), self.builder.all_rows());
+        let logits = self.logits();
+        self.product_rows(&label, weight, [input, logits], None, rows)
+    }
+
+    /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
+    pub(super) fn logits(&self) -> Slice {
+        let elements = self.builder.tokens as u64 * self.params.architecture.vocab_size as u64;
+        Slice::new(Buffer::Logits, 0, elements * 4)
+    }
+
+    pub(super) fn head_backward(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        trained: bool,
+    ) -> Result<()> {
+        let input = self.read(node, 0);
+        let d_input = self.written(node, 0)?;
+        self.loss(weight, input, Some(d_input), trained)?;
+        self.builder.phase = Phase::Backward;
+        Ok(())
+    }
+
+    /// Logits, loss and, with `d_input`, the gradients of the head, a chunk of rows at a time.
+    fn loss(
+        &mut self,
+        weight: WeightId,
+        input: Slice,
+        d_input: Option<Slice>,
+        trained: bool,
+    ) -> Result<()> {
+        let (batch, chunk) = self.batch();
+        let (tokens, vocabulary) = (self.builder.tokens, self.params.architecture.vocab_size);
+        let row_bytes = self.hidden() as u64 * 4;
+        let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * vocabulary as u64)?;
+        for row0 in (0..tokens).step_by(chunk) {
+            let rows = chunk.min(tokens - row0) as u32;
+            let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
+            let cut = |slice: Slice| Slice {
+                offset: slice.offset + row0 as u64 * row_bytes,
+                bytes: u64::from(rows.rows) * row_bytes,
+                ..slice
+            };
+            self.builder.phase = Phase::Forward;
+            self.product_rows("logits", weight, [cut(input), logits], None, rows)?;
+            self.cross_entropy(logits, batch.targets(), rows, d_input.is_some())?;
+            let Some(d_input) = d_input else { continue };
+            self.builder.phase = Phase::Backward;
+            let write = WriteMode::Overwrite;
+            self.input_gradient("head input", weight, [logits, cut(d_input)], rows, write)?;
+            if trained {
+                let write = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
+                let operands = [logits, cut(input)];
+                self.weight_gradient("head weight", weight, operands, rows, write)?;
+            }
+        }
+        self.loss_sum(batch.targets())
+    }
+
+    /// The loss of rows of logits; with `gradient` their gradient overwrites them.
+    fn cross_entropy(
+        &mut self,
+        logits: Slice,
+        targets: Slice,
+        rows: Range,
+        gradient: bool,
+    ) -> Result<()> {
+        let vocabulary = self.params.architecture.vocab_size;
+        let kernel = k::cross_entropy(self.builder.caps, vocabulary, gradient)?;
+        let (step, range) = (self.builder.step(), self.builder.range(rows));
+        let slices = vec![logits, targets, self.losses(), step, range];
+        let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
+        self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)
+    }
+
+    fn losses(&self) -> Slice {
+        Slice::new(Buffer::Losses, 0, self.builder.tokens as u64 * 4)
+    }
+
+    fn loss_sum(&mut self, targets: Slice) -> Result<()> {
+        let kernel = k::loss_sum(self.builder.caps)?;
+        let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
+        let slices = vec![self.losses(), targets, metrics, self.builder.step()];
+        self.builder.dispatch("loss sum", kernel, slices, self.builder.tokens as f64)
+    }
+
+    /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`].
+    pub(super) fn chunk_loss(&mut self, targets: Slice) -> Result<()> {
+        let (logits, rows) = (self.logits(), self.builder.all_rows());
+        self.cross_entropy(logits, targets, rows, false)?;
+        self.loss_sum(targets)
+    }
+}

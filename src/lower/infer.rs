@@ -1,0 +1,250 @@
+//! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
+//! decoding one token.
+
+use super::train::rope_table;
+use super::{Cache, Inputs, Lowering, Rows};
+use crate::arch::Architecture;
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::graph::{self, Graph, Op};
+use crate::kernels::{self as k, KvCache, WeightFormat};
+use crate::params::Params;
+use crate::plan::{Buffer, Builder, Phase, Plan, PromptLayout, Slice};
+use serde::Deserialize;
+
+/// Everything that inference replays. All plans share the slots.
+#[derive(Clone, Debug)]
+pub struct InferencePlans {
+    /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
+    pub prefill: Plan,
+    /// Logits of every row of [`Buffer::Hidden`].
+    pub logits: Plan,
+    /// Loss of every row, from the logits.
+    pub loss: Plan,
+    /// The last row of [`Buffer::Hidden`] to [`Buffer::LastHidden`].
+    pub last_row: Plan,
+    /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
+    pub decode: Plan,
+    /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
+    pub sample: Plan,
+    /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed.
+    pub pack: Plan,
+    pub slots: Vec<u64>,
+    /// Bytes of each packed part of a matrix.
+    pub packed: Vec<(Buffer, u64)>,
+    /// Most rows of a prefill.
+    pub chunk: usize,
+    /// Rows of a layer's cache: no more than the sliding window and a chunk need.
+    pub cache_rows: usize,
+    /// Most tokens drawn in one submit.
+    pub turns: usize,
+}
+
+impl InferencePlans {
+    pub fn all(&self) -> [&Plan; 7] {
+        let Self { prefill, logits, loss, last_row, decode, sample, pack, .. } = self;
+        [prefill, logits, loss, last_row, decode, sample, pack]
+    }
+}
+
+/// Most bytes of logits of a chunk.
+const LOGITS_BYTES: u64 = 32 << 20;
+/// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
+const CHUNK: usize = 256;
+/// Most tokens drawn in one submit: one readback for all of them.
+const TURNS: usize = 16;
+
+/// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InferenceOptions {
+    /// How keys and values are kept: what they lose shows in the result.
+    pub kv_cache: KvCache,
+    /// How matrices are read: what they lose does, too.
+    pub weights: WeightFormat,
+}
+
+/// Rows after which the cache of a model with a sliding window begins again. It depends on nothing
+/// that grows with a text: a longer one compiles nothing.
+fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
+    let rows = k::ring_rows(architecture.window()?, chunk);
+    (rows < architecture.positions).then_some(rows)
+}
+
+/// Compiles a model into the plans of inference, for texts of `capacity` tokens: a RoPE table of
+/// that length, and a cache of that length or of what a sliding window needs, if that is less. The
+/// kernels do not depend on the capacity.
+///
+/// # Errors
+/// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
+pub fn inference_plans(
+    caps: &Capabilities,
+    params: &Params,
+    capacity: usize,
+    options: InferenceOptions,
+) -> Result<InferencePlans> {
+    let architecture = &params.architecture;
+    let most =
+        (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
+    let chunk = most.clamp(1, CHUNK);
+    let ring = ring(architecture, chunk);
+    let rows = ring.map_or(capacity, |ring| ring.min(capacity));
+    let many = graph::build(architecture);
+    let one = graph::fuse(&many);
+    let cache = Cache { format: options.kv_cache, rows, ring };
+    let context =
+        Context { caps, params, capacity, chunk, cache, weights: options.weights, many, one };
+    let prefill = context.prefill()?.finish(&[]);
+    let logits = context.logits()?.finish(&prefill.slots);
+    let loss = context.loss()?.finish(&logits.slots);
+    let last_row = context.last_row()?.finish(&loss.slots);
+    let decode = context.decode()?.finish(&last_row.slots);
+    let sample = context.sample()?.finish(&decode.slots);
+    let slots = sample.slots.clone();
+    let (pack, packed) = context.pack()?;
+    Ok(InferencePlans {
+        prefill,
+        logits,
+        loss,
+        last_row,
+        decode,
+        sample,
+        pack,
+        slots,
+        packed,
+        chunk,
+        cache_rows: rows,
+        turns: TURNS,
+    })
+}
+
+struct Context<'a> {
+    caps: &'a Capabilities,
+    params: &'a Params,
+    capacity: usize,
+    chunk: usize,
+    cache: Cache,
+    weights: WeightFormat,
+    /// The forward pass, and the same with joined nodes for one row.
+    many: Graph,
+    one: Graph,
+}
+
+impl<'a> Context<'a> {
+    /// A chunk of a prompt.
+    fn chunk(&'a self, phase: Phase) -> Lowering<'a> {
+        let prompt = PromptLayout::new(self.chunk);
+        let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
+        let mut lowering =
+            self.lowering(&self.many, builder, Rows::Chunk(self.cache), prompt.tokens());
+        lowering.bind(self.many.last_hidden(), self.hidden(Buffer::Hidden, self.chunk));
+        lowering
+    }
+
+    /// One decoded row.
+    fn one(&'a self) -> Lowering<'a> {
+        let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
+        let token = Slice::new(Buffer::Token, 0, 4);
+        let mut lowering = self.lowering(&self.one, builder, Rows::One(self.cache), token);
+        lowering.bind(self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
+        lowering
+    }
+
+    fn lowering(
+        &'a self,
+        graph: &'a Graph,
+        builder: Builder<'a>,
+        rows: Rows,
+        tokens: Slice,
+    ) -> Lowering<'a> {
+        let documents = PromptLayout::new(self.chunk).documents();
+        let table = rope_table(self.params, self.capacity);
+        Lowering {
+            graph,
+            params: self.params,
+            builder,
+            rows,
+            inputs: Inputs { tokens, documents, table },
+            weights: self.weights,
+            mirrored: false,
+            state: self.params,
+            values: vec![None; graph.values.len()],
+            appended: false,
+        }
+    }
+
+    fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
+        Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
+    }
+
+    /// Packs every matrix that is read packed; gives what that takes.
+    fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
+        let mut lowering = self.chunk(Phase::Prefill);
+        lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let mut packed = vec![];
+        for node in &self.many.nodes {
+            let (Op::Linear { weight } | Op::Head { weight }) = node.op else { continue };
+            let matrix = &self.params.matrices[weight];
+            for (index, part) in matrix.parts.iter().enumerate() {
+                let Some(slice) = lowering.packed(weight, index) else { continue };
+                packed.push((slice.buffer, slice.bytes));
+                let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
+                let slices = vec![lowering.part(weight, index, Buffer::Weights), slice];
+                lowering.builder.dispatch("pack", kernel, slices, 0.0)?;
+            }
+        }
+        Ok((lowering.builder.finish(&[]), packed))
+    }
+
+    fn prefill(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.chunk(Phase::Prefill);
+        lowering.nodes(&self.many.nodes[..self.many.layers_end])?;
+        Ok(lowering.builder)
+    }
+
+    fn logits(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.chunk(Phase::Prefill);
+        lowering.nodes(&self.many.nodes[self.many.layers_end..])?;
+        Ok(lowering.builder)
+    }
+
+    fn loss(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.chunk(Phase::Forward);
+        lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
+        Ok(lowering.builder)
+    }
+
+    fn last_row(&self) -> Result<Builder<'_>> {
+        let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let kernel = k::copy_row(self.caps, self.params.architecture.hidden)?;
+        let from = self.hidden(Buffer::Hidden, self.chunk);
+        let slices = vec![from, self.hidden(Buffer::LastHidden, 1), builder.step()];
+        builder.dispatch("last row", kernel, slices, 0.0)?;
+        Ok(builder)
+    }
+
+    fn decode(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.one();
+        lowering.nodes(&self.one.nodes[..self.one.layers_end])?;
+        Ok(lowering.builder)
+    }
+
+    fn sample(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.one();
+        lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
+        let vocabulary = self.params.architecture.vocab_size;
+        let logits = lowering.logits();
+        let mut builder = lowering.builder;
+        let kernel = k::sample(self.caps, vocabulary)?;
+        let slices = vec![
+            logits,
+            Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4),
+            Slice::new(Buffer::Token, 0, 4),
+            Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8),
+            builder.step(),
+            Slice::new(Buffer::Sampling, 0, 32),
+        ];
+        builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
+        Ok(builder)
+    }
+}

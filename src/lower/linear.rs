@@ -1,0 +1,221 @@
+//! Products of many rows with a matrix, and their gradients; how a matrix is read.
+
+use super::{Lowering, Rows};
+use crate::arch::WeightId;
+use crate::error::Result;
+use crate::graph::Node;
+use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMode};
+use crate::plan::{Buffer, Range, Slice};
+
+impl Lowering<'_> {
+    pub(super) fn linear(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+        let input = self.read(node, 0);
+        let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
+        let output = self.written(node, 0)?;
+        let label = node.site.to_string();
+        if let Rows::One(_) = self.rows {
+            return self.matvec(&label, weight, input, output, residual);
+        }
+        let rows = self.builder.all_rows();
+        self.product_rows(&label, weight, [input, output], residual, rows)
+    }
+
+    /// `output = input · weightᵀ`, optionally plus a residual; `rows` are the token rows covered.
+    pub(super) fn product_rows(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        [input, output]: [Slice; 2],
+        residual: Option<Slice>,
+        rows: Range,
+    ) -> Result<()> {
+        let matrix = self.params.matrices[weight].clone();
+        for (index, part) in matrix.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::MatmulT,
+                n: part.rows,
+                k: matrix.cols,
+                a_stride: matrix.cols,
+                c_stride: matrix.rows,
+                tokens: rows.rows as usize,
+                half_b: false,
+            };
+            let mode = if residual.is_some() {
+                Output::Residual
+            } else {
+                Output::Mode(WriteMode::Overwrite)
+            };
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let (weights, product) = self.operand(label, weight, index, product)?;
+            let operands = [input, weights, output];
+            self.product(label, &product, mode, operands, residual, range)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn linear_input(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        write: WriteMode,
+    ) -> Result<()> {
+        let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
+        let rows = self.builder.all_rows();
+        let label = super::label(node.site, "input");
+        self.input_gradient(&label, weight, [d_output, d_input], rows, write)
+    }
+
+    /// `d_input (+)= d_output · weight`.
+    pub(super) fn input_gradient(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        [d_output, d_input]: [Slice; 2],
+        rows: Range,
+        write: WriteMode,
+    ) -> Result<()> {
+        let matrix = self.params.matrices[weight].clone();
+        for (index, part) in matrix.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::Matmul,
+                n: matrix.cols,
+                k: part.rows,
+                a_stride: matrix.rows,
+                c_stride: matrix.cols,
+                tokens: rows.rows as usize,
+                half_b: false,
+            };
+            let mode = if index == 0 { write } else { WriteMode::Add };
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let (weights, product) = self.operand(label, weight, index, product)?;
+            let operands = [d_output, weights, d_input];
+            self.product(label, &product, Output::Mode(mode), operands, None, range)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn linear_weight(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        write: WriteMode,
+    ) -> Result<()> {
+        let operands = [self.read(node, 0), self.read(node, 1)];
+        let rows = self.builder.all_rows();
+        self.weight_gradient(&super::label(node.site, "weight"), weight, operands, rows, write)
+    }
+
+    /// `d_weight (+)= d_outputᵀ · input`.
+    pub(super) fn weight_gradient(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        [d_output, input]: [Slice; 2],
+        rows: Range,
+        write: WriteMode,
+    ) -> Result<()> {
+        let matrix = self.params.matrices[weight].clone();
+        for (index, part) in matrix.parts.iter().enumerate() {
+            let product = LinearShape {
+                form: Form::MatmulAt,
+                n: matrix.cols,
+                k: part.rows,
+                a_stride: matrix.rows,
+                c_stride: matrix.cols,
+                tokens: rows.rows as usize,
+                half_b: false,
+            };
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let operands = [d_output, input, self.gradient(weight, index)];
+            self.product(label, &product, Output::Mode(write), operands, None, range)?;
+        }
+        Ok(())
+    }
+
+    /// One product of `operands` a and b into c, in two dispatches if K is split.
+    fn product(
+        &mut self,
+        label: &str,
+        shape: &LinearShape,
+        output: Output,
+        [a, b, c]: [Slice; 3],
+        residual: Option<Slice>,
+        range: Range,
+    ) -> Result<()> {
+        self.builder.note_product(*shape);
+        let linear = k::linear(self.builder.caps, shape, output)?;
+        let (step, columns) = (self.builder.step(), self.builder.range(range));
+        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
+        let Some(sum) = linear.sum else {
+            let mut slices = vec![a, b, c, step, columns];
+            slices.extend(residual);
+            return self.builder.dispatch_rows(label, linear.product, slices, range, flops);
+        };
+        let parts = self.builder.tensor("parts of a product", sum.elements)?;
+        let slices = vec![a, b, parts, step, columns];
+        self.builder.dispatch_rows(label, linear.product, slices, range, flops)?;
+        let mut slices = vec![parts, c, step, columns];
+        slices.extend(residual);
+        let label = format!("{label} sum");
+        self.builder.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
+    }
+
+    /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.
+    fn operand(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        part: usize,
+        shape: LinearShape,
+    ) -> Result<(Slice, LinearShape)> {
+        if self.mirrored && shape.by_vectors() {
+            let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
+            let shard = self.params.matrices[weight].parts[part].shard;
+            let mirror = Slice::new(Buffer::Mirror(shard), offset / 2, bytes / 2);
+            return Ok((mirror, LinearShape { half_b: true, ..shape }));
+        }
+        Ok((self.unpacked(label, weight, part)?, shape))
+    }
+
+    /// A part of a matrix in f32: as it is or, where it is packed, what that stands for.
+    fn unpacked(&mut self, label: &str, weight: WeightId, part: usize) -> Result<Slice> {
+        let Some(packed) = self.packed(weight, part) else {
+            return Ok(self.part(weight, part, Buffer::Weights));
+        };
+        let matrix = &self.params.matrices[weight];
+        let (rows, columns) = (matrix.parts[part].rows, matrix.cols);
+        let what = format!("unpacked matrix of {label}");
+        let unpacked = self.builder.tensor(&what, (rows * columns) as u64)?;
+        let kernel = k::unpack_weights(self.builder.caps, self.weights, rows, columns)?;
+        let slices = vec![unpacked, packed];
+        self.builder.dispatch(format!("{label} unpacked"), kernel, slices, 0.0)?;
+        Ok(unpacked)
+    }
+
+    /// A part of a matrix packed, where its rows are.
+    pub(super) fn packed(&self, weight: WeightId, part: usize) -> Option<Slice> {
+        let matrix = &self.params.matrices[weight];
+        self.weights.packs(matrix.cols).then(|| {
+            let buffer = Buffer::Packed(matrix.first_part + part);
+            Slice::new(buffer, 0, self.weights.bytes(matrix.parts[part].rows, matrix.cols))
+        })
+    }
+
+    /// A part of a matrix as the products of one row read it: packed where its rows are.
+    pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> Slice {
+        self.packed(weight, part).unwrap_or_else(|| self.part(weight, part, Buffer::Weights))
+    }
+
+    /// Writes [`Buffer::Mirror`] from the weights.
+    pub(super) fn mirror_weights(&mut self) -> Result<()> {
+        for (index, shard) in self.params.shards.iter().enumerate() {
+            let kernel = k::pack_weights(self.builder.caps, WeightFormat::F16, 1, shard.len)?;
+            let slices = vec![
+                Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4),
+                Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2),
+            ];
+            self.builder.dispatch("weights in f16", kernel, slices, shard.len as f64)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! From nodes of a [`Graph`] to dispatches: for many rows of a batch, for a chunk of a prompt over a
+//! key-value cache, or for one decoded row. One file per operation.
+
+mod attention;
+mod embed;
+mod gate;
+mod head;
+mod infer;
+mod initialize;
+mod linear;
+mod norm;
+mod rope;
+mod row;
+mod train;
+
+pub use attention::cache_bytes;
+pub use infer::{InferenceOptions, InferencePlans, inference_plans};
+pub use initialize::initialize_plan;
+pub use train::{TrainChoices, TrainPlans, train_plans, train_plans_of};
+
+use crate::arch::WeightId;
+use crate::error::Result;
+use crate::graph::{Graph, Node, Op, Site, ValueId};
+use crate::kernels::{KvCache, WeightFormat};
+use crate::params::Params;
+use crate::plan::{Buffer, Builder, Slice};
+
+/// What nodes read besides values and weights.
+#[derive(Clone, Copy, Debug)]
+struct Inputs {
+    tokens: Slice,
+    /// Starts of documents, and where a batch trains their ends.
+    documents: Slice,
+    /// The table of rotary positions.
+    table: Slice,
+}
+
+/// The key-value cache that attention reads and writes.
+#[derive(Clone, Copy, Debug)]
+struct Cache {
+    format: KvCache,
+    /// Rows of a layer's cache.
+    rows: usize,
+    /// Rows after which the cache of a layer with a window begins again.
+    ring: Option<usize>,
+}
+
+/// What a plan covers at a time.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    /// A batch whose loss is computed `logits` rows at a time.
+    Batch { batch: crate::plan::BatchLayout, logits: usize },
+    /// A chunk of a prompt over the cache.
+    Chunk(Cache),
+    /// One decoded row over the cache.
+    One(Cache),
+}
+
+/// Turns nodes into the dispatches of one plan.
+struct Lowering<'a> {
+    graph: &'a Graph,
+    params: &'a Params,
+    builder: Builder<'a>,
+    rows: Rows,
+    inputs: Inputs,
+    /// How matrices are read.
+    weights: WeightFormat,
+    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors.
+    mirrored: bool,
+    /// Layout of gradients and optimizer state.
+    state: &'a Params,
+    values: Vec<Option<Slice>>,
+    /// The newest keys and values are in the cache already.
+    appended: bool,
+}
+
+impl Lowering<'_> {
+    fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
+        nodes.iter().try_for_each(|node| self.node(node))
+    }
+
+    fn node(&mut self, node: &Node) -> Result<()> {
+        match node.op {
+            Op::Embed { weight } => self.embed(node, weight),
+            Op::Norm(norm) => self.norm(node, norm),
+            Op::Linear { weight } => self.linear(node, weight),
+            Op::Rope { attention } => self.rope(node, attention, true),
+            Op::Attention { attention } => self.attention(node, attention),
+            Op::Gate(gate) => self.gate(node, gate),
+            Op::Head { weight } => self.head(node, weight),
+            Op::NormLinear { norm, weight } => self.norm_linear(node, norm, weight),
+            Op::NormLinearGate { norm, weight, gate } => {
+                self.norm_linear_gate(node, norm, weight, gate)
+            }
+            Op::NormLinearRope { norm, weight, attention, rope } => {
+                self.norm_linear_rope(node, norm, weight, attention, rope)
+            }
+            Op::HeadBackward { weight, trained } => self.head_backward(node, weight, trained),
+            Op::LinearInput { weight, write } => self.linear_input(node, weight, write),
+            Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write),
+            Op::NormBackward { norm, trained, write } => {
+                self.norm_backward(node, norm, trained, write)
+            }
+            Op::RopeBackward { attention } => self.rope(node, attention, false),
+            Op::AttentionBackward { attention } => self.attention_backward(node, attention),
+            Op::GateBackward(gate) => self.gate_backward(node, gate),
+            Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
+        }
+    }
+
+    /// Where a value is that a node reads.
+    fn read(&self, node: &Node, index: usize) -> Slice {
+        let value = node.reads[index];
+        self.values[value].unwrap_or_else(|| panic!("{} is read before it is written", node.site))
+    }
+
+    /// Where a value is that a node writes: an activation, made at the first write.
+    fn written(&mut self, node: &Node, index: usize) -> Result<Slice> {
+        self.value(node.writes[index])
+    }
+
+    fn value(&mut self, id: ValueId) -> Result<Slice> {
+        if let Some(slice) = self.values[id] {
+            return Ok(slice);
+        }
+        let value = self.graph.values[id];
+        let slice = self.tensor(&value.to_string(), value.columns)?;
+        self.values[id] = Some(slice);
+        Ok(slice)
+    }
+
+    fn bind(&mut self, id: ValueId, slice: Slice) {
+        self.values[id] = Some(slice);
+    }
+
+    /// An activation of one row per token.
+    fn tensor(&mut self, what: &str, columns: usize) -> Result<Slice> {
+        self.builder.tensor(what, self.builder.tokens as u64 * columns as u64)
+    }
+
+    fn hidden(&self) -> usize {
+        self.params.architecture.hidden
+    }
+
+    /// A part of a weight in a set of shards that has the weights' layout.
+    fn part(&self, weight: WeightId, part: usize, set: fn(usize) -> Buffer) -> Slice {
+        part_of(self.params, weight, part, set)
+    }
+
+    /// A part of a weight's gradient.
+    fn gradient(&self, weight: WeightId, part: usize) -> Slice {
+        part_of(self.state, weight, part, Buffer::Gradients)
+    }
+
+    /// A weight of one part.
+    fn whole(&self, weight: WeightId) -> Slice {
+        self.part(weight, 0, Buffer::Weights)
+    }
+}
+
+fn part_of(params: &Params, weight: WeightId, part: usize, set: fn(usize) -> Buffer) -> Slice {
+    let matrix = &params.matrices[weight];
+    let part = &matrix.parts[part];
+    Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
+}
+
+/// A label of one of the dispatches of a node.
+fn label(site: Site, what: &str) -> String {
+    format!("{site} {what}")
+}

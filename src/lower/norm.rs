@@ -1,0 +1,58 @@
+//! Root mean square normalisation.
+
+use super::{Lowering, label};
+use crate::arch::Norm;
+use crate::error::Result;
+use crate::graph::Node;
+use crate::kernels::{self as k, WriteMode};
+use crate::plan::Slice;
+
+impl Lowering<'_> {
+    pub(super) fn norm(&mut self, node: &Node, norm: Norm) -> Result<()> {
+        let (input, output) = (self.read(node, 0), self.written(node, 0)?);
+        self.norm_rows(node.site.to_string(), norm, input, output)
+    }
+
+    pub(super) fn norm_rows(
+        &mut self,
+        label: String,
+        norm: Norm,
+        input: Slice,
+        output: Slice,
+    ) -> Result<()> {
+        let hidden = self.params.matrices[norm.weight].cols;
+        let kernel = k::rms_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
+        let slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
+        let flops = 4.0 * (self.builder.tokens * hidden) as f64;
+        self.builder.dispatch(label, kernel, slices, flops)
+    }
+
+    pub(super) fn norm_backward(
+        &mut self,
+        node: &Node,
+        norm: Norm,
+        trained: bool,
+        write: WriteMode,
+    ) -> Result<()> {
+        let (input, d_output) = (self.read(node, 0), self.read(node, 1));
+        let d_input = self.written(node, 0)?;
+        let hidden = self.params.matrices[norm.weight].cols;
+        let (caps, tokens) = (self.builder.caps, self.builder.tokens);
+        let rows = k::norm_rows(caps, tokens);
+        let blocks = tokens.div_ceil(rows);
+        let elements = blocks as u64 * hidden as u64;
+        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let kernel = k::rms_norm_backward(caps, hidden, norm.epsilon, write, rows)?;
+        let weight = self.whole(norm.weight);
+        let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
+        let flops = 12.0 * (tokens * hidden) as f64;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
+        if !trained {
+            return Ok(());
+        }
+        let kernel = k::column_sum(caps, hidden, rows)?;
+        let slices = vec![partial, self.gradient(norm.weight, 0), self.builder.step()];
+        let flops = (blocks * hidden) as f64;
+        self.builder.dispatch(label(node.site, "weight"), kernel, slices, flops)
+    }
+}

@@ -1,0 +1,154 @@
+//! Nodes of one decoded row: matrix-vector products, with the norm before and the activation or
+//! rotation after them in the same kernel where that is faster.
+
+use super::{Lowering, Rows, label};
+use crate::arch::{Attention, Norm, WeightId};
+use crate::error::Result;
+use crate::graph::{Gate, Node, Site};
+use crate::kernels::{self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape};
+use crate::plan::{Range, Slice};
+
+impl Lowering<'_> {
+    /// `output = matrix · input`, optionally plus a residual.
+    pub(super) fn matvec(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        input: Slice,
+        output: Slice,
+        residual: Option<Slice>,
+    ) -> Result<()> {
+        let then = residual.map_or(MatvecOutput::Plain, |_| MatvecOutput::Residual);
+        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], residual)
+    }
+
+    pub(super) fn norm_linear(&mut self, node: &Node, norm: Norm, weight: WeightId) -> Result<()> {
+        let input = self.read(node, 0);
+        // The head's rows are no value: its node writes none.
+        let output = if node.writes.is_empty() { self.logits() } else { self.written(node, 0)? };
+        self.normed_matvec(node.site, norm, weight, input, output)
+    }
+
+    /// `output = matrix · norm(input)`.
+    fn normed_matvec(
+        &mut self,
+        site: Site,
+        norm: Norm,
+        weight: WeightId,
+        input: Slice,
+        output: Slice,
+    ) -> Result<()> {
+        if !k::matvec_fuses(self.builder.caps) {
+            let normed = self.tensor("norm", self.hidden())?;
+            self.norm_rows(label(site, "norm"), norm, input, normed)?;
+            return self.matvec(&site.to_string(), weight, normed, output, None);
+        }
+        let (from, scale) = (norm_input(norm), self.whole(norm.weight));
+        let io = [input, output];
+        self.rows_of_matrix(&site.to_string(), weight, from, MatvecOutput::Plain, io, Some(scale))
+    }
+
+    /// `activate(gate) · up` of the two halves of `matrix · norm(input)`.
+    pub(super) fn norm_linear_gate(
+        &mut self,
+        node: &Node,
+        norm: Norm,
+        weight: WeightId,
+        gate: Gate,
+    ) -> Result<()> {
+        let (input, site) = (self.read(node, 0), node.site);
+        if !self.fuses_pairs(weight) {
+            let gate_up = self.tensor("gate and up", 2 * gate.width)?;
+            self.normed_matvec(site, norm, weight, input, gate_up)?;
+            let output = self.written(node, 0)?;
+            return self.activate(label(site, "activation"), gate, gate_up, output);
+        }
+        let output = self.written(node, 0)?;
+        let shape = MatvecShape {
+            n: gate.width,
+            k: self.hidden(),
+            input: norm_input(norm),
+            output: MatvecOutput::Gated(gate.activation),
+            weights: self.weights,
+        };
+        let kernel = k::matvec(self.builder.caps, shape)?;
+        let range = Range { row0: 0, rows: 1, col0: 0, cols: gate.width as u32 };
+        let columns = self.builder.range(range);
+        let slices =
+            vec![input, self.row_operand(weight, 0), output, columns, self.whole(norm.weight)];
+        let flops = 4.0 * (gate.width * self.hidden()) as f64;
+        self.builder.dispatch(site.to_string(), kernel, slices, flops)
+    }
+
+    /// Whether a kernel can multiply pairs of rows, a gate's and the one above it or those half a head
+    /// apart: the two may lie in different parts of a matrix that is cut.
+    fn fuses_pairs(&self, weight: WeightId) -> bool {
+        self.params.matrices[weight].parts.len() == 1 && k::matvec_fuses(self.builder.caps)
+    }
+
+    /// The newest row's queries, rotated, at the beginning of a row; where one kernel can, with its
+    /// keys and values in the cache.
+    pub(super) fn norm_linear_rope(
+        &mut self,
+        node: &Node,
+        norm: Norm,
+        weight: WeightId,
+        attention: Attention,
+        rope: Site,
+    ) -> Result<()> {
+        let Rows::One(cache) = self.rows else { panic!("only one row is decoded by joined nodes") };
+        let input = self.read(node, 0);
+        if cache.format != KvCache::F32 || !self.fuses_pairs(weight) {
+            let qkv = self.written(node, 0)?;
+            self.normed_matvec(node.site, norm, weight, input, qkv)?;
+            return self.rotate(rope.to_string(), attention, qkv, true);
+        }
+        let query = self.tensor("query", attention.width())?;
+        self.bind(node.writes[0], query);
+        self.appended = true;
+        let shape = self.shape(attention);
+        let matvec = MatvecShape {
+            n: shape.stride() / 2,
+            k: self.hidden(),
+            input: norm_input(norm),
+            output: MatvecOutput::Heads(shape),
+            weights: self.weights,
+        };
+        let kernel = k::matvec(self.builder.caps, matvec)?;
+        let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
+        let keys = self.cache(node.site, attention, cache);
+        let slices =
+            vec![input, rows, query, step, self.whole(norm.weight), self.inputs.table, keys];
+        let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// A dispatch for each part of a matrix; `last` is the residual or the norm's weight.
+    fn rows_of_matrix(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        input: MatvecInput,
+        output: MatvecOutput,
+        [from, to]: [Slice; 2],
+        last: Option<Slice>,
+    ) -> Result<()> {
+        let matrix = self.params.matrices[weight].clone();
+        for (index, part) in matrix.parts.iter().enumerate() {
+            let weights = self.weights;
+            let shape = MatvecShape { n: part.rows, k: matrix.cols, input, output, weights };
+            let kernel = k::matvec(self.builder.caps, shape)?;
+            let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
+            let rows = self.row_operand(weight, index);
+            let mut slices = vec![from, rows, to, self.builder.range(range)];
+            slices.extend(last);
+            let flops = 2.0 * (part.rows * matrix.cols) as f64;
+            self.builder.dispatch(label, kernel, slices, flops)?;
+        }
+        Ok(())
+    }
+}
+
+fn norm_input(norm: Norm) -> MatvecInput {
+    MatvecInput::Norm { epsilon: norm.epsilon }
+}

@@ -1,0 +1,115 @@
+//! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
+
+use super::head::logits_chunk;
+use super::{Inputs, Lowering, Rows};
+use crate::arch::WeightId;
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::graph::{self, Graph};
+use crate::kernels::WeightFormat;
+use crate::optim;
+use crate::params::Params;
+use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
+
+/// Everything a trainer replays.
+#[derive(Clone, Debug)]
+pub struct TrainPlans {
+    pub micro_step: Plan,
+    pub optimizer: Plan,
+    pub evaluate: Plan,
+    /// Sizes of the activation slots, shared by the plans.
+    pub slots: Vec<u64>,
+    pub batch: BatchLayout,
+    /// Rows of logits held at a time.
+    pub logits_rows: usize,
+}
+
+impl TrainPlans {
+    pub fn all(&self) -> [&Plan; 3] {
+        [&self.micro_step, &self.optimizer, &self.evaluate]
+    }
+}
+
+/// What training plans depend on besides the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainChoices {
+    /// Most tokens per micro-step.
+    pub tokens: usize,
+    /// Activations are computed again in the backward pass.
+    pub recompute: bool,
+    /// Products read the weights in f16.
+    pub mixed: bool,
+}
+
+/// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
+/// `recompute` the backward pass computes a layer's activations again from the layer's input
+/// ([`graph::remat`]): the same kernels, so the same bits; up to a quarter more arithmetic. With
+/// `mixed` the products of activations with weights, forward and backward, read these in f16. Sums,
+/// activations, gradients, the weights that the optimizer changes and its moments stay f32 (after
+/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740; gradients are f32, so they need
+/// no scaling).
+///
+/// # Errors
+/// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
+pub fn train_plans(
+    caps: &Capabilities,
+    params: &Params,
+    choices: TrainChoices,
+) -> Result<TrainPlans> {
+    train_plans_of(caps, params, choices, &|_| true)
+}
+
+/// The same where only some weights are trained. Gradients and moments then have the layout of
+/// [`Params::trained`].
+///
+/// # Errors
+/// As [`train_plans`].
+pub fn train_plans_of(
+    caps: &Capabilities,
+    params: &Params,
+    TrainChoices { tokens, recompute, mixed }: TrainChoices,
+    trained: &dyn Fn(WeightId) -> bool,
+) -> Result<TrainPlans> {
+    let state = params.trained(trained)?;
+    let forward = graph::build(&params.architecture);
+    let mut training = graph::differentiate(&forward, trained);
+    if recompute {
+        training = graph::remat(&training);
+    }
+    let batch = BatchLayout::new(tokens);
+    let logits_rows = logits_chunk(caps, &params.architecture, tokens);
+    let lower = |graph: &Graph, slots: &[u64]| -> Result<Plan> {
+        let mut lowering = Lowering {
+            graph,
+            params,
+            builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step),
+            rows: Rows::Batch { batch, logits: logits_rows },
+            inputs: Inputs {
+                tokens: batch.tokens(),
+                documents: batch.documents(),
+                table: rope_table(params, tokens),
+            },
+            weights: WeightFormat::F32,
+            mirrored: mixed,
+            state: &state,
+            values: vec![None; graph.values.len()],
+            appended: false,
+        };
+        if mixed {
+            // Each time: a step, a load or the user may have changed the weights since.
+            lowering.mirror_weights()?;
+        }
+        lowering.nodes(&graph.nodes)?;
+        Ok(lowering.builder.finish(slots))
+    };
+    let micro_step = lower(&training, &[])?;
+    let evaluate = lower(&forward, &micro_step.slots)?;
+    let optimizer = optim::adamw(caps, params, &state)?;
+    let slots = evaluate.slots.clone();
+    Ok(TrainPlans { micro_step, optimizer, evaluate, slots, batch, logits_rows })
+}
+
+pub(super) fn rope_table(params: &Params, positions: usize) -> Slice {
+    let bytes = positions as u64 * params.architecture.rope.head_dim as u64 * 4;
+    Slice::new(Buffer::RopeTable, 0, bytes)
+}

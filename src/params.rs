@@ -1,0 +1,290 @@
+//! Where each parameter lives: named tensors to ranges of a few large buffers ("shards").
+//!
+//! Parameters that are multiplied by the same input (q, k, v; gate, up) lie one after the other, so
+//! that kernels see them as one matrix. What is decayed comes first and the rest last, so that weight
+//! decay applies to a prefix of each shard. Gradients and optimizer state have the layout of the
+//! trained parameters ([`Params::trained`]), which is that of the weights where all are trained.
+
+use crate::arch::{Architecture, Init, Weight, WeightId};
+pub use crate::caps::ALIGN;
+use crate::error::{Error, Result};
+
+/// Elements that a part begins at a multiple of: the same bytes in f16, for what mirrors a shard in that.
+const PART_ALIGN: usize = 2 * ALIGN;
+
+/// A run of a matrix's rows inside one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub shard: usize,
+    /// First element of the part in its shard; a multiple of [`PART_ALIGN`].
+    pub offset: usize,
+    pub row0: usize,
+    pub rows: usize,
+}
+
+/// A weight as kernels see it: row-major `[rows, cols]`, one part unless it is larger than a
+/// binding, none if it is not in this layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    pub rows: usize,
+    pub cols: usize,
+    pub parts: Vec<Part>,
+    /// The number of the first part among those of all matrices.
+    pub first_part: usize,
+    decay: bool,
+}
+
+impl Matrix {
+    /// Elements that a part takes in its shard, padding included.
+    fn reserved(&self, part: &Part) -> usize {
+        (part.rows * self.cols).next_multiple_of(PART_ALIGN)
+    }
+}
+
+/// A tensor of the checkpoint: some consecutive rows of a [`Matrix`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    /// Index into [`Params::matrices`].
+    pub matrix: WeightId,
+    pub row0: usize,
+    pub rows: usize,
+    pub init: Init,
+}
+
+/// A run of elements in a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub shard: usize,
+    pub offset: usize,
+    pub len: usize,
+}
+
+impl Run {
+    fn continues(&self, next: &Self) -> bool {
+        self.shard == next.shard && self.offset + self.len == next.offset
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Elements, padding included.
+    pub len: usize,
+    /// Elements before this index are decayed by the optimizer, those after it are not.
+    pub decay_end: usize,
+}
+
+/// A run of elements that the optimizer updates at once: contiguous in the weights and in what has
+/// the layout of the trained parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    pub weights: Run,
+    pub state: Run,
+    /// Elements at the beginning of the run that are decayed.
+    pub decayed: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub architecture: Architecture,
+    /// By [`WeightId`].
+    pub matrices: Vec<Matrix>,
+    /// In the order in which they lie in the shards.
+    pub tensors: Vec<Tensor>,
+    pub shards: Vec<Shard>,
+    capacity: usize,
+}
+
+impl Params {
+    /// Lays out a model's parameters in shards of at most `binding_bytes`.
+    ///
+    /// # Errors
+    /// `limit-exceeded` if a single row does not fit a binding.
+    pub fn new(architecture: Architecture, binding_bytes: u64) -> Result<Self> {
+        let capacity = (binding_bytes / 4) as usize / PART_ALIGN * PART_ALIGN;
+        Self::place(architecture, capacity, &|_| true)
+    }
+
+    /// The layout of what only the trained weights have: gradients and optimizer state.
+    ///
+    /// # Errors
+    /// None that the layout of all weights had not.
+    pub fn trained(&self, trained: &dyn Fn(WeightId) -> bool) -> Result<Self> {
+        Self::place(self.architecture.clone(), self.capacity, trained)
+    }
+
+    fn place(
+        architecture: Architecture,
+        capacity: usize,
+        wanted: &dyn Fn(WeightId) -> bool,
+    ) -> Result<Self> {
+        let mut builder = Builder::new(&architecture, capacity);
+        for decay in [true, false] {
+            if !decay {
+                builder.end_decay();
+            }
+            for (id, weight) in architecture.weights.iter().enumerate() {
+                if weight.decay == decay && wanted(id) {
+                    builder.weight(id, weight)?;
+                }
+            }
+        }
+        builder.close();
+        let Builder { matrices, tensors, shards, .. } = builder;
+        Ok(Self { architecture, matrices, tensors, shards, capacity })
+    }
+
+    /// What the optimizer updates, `state` being the layout of the trained parameters.
+    pub fn updates(&self, state: &Self) -> Vec<Update> {
+        let mut parts: Vec<Update> = vec![];
+        for (weights, trained) in self.matrices.iter().zip(&state.matrices) {
+            for (part, own) in weights.parts.iter().zip(&trained.parts) {
+                let len = weights.reserved(part);
+                parts.push(Update {
+                    weights: Run { shard: part.shard, offset: part.offset, len },
+                    state: Run { shard: own.shard, offset: own.offset, len },
+                    decayed: if weights.decay { len } else { 0 },
+                });
+            }
+        }
+        parts.sort_by_key(|part| (part.state.shard, part.state.offset));
+        let mut updates: Vec<Update> = vec![];
+        for part in parts {
+            match updates.last_mut() {
+                Some(last)
+                    if last.weights.continues(&part.weights)
+                        && last.state.continues(&part.state) =>
+                {
+                    last.weights.len += part.weights.len;
+                    last.state.len += part.state.len;
+                    last.decayed += part.decayed;
+                }
+                _ => updates.push(part),
+            }
+        }
+        updates
+    }
+
+    /// The runs of shard elements that hold a tensor, in row order.
+    pub fn runs(&self, tensor: &Tensor) -> Vec<Run> {
+        let matrix = &self.matrices[tensor.matrix];
+        let end = tensor.row0 + tensor.rows;
+        let mut runs = Vec::new();
+        for part in &matrix.parts {
+            let first = tensor.row0.max(part.row0);
+            let last = end.min(part.row0 + part.rows);
+            if first < last {
+                runs.push(Run {
+                    shard: part.shard,
+                    offset: part.offset + (first - part.row0) * matrix.cols,
+                    len: (last - first) * matrix.cols,
+                });
+            }
+        }
+        runs
+    }
+
+    /// Parameters, padding not counted.
+    pub fn parameter_count(&self) -> usize {
+        self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()
+    }
+
+    /// Bytes of one set of shards.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|s| s.len as u64 * 4).sum()
+    }
+}
+
+struct Builder {
+    capacity: usize,
+    matrices: Vec<Matrix>,
+    tensors: Vec<Tensor>,
+    shards: Vec<Shard>,
+    used: usize,
+    parts: usize,
+    decay_end: Option<usize>,
+}
+
+impl Builder {
+    fn new(architecture: &Architecture, capacity: usize) -> Self {
+        let absent = |weight: &Weight| Matrix {
+            rows: weight.rows,
+            cols: weight.columns,
+            parts: vec![],
+            first_part: 0,
+            decay: weight.decay,
+        };
+        Self {
+            capacity,
+            matrices: architecture.weights.iter().map(absent).collect(),
+            tensors: vec![],
+            shards: vec![],
+            used: 0,
+            parts: 0,
+            decay_end: None,
+        }
+    }
+
+    fn weight(&mut self, id: WeightId, weight: &Weight) -> Result<()> {
+        let parts = self.place(weight.rows, weight.columns, &weight.params[0].name)?;
+        let matrix = &mut self.matrices[id];
+        matrix.first_part = self.parts;
+        self.parts += parts.len();
+        matrix.parts = parts;
+        let mut row0 = 0;
+        for param in &weight.params {
+            let rows = param.shape.iter().product::<usize>() / weight.columns;
+            let (name, shape, init) = (param.name.clone(), param.shape.clone(), param.init);
+            self.tensors.push(Tensor { name, shape, matrix: id, row0, rows, init });
+            row0 += rows;
+        }
+        Ok(())
+    }
+
+    /// Puts a matrix into the open shard, or a new one, cutting it by rows only when it is larger
+    /// than a whole shard. Cut parts begin at row counts divisible by [`ALIGN`], so that both the
+    /// part and any matrix indexed by its rows can be bound at its start.
+    fn place(&mut self, rows: usize, cols: usize, name: &str) -> Result<Vec<Part>> {
+        let fits = rows.checked_mul(cols).is_some_and(|len| len <= self.capacity);
+        let per_part = if fits { rows } else { self.capacity / cols / ALIGN * ALIGN };
+        if per_part == 0 {
+            let need = (cols * ALIGN * 4) as u64;
+            return Err(Error::limit(
+                "maxStorageBufferBindingSize",
+                self.capacity as u64 * 4,
+                need,
+                name,
+            ));
+        }
+        let mut parts = Vec::new();
+        let mut row0 = 0;
+        while row0 < rows {
+            let part_rows = per_part.min(rows - row0);
+            let len = (part_rows * cols).next_multiple_of(PART_ALIGN);
+            if self.used + len > self.capacity.max(len) {
+                self.close();
+            }
+            parts.push(Part { shard: self.shards.len(), offset: self.used, row0, rows: part_rows });
+            self.used += len;
+            row0 += part_rows;
+        }
+        Ok(parts)
+    }
+
+    fn end_decay(&mut self) {
+        self.decay_end = Some(self.used);
+    }
+
+    fn close(&mut self) {
+        if self.used > 0 {
+            // The shard that was open when the norms began ends its decay there; later ones have none.
+            let decay_end = self.decay_end.unwrap_or(self.used);
+            self.shards.push(Shard { len: self.used, decay_end });
+        }
+        self.used = 0;
+        if self.decay_end.is_some() {
+            self.decay_end = Some(0);
+        }
+    }
+}
