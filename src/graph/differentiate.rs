@@ -104,8 +104,9 @@ impl Pass<'_> {
             self.written.insert(weight);
         }
         let x = node.reads[0];
-        let (d_x, _) = self.gradient(x);
-        self.emit(Op::HeadBackward { weight, trained }, node.site, &[x], &[d_x]);
+        let d_x = self.needed.contains(&x).then(|| self.gradient(x).0);
+        let writes: Vec<ValueId> = d_x.into_iter().collect();
+        self.emit(Op::HeadBackward { weight, trained }, node.site, &[x], &writes);
     }
 
     fn node(&mut self, node: &Node) {

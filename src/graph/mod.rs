@@ -81,7 +81,7 @@ pub enum Op {
     NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
     /// The same, then [`Op::Rope`].
     NormLinearRope { norm: Norm, weight: WeightId, attention: Attention, rope: Site },
-    /// x → d_x: logits, loss and the gradients of the head, a chunk of rows at a time.
+    /// x → d_x, if it is needed: logits, loss and the gradients of the head, a chunk of rows at a time.
     HeadBackward { weight: WeightId, trained: bool },
     /// d_y → d_x.
     LinearInput { weight: WeightId, write: WriteMode },
@@ -134,3 +134,6 @@ impl Graph {
         self.nodes[self.layers_end - 1].writes[0]
     }
 }
+
+#[cfg(test)]
+mod tests;

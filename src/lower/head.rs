@@ -58,8 +58,8 @@ impl Lowering<'_> {
         trained: bool,
     ) -> Result<()> {
         let input = self.read(node, 0);
-        let d_input = self.written(node, 0)?;
-        self.loss(weight, input, Some(d_input), trained)?;
+        let d_input = if node.writes.is_empty() { None } else { Some(self.written(node, 0)?) };
+        self.loss(weight, input, d_input, trained)?;
         self.builder.phase = Phase::Backward;
         Ok(())
     }
@@ -75,6 +75,7 @@ impl Lowering<'_> {
         let (batch, chunk) = self.batch();
         let (tokens, vocabulary) = (self.builder.tokens, self.params.architecture.vocab_size);
         let row_bytes = self.hidden() as u64 * 4;
+        let backward = d_input.is_some() || trained;
         let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * vocabulary as u64)?;
         for row0 in (0..tokens).step_by(chunk) {
             let rows = chunk.min(tokens - row0) as u32;
@@ -86,11 +87,15 @@ impl Lowering<'_> {
             };
             self.builder.phase = Phase::Forward;
             self.product_rows("logits", weight, [cut(input), logits], None, rows)?;
-            self.cross_entropy(logits, batch.targets(), rows, d_input.is_some())?;
-            let Some(d_input) = d_input else { continue };
+            self.cross_entropy(logits, batch.targets(), rows, backward)?;
+            if !backward {
+                continue;
+            }
             self.builder.phase = Phase::Backward;
-            let write = WriteMode::Overwrite;
-            self.input_gradient("head input", weight, [logits, cut(d_input)], rows, write)?;
+            if let Some(d_input) = d_input {
+                let write = WriteMode::Overwrite;
+                self.input_gradient("head input", weight, [logits, cut(d_input)], rows, write)?;
+            }
             if trained {
                 let write = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
                 let operands = [logits, cut(input)];

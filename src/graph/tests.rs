@@ -1,0 +1,145 @@
+//! The derived passes, read node by node.
+
+use super::*;
+use crate::arch::Architecture;
+use crate::caps::{Capabilities, Target};
+use crate::config::ModelConfig;
+use crate::lower::{TrainChoices, train_plans, train_plans_of};
+use crate::params::Params;
+use crate::plan::{Buffer, Plan};
+use std::collections::HashSet;
+
+fn architecture(layers: usize, tied: bool) -> Architecture {
+    let config = format!(
+        r#"{{"vocab_size":96,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":{layers},
+            "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"tie_word_embeddings":{tied}}}"#
+    );
+    Architecture::of(&ModelConfig::from_json(&config).unwrap())
+}
+
+fn labels(nodes: &[Node]) -> Vec<String> {
+    nodes.iter().map(|node| node.site.to_string()).collect()
+}
+
+#[test]
+fn a_layer_is_written_once() {
+    let graph = build(&architecture(2, true));
+    let layer: Vec<_> = graph.nodes.iter().filter(|node| node.site.layer == Some(1)).collect();
+    let whats: Vec<_> = layer.iter().map(|node| node.site.what).collect();
+    let expected = [
+        "attention norm",
+        "q, k, v",
+        "rope",
+        "attention",
+        "output",
+        "mlp norm",
+        "gate, up",
+        "activation",
+        "down",
+    ];
+    assert_eq!(whats, expected);
+    assert_eq!(graph.nodes[graph.layers_end].site.what, "final norm");
+}
+
+#[test]
+fn every_value_is_written_before_it_is_read() {
+    let forward = build(&architecture(3, false));
+    let training = differentiate(&forward, &|_| true);
+    for graph in [&forward, &fuse(&forward), &training, &remat(&training)] {
+        let mut written: HashSet<ValueId> = HashSet::new();
+        for node in &graph.nodes {
+            for read in &node.reads {
+                assert!(written.contains(read), "{} reads {}", node.site, graph.values[*read]);
+            }
+            written.extend(&node.writes);
+        }
+    }
+}
+
+#[test]
+fn the_last_layer_is_not_computed_again() {
+    let training = differentiate(&build(&architecture(2, true)), &|_| true);
+    let again = remat(&training);
+    let extra = again.nodes.len() - training.nodes.len();
+    // All but the activation and the product behind it, which no backward node reads.
+    assert_eq!(extra, 7, "{:?}", labels(&again.nodes[again.backward..]));
+    let first_layer = again.nodes[again.backward..].iter().filter(|n| n.site.layer == Some(0));
+    let forward = first_layer.filter(|n| matches!(n.op, Op::Attention { .. })).count();
+    assert_eq!(forward, 1);
+}
+
+#[test]
+fn one_row_joins_norms_products_and_what_follows() {
+    let graph = fuse(&build(&architecture(1, true)));
+    let names: Vec<_> = graph.nodes.iter().map(|node| node.site.to_string()).collect();
+    let expected = [
+        "embedding",
+        "layer 0 q, k, v",
+        "layer 0 attention",
+        "layer 0 output",
+        "layer 0 gate, up",
+        "layer 0 down",
+        "logits",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(graph.layers_end, 6);
+}
+
+/// Bytes that a plan's dispatches bind of a set of buffers, each byte once.
+fn bound(plan: &Plan, of: impl Fn(Buffer) -> bool) -> u64 {
+    let slices = plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices);
+    let distinct: HashSet<_> = slices
+        .filter(|slice| of(slice.buffer))
+        .map(|slice| (slice.buffer, slice.offset, slice.bytes))
+        .collect();
+    distinct.iter().map(|(_, _, bytes)| bytes).sum()
+}
+
+fn is_moment(buffer: Buffer) -> bool {
+    matches!(buffer, Buffer::Moment1(_) | Buffer::Moment2(_))
+}
+
+#[test]
+fn what_is_not_trained_has_no_gradient_state_or_dispatch() {
+    let architecture = architecture(2, true);
+    let params = Params::new(architecture.clone(), 128 << 20).unwrap();
+    let caps = Capabilities::floor(Target::Native);
+    let choices = TrainChoices { tokens: 64, ..TrainChoices::default() };
+    let all = train_plans(&caps, &params, choices).unwrap();
+    // Every second matrix, and no norm.
+    let trained = |weight: usize| architecture.weights[weight].decay && weight % 2 == 0;
+    let some = train_plans_of(&caps, &params, choices, &trained).unwrap();
+    let state = params.trained(&trained).unwrap();
+    let elements: usize = state.shards.iter().map(|shard| shard.len).sum();
+    assert!(elements > 0 && elements < params.shards.iter().map(|shard| shard.len).sum());
+
+    let is_gradient = |buffer| matches!(buffer, Buffer::Gradients(_));
+    assert_eq!(bound(&some.optimizer, is_moment), 2 * 4 * elements as u64);
+    let names: HashSet<_> = state.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    for (id, weight) in architecture.weights.iter().enumerate() {
+        assert_eq!(names.contains(weight.params[0].name.as_str()), trained(id));
+    }
+    assert!(bound(&some.micro_step, is_gradient) < bound(&all.micro_step, is_gradient));
+    let count = |plan: &Plan, what: &str| {
+        plan.dispatches.iter().filter(|dispatch| dispatch.label.ends_with(what)).count()
+    };
+    for what in ["norm weight", " weight"] {
+        assert!(count(&some.micro_step, what) < count(&all.micro_step, what), "{what}");
+    }
+    assert_eq!(count(&some.micro_step, "norm weight"), 0);
+    // The loss is that of the whole model.
+    assert_eq!(some.evaluate.dispatches.len(), all.evaluate.dispatches.len(),);
+}
+
+#[test]
+fn nothing_runs_below_the_lowest_trained_weight() {
+    let architecture = architecture(3, false);
+    let top = architecture.layers[2].down;
+    let training = differentiate(&build(&architecture), &|weight| weight == top);
+    let backward = labels(&training.nodes[training.backward..]);
+    assert_eq!(backward, ["logits", "final norm", "layer 2 down"]);
+    let nothing = differentiate(&build(&architecture), &|_| false);
+    assert_eq!(labels(&nothing.nodes[nothing.backward..]), ["logits"]);
+    let head = differentiate(&build(&architecture), &|weight| weight == architecture.head);
+    assert!(head.nodes.last().unwrap().writes.is_empty(), "the head's input needs no gradient");
+}
