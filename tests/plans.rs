@@ -155,7 +155,7 @@ fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layou
 
 fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
     let layout =
-        Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30)).unwrap();
+        Params::new(Architecture::of(config), caps.limits.binding_bytes().min(1 << 30)).unwrap();
     let train = train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() })
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     for (name, plan) in [
@@ -229,7 +229,7 @@ fn plans_build_at_the_floor() {
 
 /// Builds the plans, or fails with a limit of workgroups by name.
 fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: usize) {
-    let layout = Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
+    let layout = Params::new(Architecture::of(config), caps.limits.binding_bytes()).unwrap();
     let train =
         train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() }).map(|_| ());
     let infer = inference_plans(caps, &layout, 2048, InferenceOptions::default()).map(|_| ());

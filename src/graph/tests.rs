@@ -107,7 +107,7 @@ fn what_is_not_trained_has_no_gradient_state_or_dispatch() {
     let choices = TrainChoices { tokens: 64, ..TrainChoices::default() };
     let all = train_plans(&caps, &params, choices).unwrap();
     // Every second matrix, and no norm.
-    let trained = |weight: usize| architecture.weights[weight].decay && weight % 2 == 0;
+    let trained = |weight: usize| architecture.weights[weight].decay && weight.is_multiple_of(2);
     let some = train_plans_of(&caps, &params, choices, &trained).unwrap();
     let state = params.trained(&trained).unwrap();
     let elements: usize = state.shards.iter().map(|shard| shard.len).sum();
