@@ -2,7 +2,7 @@
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes alone, and Node's, each with every case of the
 // products that the everyday cases sample.
-import { exitCode, Failure, filesBelow, main, step } from "./lib.mjs";
+import { exitCode, Failure, filesBelow, main, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
 
 await main(async () => {
   const full = process.argv.includes("--full");
@@ -32,5 +32,10 @@ await main(async () => {
     const flags = ["--test", `--test-concurrency=${concurrency}`, "--test-reporter=spec"];
     const code = await exitCode(process.execPath, [...flags, ...group], { env });
     if (code !== 0) process.exitCode = 1;
+  }
+  if (process.env[WITHOUT_TRANSFORMERS]) {
+    step(
+      `${WITHOUT_TRANSFORMERS} is set: without PyTorch, transformers did not read what was saved`,
+    );
   }
 });

@@ -1,5 +1,16 @@
 import { TinyloomError, toError } from "./error.js";
-import { called, check, fraction, integer, invalid, type Rules, seed, show } from "./options.js";
+import {
+  called,
+  check,
+  fraction,
+  inspect,
+  integer,
+  invalid,
+  isA,
+  type Rules,
+  seed,
+  show,
+} from "./options.js";
 import { expectRoom, loadedRaw, type RawDataset, type RawModule } from "./raw.js";
 import { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
@@ -50,13 +61,13 @@ export class Dataset {
     options: DatasetOptions = {},
   ): Promise<Dataset> {
     const chosen = check("Dataset.fromText", options, RULES);
-    if (typeof text !== "string" && !(text instanceof Blob)) {
+    if (typeof text !== "string" && !isA(text, Blob)) {
       throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
     }
-    if (typeof tokenizer?.encode !== "function") {
+    if (inspect("Dataset.fromText", () => typeof tokenizer?.encode !== "function")) {
       throw invalid(`Dataset.fromText takes a tokenizer, not ${show(tokenizer)}`);
     }
-    const bytes = tokenizer instanceof ByteTokenizer;
+    const bytes = isA(tokenizer, ByteTokenizer);
     let read: string | Uint8Array = "";
     try {
       if (typeof text === "string") read = text;

@@ -1,3 +1,5 @@
+import { show } from "./show.js";
+
 /**
  * The stable reasons of a failure. Programs branch on the code; people read the message.
  *
@@ -12,6 +14,7 @@
  * - `aborted`: the caller's `AbortSignal` fired.
  * - `module-unavailable`: the wasm module did not come: nothing, an error or a page of HTML answered.
  * - `content-security`: the page's content-security policy forbids WebAssembly.
+ * - `storage-full`: the disk, or the site's share of it, has no room for a file.
  * - `internal`: a defect in tinyloom; please report it.
  */
 export type ErrorCode =
@@ -29,6 +32,7 @@ export type ErrorCode =
   | "aborted"
   | "module-unavailable"
   | "content-security"
+  | "storage-full"
   | "internal";
 
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
@@ -46,16 +50,32 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   "aborted",
   "module-unavailable",
   "content-security",
+  "storage-full",
   "internal",
 ]);
 
 /**
  * Every failure of tinyloom. After a failed call the object is as it was before the call.
+ *
+ * It survives `structuredClone` and `postMessage`: the copy is plain data with `name`, `code`, `message`
+ * and `stack`, and {@link TinyloomError.from} makes the error of it again.
+ *
+ * @example
+ * ```ts
+ * worker.onmessage = ({ data }) => {
+ *   if (data.failed) throw TinyloomError.from(data.failed);
+ * };
+ * ```
  */
 export class TinyloomError extends Error {
-  override readonly name = "TinyloomError";
+  declare readonly name: "TinyloomError";
   /** The stable reason. */
-  readonly code: ErrorCode;
+  declare readonly code: ErrorCode;
+
+  static {
+    // For the first line of `stack`.
+    Object.defineProperty(TinyloomError.prototype, "name", { value: "TinyloomError" });
+  }
 
   /**
    * @param code - the stable reason.
@@ -63,26 +83,65 @@ export class TinyloomError extends Error {
    * @param options - `cause`: the error underneath, where there is one.
    */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.code = code;
+    super(message);
+    // Of a native error structuredClone keeps the message alone, and of a plain object its own
+    // properties. So this is one, with the prototype of the class. What cannot be cloned may be a cause.
+    const { stack } = this;
+    const visible = (value: unknown) => ({ value, enumerable: true, configurable: true });
+    // biome-ignore lint/correctness/noConstructorReturn: what `super` makes is a native error
+    return Object.create(new.target.prototype, {
+      name: visible("TinyloomError"),
+      code: visible(code),
+      message: visible(message),
+      stack: { ...visible(stack), writable: true },
+      ...(options && "cause" in options && { cause: { value: options.cause, configurable: true } }),
+    });
+  }
+
+  /**
+   * The error of whatever was thrown or received: of a copy that `structuredClone` or `postMessage`
+   * made, the error with its code; of anything else, one with code "internal".
+   */
+  static from(value: unknown): TinyloomError {
+    return isTinyloomError(value) ? value : (copied(value) ?? unexpected(value));
   }
 }
 
-/** Turns whatever was thrown below into a `TinyloomError`. */
-export function toError(thrown: unknown): TinyloomError {
-  if (thrown instanceof TinyloomError) return thrown;
-  if (typeof thrown === "object" && thrown !== null) {
-    const { code, message, name } = thrown as { code?: unknown; message?: unknown; name?: unknown };
-    if (typeof code === "string" && CODES.has(code)) {
-      return new TinyloomError(code as ErrorCode, String(message), { cause: thrown });
-    }
-    if (name === "AbortError") {
-      return new TinyloomError("aborted", "the operation was aborted", { cause: thrown });
-    }
+/** Whether this is an error of this module; a proxy that throws is not. */
+export function isTinyloomError(value: unknown): value is TinyloomError {
+  try {
+    return value instanceof TinyloomError;
+  } catch {
+    return false;
   }
-  const text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+}
+
+/** What has the fields of an error: from the wasm module, or through structuredClone. */
+function copied(value: unknown): TinyloomError | undefined {
+  try {
+    const { code, message, name, stack } = value as Partial<TinyloomError>;
+    if (typeof code === "string" && CODES.has(code)) {
+      const clone = (name as unknown) === "TinyloomError";
+      const error = new TinyloomError(code, String(message), clone ? {} : { cause: value });
+      if (clone && typeof stack === "string") error.stack = stack;
+      return error;
+    }
+    if ((name as unknown) === "AbortError") {
+      return new TinyloomError("aborted", "the operation was aborted", { cause: value });
+    }
+  } catch {
+    // null, undefined, or what throws when it is read
+  }
+  return undefined;
+}
+
+function unexpected(thrown: unknown): TinyloomError {
+  const text = typeof thrown === "string" ? thrown : show(thrown);
   return new TinyloomError("internal", `unexpected failure: ${text}`, { cause: thrown });
 }
+
+/** Turns whatever was thrown below into a `TinyloomError`. */
+export const toError = (thrown: unknown): TinyloomError => TinyloomError.from(thrown);
 
 /** Throws code "aborted" when the signal has fired. */
 export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {

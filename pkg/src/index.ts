@@ -25,6 +25,7 @@ export {
   Runtime,
   type RuntimeOptions,
 } from "./runtime.js";
+export type { SaveOptions, SaveTarget } from "./save.js";
 export type { CheckpointFiles, FileContent, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export { ByteTokenizer, type TokenDecoder, type Tokenizer } from "./tokenizer.js";

@@ -1,12 +1,12 @@
-import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import { isTinyloomError, throwIfAborted, toError } from "./error.js";
 import { Handle, Queue } from "./handle.js";
 import {
   abortSignal,
-  callback,
   check,
   fraction,
   integer,
   invalid,
+  isA,
   number,
   object,
   oneOf,
@@ -17,9 +17,12 @@ import {
 } from "./options.js";
 import { type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
-import { assemble, type FilePart, pullTensors, readHeaders } from "./safetensors.js";
+import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
+import { type Files, type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
 import {
   type CheckpointFiles,
+  CONFIG_BYTES,
+  LONG,
   type LongOptions,
   openSource,
   readConfig,
@@ -144,8 +147,8 @@ export interface ModelFiles {
 
 const MODEL: Rules<ModelOptions> = { seed };
 
-/** Rules of {@link LongOptions}. @internal */
-export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
+/** Names of a model's files. @internal */
+export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
 
 const kvCache = oneOf("f32", "f16", "int8");
 
@@ -349,13 +352,25 @@ export class Model {
   }
 
   /**
-   * The checkpoint's files, weights in F32: transformers loads them as they are.
+   * The checkpoint's files, weights in F32: transformers loads them as they are. With `to` they are
+   * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
-   * @throws {@link TinyloomError} `aborted`, `device-lost`.
+   * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails,
+   * `storage-full`, `out-of-memory`.
+   *
+   * @example
+   * ```ts
+   * const directory = await navigator.storage.getDirectory();
+   * await model.save({ to: directory });
+   * ```
    */
-  async save(options: LongOptions = {}): Promise<ModelFiles> {
-    const chosen = check("save", options, LONG);
-    return this._handle.run((raw) => saveModel(raw, chosen));
+  save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
+  save(options?: LongOptions): Promise<ModelFiles>;
+  async save(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
+    const chosen = saveOptions(options, MODEL_FILES);
+    return this._handle.run((raw) =>
+      saving<ModelFiles | undefined>(chosen, MODEL_FILES, (files) => saveModel(raw, files)),
+    );
   }
 
   /**
@@ -387,44 +402,50 @@ export function loading(options: LongOptions) {
   };
 }
 
-/** Reads the model's files back; the caller holds the queue. @internal */
-export async function saveModel(raw: RawModel, options: LongOptions): Promise<ModelFiles> {
-  const weights = await assemble(raw, (loaded, total) => {
-    throwIfAborted(options.signal, "save");
-    report(options, { loaded, total, stage: "read model.safetensors" });
-  });
-  const config = new TextEncoder().encode(raw.config());
-  return { "config.json": config, "model.safetensors": weights };
+/** Writes the model's files; the caller holds the queue. @internal */
+export async function saveModel(raw: RawModel, files: Files): Promise<void> {
+  await files.text("config.json", raw.config());
+  await files.tensors("model.safetensors", raw);
 }
 
 /** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */
 function configJson(where: string, config: unknown): string {
-  if (object(config) !== undefined) {
-    throw invalid(`${where} takes a plain config object, not ${show(config)}`, "invalid-config");
-  }
   const refuse = (message: string, cause?: unknown) =>
     invalid(`${where}: ${message}`, "invalid-config", cause);
+  const long = () =>
+    refuse(
+      `the config takes more than ${CONFIG_BYTES} bytes as JSON; take out the fields that are not the model's`,
+    );
+  // Counted as it is made: the text of what is far too large is never whole.
+  let length = 0;
+  const keep = (name: string, value: unknown) => {
+    const type = typeof value;
+    if (type === "number" ? !Number.isFinite(value) : /^(bigint|function|symbol)$/.test(type)) {
+      throw refuse(`config field ${show(name)} is ${show(value)}; give what JSON can hold`);
+    }
+    length += name.length + (type === "string" ? (value as string).length : 1);
+    if (length > CONFIG_BYTES) throw long();
+    return value;
+  };
   let json: string | undefined;
   try {
-    json = JSON.stringify(config, (name, value: unknown) => {
-      const number = typeof value === "number";
-      if (number ? !Number.isFinite(value) : /^(bigint|function|symbol)$/.test(typeof value)) {
-        throw refuse(`config field ${name} is ${show(value)}; give what JSON can hold`);
-      }
-      return value;
-    });
+    if (object(config) !== undefined) {
+      throw refuse(`give a plain config object, not ${show(config)}`);
+    }
+    json = JSON.stringify(config, keep);
   } catch (cause) {
-    throw cause instanceof TinyloomError
+    throw isTinyloomError(cause)
       ? cause
       : refuse(`the config cannot be made JSON (${show(cause)})`, cause);
   }
   if (json === undefined) throw refuse("the config's toJSON gives nothing");
+  if (json.length > CONFIG_BYTES) throw long();
   return json;
 }
 
 /** Refuses anything but a runtime, for callers without types. @internal */
 export function expectRuntime(where: string, runtime: unknown): asserts runtime is Runtime {
-  if (!(runtime instanceof Runtime)) {
+  if (!isA(runtime, Runtime)) {
     throw invalid(`${where} takes a Runtime first, not ${show(runtime)}; await Runtime.create()`);
   }
 }

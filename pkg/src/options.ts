@@ -1,23 +1,15 @@
 /** Validation of option objects: every refusal names the value, what is allowed and what to do. */
 
-import { type ErrorCode, TinyloomError } from "./error.js";
+import { type ErrorCode, isTinyloomError, TinyloomError } from "./error.js";
+import { show } from "./show.js";
+
+export { show } from "./show.js";
 
 /** A rule for one option: returns what is allowed, in words, when the value is not. */
 type Rule = (value: unknown) => string | undefined;
 
 /** The options an entry point knows. */
 export type Rules<T> = { readonly [K in keyof Required<T>]: Rule };
-
-/** The text of a value in a message: short, and never throwing. */
-export function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.slice(0, 60));
-  if (typeof value === "bigint") return `${value}n`;
-  if (typeof value === "function") return "a function";
-  if (typeof value !== "object" || value === null) return String(value);
-  if (value instanceof Error) return `${value.name}: ${value.message}`;
-  if (Array.isArray(value)) return `an array of length ${value.length}`;
-  return `an object (${value.constructor?.name ?? "no prototype"})`;
-}
 
 /** A finite number within [low, high]; `above` excludes the lower end. */
 export function number(low: number, high = Number.POSITIVE_INFINITY, above = false): Rule {
@@ -98,12 +90,22 @@ export const object: Rule = (value) => {
     : "a plain object";
 };
 
-/** The entries of an object whose getters may throw. */
-function entries(where: string, given: object): [string, unknown][] {
+/** What work makes of a caller's value, whose getters and traps may throw. */
+export function inspect<T>(where: string, work: () => T, code: ErrorCode = "invalid-options"): T {
   try {
-    return Object.entries(given);
+    return work();
   } catch (cause) {
-    throw invalid(`${where}: an option's getter threw ${show(cause)}`, "invalid-options", cause);
+    if (isTinyloomError(cause)) throw cause;
+    throw invalid(`${where}: what was given threw ${show(cause)} when it was read`, code, cause);
+  }
+}
+
+/** Whether a value is of the class; a proxy that throws is not. */
+export function isA<T>(value: unknown, type: { readonly prototype: T }): value is T {
+  try {
+    return value instanceof (type as unknown as abstract new () => T);
+  } catch {
+    return false;
   }
 }
 
@@ -122,13 +124,17 @@ export function called<T>(what: string, callback: () => T): T {
  * @param where - the call, as the user wrote it, for the message.
  */
 export function check<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
+  return inspect(where, () => checked(where, options, rules));
+}
+
+function checked<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
   const given = options ?? {};
   if (object(given) !== undefined) {
     throw invalid(`${where} takes a plain object of options, not ${show(options)}`);
   }
   const known = Object.keys(rules);
   const result: Record<string, unknown> = {};
-  for (const [key, value] of entries(where, given)) {
+  for (const [key, value] of Object.entries(given)) {
     if (!Object.hasOwn(rules, key)) {
       throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
     }

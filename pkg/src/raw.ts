@@ -49,7 +49,8 @@ export interface RawLoader extends Releasable, TensorSink {
 export interface RawWriter {
   saveHeader(): Uint8Array;
   tensorCount(): number;
-  readTensor(index: number): Promise<Uint8Array>;
+  /** Some of a tensor's bytes; whole elements. */
+  readPiece(index: number, begin: number, end: number): Promise<Uint8Array>;
 }
 
 export interface RawModel extends Releasable, RawWriter {

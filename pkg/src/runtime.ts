@@ -1,4 +1,4 @@
-import { requestAdapter, withAdvice } from "./adapter.js";
+import { noteLoss, requestAdapter, withAdvice } from "./adapter.js";
 import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
@@ -166,6 +166,7 @@ export class Runtime {
     this.#handle = new Handle("Runtime", raw, new Queue());
     this.capabilities = JSON.parse(raw.capabilities()) as Capabilities;
     this.lost = raw.lost().then((json) => JSON.parse(json) as LostInfo);
+    this.lost.then(noteLoss, () => undefined);
   }
 
   /**

@@ -1,7 +1,6 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
 import { TinyloomError } from "./error.js";
-import type { RawWriter } from "./raw.js";
 
 const PREFIX = 8;
 /** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
@@ -135,47 +134,6 @@ function turns(): () => Promise<void> {
     if (globalThis.document?.hidden !== true) await new Promise((next) => setTimeout(next));
     began = performance.now();
   };
-}
-
-/** The file a writer describes, in one piece. */
-export async function assemble(
-  writer: RawWriter,
-  step: (loaded: number, total: number) => void,
-): Promise<Uint8Array<ArrayBuffer>> {
-  const header = writer.saveHeader();
-  const sizes = tensorSizes(header);
-  const promised = `the header of ${sizes.length} tensors`;
-  if (writer.tensorCount() !== sizes.length) {
-    throw new TinyloomError("internal", `${writer.tensorCount()} tensors against ${promised}`);
-  }
-  const total = sizes.reduce((sum, size) => sum + size, header.length);
-  const file = allocate(total);
-  file.set(header);
-  let [offset, index] = [header.length, 0];
-  for await (const tensor of readAhead(sizes, (at) => writer.readTensor(at))) {
-    if (tensor.length !== sizes[index]) {
-      throw new TinyloomError(
-        "internal",
-        `${tensor.length} bytes of tensor ${index} against ${promised}`,
-      );
-    }
-    step(offset, total);
-    file.set(tensor, offset);
-    offset += tensor.length;
-    index += 1;
-  }
-  step(total, total);
-  return file;
-}
-
-/** An array of so many bytes, or code "out-of-memory". */
-function allocate(bytes: number): Uint8Array<ArrayBuffer> {
-  try {
-    return new Uint8Array(bytes);
-  } catch (cause) {
-    const message = `a file of ${bytes} bytes is more than this page can hold in one piece`;
-    throw new TinyloomError("out-of-memory", message, { cause });
-  }
 }
 
 /** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */

@@ -1,8 +1,8 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
-import { type ErrorCode, TinyloomError, toError } from "./error.js";
+import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
 import { fileSystem, inNode } from "./node.js";
-import { called, invalid, show } from "./options.js";
+import { abortSignal, callback, called, inspect, invalid, type Rules, show } from "./options.js";
 import { corrupt, type FilePart } from "./safetensors.js";
 import { UrlSource } from "./url-source.js";
 
@@ -40,6 +40,9 @@ export interface LongOptions {
   signal?: AbortSignal;
 }
 
+/** Rules of {@link LongOptions}. */
+export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
+
 /** Tells of progress; what the callback throws ends the operation. */
 export function report(options: LongOptions, progress: Progress): void {
   called("onProgress", () => options.onProgress?.(progress));
@@ -55,6 +58,10 @@ export interface Source {
 
 /** The files of `fromPretrained` and `resume`. */
 export function openSource(where: string, source: unknown, options: LongOptions): Source {
+  return inspect(where, () => opened(where, source, options));
+}
+
+function opened(where: string, source: unknown, options: LongOptions): Source {
   if (typeof source === "string" || source instanceof URL) {
     const base = baseUrl(where, source);
     return base.protocol === "file:" && inNode()
@@ -190,17 +197,18 @@ class ObjectSource implements Source {
   }
 
   async find(name: string): Promise<FilePart | undefined> {
-    const content = called(`${this.#where}: reading "${name}" of the files`, () =>
-      Object.hasOwn(this.#files, name) ? (this.#files[name] as unknown) : undefined,
-    );
+    const content = inspect(`${this.#where}: "${name}"`, () => this.#content(name));
     if (content === undefined) return undefined;
-    if (!isContent(content)) {
-      throw invalid(
-        `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, ArrayBuffer or Uint8Array`,
-      );
-    }
     if (content instanceof Blob) return blobPart(name, name, content);
     return readable(name, () => bytesPart(name, content));
+  }
+
+  #content(name: string): FileContent | undefined {
+    const content: unknown = Object.hasOwn(this.#files, name) ? this.#files[name] : undefined;
+    if (content === undefined || isContent(content)) return content;
+    throw invalid(
+      `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, ArrayBuffer or Uint8Array`,
+    );
   }
 }
 
@@ -209,7 +217,7 @@ async function readable<T>(place: string, read: () => T | Promise<T>): Promise<T
   try {
     return await read();
   } catch (cause) {
-    if (cause instanceof TinyloomError) throw cause;
+    if (isTinyloomError(cause)) throw cause;
     throw corrupt(`${place} could not be read: ${show(cause)}; give it again`, cause);
   }
 }

@@ -1,7 +1,7 @@
 import { TinyloomError } from "./error.js";
 import { fromHalves, toHalves } from "./half.js";
 import { Handle } from "./handle.js";
-import { check, integer, invalid, oneOf, type Rules, show } from "./options.js";
+import { check, inspect, integer, invalid, oneOf, type Rules, show } from "./options.js";
 import { expectRoom, type RawTensor } from "./raw.js";
 import type { Owned, Runtime } from "./runtime.js";
 import { contiguous, countOf, inOrder, isContiguous, runs, spanOf, type View } from "./view.js";
@@ -306,6 +306,10 @@ function wholeWords(stored: Stored): Uint8Array {
 
 /** The sizes of a shape, or code "invalid-options". */
 function shapeOf(where: string, shape: unknown): readonly number[] {
+  return inspect(`${where}: shape`, () => checkedShape(where, shape));
+}
+
+function checkedShape(where: string, shape: unknown): readonly number[] {
   const valid =
     Array.isArray(shape) &&
     shape.length >= 1 &&
@@ -320,6 +324,15 @@ function shapeOf(where: string, shape: unknown): readonly number[] {
 
 /** The data as it will lie on the GPU: a view of the caller's where it lies so already. */
 function store(
+  where: string,
+  data: unknown,
+  shape: readonly number[],
+  element: ElementType,
+): Stored {
+  return inspect(`${where}: data`, () => checkedData(where, data, shape, element));
+}
+
+function checkedData(
   where: string,
   data: unknown,
   shape: readonly number[],

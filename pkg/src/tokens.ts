@@ -1,7 +1,7 @@
 /** Token ids as users may give them, and as the GPU takes them. */
 
 import { TinyloomError } from "./error.js";
-import { show } from "./options.js";
+import { inspect, show } from "./options.js";
 
 /** Token ids: whole numbers of at least 0. `Uint32Array` is taken as it is, others are copied. */
 export type TokenIds = Uint32Array | Uint16Array | Uint8Array | readonly number[];
@@ -15,6 +15,10 @@ export const IGNORE_INDEX = 0xffff_ffff;
  * @param name - the argument's name, for the message.
  */
 export function toTokens(name: string, ids: unknown): Uint32Array {
+  return inspect(name, () => read(name, ids), "invalid-tokens");
+}
+
+function read(name: string, ids: unknown): Uint32Array {
   if (ids instanceof Uint32Array) return ids;
   if (ids instanceof Uint16Array || ids instanceof Uint8Array) return Uint32Array.from(ids);
   if (!Array.isArray(ids)) {

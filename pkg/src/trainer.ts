@@ -1,7 +1,7 @@
 import { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { guarded, Handle } from "./handle.js";
-import { expectRuntime, LONG, loading, Model, saveModel } from "./model.js";
+import { expectRuntime, loading, MODEL_FILES, Model, saveModel } from "./model.js";
 import {
   abortSignal,
   check,
@@ -9,6 +9,7 @@ import {
   fraction,
   integer,
   invalid,
+  isA,
   number,
   oneOf,
   orNull,
@@ -18,9 +19,11 @@ import {
 } from "./options.js";
 import { type RawResume, type RawTrainer, withRoom } from "./raw.js";
 import type { Runtime } from "./runtime.js";
-import { assemble, pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
+import { pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
+import { type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
 import {
   type CheckpointFiles,
+  LONG,
   type LongOptions,
   openSource,
   readConfig,
@@ -70,6 +73,9 @@ const RUN: Rules<RunOptions> = {
   stepsAhead: integer(0, 16),
 };
 
+/** Names of a trainer's files. */
+const FILES = [...MODEL_FILES, "optimizer.safetensors", "trainer_state.json"];
+
 const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
 
@@ -112,7 +118,7 @@ export class Trainer {
    * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`.
    */
   static async create(model: Model, options: TrainerOptions = {}): Promise<Trainer> {
-    if (!(model instanceof Model)) {
+    if (!isA(model, Model)) {
       throw invalid(`Trainer.create takes a Model first, not ${show(model)}`);
     }
     const chosen = check("Trainer.create", options, OPTIONS);
@@ -293,23 +299,23 @@ export class Trainer {
 
   /**
    * Everything needed to go on: the model's files, the optimizer's state, the trainer's state with
-   * the place in the data.
+   * the place in the data. With `to` they are written as {@link Model.save} does.
    *
-   * @throws {@link TinyloomError} `aborted`, `device-lost`.
+   * @throws {@link TinyloomError} as {@link Model.save}.
    */
-  async save(options: LongOptions = {}): Promise<TrainerFiles> {
-    const chosen = check("save", options, LONG);
+  save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
+  save(options?: LongOptions): Promise<TrainerFiles>;
+  async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
+    const chosen = saveOptions(options, FILES);
     const model = this.model._handle.raw;
-    return this.#handle.run(async (raw) => {
-      const files = await saveModel(model, chosen);
-      const optimizer = await assemble(raw, (loaded, total) => {
-        throwIfAborted(chosen.signal, "save");
-        report(chosen, { loaded, total, stage: "read optimizer.safetensors" });
-      });
-      const saved = { ...JSON.parse(await raw.state()), totalStepsGiven: this.#fixedTotal };
-      const state = new TextEncoder().encode(`${JSON.stringify(saved, null, 2)}\n`);
-      return { ...files, "optimizer.safetensors": optimizer, "trainer_state.json": state };
-    });
+    return this.#handle.run((raw) =>
+      saving<TrainerFiles | undefined>(chosen, FILES, async (files) => {
+        await saveModel(model, files);
+        await files.tensors("optimizer.safetensors", raw);
+        const saved = { ...JSON.parse(await raw.state()), totalStepsGiven: this.#fixedTotal };
+        await files.text("trainer_state.json", `${JSON.stringify(saved, null, 2)}\n`);
+      }),
+    );
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -387,7 +393,7 @@ export class Trainer {
   }
 
   #data(dataset: Dataset) {
-    if (!(dataset instanceof Dataset)) {
+    if (!isA(dataset, Dataset)) {
       throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
     }
     return dataset._raw(this.model._runtime._module);

@@ -1,11 +1,11 @@
 //! Builds a model from the files of a checkpoint, a piece at a time.
 
-use super::model::{Find, Model};
+use super::model::Model;
+use super::place::Place;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture};
-use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -108,86 +108,5 @@ impl ModelLoader {
     pub fn finish(&self) -> Result<Rc<Model>> {
         self.reader.finish()?;
         self.model().cloned()
-    }
-}
-
-/// A tensor in a set of shards.
-pub(super) struct Place<'a> {
-    pub layout: &'a Params,
-    pub tensor: &'a Tensor,
-    pub set: fn(usize) -> Buffer,
-    pub find: Find<'a>,
-}
-
-impl Place<'_> {
-    /// Writes the tensor's elements from `start` on.
-    pub fn write(&self, gpu: &Rc<dyn Gpu>, start: usize, values: &[f32]) -> Result<()> {
-        for (first, shard, offset, len) in pieces(self.layout, self.tensor, start, values.len()) {
-            let part = &values[first - start..][..len];
-            let buffer = (self.find)((self.set)(shard))?;
-            gpu.write(buffer, offset as u64 * 4, bytemuck::cast_slice(part))?;
-        }
-        Ok(())
-    }
-}
-
-/// Where `len` elements of a tensor lie, from `start` on: the first element of each stretch, its
-/// shard, its offset there and its length.
-fn pieces(
-    layout: &Params,
-    tensor: &Tensor,
-    start: usize,
-    len: usize,
-) -> Vec<(usize, usize, usize, usize)> {
-    let mut found = vec![];
-    let mut begin = 0;
-    for run in layout.runs(tensor) {
-        let first = begin.max(start);
-        let last = (begin + run.len).min(start + len);
-        if first < last {
-            found.push((first, run.shard, run.offset + first - begin, last - first));
-        }
-        begin += run.len;
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Pieces of every length cover a tensor that lies in several shards, each element once.
-    #[test]
-    fn pieces_cover_a_tensor_in_several_shards() {
-        let config = r#"{"vocab_size":1000,"hidden_size":64,"intermediate_size":64,
-            "num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2}"#;
-        let config = ModelConfig::from_json(config).unwrap();
-        let layout = Params::new(crate::arch::Architecture::of(&config), 64 * 64 * 4 * 3).unwrap();
-        let tensor = &layout.tensors[0];
-        let runs = layout.runs(tensor);
-        assert!(runs.len() > 3, "{} runs", runs.len());
-        let place = |element: usize| {
-            let mut begin = 0;
-            for run in &runs {
-                if element < begin + run.len {
-                    return (run.shard, run.offset + element - begin);
-                }
-                begin += run.len;
-            }
-            panic!("no element {element}");
-        };
-        for size in [1000, 12_288, 13_001, 64_000] {
-            let mut next = 0;
-            for start in (0..64_000).step_by(size) {
-                for (first, shard, offset, len) in
-                    pieces(&layout, tensor, start, size.min(64_000 - start))
-                {
-                    assert_eq!((first, (shard, offset)), (next, place(first)));
-                    assert_eq!((shard, offset + len - 1), place(first + len - 1));
-                    next = first + len;
-                }
-            }
-            assert_eq!(next, 64_000);
-        }
     }
 }

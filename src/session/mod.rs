@@ -8,6 +8,7 @@ mod inference;
 mod loader;
 mod model;
 mod ops;
+mod place;
 mod resources;
 mod resume;
 pub(crate) mod step;

@@ -1,18 +1,20 @@
 //! A model: its configuration, its layout, its weights on the GPU.
 
 use super::inference::Inference;
+use super::place::Place;
 use super::resources::Resources;
 use super::step::Initialize;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
-use crate::error::{Error, ErrorCode, Result, room};
-use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, Replay};
 use crate::lower::initialize_plan;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use crate::random::fill_weights;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Elements generated or uploaded at a time, so that host memory stays small.
@@ -24,9 +26,6 @@ const MOST_ON_CPU: u64 = 4 << 30;
 
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
 const SUBMIT_FLOPS: f64 = 2e10;
-
-/// Bytes brought back at a time: host memory holds them two more times meanwhile.
-const READ_BYTES: usize = 64 << 20;
 
 /// A model on a device. Cheap to share; freed by [`Model::free`] or with its last reference.
 #[derive(Debug)]
@@ -204,10 +203,17 @@ impl Model {
 
     /// A weight tensor's bytes, f32 little endian.
     pub async fn read_tensor(&self, index: usize) -> Result<Vec<u8>> {
+        let elements: usize = tensor_at(&self.layout, index)?.shape.iter().product();
+        self.read_piece(index, 0..elements as u64 * 4).await
+    }
+
+    /// Some of a weight tensor's bytes, whole elements.
+    pub async fn read_piece(&self, index: usize, bytes: Range<u64>) -> Result<Vec<u8>> {
         let weights = self.weights()?;
         let tensor = tensor_at(&self.layout, index)?;
-        read_tensor(&self.gpu.0, &self.layout, tensor, Buffer::Weights, &|name| weights.get(name))?
-            .await
+        let find = |name| weights.get(name);
+        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        place.read_bytes(&self.gpu.0, bytes)?.await
     }
 
     /// Notes that the weights have changed.
@@ -229,34 +235,4 @@ pub(super) fn tensor_at(layout: &Params, index: usize) -> Result<&Tensor> {
         .tensors
         .get(index)
         .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
-}
-
-/// Where a tensor's shards are found: a session's own look-up of buffers.
-pub(super) type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
-
-/// Reads a tensor out of a set of shards. All buffers are looked up before the first await.
-pub(super) fn read_tensor(
-    gpu: &Rc<dyn Gpu>,
-    layout: &Params,
-    tensor: &Tensor,
-    set: fn(usize) -> Buffer,
-    find: Find,
-) -> Result<LocalFuture<Result<Vec<u8>>>> {
-    let mut regions = Vec::new();
-    for run in layout.runs(tensor) {
-        let buffer = find(set(run.shard))?;
-        let (begin, end) = (run.offset as u64 * 4, (run.offset + run.len) as u64 * 4);
-        for offset in (begin..end).step_by(READ_BYTES) {
-            regions.push(Region { buffer, offset, bytes: (end - offset).min(READ_BYTES as u64) });
-        }
-    }
-    let total = regions.iter().map(|r| r.bytes).sum();
-    let mut bytes: Vec<u8> = room(&format!("tensor {}", tensor.name), total)?;
-    let gpu = Rc::clone(gpu);
-    Ok(Box::pin(async move {
-        for region in regions {
-            bytes.extend(gpu.read(region)?.await?);
-        }
-        Ok(bytes)
-    }))
 }

@@ -1,7 +1,7 @@
 //! Continues a saved training run.
 
-use super::loader::Place;
 use super::model::Model;
+use super::place::Place;
 use super::trainer::{Trainer, TrainerState, saved_sets};
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;

@@ -8,7 +8,8 @@ mod state;
 pub use options::{Precision, TrainerOptions};
 pub(super) use state::{TrainerState, saved_sets};
 
-use super::model::{Model, read_tensor, tensor_at};
+use super::model::{Model, tensor_at};
+use super::place::Place;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
 use super::tune::tune;
@@ -21,6 +22,7 @@ use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
@@ -358,18 +360,22 @@ impl Trainer {
             ));
         }
         let tensor = tensor_at(self.model.layout(), index)?;
-        let bytes = self.read_set(tensor, Buffer::Gradients).await?;
+        let bytes = self.read_set(tensor, Buffer::Gradients, None).await?;
         let scale = (self.plans.micro_step.tokens as f64 / progress.counted as f64) as f32;
         Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
     }
 
+    /// Some of a tensor's bytes in one of the trainer's sets; none given: all.
     pub(super) async fn read_set(
         &self,
         tensor: &crate::params::Tensor,
         set: fn(usize) -> Buffer,
+        bytes: Option<Range<u64>>,
     ) -> Result<Vec<u8>> {
-        read_tensor(self.model.gpu(), self.model.layout(), tensor, set, &|name| self.buffer(name))?
-            .await
+        let find = |name| self.buffer(name);
+        let place = Place { layout: self.model.layout(), tensor, set, find: &find };
+        let all = tensor.shape.iter().product::<usize>() as u64 * 4;
+        place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
     /// The kernels a step replays, with why each was chosen.

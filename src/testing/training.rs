@@ -189,7 +189,7 @@ async fn reload(
         }
     }
     for (index, (name, _)) in tensors.iter().enumerate() {
-        let bytes = trainer.read_optimizer_tensor(index).await.map_err(text)?;
+        let bytes = trainer.read_optimizer_tensor(index, None).await.map_err(text)?;
         for (at, piece) in (0..).zip(bytes.chunks(PIECE)) {
             resume.set_piece(name, (at * PIECE) as u64, piece).map_err(text)?;
         }
@@ -240,7 +240,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
     }
     same("weights", &words(&broken).await?, &before)?;
     for index in 0..trainer.optimizer_tensors().len() {
-        let bytes = trainer.read_optimizer_tensor(index).await.map_err(text)?;
+        let bytes = trainer.read_optimizer_tensor(index, None).await.map_err(text)?;
         let moment = bytemuck::pod_collect_to_vec::<u8, u32>(&bytes);
         let zeros = Operand::words(&vec![0; moment.len()]);
         same("moments", &moment, zeros.contents())?;

@@ -85,10 +85,10 @@ impl RawModel {
         self.model.layout().tensors.len()
     }
 
-    #[wasm_bindgen(js_name = readTensor)]
-    pub async fn read_tensor(&self, index: usize) -> JsResult<Vec<u8>> {
+    #[wasm_bindgen(js_name = readPiece)]
+    pub async fn read_piece(&self, index: usize, begin: f64, end: f64) -> JsResult<Vec<u8>> {
         let model = Rc::clone(&self.model);
-        model.read_tensor(index).await.map_err(to_js)
+        model.read_piece(index, begin as u64..end as u64).await.map_err(to_js)
     }
 
     pub fn release(&self) {

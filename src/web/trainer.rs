@@ -102,10 +102,10 @@ impl RawTrainer {
         self.trainer.optimizer_tensors().len()
     }
 
-    #[wasm_bindgen(js_name = readTensor)]
-    pub async fn read_tensor(&self, index: usize) -> JsResult<Vec<u8>> {
+    #[wasm_bindgen(js_name = readPiece)]
+    pub async fn read_piece(&self, index: usize, begin: f64, end: f64) -> JsResult<Vec<u8>> {
         let trainer = Rc::clone(&self.trainer);
-        trainer.read_optimizer_tensor(index).await.map_err(to_js)
+        trainer.read_optimizer_tensor(index, Some(begin as u64..end as u64)).await.map_err(to_js)
     }
 
     pub async fn state(&self) -> JsResult<String> {

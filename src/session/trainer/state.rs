@@ -8,6 +8,7 @@ use crate::gpu::Region;
 use crate::params::Tensor;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Largest count: what a double, and so JavaScript, holds exactly.
 const MOST: u64 = (1 << 53) - 1;
@@ -108,17 +109,21 @@ impl Trainer {
         write_header(&self.optimizer_tensors(), &[("format", "pt")])
     }
 
-    /// An optimizer tensor's bytes, f32 little endian.
+    /// An optimizer tensor's bytes, f32 little endian, or some of them.
     ///
     /// # Errors
     /// `freed`, `device-lost`.
-    pub async fn read_optimizer_tensor(&self, index: usize) -> Result<Vec<u8>> {
+    pub async fn read_optimizer_tensor(
+        &self,
+        index: usize,
+        bytes: Option<Range<u64>>,
+    ) -> Result<Vec<u8>> {
         let saved = self.saved();
         let count = saved.len();
         let found = saved
             .get(index)
             .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
-        self.read_set(found.0, found.1.1).await
+        self.read_set(found.0, found.1.1, bytes).await
     }
 
     async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {

@@ -6,11 +6,6 @@ import { batch, collect, config, dataset, makeFile, openFile, text } from "./kit
 const parse = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 const tiny = { ...config, hidden_size: 4, intermediate_size: 4, head_dim: 4, num_hidden_layers: 1 };
-const codeOf = (work) =>
-  work().then(
-    () => "nothing",
-    (error) => error.code,
-  );
 
 export const cases = {
   async "sizes that no memory holds"({ tinyloom, runtime }) {
@@ -206,9 +201,16 @@ export const cases = {
     equal(message.split("\n").length, 1, "lines of a refused device's message");
     const runtime = await open(good)();
     runtime.destroy();
-    // An adapter gives one device: a second one is refused, or lost from the start.
-    const again = await codeOf(open(good));
-    ok(["adapter-unavailable", "nothing"].includes(again), `a used adapter gave ${again}`);
+    // An adapter gives one device: a second one is refused, or is lost from the start.
+    const again = await open(good)().catch((error) => error);
+    if (again instanceof tinyloom.TinyloomError) {
+      equal(again.code, "adapter-unavailable", again.message);
+      return "a used adapter is refused";
+    }
+    const late = new Promise((_, fail) => setTimeout(fail, 20_000, new Error("is not lost")));
+    ok((await Promise.race([again.lost, late])).reason, "why it is lost");
+    await refuses("device-lost", [], () => tinyloom.Model.create(again, config));
+    return "a used adapter gives a lost device";
   },
 
   async "an evaluation that cannot be is refused before the first step"({ tinyloom, runtime }) {

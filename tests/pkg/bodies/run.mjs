@@ -7,6 +7,7 @@ export const BODIES = [
   "nonsense",
   "checkpoint",
   "loading",
+  "saving",
   "decoding",
   "training",
   "resources",
@@ -14,6 +15,7 @@ export const BODIES = [
   "tensors",
   "ops",
   "ops-nonsense",
+  "errors",
 ];
 
 /**

@@ -1,0 +1,196 @@
+// Saving to streams and directories: the bytes of a save into memory, in pieces, all or nothing.
+import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { batch, concat, config } from "./kit.mjs";
+
+const MODEL = ["config.json", "model.safetensors"];
+const TRAINER = [...MODEL, "optimizer.safetensors", "trainer_state.json"];
+
+/** Streams that keep what they get, and what became of each. */
+function recorded(names, change = {}) {
+  const kept = Object.fromEntries(names.map((name) => [name, { pieces: [], end: "open" }]));
+  const to = Object.fromEntries(
+    names.map((name) => [
+      name,
+      new WritableStream({
+        write(bytes) {
+          kept[name].pieces.push(bytes.slice());
+        },
+        close() {
+          kept[name].end = "closed";
+        },
+        abort() {
+          kept[name].end = "aborted";
+        },
+        ...change[name],
+      }),
+    ]),
+  );
+  const files = () => Object.fromEntries(names.map((name) => [name, concat(kept[name].pieces)]));
+  return { to, kept, files, ends: () => names.map((name) => kept[name].end) };
+}
+
+export const cases = {
+  async "streams get the bytes of a save into memory"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    await trainer.step(batch(16));
+    const first = recorded(MODEL);
+    const stages = new Set();
+    let last;
+    const onProgress = (progress) => {
+      stages.add(progress.stage);
+      last = progress;
+    };
+    equal(
+      await model.save({ to: first.to, onProgress }),
+      undefined,
+      "what a save to streams gives",
+    );
+    sameFiles(first.files(), await model.save(), "the model's files");
+    equal(first.ends(), ["closed", "closed"]);
+    equal([...stages], ["read model.safetensors"], "stages");
+    equal(last.loaded, last.total, "progress ends at its total");
+
+    const second = recorded(TRAINER);
+    await trainer.save({ to: second.to });
+    sameFiles(second.files(), await trainer.save(), "the trainer's files");
+    const again = await tinyloom.Trainer.resume(runtime, second.files());
+    equal((await again.step(batch(16))).step, 2, "the run goes on");
+    again.model.free();
+    model.free();
+  },
+
+  async "nothing holds a tensor whole"({ tinyloom, runtime }) {
+    // 67 MB in one tensor.
+    const shape = { ...config, vocab_size: 1 << 16, hidden_size: 256, num_hidden_layers: 1 };
+    const model = await tinyloom.Model.create(runtime, { ...shape, head_dim: 64 });
+    const before = runtime._counters().wasmBytes;
+    let [longest, total] = [0, 0];
+    const count = {
+      write(bytes) {
+        longest = Math.max(longest, bytes.length);
+        total += bytes.length;
+      },
+    };
+    await model.save({ to: recorded(MODEL, { "model.safetensors": count }).to });
+    const grown = runtime._counters().wasmBytes - before;
+    model.free();
+    ok(total > 67_000_000, `${total} bytes`);
+    ok(longest <= 8 << 20, `a piece of ${longest} bytes`);
+    // Several pieces are under way.
+    ok(grown <= 48 << 20, `the module grew by ${grown} bytes`);
+    return `${total} bytes in pieces of ${longest}, the module grew by ${grown}`;
+  },
+
+  async "a save that fails aborts every stream"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const failing = (error) => ({
+      "model.safetensors": {
+        write() {
+          throw error;
+        },
+      },
+    });
+    const full = new DOMException("no more", "QuotaExceededError");
+    for (const [error, code, words] of [
+      [full, "storage-full", ["model.safetensors", "no room"]],
+      [new Error("boom"), "invalid-options", ["model.safetensors", "boom"]],
+    ]) {
+      const streams = recorded(MODEL, failing(error));
+      const thrown = await refuses(code, words, () => model.save({ to: streams.to }));
+      equal(thrown.cause, error, "the cause");
+      equal(streams.kept["config.json"].end, "aborted", "the other stream");
+    }
+    const controller = new AbortController();
+    const stopped = recorded(MODEL);
+    await refuses("aborted", [], () =>
+      model.save({
+        to: stopped.to,
+        signal: controller.signal,
+        onProgress: () => controller.abort(),
+      }),
+    );
+    equal(stopped.ends(), ["aborted", "aborted"]);
+    ok((await model.save())["model.safetensors"].length > 0, "the model stays usable");
+    model.free();
+  },
+
+  async "targets that cannot be are refused before they are touched"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const wrong = (words, to) => refuses("invalid-options", words, () => model.save({ to }));
+    await wrong("directory handle", "/tmp");
+    await wrong("config.json", {});
+    const { to, ends } = recorded(MODEL);
+    const { "config.json": one } = to;
+    await wrong("model.safetensors", { "config.json": one });
+    await wrong("model.safetensor", { ...to, "model.safetensor": to["model.safetensors"] });
+    await wrong("config.json", { ...to, "config.json": new Uint8Array(4) });
+    const writer = one.getWriter();
+    await wrong(["config.json", "locked"], to);
+    writer.releaseLock();
+    equal(ends(), ["open", "open"], "the streams");
+    const old = { getFileHandle: async () => ({}) };
+    await wrong("cannot write to a directory", old);
+    const denied = {
+      async getFileHandle() {
+        throw new DOMException("not allowed", "NotAllowedError");
+      },
+    };
+    await wrong(["config.json", "not allowed"], denied);
+    await model.save({ to });
+    equal(ends(), ["closed", "closed"], "the streams can still be used");
+    model.free();
+  },
+
+  async "a directory gets the files, which load again"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 9 });
+    const real = typeof navigator.storage?.getDirectory === "function";
+    const root = real ? await navigator.storage.getDirectory() : fakeDirectory();
+    await model.save({ to: root });
+    const load = async () => {
+      const source = {};
+      for (const name of MODEL) source[name] = await (await root.getFileHandle(name)).getFile();
+      const again = await tinyloom.Model.fromPretrained(runtime, source);
+      const files = await again.save();
+      again.free();
+      return files;
+    };
+    sameFiles(await load(), await model.save(), "what the directory holds");
+    // A save that is stopped leaves the files that were there.
+    const other = await tinyloom.Model.create(runtime, config, { seed: 10 });
+    const controller = new AbortController();
+    await refuses("aborted", [], () =>
+      other.save({
+        to: root,
+        signal: controller.signal,
+        onProgress: ({ loaded }) => loaded > 0 && controller.abort(),
+      }),
+    );
+    sameFiles(await load(), await model.save(), "after a save that was stopped");
+    if (real) for (const name of MODEL) await root.removeEntry(name);
+    model.free();
+    other.free();
+    return real ? "the origin's private file system" : "a directory in memory";
+  },
+};
+
+/** A directory as browsers have it, in memory: a file changes when its stream is closed. */
+function fakeDirectory() {
+  const files = {};
+  return {
+    async getFileHandle(name) {
+      return {
+        getFile: async () => new Blob([files[name]]),
+        async createWritable() {
+          const pieces = [];
+          return new WritableStream({
+            write: (bytes) => void pieces.push(bytes.slice()),
+            close() {
+              files[name] = concat(pieces);
+            },
+          });
+        },
+      };
+    },
+  };
+}
