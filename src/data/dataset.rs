@@ -15,7 +15,7 @@ const STREAM: u32 = 0x6461_7461;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DatasetOptions {
-    /// Tokens of a document; `None` takes 128, or what a shorter text allows.
+    /// Tokens of a document; `None` takes 128, or what a shorter text or a smaller step allows.
     pub sequence_length: Option<usize>,
     /// Part of the text, at its end, that is never trained on.
     pub validation_fraction: f64,
@@ -98,26 +98,41 @@ impl Dataset {
     }
 
     /// Training batch number `index`, a pure function of the index and two seeds, the dataset's and
-    /// the trainer's: ⌊`tokens_per_step` / `sequence_length`⌋ documents (or one cut to fit) from
-    /// random places.
-    pub fn batch(&self, seed: u64, index: u64, tokens_per_step: usize) -> Batch {
-        let (length, documents) = self.packing(tokens_per_step);
-        let places = (self.boundary - length) as u64;
+    /// the trainer's: as many documents of `sequence_length` tokens as fit into the step, from random
+    /// places, and a shorter one that fills the rest.
+    ///
+    /// # Errors
+    /// `invalid-options` when a document is longer than the step.
+    pub fn batch(&self, seed: u64, index: u64, tokens_per_step: usize) -> Result<Batch> {
+        let length = self.document_length(tokens_per_step)?;
         let [index_low, index_high] = split(index);
         // Turned by half a word, so that equal seeds do not cancel.
         let key = split(self.options.seed ^ seed.rotate_left(32));
-        let starts = (0..documents).map(|document| {
+        let windows = (0..tokens_per_step.div_ceil(length)).map(|document| {
+            let length = length.min(tokens_per_step - document * length);
             let counter = [index_low, index_high, STREAM, document as u32];
             let [low, high, ..] = philox(counter, key);
-            below(low, high, places) as usize
+            (below(low, high, (self.boundary - length) as u64) as usize, length)
         });
-        pack(&self.tokens, starts.map(|start| (start, length)))
+        Ok(pack(&self.tokens, windows))
     }
 
-    /// Tokens of a document and documents of a batch.
-    fn packing(&self, tokens_per_step: usize) -> (usize, usize) {
-        let length = self.sequence_length.min(tokens_per_step.max(1));
-        (length, (tokens_per_step / length).max(1))
+    /// Tokens of a document in steps of that size. Only a length that nobody asked for adapts to a
+    /// smaller step.
+    fn document_length(&self, tokens_per_step: usize) -> Result<usize> {
+        let length = self.sequence_length;
+        if length <= tokens_per_step {
+            return Ok(length);
+        }
+        if self.options.sequence_length.is_none() && tokens_per_step > 0 {
+            return Ok(tokens_per_step);
+        }
+        Err(Error::options(format!(
+            "sequenceLength is {length} and tokensPerStep {tokens_per_step}, so a document is \
+             {} tokens longer than a step: raise the trainer's tokensPerStep to {length} or more, or \
+             lower the dataset's sequenceLength to {tokens_per_step} or less",
+            length - tokens_per_step
+        )))
     }
 
     /// Windows of an evaluation: how many there are in the split and how many of them are used.
@@ -128,19 +143,26 @@ impl Dataset {
     }
 
     /// Number of batches of one evaluation; 0 when there is no validation split.
-    pub fn validation_batches(&self, tokens_per_step: usize) -> usize {
-        let (length, documents) = self.packing(tokens_per_step);
-        self.validation_windows(length).1.div_ceil(documents)
+    ///
+    /// # Errors
+    /// `invalid-options` when a document is longer than the step.
+    pub fn validation_batches(&self, tokens_per_step: usize) -> Result<usize> {
+        let length = self.document_length(tokens_per_step)?;
+        Ok(self.validation_windows(length).1.div_ceil(tokens_per_step / length))
     }
 
     /// Batch `i` of an evaluation. Windows of a document's length lie end to end over the
     /// validation split, the last one short, so that each target counts once; of a split with more
     /// than [`VALIDATION_TARGETS`] targets, windows evenly spread from its start are used.
     ///
+    /// # Errors
+    /// `invalid-options` when a document is longer than the step.
+    ///
     /// # Panics
     /// When `i` is not below [`validation_batches`](Self::validation_batches).
-    pub fn validation_batch(&self, i: usize, tokens_per_step: usize) -> Batch {
-        let (length, documents) = self.packing(tokens_per_step);
+    pub fn validation_batch(&self, i: usize, tokens_per_step: usize) -> Result<Batch> {
+        let length = self.document_length(tokens_per_step)?;
+        let documents = tokens_per_step / length;
         let (all, used) = self.validation_windows(length);
         let first = i * documents;
         assert!(first < used, "validation batch {i} of {}", used.div_ceil(documents));
@@ -150,7 +172,7 @@ impl Dataset {
             let start = self.boundary + place * length;
             (start, length.min(last_target - start))
         });
-        pack(&self.tokens, windows)
+        Ok(pack(&self.tokens, windows))
     }
 
     /// The largest token id: must be below the model's vocabulary size.
@@ -199,14 +221,16 @@ mod tests {
     fn training_batches_are_shifted_windows_of_the_training_split() {
         let data = dataset(1000, 64, 0.1, 5);
         for index in 0..200 {
-            let batch = data.batch(0, index, 200);
+            let batch = data.batch(0, index, 200).unwrap();
             batch.validate(900, 200).unwrap();
-            assert_eq!(batch.len(), 3 * 64);
+            // 200 = 3 · 64 + 8: a short document fills the step.
+            assert_eq!(batch.len(), 200);
             for (i, (&token, &target)) in batch.tokens.iter().zip(&batch.targets).enumerate() {
                 assert_eq!(target, token + 1);
                 assert_eq!(batch.documents[i] as usize, i / 64 * 64);
                 assert_eq!(token, batch.tokens[i / 64 * 64] + (i % 64) as u32);
             }
+            assert_eq!(batch.tokens[..192], data.batch(0, index, 192).unwrap().tokens);
         }
     }
 
@@ -214,7 +238,7 @@ mod tests {
     fn every_place_of_the_training_split_is_drawn() {
         let data = dataset(20, 4, 0.1, 1);
         let mut seen = [false; 18];
-        (0..400).for_each(|i| seen[data.batch(0, i, 4).tokens[0] as usize] = true);
+        (0..400).for_each(|i| seen[data.batch(0, i, 4).unwrap().tokens[0] as usize] = true);
         // 18 training tokens: the last window starts at 13, its last target is token 17.
         assert_eq!(seen.iter().filter(|&&s| s).count(), 14);
         assert!(seen[0] && seen[13]);
@@ -223,32 +247,56 @@ mod tests {
     #[test]
     fn batches_are_a_pure_function_of_seeds_and_index() {
         let data = dataset(1000, 16, 0.0, 9);
-        assert_eq!(data.batch(0, 7, 64), data.clone().batch(0, 7, 64));
-        assert_ne!(data.batch(0, 7, 64), data.batch(0, 8, 64));
-        assert_ne!(data.batch(0, 7, 64), data.batch(0, 7 | 1 << 40, 64));
-        assert_ne!(data.batch(0, 7, 64), data.batch(1, 7, 64));
-        assert_ne!(data.batch(9, 7, 64), dataset(1000, 16, 0.0, 0).batch(0, 7, 64));
-        assert_ne!(data.batch(0, 7, 64), dataset(1000, 16, 0.0, 10).batch(0, 7, 64));
+        let batch = |seed, index| data.batch(seed, index, 64).unwrap();
+        assert_eq!(batch(0, 7), data.clone().batch(0, 7, 64).unwrap());
+        assert_ne!(batch(0, 7), batch(0, 8));
+        assert_ne!(batch(0, 7), batch(0, 7 | 1 << 40));
+        assert_ne!(batch(0, 7), batch(1, 7));
+        let other = |seed, own| dataset(1000, 16, 0.0, seed).batch(own, 7, 64).unwrap();
+        assert_ne!(batch(9, 7), other(0, 0));
+        assert_ne!(batch(0, 7), other(10, 0));
     }
 
     #[test]
-    fn a_small_step_cuts_the_document() {
-        let data = dataset(100, 64, 0.0, 0);
-        let batch = data.batch(0, 0, 10);
-        assert_eq!((batch.len(), batch.documents[9]), (10, 0));
-        assert_eq!(data.batch(0, 0, 64).len(), 64);
-        assert_eq!(data.batch(0, 0, 127).len(), 64);
+    fn a_document_longer_than_the_step_is_refused() {
+        let data = dataset(1000, 64, 0.1, 0);
+        let refused = [
+            data.batch(0, 0, 10).unwrap_err(),
+            data.validation_batches(10).unwrap_err(),
+            data.validation_batch(0, 10).unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.code, ErrorCode::InvalidOptions);
+            for needle in ["sequenceLength is 64", "tokensPerStep 10", "54 tokens longer"] {
+                assert!(error.message.contains(needle), "{}", error.message);
+            }
+        }
+        assert_eq!(data.batch(0, 0, 64).unwrap().len(), 64);
+        let filled = data.batch(0, 0, 127).unwrap();
+        assert_eq!((filled.len(), filled.documents[126]), (127, 64));
+    }
+
+    #[test]
+    fn a_length_that_nobody_gave_adapts_to_the_step() {
+        let data = Dataset::from_tokens((0..5000).collect(), DatasetOptions::default()).unwrap();
+        for (step, documents) in [(10, 1), (128, 1), (300, 3)] {
+            let batch = data.batch(0, 0, step).unwrap();
+            let starts = batch.documents.iter().enumerate().filter(|&(i, &s)| i == s as usize);
+            assert_eq!((batch.len(), starts.count()), (step, documents));
+        }
+        assert_eq!(data.validation_batches(10).unwrap(), 50);
+        assert!(data.batch(0, 0, 0).is_err());
     }
 
     #[test]
     fn validation_counts_each_target_once() {
         for (tokens, length, per_step) in
-            [(1000, 16, 64), (1000, 16, 70), (1000, 64, 10), (40, 3, 3), (1000, 7, 1000)]
+            [(1000, 16, 64), (1000, 16, 70), (1000, 64, 64), (40, 3, 3), (1000, 7, 1000)]
         {
             let data = dataset(tokens, length, 0.1, 0);
             let mut targets = vec![];
-            for i in 0..data.validation_batches(per_step) {
-                let batch = data.validation_batch(i, per_step);
+            for i in 0..data.validation_batches(per_step).unwrap() {
+                let batch = data.validation_batch(i, per_step).unwrap();
                 batch.validate(tokens as usize, per_step).unwrap();
                 assert!(batch.tokens.iter().zip(&batch.targets).all(|(a, b)| a + 1 == *b));
                 targets.extend(batch.targets);
@@ -256,15 +304,15 @@ mod tests {
             let expected: Vec<u32> = (tokens - tokens / 10 + 1..tokens).collect();
             assert_eq!(targets, expected);
         }
-        assert_eq!(dataset(100, 8, 0.0, 0).validation_batches(64), 0);
+        assert_eq!(dataset(100, 8, 0.0, 0).validation_batches(64).unwrap(), 0);
     }
 
     #[test]
     fn a_long_split_is_sampled_evenly_from_its_start() {
         let data = dataset(2_000_000, 64, 0.1, 0);
-        let batches = data.validation_batches(768);
+        let batches = data.validation_batches(768).unwrap();
         let targets: Vec<u32> =
-            (0..batches).flat_map(|i| data.validation_batch(i, 768).targets).collect();
+            (0..batches).flat_map(|i| data.validation_batch(i, 768).unwrap().targets).collect();
         assert_eq!(targets.len(), VALIDATION_TARGETS);
         assert_eq!(targets[0], 1_800_001);
         assert!(targets.windows(2).all(|pair| pair[0] < pair[1]));

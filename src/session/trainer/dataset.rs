@@ -21,7 +21,7 @@ impl Trainer {
         self.expect_whole_steps()?;
         let seed = self.options.borrow().seed;
         let cursor = self.progress.get().cursor;
-        let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens);
+        let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens)?;
         let queued = self.queue_step(&batch)?;
         self.progress.set(Progress { cursor: cursor + 1, ..self.progress.get() });
         Ok(queued)
@@ -73,7 +73,7 @@ impl Trainer {
                 return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
             }
             let mut progress = self.progress.get();
-            let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens);
+            let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens)?;
             let metrics = self.step(&batch).await?;
             tokens += metrics.tokens;
             milliseconds += metrics.milliseconds;
@@ -91,7 +91,7 @@ impl Trainer {
     /// # Errors
     /// `invalid-options` when there is no such split.
     pub fn evaluation_batches(&self, dataset: &Dataset) -> Result<usize> {
-        match dataset.validation_batches(self.plans.micro_step.tokens) {
+        match dataset.validation_batches(self.plans.micro_step.tokens)? {
             0 => Err(Error::options(
                 "the dataset has no validation split: validationFraction is 0 or the text too short",
             )),
@@ -110,7 +110,7 @@ impl Trainer {
                 "evaluation batch {index} of {count} does not exist"
             )));
         }
-        let batch = dataset.validation_batch(index, self.plans.micro_step.tokens);
+        let batch = dataset.validation_batch(index, self.plans.micro_step.tokens)?;
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
         self.write_batch(&batch)?;
@@ -124,7 +124,7 @@ impl Trainer {
         if let Some(kept) = kept {
             self.model.gpu().write(self.buffer(Buffer::Metrics)?, 0, &kept)?;
         }
-        Ok([f64::from(result.loss), f64::from(result.counted)])
+        Ok([f64::from(result.loss), batch.counted() as f64])
     }
 
     /// The metrics of an accumulation in progress, which an evaluation would overwrite.
