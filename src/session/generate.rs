@@ -106,6 +106,8 @@ pub struct Generation {
     room: usize,
     epoch: u64,
     finished: bool,
+    /// The token after those given out came from logits that are not finite.
+    spoilt: bool,
     /// Submits that were not read yet, the oldest first, with the tokens each draws.
     ahead: VecDeque<Ahead>,
 }
@@ -119,6 +121,12 @@ impl std::fmt::Debug for Ahead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ahead").field("turns", &self.turns).finish_non_exhaustive()
     }
+}
+
+fn not_finite() -> Error {
+    let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
+                   so large that products overflow";
+    Error::new(ErrorCode::NonFinite, message)
 }
 
 impl Generation {
@@ -148,15 +156,20 @@ impl Generation {
             room,
             epoch,
             finished,
+            spoilt: false,
             ahead: VecDeque::new(),
         })
     }
 
     /// Some more tokens; none when the generation has ended. A stop token ends it and is not given.
+    /// Where the logits stop being finite, the tokens before that are given, and the next call fails.
     ///
     /// # Errors
     /// `freed`, `device-lost`, `non-finite` when the logits have no number to draw from.
     pub async fn next(&mut self) -> Result<Vec<Drawn>> {
+        if std::mem::take(&mut self.spoilt) {
+            return Err(not_finite());
+        }
         if self.finished {
             return Ok(Vec::new());
         }
@@ -175,11 +188,14 @@ impl Generation {
             self.prefill().await?
         };
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
-        let given = self.take(&drawn)?;
+        let given = self.take(&drawn);
         // The last token's keys and values come with the next one.
         self.model.holds(self.epoch, &self.text[..self.text.len() - 1]);
         if self.finished {
             self.settle().await?;
+        }
+        if given.is_empty() && std::mem::take(&mut self.spoilt) {
+            return Err(not_finite());
         }
         Ok(given)
     }
@@ -215,14 +231,14 @@ impl Generation {
         (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.text.len()))
     }
 
-    fn take(&mut self, drawn: &[[u32; 2]]) -> Result<Vec<Drawn>> {
+    /// The tokens that count of those drawn; notes whether the generation has ended.
+    fn take(&mut self, drawn: &[[u32; 2]]) -> Vec<Drawn> {
         let mut given = Vec::new();
         for &[token, bits] in drawn {
             let logprob = f32::from_bits(bits);
             if !logprob.is_finite() {
-                self.finished = true;
-                let message = "the model's logits are not finite: its weights hold NaN or infinity";
-                return Err(Error::new(ErrorCode::NonFinite, message));
+                (self.finished, self.spoilt) = (true, true);
+                break;
             }
             self.draws += 1;
             if self.options.stop_tokens.contains(&token) {
@@ -235,7 +251,7 @@ impl Generation {
         if self.left() == 0 {
             self.finished = true;
         }
-        Ok(given)
+        given
     }
 
     /// Reads what the cache does not hold of the text so far and draws the first next token.

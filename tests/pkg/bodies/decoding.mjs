@@ -1,6 +1,6 @@
 // Generation: the same seed, greedy against logits, limits, stop tokens, signals, leaving the loop.
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+import { batch, collect, config, dataset, openFile, trainerOptions } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
 const ids = (pairs) => pairs.map(({ token }) => token);
@@ -186,6 +186,53 @@ export const cases = {
       await refuses("invalid-options", ["kvCache"], () => model.logits(tokens, wrong));
     }
     model.free();
+  },
+
+  async "what comes before logits that are not finite is given, then the error"(host) {
+    const { Model } = host.tinyloom;
+    const untied = { ...config, tie_word_embeddings: false, initializer_range: 0.2 };
+    const seed = await Model.create(host.runtime, untied, { seed: 11 });
+    const files = await seed.save();
+    seed.free();
+    const file = files["model.safetensors"];
+    const { header, data } = openFile(file);
+    const weights = (name) => {
+      const [begin, end] = header[name].data_offsets;
+      const bytes = file.byteOffset + file.length - data.length + begin;
+      return new DataView(file.buffer, bytes, end - begin);
+    };
+    const width = untied.hidden_size;
+    // Nothing reaches the first channel but embeddings, which are 0 there.
+    for (const [name, view] of Object.keys(header).flatMap((name) =>
+      name === "__metadata__" ? [] : [[name, weights(name)]],
+    )) {
+      const row = header[name].shape.at(-1) * 4;
+      if (/o_proj|down_proj/.test(name))
+        for (let i = 0; i < row; i += 4) view.setFloat32(i, 0, true);
+      if (!/embed_tokens|lm_head/.test(name)) continue;
+      const value = name.includes("embed") ? 0 : 3e38; // finite, unless the channel has something
+      for (let i = 0; i < view.byteLength; i += width * 4) view.setFloat32(i, value, true);
+    }
+    const generate = async (given) => {
+      const model = await Model.fromPretrained(host.runtime, files);
+      try {
+        for await (const one of model.generate([7, 8], { maxTokens: 14, temperature: 0 })) {
+          given.push(one);
+        }
+      } finally {
+        model.free();
+      }
+    };
+    const plain = [];
+    await generate(plain);
+    equal(plain.length, 14, "tokens of the good model");
+    // The token drawn as the fifth or so, and never before: its embedding makes the logits overflow.
+    const at = ids(plain).findIndex((token, i, all) => i >= 4 && all.indexOf(token) === i);
+    ok(at >= 4 && at < 13, `${ids(plain)} repeats from the beginning`);
+    weights("model.embed_tokens.weight").setFloat32(plain[at].token * width * 4, 10, true);
+    const given = [];
+    await refuses("non-finite", "not finite", () => generate(given));
+    equal(given, plain.slice(0, at + 1), "what was drawn before");
   },
 
   async "the signal, a break and two at once"(host) {
