@@ -1,6 +1,6 @@
 import { TinyloomError } from "./error.js";
 import { invalid, show } from "./options.js";
-import { type TokenIds, toTokens } from "./tokens.js";
+import { asTokens, type TokenIds } from "./tokens.js";
 
 /** Turns text into token ids and back. */
 export interface Tokenizer {
@@ -35,7 +35,7 @@ export class ByteTokenizer implements Tokenizer {
 
   /** The text of the bytes; a sequence that is not UTF-8 becomes U+FFFD. */
   decode(tokens: TokenIds): string {
-    return new TextDecoder().decode(toBytes(tokens));
+    return newDecoder().decode(toBytes(tokens));
   }
 
   /**
@@ -49,7 +49,7 @@ export class ByteTokenizer implements Tokenizer {
    * ```
    */
   decoder(): TokenDecoder {
-    const decoder = new TextDecoder();
+    const decoder = newDecoder();
     return {
       push: (token) => decoder.decode(toBytes([token]), { stream: true }),
       end: () => decoder.decode(),
@@ -65,8 +65,11 @@ export interface TokenDecoder {
   end(): string;
 }
 
+/** A decoder that keeps a byte-order mark: it is a character of the text like any other. */
+const newDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
+
 function toBytes(tokens: TokenIds): Uint8Array<ArrayBuffer> {
-  const ids = toTokens("tokens", tokens);
+  const ids = asTokens("tokens", tokens);
   const wrong = ids.find((id) => id > 255);
   if (wrong !== undefined) {
     throw new TinyloomError("invalid-tokens", `token ${wrong} is no byte; ids run from 0 to 255`);

@@ -3,18 +3,28 @@
 import { TinyloomError } from "./error.js";
 import { inspect, show } from "./options.js";
 
-/** Token ids: whole numbers of at least 0. `Uint32Array` is taken as it is, others are copied. */
+/**
+ * Token ids: whole numbers of at least 0. Every call copies them at once, so the array may be changed
+ * as soon as the call has returned.
+ */
 export type TokenIds = Uint32Array | Uint16Array | Uint8Array | readonly number[];
 
 /** A target that the loss leaves out. */
 export const IGNORE_INDEX = 0xffff_ffff;
 
 /**
- * The ids as a `Uint32Array`, or code "invalid-tokens".
+ * A copy of the ids, or code "invalid-tokens".
  *
  * @param name - the argument's name, for the message.
  */
 export function toTokens(name: string, ids: unknown): Uint32Array {
+  const tokens = asTokens(name, ids);
+  // A detached array has no elements, and `slice` would throw on it.
+  return tokens === ids && tokens.length > 0 ? tokens.slice() : tokens;
+}
+
+/** The ids to be read before the caller can change them: a `Uint32Array` is not copied. */
+export function asTokens(name: string, ids: unknown): Uint32Array {
   return inspect(name, () => read(name, ids), "invalid-tokens");
 }
 
@@ -41,9 +51,13 @@ function read(name: string, ids: unknown): Uint32Array {
   return result;
 }
 
-/** The same, and not empty. */
+/** A copy of the ids, of which there must be one at least. */
 export function toSomeTokens(name: string, ids: unknown): Uint32Array {
-  const tokens = toTokens(name, ids);
+  return some(name, toTokens(name, ids));
+}
+
+/** The ids, or code "invalid-tokens" where there is none. */
+export function some(name: string, tokens: Uint32Array): Uint32Array {
   if (tokens.length === 0) {
     throw new TinyloomError("invalid-tokens", `${name} is empty; give at least one token`);
   }

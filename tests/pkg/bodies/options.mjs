@@ -182,8 +182,12 @@ export const cases = {
   async "the byte tokenizer gives back every text"({ tinyloom }) {
     const tokenizer = new tinyloom.ByteTokenizer();
     equal(tokenizer.vocabSize, 256);
-    for (const one of ["", "abc", "héllo – 😀\n"])
+    for (const one of ["", "abc", "héllo – 😀\n", "\ufeffa mark first", "one \ufeff within"]) {
       equal(tokenizer.decode(tokenizer.encode(one)), one);
+      const stream = tokenizer.decoder();
+      const pieces = [...tokenizer.encode(one)].map((token) => stream.push(token));
+      equal(pieces.join("") + stream.end(), one, "a stream");
+    }
     equal([...tokenizer.encode("é")], [0xc3, 0xa9]);
     await refuses("invalid-tokens", "256", () => tokenizer.decode([256]));
     const decoder = tokenizer.decoder();
