@@ -1,4 +1,5 @@
 import { TinyloomError, toError } from "./error.js";
+import { end } from "./handle.js";
 import {
   called,
   check,
@@ -13,11 +14,14 @@ import {
 } from "./options.js";
 import { expectRoom, loadedRaw, type RawDataset, type RawModule } from "./raw.js";
 import { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
-import { type TokenIds, toSomeTokens } from "./tokens.js";
+import { asTokens, some, type TokenIds } from "./tokens.js";
 
 /** Options of a {@link Dataset}. */
 export interface DatasetOptions {
-  /** Length of a document in tokens; default 128, or what a shorter text allows. */
+  /**
+   * Length of a document in tokens; default 128, or what a shorter text or a smaller `tokensPerStep`
+   * allows. A trainer whose `tokensPerStep` is below a length given here refuses the dataset.
+   */
   sequenceLength?: number;
   /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0: none. */
   validationFraction?: number;
@@ -31,20 +35,43 @@ const RULES: Rules<DatasetOptions> = {
   seed,
 };
 
+/** `sequenceLength` where the caller gives none and the text is long enough. */
+const SEQUENCE_LENGTH = 128;
+
 /**
- * Token ids cut into documents for training, with the last part kept for validation. It needs no
- * runtime and may be made before one.
+ * Token ids for training, with the last part kept for validation. It needs no runtime and may be made
+ * before one.
+ *
+ * Each step draws documents: windows of `sequenceLength` tokens from random places of the training
+ * split. Where `tokensPerStep` is no multiple of that, a shorter window fills the rest of the step.
  */
 export class Dataset {
+  /** Tokens in all, of both splits. */
+  readonly tokens: number;
+  /** Tokens of the validation split. */
+  readonly validationTokens: number;
+  /** Length of a document in tokens. */
+  readonly sequenceLength: number;
+  /** How many documents lie end to end in the training split. */
+  readonly documents: number;
   readonly #json: string;
   #tokens: Uint32Array | undefined;
   #raw: RawDataset | undefined;
   #freed = false;
 
-  private constructor(tokens: Uint32Array, options: DatasetOptions) {
-    this.#tokens = tokens;
+  /** @param own - whether the array is nobody else's. */
+  private constructor(tokens: Uint32Array, own: boolean, options: DatasetOptions) {
+    const { validationFraction = 0.1 } = options;
+    this.tokens = tokens.length;
+    this.validationTokens = Math.trunc(tokens.length * validationFraction);
+    const train = this.tokens - this.validationTokens;
+    this.sequenceLength =
+      options.sequenceLength ?? Math.min(SEQUENCE_LENGTH, Math.max(train, 2) - 1);
+    // The target of a document's last token is the token that follows it.
+    this.documents = Math.max(0, Math.floor((train - 1) / this.sequenceLength));
     this.#json = JSON.stringify(options);
     const module = loadedRaw();
+    this.#tokens = module || own ? tokens : tokens.slice();
     if (module) this._raw(module); // a wrong option shows here rather than in the first step
   }
 
@@ -79,7 +106,8 @@ export class Dataset {
     const tokens = called("the tokenizer's encode", () =>
       bytes ? tokenizer.encode(read) : tokenizer.encode(read as string),
     );
-    return new Dataset(toSomeTokens("the text's token list", tokens), chosen);
+    const ids = some("the text's token list", asTokens("the text's token list", tokens));
+    return new Dataset(ids, bytes || ids !== tokens, chosen);
   }
 
   /**
@@ -89,14 +117,30 @@ export class Dataset {
    */
   static fromTokens(tokens: TokenIds, options: DatasetOptions = {}): Dataset {
     const chosen = check("Dataset.fromTokens", options, RULES);
-    return new Dataset(toSomeTokens("tokens", tokens), chosen);
+    const ids = some("tokens", asTokens("tokens", tokens));
+    return new Dataset(ids, ids !== tokens, chosen);
+  }
+
+  /**
+   * Steps of an epoch. Documents are drawn at random places, so an epoch is as many steps as draw as
+   * many tokens as the training split has; some of them are drawn several times and some never.
+   *
+   * @param tokensPerStep - the trainer's; with accumulation, times its `gradientAccumulation`.
+   * @throws {@link TinyloomError} `invalid-options`.
+   */
+  stepsPerEpoch(tokensPerStep: number): number {
+    const allowed = integer(1)(tokensPerStep);
+    if (allowed) {
+      throw invalid(`stepsPerEpoch: tokensPerStep is ${show(tokensPerStep)}; give ${allowed}`);
+    }
+    return Math.ceil((this.tokens - this.validationTokens) / tokensPerStep);
   }
 
   /** Frees the tokens' memory. Later use gives code "freed". */
   free(): void {
     this.#freed = true;
     this.#tokens = undefined;
-    this.#raw?.release();
+    if (this.#raw) end(this.#raw);
     this.#raw = undefined;
   }
 

@@ -1,6 +1,7 @@
 /** Life, order and errors of the raw objects. */
 
 import { TinyloomError, toError } from "./error.js";
+import type { Releasable } from "./raw.js";
 
 /** Calls into the module that have not ended. */
 const running = new Set<(error: TinyloomError) => void>();
@@ -29,6 +30,12 @@ export function guarded<T>(operation: () => T | Promise<T>): Promise<T> {
   });
 }
 
+/** Gives back what a raw object holds, and the object, without waiting for the garbage collector. */
+export function end(raw: Releasable): void {
+  raw.release();
+  raw.free();
+}
+
 /** Runs operations one after the other. A model and its trainers share one. */
 export class Queue {
   #tail: Promise<unknown> = Promise.resolve();
@@ -42,7 +49,7 @@ export class Queue {
 }
 
 /** Owns one raw object: refuses its use after it was freed, and words every error. */
-export class Handle<R extends { release(): void }> {
+export class Handle<R extends Releasable> {
   readonly #name: string;
   readonly #queue: Queue;
   #raw: R | undefined;
@@ -96,6 +103,11 @@ export class Handle<R extends { release(): void }> {
     const raw = this.#raw;
     if (raw === undefined) return;
     this.#raw = undefined;
-    this.#queue.run(() => raw.release()).catch(() => undefined); // of a module that panicked
+    this.#queue.run(() => end(raw)).catch(() => undefined); // of a module that panicked
+  }
+
+  /** Resolves when the operations begun so far, and the release behind them, have ended. */
+  settled(): Promise<void> {
+    return this.#queue.run(() => undefined);
   }
 }

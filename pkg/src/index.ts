@@ -29,14 +29,17 @@ export type { SaveOptions, SaveTarget } from "./save.js";
 export type { CheckpointFiles, FileContent, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export { ByteTokenizer, type TokenDecoder, type Tokenizer } from "./tokenizer.js";
-export type { TokenIds } from "./tokens.js";
+export { IGNORE_INDEX, type TokenIds } from "./tokens.js";
 export { Trainer } from "./trainer.js";
 export type {
   Batch,
   Evaluation,
+  Phase,
   PlanRow,
   ProfileRow,
+  ResolvedTrainerOptions,
   RunOptions,
+  Schedule,
   StepMetrics,
   TrainerFiles,
   TrainerOptions,

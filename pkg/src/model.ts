@@ -1,5 +1,6 @@
+import { disposable } from "./dispose.js";
 import { isTinyloomError, throwIfAborted, toError } from "./error.js";
-import { Handle, Queue } from "./handle.js";
+import { end, Handle, Queue } from "./handle.js";
 import {
   abortSignal,
   check,
@@ -15,7 +16,7 @@ import {
   show,
   tokenList,
 } from "./options.js";
-import { type RawGeneration, type RawModel, withRoom } from "./raw.js";
+import { type Ask, type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
 import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
 import { type Files, type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
@@ -30,6 +31,7 @@ import {
   weightFiles,
 } from "./source.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
+import { evaluated, watched } from "./watch.js";
 
 /**
  * A model's config, with the names of Hugging Face's `config.json`. What is left out defaults as in
@@ -50,7 +52,8 @@ export interface ModelConfig {
   rms_norm_eps?: number;
   rope_theta?: number;
   tie_word_embeddings?: boolean;
-  hidden_act?: string;
+  /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
+  hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
   initializer_range?: number;
   /**
    * Mistral's: a position sees at most so many of the latest ones, itself among them. The cache of
@@ -66,7 +69,7 @@ export interface ModelConfig {
 }
 
 /** Options of {@link Model.create}. */
-export interface ModelOptions {
+export interface ModelOptions extends LongOptions {
   /** Seed of the initial weights, an unsigned 32-bit number; default 0. */
   seed?: number;
 }
@@ -120,8 +123,8 @@ export type WeightFormat = "f32" | "f16" | "int8" | "int4";
 /** How keys and values are kept. */
 export type KvCache = "f32" | "f16" | "int8";
 
-/** Options of {@link Model.logits} and {@link Model.loss}. */
-export interface InferenceOptions {
+/** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
+export interface InferenceOptions extends LongOptions {
   /**
    * How the keys and values that attention reads are kept, as in {@link GenerateOptions}: what a
    * packed cache costs a model, its loss tells. Default "f32".
@@ -145,16 +148,16 @@ export interface ModelFiles {
   "model.safetensors": Uint8Array<ArrayBuffer>;
 }
 
-const MODEL: Rules<ModelOptions> = { seed };
-
 /** Names of a model's files. @internal */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
+
+const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
 const kvCache = oneOf("f32", "f16", "int8");
 
 const weights = oneOf("f32", "f16", "int8", "int4");
 
-const INFERENCE: Rules<InferenceOptions> = { kvCache, weights };
+const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
 
 const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
@@ -197,7 +200,7 @@ export class Model {
   /**
    * A new model with random weights, as transformers initialises them.
    *
-   * @throws {@link TinyloomError} `invalid-config`, `limit-exceeded`, `out-of-memory`.
+   * @throws {@link TinyloomError} `invalid-config`, `limit-exceeded`, `out-of-memory`, `aborted`.
    */
   static async create(
     runtime: Runtime,
@@ -208,7 +211,8 @@ export class Model {
     const json = configJson("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
     return runtime._call(async (raw, module) => {
-      return new Model(runtime, await module.RawModel.create(raw, json, chosen.seed ?? 0));
+      const create = (ask: Ask) => module.RawModel.create(raw, json, chosen.seed ?? 0, ask);
+      return new Model(runtime, await watched("Model.create", chosen, create));
     });
   }
 
@@ -257,7 +261,7 @@ export class Model {
         await pullTensors(open, loading(chosen));
         return Model._adopt(runtime, loader.finish());
       } finally {
-        loader.release();
+        end(loader);
       }
     });
   }
@@ -282,12 +286,12 @@ export class Model {
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
    * @returns `tokens.length × vocab_size` numbers, a row for each position.
-   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
   async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
-    const json = JSON.stringify(check("logits", options, INFERENCE));
+    const [long, json] = inferenceOptions("logits", options);
     const ids = toSomeTokens("tokens", tokens);
-    return this._handle.run((raw) => raw.logits(ids, json));
+    return this._handle.run((raw) => watched("logits", long, (ask) => raw.logits(ids, json, ask)));
   }
 
   /**
@@ -295,24 +299,27 @@ export class Model {
    *
    * @param targets - the right id for each position, of the length of `tokens`, where 0xffffffff is
    * left out of the mean; default: `tokens` shifted by one.
-   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
   async loss(
     tokens: TokenIds,
     targets?: TokenIds,
     options: InferenceOptions = {},
   ): Promise<number> {
-    const json = JSON.stringify(check("loss", options, INFERENCE));
+    const [long, json] = inferenceOptions("loss", options);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
-    return this._handle.run((raw) => raw.loss(ids, wanted, json));
+    return this._handle.run((raw) =>
+      watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
+    );
   }
 
   /**
    * Continues the prompt token by token. Leaving the loop ends the work; other calls on the model
-   * may come between tokens.
+   * may come between tokens. Prompt and options are those of the call; errors come from the loop.
    *
-   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`, and
+   * `non-finite` where the logits are not finite, after the tokens before that.
    *
    * @example
    * ```ts
@@ -322,20 +329,32 @@ export class Model {
    * }
    * ```
    */
-  async *generate(
+  generate(
     prompt: TokenIds,
     options: GenerateOptions = {},
   ): AsyncGenerator<GeneratedToken, void, undefined> {
-    const { signal, ...rest } = check("generate", options, GENERATE);
-    const ids = toSomeTokens("prompt", prompt);
+    const call = evaluated(() => {
+      const { signal, ...rest } = check("generate", options, GENERATE);
+      const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+      return {
+        signal,
+        ids: toSomeTokens("prompt", prompt),
+        json: JSON.stringify({ ...rest, stopTokens }),
+      };
+    });
+    return this.#generate(call);
+  }
+
+  async *#generate(
+    call: () => { signal: AbortSignal | undefined; ids: Uint32Array; json: string },
+  ) {
+    const { signal, ids, json } = call();
     throwIfAborted(signal, "generate");
-    const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
-    const json = JSON.stringify({ ...rest, stopTokens });
     const generation = await this._handle.run((raw) => raw.generate(ids, json));
     try {
       yield* this.#tokens(generation, signal);
     } finally {
-      await this._queue.run(() => generation.release());
+      await this._queue.run(() => end(generation));
     }
   }
 
@@ -383,6 +402,18 @@ export class Model {
     this._runtime._disown(this);
   }
 
+  /** Frees the model, as the end of a `using` block does. */
+  declare readonly [Symbol.dispose]: () => void;
+  /** Frees the model and waits until its running operation has ended: for `await using`. */
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>;
+
+  static {
+    disposable(Model.prototype, {
+      end: (model) => model.free(),
+      settled: (model) => model._handle.settled(),
+    });
+  }
+
   /** @internal */
   _own(trainer: { free(): void }): void {
     this.#trainers.add(trainer);
@@ -400,6 +431,12 @@ export function loading(options: LongOptions) {
     throwIfAborted(options.signal, "loading");
     report(options, { loaded, total, stage: remote ? `download ${name}` : "upload" });
   };
+}
+
+/** What the page hears and stops a call with, and the module's own options as JSON. */
+function inferenceOptions(where: string, options: InferenceOptions): [LongOptions, string] {
+  const { signal, onProgress, ...rest } = check(where, options, INFERENCE);
+  return [{ ...(signal && { signal }), ...(onProgress && { onProgress }) }, JSON.stringify(rest)];
 }
 
 /** Writes the model's files; the caller holds the queue. @internal */

@@ -9,9 +9,17 @@ import { compileModule, type ModuleSource } from "./module.js";
 import type { TensorSink } from "./safetensors.js";
 import * as glue from "./tinyloom.js";
 
-interface Releasable {
+/** A raw object: `release` gives back what it holds, `free` the object itself. */
+export interface Releasable {
   release(): void;
+  free(): void;
 }
+
+/**
+ * Asked between the pieces of a long call with what is done, what there is in all and what comes next;
+ * true ends the call with code "aborted".
+ */
+export type Ask = (loaded: number, total: number, stage: string) => boolean;
 
 export interface RawRuntime extends Releasable {
   device(): GPUDevice;
@@ -57,8 +65,13 @@ export interface RawModel extends Releasable, RawWriter {
   config(): string;
   parameterCount(): number;
   gpuBytes(): number;
-  logits(tokens: Uint32Array, optionsJson: string): Promise<Float32Array>;
-  loss(tokens: Uint32Array, targets: Uint32Array | undefined, optionsJson: string): Promise<number>;
+  logits(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
+  loss(
+    tokens: Uint32Array,
+    targets: Uint32Array | undefined,
+    optionsJson: string,
+    ask: Ask,
+  ): Promise<number>;
   generate(prompt: Uint32Array, optionsJson: string): Promise<RawGeneration>;
 }
 
@@ -70,6 +83,10 @@ export type RawDataset = Releasable;
 
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;
+  schedule(): string;
+  /** Optimizer steps done, those on their way among them. */
+  steps(): number;
+  setLearningRate(learningRate: number): void;
   step(
     tokens: Uint32Array,
     targets: Uint32Array,
@@ -85,13 +102,13 @@ export interface RawTrainer extends Releasable, RawWriter {
   readGradient(index: number): Promise<Float32Array>;
   state(): Promise<string>;
   plan(): string;
-  profile(): Promise<string>;
+  profile(ask: Ask): Promise<string>;
   activationBytes(): Float64Array;
 }
 
 export interface RawResume extends Releasable, TensorSink {
   /** Makes a trainer of the loader's model, which is allocated. */
-  allocate(loader: RawLoader): Promise<void>;
+  allocate(loader: RawLoader, ask: Ask): Promise<void>;
   finish(): RawTrainer;
 }
 
@@ -106,11 +123,11 @@ export interface RawModule {
   };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
   RawModel: {
-    create(runtime: RawRuntime, configJson: string, seed: number): Promise<RawModel>;
+    create(runtime: RawRuntime, configJson: string, seed: number, ask: Ask): Promise<RawModel>;
     countParameters(configJson: string): number;
   };
   RawDataset: new (tokens: Uint32Array, optionsJson: string) => RawDataset;
-  RawTrainer: { create(model: RawModel, optionsJson: string): Promise<RawTrainer> };
+  RawTrainer: { create(model: RawModel, optionsJson: string, ask: Ask): Promise<RawTrainer> };
   RawResume: new (loader: RawLoader, stateJson: string) => RawResume;
 }
 

@@ -1,4 +1,7 @@
+// For Symbol.dispose in the declarations of every class, whatever `lib` a user compiles with.
+/// <reference lib="esnext.disposable" preserve="true" />
 import { noteLoss, requestAdapter, withAdvice } from "./adapter.js";
+import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
@@ -77,7 +80,8 @@ export interface Capabilities {
 
 /** Why a device is gone for good. */
 export interface LostInfo {
-  readonly reason: string;
+  /** `"destroyed"` after {@link Runtime.destroy}; else the browser gives no reason. */
+  readonly reason: "destroyed" | "unknown";
   readonly message: string;
 }
 
@@ -242,6 +246,18 @@ export class Runtime {
   destroy(): void {
     for (const one of [...this.#owned]) one.free();
     this.#handle.free();
+  }
+
+  /** Destroys the runtime, as the end of a `using` block does. */
+  declare readonly [Symbol.dispose]: () => void;
+  /** Destroys the runtime and waits until the device is gone: for `await using`. */
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>;
+
+  static {
+    disposable(Runtime.prototype, {
+      end: (runtime) => runtime.destroy(),
+      settled: async (runtime) => void (await runtime.lost),
+    });
   }
 
   /** Has products measured that were not measured on this adapter before. */

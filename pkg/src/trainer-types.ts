@@ -50,6 +50,25 @@ export interface TrainerOptions {
   seed?: number;
 }
 
+/** A trainer's options in force, every default filled in. */
+export interface ResolvedTrainerOptions
+  extends Readonly<Required<Omit<TrainerOptions, "totalSteps">>> {
+  /** Null while the length of the schedule is not known. */
+  readonly totalSteps: number | null;
+}
+
+/** How the learning rate goes: up over the warm-up steps, then as `kind` says to its end. */
+export interface Schedule {
+  readonly kind: "constant" | "linear" | "cosine";
+  /** The peak. */
+  readonly learningRate: number;
+  readonly warmupSteps: number;
+  /** Steps in all, or null while that is not known: the rate then stays at its peak. */
+  readonly totalSteps: number | null;
+  /** The rate at the end and after it. */
+  readonly minLearningRate: number;
+}
+
 /** One batch: a row of tokens, possibly of several documents. */
 export interface Batch {
   /** Token ids, 1 to `tokensPerStep`. */
@@ -82,11 +101,16 @@ export interface StepMetrics {
 
 /** Options of `Trainer.run`. */
 export interface RunOptions {
-  /** Steps to do; default: up to `totalSteps`, or without end. */
+  /**
+   * Steps to do, of this run's own: a `step()` that comes between them is not one of them. Default: up to
+   * the step that `until` says, else to the trainer's `totalSteps`, else without end.
+   */
   steps?: number;
+  /** Ends when `trainer.steps` has reached this number, whoever did the steps. Not with `steps`. */
+  until?: number;
   /** Stops with code "aborted" between two steps or micro-steps. */
   signal?: AbortSignal;
-  /** Evaluate every so many steps, and at the last. */
+  /** Evaluate at each multiple of so many of the trainer's steps, and at the run's last step. */
   evaluateEvery?: number;
   /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
   maxSkipped?: number;
@@ -113,10 +137,12 @@ export interface TrainerFiles extends ModelFiles {
   "trainer_state.json": Uint8Array<ArrayBuffer>;
 }
 
+/** The part of the work that a dispatch belongs to. */
+export type Phase = "forward" | "backward" | "optimizer" | "prefill" | "decode";
+
 /** One dispatch of a step. */
 export interface PlanRow {
-  /** `"forward"`, `"backward"`, `"optimizer"`, … */
-  readonly phase: string;
+  readonly phase: Phase;
   /** What it computes, such as `"layer 0 q, k, v"`. */
   readonly label: string;
   readonly kernel: string;

@@ -1,9 +1,9 @@
 import { Dataset } from "./dataset.js";
-import { TinyloomError, throwIfAborted, toError } from "./error.js";
-import { guarded, Handle } from "./handle.js";
+import { disposable } from "./dispose.js";
+import { throwIfAborted, toError } from "./error.js";
+import { end, guarded, Handle } from "./handle.js";
 import { expectRuntime, loading, MODEL_FILES, Model, saveModel } from "./model.js";
 import {
-  abortSignal,
   check,
   flag,
   fraction,
@@ -17,7 +17,8 @@ import {
   seed,
   show,
 } from "./options.js";
-import { type RawResume, type RawTrainer, withRoom } from "./raw.js";
+import { type Ask, type RawResume, type RawTrainer, withRoom } from "./raw.js";
+import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import { pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
 import { type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
@@ -39,11 +40,14 @@ import type {
   Evaluation,
   PlanRow,
   ProfileRow,
+  ResolvedTrainerOptions,
   RunOptions,
+  Schedule,
   StepMetrics,
   TrainerFiles,
   TrainerOptions,
 } from "./trainer-types.js";
+import { evaluated, watched } from "./watch.js";
 
 const MAX_U32 = 0xffff_ffff;
 
@@ -65,24 +69,20 @@ const OPTIONS: Rules<TrainerOptions> = {
   seed,
 };
 
-const RUN: Rules<RunOptions> = {
-  steps: integer(1, MAX_U32),
-  signal: abortSignal,
-  evaluateEvery: integer(1, MAX_U32),
-  maxSkipped: integer(1, MAX_U32),
-  stepsAhead: integer(0, 16),
-};
-
 /** Names of a trainer's files. */
 const FILES = [...MODEL_FILES, "optimizer.safetensors", "trainer_state.json"];
 
 const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
 
-/** The resolved options, as the module reports them. */
-interface ResolvedOptions {
-  readonly totalSteps: number | null;
-  readonly gradientAccumulation: number;
+/** The options as the module reports them, as far as they differ from the public ones. */
+interface RawOptions extends Omit<ResolvedTrainerOptions, "minLearningRate"> {
+  readonly minLearningRate: number | null;
+}
+
+/** The schedule as the module reports it. */
+interface RawSchedule extends Omit<Schedule, "kind"> {
+  readonly schedule: Schedule["kind"];
 }
 
 /**
@@ -97,8 +97,9 @@ interface ResolvedOptions {
  */
 export class Trainer {
   readonly #handle: Handle<RawTrainer>;
-  /** Steps done. */
-  #step: number;
+  #steps: number;
+  /** The last run begun. */
+  #run: Run | undefined;
   /** Whether the length of the schedule is the caller's choice, not that of `run`. */
   readonly #fixedTotal: boolean;
   /** The model being trained; usable between steps. */
@@ -107,7 +108,7 @@ export class Trainer {
   private constructor(model: Model, raw: RawTrainer, step: number, fixedTotal: boolean) {
     this.model = model;
     this.#handle = new Handle("Trainer", raw, model._queue);
-    this.#step = step;
+    this.#steps = step;
     this.#fixedTotal = fixedTotal;
     model._own(this);
   }
@@ -115,17 +116,24 @@ export class Trainer {
   /**
    * A trainer for the model; allocates gradients, moments and activations.
    *
-   * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`.
+   * @param options - also `signal`, which ends the call between two kernels, and `onProgress`.
+   * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`, `aborted`.
    */
-  static async create(model: Model, options: TrainerOptions = {}): Promise<Trainer> {
+  static async create(model: Model, options: TrainerOptions & LongOptions = {}): Promise<Trainer> {
     if (!isA(model, Model)) {
       throw invalid(`Trainer.create takes a Model first, not ${show(model)}`);
     }
-    const chosen = check("Trainer.create", options, OPTIONS);
+    const { signal, onProgress, ...chosen } = check<TrainerOptions & LongOptions>(
+      "Trainer.create",
+      options,
+      { ...OPTIONS, ...LONG },
+    );
+    const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
     return model._handle.run(async (raw) => {
       const { RawTrainer } = model._runtime._module;
-      const trainer = await RawTrainer.create(raw, JSON.stringify(chosen));
+      const create = (ask: Ask) => RawTrainer.create(raw, JSON.stringify(chosen), ask);
+      const trainer = await watched("Trainer.create", long, create);
       const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
       await model._runtime._remember();
       return made;
@@ -153,34 +161,74 @@ export class Trainer {
       const loader = new module.RawLoader(raw, await readConfig(source));
       let resume: RawResume | undefined;
       try {
-        resume = new module.RawResume(loader, state);
+        const loaded = new module.RawResume(loader, state);
+        resume = loaded;
         const open = [
           ...(await readHeaders(await weightFiles(source), withRoom(module, loader))),
           ...(await readHeaders(
             [await required(source, "optimizer.safetensors")],
-            withRoom(module, resume),
+            withRoom(module, loaded),
           )),
         ];
         throwIfAborted(chosen.signal, "resume");
         await loader.allocate();
-        await resume.allocate(loader);
+        await watched("resume", chosen, (ask) => loaded.allocate(loader, ask));
         await pullTensors(open, loading(chosen));
-        const [trainer, weights] = [resume.finish(), loader.finish()];
+        const [trainer, weights] = [loaded.finish(), loader.finish()];
         const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
         const model = Model._adopt(runtime, weights);
         const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
         await runtime._remember();
         return made;
       } finally {
-        resume?.release();
-        loader.release();
+        if (resume) end(resume);
+        end(loader);
       }
     });
   }
 
   /**
+   * Optimizer steps done, skipped ones among them: those of `run`, of `step`, and of the runs before a
+   * resume. With `stepsAhead` it counts those whose metrics have not been given out yet.
+   */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  /** The options in force, every default filled in. */
+  get options(): ResolvedTrainerOptions {
+    const options = this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
+    const { minLearningRate } = this.schedule;
+    return Object.freeze({ ...options, minLearningRate });
+  }
+
+  /** How the learning rate goes. */
+  get schedule(): Schedule {
+    const raw = this.#handle.now((trainer) => JSON.parse(trainer.schedule()) as RawSchedule);
+    const { schedule: kind, ...rest } = raw;
+    return Object.freeze({ kind, ...rest });
+  }
+
+  /**
+   * The peak learning rate, which the schedule scales; a step's own rate is in its metrics. It may be
+   * set while training: the next step to begin uses it, and saves keep it. Where no `minLearningRate`
+   * was given, the end of the schedule stays a tenth of it.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, also below a given `minLearningRate`.
+   */
+  get learningRate(): number {
+    return this.schedule.learningRate;
+  }
+
+  set learningRate(learningRate: number) {
+    const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, OPTIONS);
+    this.#handle.now((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
+  }
+
+  /**
    * One optimizer step, or one micro-step of it with accumulation. A non-finite loss or gradient
-   * norm leaves the weights as they were and gives `skipped: true`.
+   * norm leaves the weights as they were and gives `skipped: true`. It may be called while a run is on:
+   * it comes between two of the run's steps.
    *
    * @throws {@link TinyloomError} `invalid-tokens`.
    */
@@ -198,56 +246,31 @@ export class Trainer {
    * an accumulation the signal stops too, and the step begins again with the later `run`. A run that
    * ends before its first step leaves the schedule as it was.
    *
-   * @throws {@link TinyloomError} `invalid-options`, `aborted`, and `non-finite` after `maxSkipped`
-   * skipped steps in a row.
+   * - A trainer has one run at a time, from the first step asked for to the end of its loop. A second
+   *   one is refused meanwhile.
+   * - A run whose iterator was dropped without `return()` stays on. The steps that it had queued are
+   *   done and count. Its signal ends it too.
+   * - `step` may be called beside a run. Its step counts in `trainer.steps` and in the schedule, but it
+   *   is none of the run's `steps`. In an accumulation it is one of the micro-steps of the run's step.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, also for a document that does not fit into a step;
+   * `aborted`, and `non-finite` after `maxSkipped` skipped steps in a row.
    */
-  async *run(
-    dataset: Dataset,
-    options: RunOptions = {},
-  ): AsyncGenerator<StepMetrics, void, undefined> {
-    const chosen = check("run", options, RUN);
-    const { signal, evaluateEvery, maxSkipped = 3, stepsAhead = 0 } = chosen;
-    throwIfAborted(signal, "run");
-    const data = this.#data(dataset); // refused before the schedule learns of the steps
-    this.#handle.now((raw) => {
-      if (stepsAhead > 0) raw.expectWholeSteps();
-      if (evaluateEvery) raw.evaluationBatches(data);
-    });
-    const total = this.#totalSteps();
-    const last = this.#plannedEnd(chosen.steps, total);
-    const queued: Promise<string>[] = [];
-    let skipped = 0;
-    let done = 0;
-    try {
-      while (this.#step < last || queued.length > 0) {
-        throwIfAborted(signal, "run");
-        const evaluated = evaluateEvery ? nextMultiple(this.#step, evaluateEvery) : Infinity;
-        const metrics =
-          stepsAhead > 0
-            ? await this.#oldest(dataset, queued, Math.min(last, evaluated), stepsAhead)
-            : await this.#stepDataset(dataset, signal);
-        done += 1;
-        if (metrics.step === evaluated || (evaluateEvery && metrics.step >= last)) {
-          const { loss } = await this.evaluate(dataset, signal ? { signal } : {});
-          yield { ...metrics, validationLoss: loss };
-        } else {
-          yield metrics;
-        }
-        skipped = metrics.skipped ? skipped + 1 : 0;
-        if (skipped >= maxSkipped) throw nonFinite(metrics, skipped);
-      }
-    } finally {
-      // What was queued is done all the same: the step count follows it, the first error was thrown.
-      for (const result of await Promise.allSettled(queued)) {
-        if (result.status !== "fulfilled") continue;
-        this.#note(result.value);
-        done += 1;
-      }
-      // A run that came to nothing leaves the schedule as it was, unless another has lengthened it.
-      if (done === 0 && !this.#handle.freed && this.#totalSteps() === last) {
-        this.#handle.now((raw) => raw.setTotalSteps(total));
-      }
-    }
+  run(dataset: Dataset, options: RunOptions = {}): AsyncGenerator<StepMetrics, void, undefined> {
+    return this.#begin(
+      dataset,
+      evaluated(() => runOptions(options)),
+    );
+  }
+
+  async *#begin(dataset: Dataset, options: () => RunOptions) {
+    const run = new Run(this.#runnable(), dataset, options());
+    void this.#handle.raw; // code "freed"
+    const before = this.#run;
+    if (before?.on) throw alreadyOn(this.#steps);
+    this.#run = run;
+    await before?.settle();
+    yield* run.steps();
   }
 
   /**
@@ -282,17 +305,27 @@ export class Trainer {
    * {@link Trainer.profile} overwrites them.
    *
    * @throws {@link TinyloomError} `invalid-options` where there are none: before the first step,
-   * after a resume, after a profile.
+   * after a resume, after a profile; `aborted`.
    */
-  async gradients(): Promise<{ [name: string]: Float32Array }> {
+  async gradients(options: LongOptions = {}): Promise<{ [name: string]: Float32Array }> {
+    const chosen = check("gradients", options, LONG);
     return this.#handle.run(async (raw) => {
+      throwIfAborted(chosen.signal, "gradients");
       const names = JSON.parse(raw.gradientNames()) as string[];
       const sizes = tensorSizes(this.model._handle.raw.saveHeader());
       const result: { [name: string]: Float32Array } = {};
-      let index = 0;
+      const total = sizes.reduce((sum, size) => sum + size, 0);
+      let [index, loaded] = [0, 0];
+      const step = () => {
+        throwIfAborted(chosen.signal, "gradients");
+        report(chosen, { loaded, total, stage: "read gradients" });
+      };
       for await (const one of readAhead(sizes, (at) => raw.readGradient(at))) {
+        step();
         result[names[index++] as string] = one;
+        loaded += one.byteLength;
       }
+      step();
       return result;
     });
   }
@@ -327,13 +360,17 @@ export class Trainer {
    * The plan with the time that each dispatch took on the GPU, where the device has timestamps.
    * Replays the batch of the last step or evaluation, and an optimizer step that leaves weights and
    * moments as they are. It overwrites the gradients: {@link Trainer.gradients} has none until the
-   * next step.
+   * next step. An abort after it has begun does so too.
    *
    * @throws {@link TinyloomError} `invalid-options` before the first step and in the middle of an
-   * accumulation.
+   * accumulation; `aborted`.
    */
-  async profile(): Promise<ProfileRow[]> {
-    return this.#handle.run(async (raw) => JSON.parse(await raw.profile()) as ProfileRow[]);
+  async profile(options: LongOptions = {}): Promise<ProfileRow[]> {
+    const chosen = check("profile", options, LONG);
+    return this.#handle.run(async (raw) => {
+      const rows = await watched("profile", chosen, (ask) => raw.profile(ask));
+      return JSON.parse(rows) as ProfileRow[];
+    });
   }
 
   /** Bytes of the activation slots, as shared and without sharing; for the project's tests. @internal */
@@ -348,12 +385,43 @@ export class Trainer {
     this.model._disown(this);
   }
 
+  /** Frees the trainer, as the end of a `using` block does. */
+  declare readonly [Symbol.dispose]: () => void;
+  /** Frees the trainer and waits until its running operation has ended: for `await using`. */
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>;
+
+  static {
+    disposable(Trainer.prototype, {
+      end: (trainer) => trainer.free(),
+      settled: (trainer) => trainer.#handle.settled(),
+    });
+  }
+
   #note(json: string): StepMetrics {
     const metrics = JSON.parse(json) as StepMetrics;
-    // Steps that were queued end behind one that `step` has done meanwhile.
-    this.#step = Math.max(this.#step, metrics.step);
+    // Of two steps on their way, the later one's metrics may be read first.
+    this.#steps = Math.max(this.#steps, metrics.step);
     // JSON has no NaN: a number that is not finite arrives as null.
     return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
+  }
+
+  /** What a run needs of this trainer. */
+  #runnable(): Runnable {
+    return {
+      prepare: (dataset, { stepsAhead = 0, evaluateEvery }) => {
+        const data = this.#data(dataset);
+        this.#handle.now((raw) => {
+          if (stepsAhead > 0) raw.expectWholeSteps();
+          if (evaluateEvery) raw.evaluationBatches(data);
+        });
+      },
+      begun: () => this.#handle.now((raw) => raw.steps()),
+      reach: (last) => this.#reach(last),
+      end: () => (this.#fixedTotal && this.#totalSteps()) || Infinity,
+      step: (dataset, signal) => this.#stepDataset(dataset, signal),
+      queue: (dataset) => this.#queueDataset(dataset),
+      evaluate: (dataset, options) => this.evaluate(dataset, options),
+    };
   }
 
   /** A step, which the signal and `free` also end between its micro-steps. */
@@ -369,27 +437,19 @@ export class Trainer {
     });
   }
 
-  /** Queues steps up to the one numbered `until`, `stepsAhead` behind the oldest, and awaits that. */
-  async #oldest(
-    dataset: Dataset,
-    queued: Promise<string>[],
-    until: number,
-    stepsAhead: number,
-  ): Promise<StepMetrics> {
-    while (queued.length <= stepsAhead && this.#step + queued.length < until) {
-      // In its turn among the model's operations, without holding up those behind it.
-      const { done } = await this.#handle.run((raw) => ({
-        done: guarded(() => raw.queueDataset(this.#data(dataset))),
-      }));
-      done.catch(() => {}); // whoever awaits it hears of it
-      queued.push(done);
-    }
-    try {
-      return this.#note(await (queued.shift() as Promise<string>));
-    } catch (error) {
-      void this.#handle.raw;
-      throw toError(error);
-    }
+  /** In its turn among the model's operations, without holding up those behind it. */
+  #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
+    return this.#handle.run((raw) => {
+      const queued = guarded(() => raw.queueDataset(this.#data(dataset)));
+      const done = queued.then(
+        (json) => this.#note(json),
+        (error: unknown) => {
+          void this.#handle.raw;
+          throw toError(error);
+        },
+      );
+      return { done };
+    });
   }
 
   #data(dataset: Dataset) {
@@ -400,26 +460,26 @@ export class Trainer {
   }
 
   /**
-   * The step after which `run` ends. Without a `totalSteps` of the caller the schedule reaches at
-   * least that far, so that a run cut short and continued keeps its schedule.
+   * Without a `totalSteps` of the caller the schedule reaches at least as far as runs were asked to, so
+   * that one cut short and continued keeps its schedule.
    */
-  #plannedEnd(steps: number | undefined, total: number | undefined): number {
-    if (steps === undefined) return this.#fixedTotal && total ? total : Infinity;
-    const last = this.#step + steps;
-    if (!this.#fixedTotal && (total ?? 0) < last) {
-      this.#handle.now((raw) => raw.setTotalSteps(last));
-    }
-    return last;
+  #reach(last: number): () => void {
+    const before = this.#totalSteps();
+    if (this.#fixedTotal || (before ?? this.#steps) >= last) return () => {};
+    this.#handle.now((raw) => raw.setTotalSteps(last));
+    return () => {
+      // Unless another run has lengthened it.
+      if (this.#handle.freed || this.#totalSteps() !== last) return;
+      this.#handle.now((raw) => raw.setTotalSteps(before));
+    };
   }
 
   #totalSteps(): number | undefined {
-    const { totalSteps } = JSON.parse(this.#handle.now((raw) => raw.options())) as ResolvedOptions;
-    return totalSteps ?? undefined;
+    return (
+      this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions).totalSteps ?? undefined
+    );
   }
 }
-
-/** The first multiple of `every` after `step`. */
-const nextMultiple = (step: number, every: number) => (Math.floor(step / every) + 1) * every;
 
 /** The trainer, unless its model was freed meanwhile. */
 function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
@@ -432,13 +492,4 @@ function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
 interface SavedState {
   readonly progress: { readonly step: number };
   readonly totalStepsGiven?: boolean;
-}
-
-function nonFinite(metrics: StepMetrics, skipped: number): TinyloomError {
-  return new TinyloomError(
-    "non-finite",
-    `the loss or gradient norm was not finite in ${skipped} steps in a row, up to step ` +
-      `${metrics.step} (loss ${metrics.loss}); the weights are those of the last good step: lower ` +
-      "learningRate or look at the data",
-  );
 }

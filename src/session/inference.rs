@@ -4,6 +4,7 @@
 use super::model::Model;
 use super::resources::Resources;
 use super::step::{Step, write_rope_table};
+use super::watch::Watch;
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
@@ -238,16 +239,23 @@ impl Model {
     /// Logits of every position: `tokens.len() × vocab_size`.
     ///
     /// # Errors
-    /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`.
-    pub async fn logits(&self, tokens: &[u32], options: InferenceOptions) -> Result<Vec<f32>> {
+    /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn logits(
+        &self,
+        tokens: &[u32],
+        options: InferenceOptions,
+        watch: Watch<'_>,
+    ) -> Result<Vec<f32>> {
         self.check_tokens(tokens)?;
         let (count, vocabulary) = (tokens.len(), self.config.vocab_size);
         let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
         let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
+        watch.at(0, count, "logits")?;
         self.prepare_inference(count, options).await?;
         let epoch = self.begin_text(count);
         let chunk = self.chunk()?;
         for (index, part) in tokens.chunks(chunk).enumerate() {
+            watch.at(index * chunk, count, "logits")?;
             let row = self.config.vocab_size as u64 * 4;
             let read = self.run_chunk(index * chunk, part, None, |inference| {
                 let buffer = inference.resources.get(Buffer::Logits)?;
@@ -259,6 +267,7 @@ impl Model {
             logits.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&read.await?));
         }
         self.holds(epoch, tokens);
+        watch.at(count, count, "logits")?;
         Ok(logits)
     }
 
@@ -271,6 +280,7 @@ impl Model {
         tokens: &[u32],
         targets: Option<&[u32]>,
         options: InferenceOptions,
+        watch: Watch<'_>,
     ) -> Result<f64> {
         self.check_tokens(tokens)?;
         let shifted: Vec<u32>;
@@ -282,12 +292,15 @@ impl Model {
             }
         };
         self.check_targets(tokens, targets)?;
+        let total = tokens.len();
+        watch.at(0, total, "loss")?;
         self.prepare_inference(tokens.len(), options).await?;
         let epoch = self.begin_text(tokens.len());
         let chunk = self.chunk()?;
         let (mut sum, mut count) = (0.0, 0.0);
         for (index, (part, targets)) in tokens.chunks(chunk).zip(targets.chunks(chunk)).enumerate()
         {
+            watch.at(index * chunk, total, "loss")?;
             let read = self.run_chunk(index * chunk, part, Some(targets), |inference| {
                 let buffer = inference.resources.get(Buffer::Metrics)?;
                 let region = Region { buffer, offset: 0, bytes: METRICS_BYTES };
@@ -298,6 +311,7 @@ impl Model {
             count += f64::from(metrics[1]);
         }
         self.holds(epoch, tokens);
+        watch.at(total, total, "loss")?;
         Ok(sum / count)
     }
 

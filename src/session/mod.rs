@@ -14,6 +14,7 @@ mod resume;
 pub(crate) mod step;
 mod trainer;
 mod tune;
+mod watch;
 
 pub use crate::lower::InferenceOptions;
 pub use generate::{GenerateOptions, Generation};
@@ -22,3 +23,4 @@ pub use model::Model;
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;
 pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};
+pub use watch::{Ask, UNWATCHED, Watch};

@@ -4,6 +4,7 @@ use super::inference::Inference;
 use super::place::Place;
 use super::resources::Resources;
 use super::step::Initialize;
+use super::watch::Watch;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
@@ -97,8 +98,14 @@ impl Model {
     /// deviation `initializer_range`, norms one. The same seed gives the same bits everywhere.
     ///
     /// # Errors
-    /// `limit-exceeded`, `out-of-memory`, `device-lost`.
-    pub async fn create(gpu: &Rc<dyn Gpu>, config: ModelConfig, seed: u64) -> Result<Rc<Self>> {
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn create(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        seed: u64,
+        watch: Watch<'_>,
+    ) -> Result<Rc<Self>> {
+        watch.at(0, 1, "initialise weights")?;
         gpu.watch();
         let made = Self::allocate(gpu, config).and_then(|model| {
             model.initialize(seed)?;
@@ -107,6 +114,7 @@ impl Model {
         let checked = gpu.checked().await;
         let model = made?;
         checked?;
+        watch.at(1, 1, "initialise weights")?;
         Ok(Rc::new(model))
     }
 

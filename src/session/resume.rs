@@ -3,6 +3,7 @@
 use super::model::Model;
 use super::place::Place;
 use super::trainer::{Trainer, TrainerState, saved_sets};
+use super::watch::{Ask, Watch};
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -61,13 +62,14 @@ impl Resume {
     ///
     /// # Errors
     /// `invalid-checkpoint` if a tensor is not in the header; as [`Trainer::create`].
-    pub fn allocate(&self, model: &Rc<Model>) -> Result<LocalFuture<Result<()>>> {
+    pub fn allocate(&self, model: &Rc<Model>, ask: Ask) -> Result<LocalFuture<Result<()>>> {
         self.reader.expect_all()?;
         let (model, slot) = (Rc::clone(model), Rc::clone(&self.trainer));
-        let (options, progress) = (self.state.options.clone(), self.state.progress.kept());
+        let options = self.state.options.clone();
+        let (progress, losses) = (self.state.progress.kept(), self.state.losses());
         Ok(Box::pin(async move {
-            let trainer = Trainer::create(&model, options).await?;
-            trainer.set_progress(progress);
+            let trainer = Trainer::create(&model, options, Watch(&*ask)).await?;
+            trainer.restore(progress, losses);
             // A second allocation leaves the first one's trainer.
             let _ = slot.set(trainer);
             Ok(())

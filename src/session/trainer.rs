@@ -1,10 +1,12 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
 mod dataset;
+mod loss;
 mod options;
 mod profile;
 mod state;
 
+use loss::LossSum;
 pub use options::{Precision, TrainerOptions};
 pub(super) use state::{TrainerState, saved_sets};
 
@@ -13,6 +15,7 @@ use super::place::Place;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
 use super::tune::tune;
+use super::watch::Watch;
 use crate::caps::Capabilities;
 use crate::data::{Batch, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
@@ -61,6 +64,8 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     progress: Cell<Progress>,
+    /// Of the current accumulation.
+    losses: Cell<LossSum>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
     /// Expected milliseconds of a full micro-step with its optimizer step.
@@ -95,10 +100,14 @@ impl Trainer {
     /// Compiles the training plans and allocates what they need.
     ///
     /// # Errors
-    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`.
-    pub async fn create(model: &Rc<Model>, options: TrainerOptions) -> Result<Rc<Self>> {
+    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
+    pub async fn create(
+        model: &Rc<Model>,
+        options: TrainerOptions,
+        watch: Watch<'_>,
+    ) -> Result<Rc<Self>> {
         let schedule = options.validate()?;
-        let most = model.config().max_position_embeddings;
+        watch.at(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
         let plans_on = |caps: &Capabilities| {
             let choices = TrainChoices {
@@ -113,22 +122,31 @@ impl Trainer {
         if !tuned.is_empty() {
             plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
         }
+        watch.at(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
         let weights = model.weights()?;
+        watch.at(2, 5, "allocate")?;
         gpu.watch();
-        let made =
-            Self::allocate(model, &weights, &plans, &options, most).and_then(|mut resources| {
-                let mut install = |plan| resources.install(plan, &[&weights]);
-                let ids = (
-                    install(&plans.micro_step)?,
-                    install(&plans.optimizer)?,
-                    install(&plans.evaluate)?,
-                );
-                Ok((resources, ids))
-            });
+        let made = Self::allocate(model, &weights, &plans, &options);
         let checked = gpu.checked().await;
-        let (resources, (micro_step, optimizer, evaluate)) = made?;
+        let mut resources = made?;
         checked?;
+        // One after the other, since a CPU compiles here what another adapter has compiled above.
+        let mut ids = Vec::new();
+        for (done, plan) in
+            [&plans.micro_step, &plans.optimizer, &plans.evaluate].iter().enumerate()
+        {
+            watch.at(2 + done, 5, "compile kernels")?;
+            gpu.watch();
+            let made = resources.install(plan, &[&weights]);
+            let checked = gpu.checked().await;
+            ids.push(made?);
+            checked?;
+        }
+        watch.at(5, 5, "compile kernels")?;
+        let [micro_step, optimizer, evaluate] = ids[..] else {
+            return Err(Error::internal("a trainer without its plans"));
+        };
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
         let rate = if gpu.capabilities().software { 3e9 } else { 3e11 };
@@ -143,6 +161,7 @@ impl Trainer {
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             progress: Cell::default(),
+            losses: Cell::default(),
             batch_tokens: Cell::new(0),
             expected: Cell::new(expected),
             ended: Cell::new(f64::NEG_INFINITY),
@@ -154,14 +173,13 @@ impl Trainer {
         weights: &Resources,
         plans: &TrainPlans,
         options: &TrainerOptions,
-        most: usize,
     ) -> Result<Resources> {
         let gpu = model.gpu();
         let mut resources = Resources::new(gpu);
         resources.allocate(&buffers(plans.all()), &[weights])?;
         let table = resources.get(Buffer::RopeTable)?;
         let config = model.config();
-        let positions = options.tokens_per_step.min(most);
+        let positions = options.tokens_per_step.min(config.max_position_embeddings);
         write_rope_table(gpu, table, positions, config.head_dim, config.rope_theta)?;
         Ok(resources)
     }
@@ -200,17 +218,41 @@ impl Trainer {
         self.progress.get()
     }
 
-    pub(super) fn set_progress(&self, progress: Progress) {
+    pub(super) fn restore(&self, progress: Progress, losses: LossSum) {
         self.progress.set(progress);
+        self.losses.set(losses);
+    }
+
+    /// Optimizer steps done, those on their way among them.
+    pub fn steps(&self) -> u64 {
+        self.progress.get().step
+    }
+
+    /// Changes the peak of the learning rate, from the next step on.
+    ///
+    /// # Errors
+    /// `invalid-options`, also when `min_learning_rate` was given and is above it.
+    pub fn set_learning_rate(&self, learning_rate: f64) -> Result<()> {
+        self.change(|options| options.learning_rate = learning_rate)
     }
 
     /// Steps for the schedule to decay over, when they become known after creation; none: no decay.
     pub fn set_total_steps(&self, total_steps: Option<u64>) -> Result<()> {
-        let mut options = self.options.borrow_mut();
-        let changed = TrainerOptions { total_steps, ..options.clone() };
+        self.change(|options| options.total_steps = total_steps)
+    }
+
+    /// Changes the options of the schedule.
+    fn change(&self, change: impl FnOnce(&mut TrainerOptions)) -> Result<()> {
+        let mut changed = self.options();
+        change(&mut changed);
         self.schedule.set(changed.validate()?);
-        *options = changed;
+        self.options.replace(changed);
         Ok(())
+    }
+
+    /// The schedule in force.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule.get()
     }
 
     /// One micro-step; the last of an accumulation also updates the weights.
@@ -227,7 +269,8 @@ impl Trainer {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
-        let mut progress = self.progress.get();
+        let before = self.progress.get();
+        let mut progress = before;
         let accumulation = self.options.borrow().gradient_accumulation;
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
@@ -255,19 +298,19 @@ impl Trainer {
         self.progress.set(progress);
 
         let trainer = Rc::clone(self);
+        let own = batch.counted() as u64;
         Ok(Box::pin(async move {
-            let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
+            let bytes = read.await.inspect_err(|_| trainer.undo(before, progress))?;
+            let result: StepResult = bytemuck::pod_read_unaligned(&bytes);
+            let own = LossSum { nats: f64::from(result.loss), counted: own };
+            let whole = if first { own } else { trainer.losses.get() + own };
+            trainer.losses.set(whole);
             let ended = trainer.model.gpu().now();
             let milliseconds = ended - started.max(trainer.ended.replace(ended));
             trainer.expected.set(0.5 * (trainer.expected.get() + milliseconds / share));
-            let (sum, count) = if last {
-                (result.total_loss, result.total_counted)
-            } else {
-                (result.loss, result.counted)
-            };
             Ok(Metrics {
                 step: progress.step,
-                loss: f64::from(sum) / f64::from(count),
+                loss: if last { whole } else { own }.mean(),
                 grad_norm: last.then_some(f64::from(result.grad_norm)),
                 learning_rate,
                 tokens,
@@ -275,6 +318,15 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
+    }
+
+    /// Takes a micro-step back that has failed, unless others were queued behind it. The gradients of
+    /// the step before may be overwritten.
+    fn undo(&self, before: Progress, after: Progress) {
+        if self.progress.get() == after {
+            let counted = if before.micro_step == 0 { 0 } else { before.counted };
+            self.progress.set(Progress { counted, ..before });
+        }
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::reference::loss::log_sum_exp;
 use crate::reference::model::{Model as Reference, Tensors, random_tensors};
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions,
+    UNWATCHED,
 };
 use std::rc::Rc;
 
@@ -39,6 +40,11 @@ const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192
     "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,
     "hidden_act":"gelu_pytorch_tanh","initializer_range":0.05,"max_position_embeddings":512}"#;
 
+/// How far a packed cache may take a log-probability from the reference, in nats. Over 24 seeds of the
+/// cases below the most were 0.0038 with f16 and 0.085 with int8.
+const F16_NATS: f64 = 0.015;
+const INT8_NATS: f64 = 0.2;
+
 /// Tokens of two micro-steps.
 const SHORT_STEPS: [usize; 2] = [40, 23];
 
@@ -59,7 +65,8 @@ pub(super) fn cases() -> Vec<Case> {
             logits(&lane, config).await
         }));
         // Weights of deviation 0.2 make scores that feel each rounding of a key.
-        for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.05), (KvCache::Int8, 1.0)]
+        for (cache, tolerance) in
+            [(KvCache::F32, 1e-4), (KvCache::F16, F16_NATS), (KvCache::Int8, INT8_NATS)]
         {
             let case = format!("model {name}: greedy generation, {} cache", cache.name());
             cases.push(Case::new(case, move |lane| async move {
@@ -67,7 +74,9 @@ pub(super) fn cases() -> Vec<Case> {
             }));
         }
     }
-    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.05), (KvCache::Int8, 1.0)] {
+    for (cache, tolerance) in
+        [(KvCache::F32, 1e-4), (KvCache::F16, F16_NATS), (KvCache::Int8, INT8_NATS)]
+    {
         let case = format!("model windowed: a small cache for a long text, {}", cache.name());
         cases.push(Case::new(case, move |lane| ring(lane, cache, tolerance)));
     }
@@ -77,7 +86,7 @@ pub(super) fn cases() -> Vec<Case> {
         generation(&lane, &gpu, &config, KvCache::F32, 1e-4, &AROUND_THE_RING).await
     }));
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.
-    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, 1.0)] {
+    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
         let name = cache.name();
         let case = format!("model untied: greedy generation with kernels for hardware, {name}");
         cases.push(Case::new(case, move |lane| async move {
@@ -91,9 +100,10 @@ pub(super) fn cases() -> Vec<Case> {
     let case = "model wide: loss and gradients with split products";
     cases.push(Case::new(case, |lane| async move {
         let gpu = hardware(&lane)?;
-        let model = Model::create(&gpu, ModelConfig::from_json(WIDE).map_err(text)?, 1);
+        let model = Model::create(&gpu, ModelConfig::from_json(WIDE).map_err(text)?, 1, UNWATCHED);
         let options = TrainerOptions { tokens_per_step: 256, ..Default::default() };
-        let trainer = Trainer::create(&model.await.map_err(text)?, options).await.map_err(text)?;
+        let trainer =
+            Trainer::create(&model.await.map_err(text)?, options, UNWATCHED).await.map_err(text)?;
         let plan = trainer.plan().map_err(text)?;
         if !plan.iter().any(|row| row.kernel == "linear_sum") {
             return Err("no product of the plan is split".into());
@@ -105,7 +115,8 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(Case::new(case, |lane| async move {
         let config = ModelConfig::from_json(UNTIED).map_err(text)?;
         for gpu in [device(&lane), hardware(&lane)?] {
-            let model = Model::create(&gpu, config.clone(), lane.seed).await.map_err(text)?;
+            let model =
+                Model::create(&gpu, config.clone(), lane.seed, UNWATCHED).await.map_err(text)?;
             for (index, (name, shape)) in model.tensors().iter().enumerate() {
                 let mut expected = vec![1.0; shape.iter().product()];
                 if shape.len() > 1 {
@@ -197,7 +208,7 @@ async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: [usize
         gradient_accumulation: 2,
         ..Default::default()
     };
-    let trainer = Trainer::create(&pair.model, options).await.map_err(text)?;
+    let trainer = Trainer::create(&pair.model, options, UNWATCHED).await.map_err(text)?;
     let batches = lengths.map(|tokens| pair.batch(lane, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let mut loss = 0.0;
@@ -251,11 +262,11 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
         let prompt = lane.integers(tokens, pair.config.vocab_size);
         let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
         let options = InferenceOptions::default();
-        let got = pair.model.logits(&prompt, options).await.map_err(text)?;
+        let got = pair.model.logits(&prompt, options, UNWATCHED).await.map_err(text)?;
         close(&format!("logits of {tokens} tokens"), &got, &expected, 1e-5)?;
         if tokens > 1 {
             let batch = Batch::next_tokens(prompt.clone());
-            let loss = pair.model.loss(&prompt, None, options).await.map_err(text)?;
+            let loss = pair.model.loss(&prompt, None, options, UNWATCHED).await.map_err(text)?;
             close("loss", &[loss as f32], &[pair.reference().loss(&batch)], 1e-6)?;
         }
         let pipelines = lane.gpu.counters().pipelines;
@@ -372,7 +383,7 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
         }
     }
     // The logits of a text are in the cache too; other weights make all of it void.
-    pair.model.logits(&longer, InferenceOptions::default()).await.map_err(text)?;
+    pair.model.logits(&longer, InferenceOptions::default(), UNWATCHED).await.map_err(text)?;
     let (_, got) = read(&longer).await?;
     pair.model.changed();
     let (_, void) = read(&longer).await?;
@@ -388,7 +399,7 @@ async fn inference_bytes(
     config: &ModelConfig,
     cache: KvCache,
 ) -> Result<u64, String> {
-    let model = Model::create(gpu, config.clone(), 1).await.map_err(text)?;
+    let model = Model::create(gpu, config.clone(), 1, UNWATCHED).await.map_err(text)?;
     let before = model.gpu_bytes();
     let options =
         GenerateOptions { max_tokens: 1000, kv_cache: cache, ..GenerateOptions::default() };
@@ -402,7 +413,8 @@ async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), S
     let pair = Pair::new(lane, gpu, config).await?;
     let prompt = lane.integers(700, pair.config.vocab_size);
     let expected = pair.reference().logits(&prompt, &[0; 700]);
-    let got = pair.model.logits(&prompt, InferenceOptions::default()).await.map_err(text)?;
+    let got =
+        pair.model.logits(&prompt, InferenceOptions::default(), UNWATCHED).await.map_err(text)?;
     let vocabulary = pair.config.vocab_size;
     for (i, (got, row)) in got.chunks(vocabulary).zip(expected.chunks(vocabulary)).enumerate() {
         close(&format!("logits of position {i}"), got, row, 1e-5)?;
@@ -467,11 +479,12 @@ async fn refusal(lane: Rc<Lane>) -> Outcome {
     let prompt = lane.integers(250, pair.config.vocab_size);
     let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
     let long = lane.integers(1025, pair.config.vocab_size);
-    let refused = async || match pair.model.logits(&long, InferenceOptions::default()).await {
-        Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
-        Err(error) => Err(text(error)),
-        Ok(_) => Err("1,025 tokens were not refused".into()),
-    };
+    let refused =
+        async || match pair.model.logits(&long, InferenceOptions::default(), UNWATCHED).await {
+            Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
+            Err(error) => Err(text(error)),
+            Ok(_) => Err("1,025 tokens were not refused".into()),
+        };
     let got = generate_around(&pair.model, &prompt, refused).await?;
     same("tokens", &got, &expected)?;
     Ok(String::new())

@@ -45,6 +45,19 @@ pub fn has_room(bytes: f64) -> bool {
     crate::error::room::<u8>("", bytes as u64).is_ok()
 }
 
+/// A page's callback as a [`Watch`](crate::session::Watch) asks it; one that throws ends the call.
+fn asking(ask: Function) -> impl Fn(u64, u64, &'static str) -> bool {
+    move |done, total, stage| {
+        let answer = ask.call3(
+            &JsValue::UNDEFINED,
+            &(done as f64).into(),
+            &(total as f64).into(),
+            &stage.into(),
+        );
+        answer.map_or(true, |stop| stop.is_truthy())
+    }
+}
+
 fn json<T: Serialize>(value: &T) -> JsResult<String> {
     serde_json::to_string(value).map_err(|e| to_js(Error::internal(e.to_string())))
 }

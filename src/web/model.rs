@@ -1,10 +1,11 @@
 //! `RawModel`, `RawLoader` and `RawGeneration`.
 
 use super::runtime::RawRuntime;
-use super::{JsResult, json, seed, to_js};
+use super::{JsResult, asking, json, seed, to_js};
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
-use crate::session::{GenerateOptions, Generation, Model, ModelLoader};
+use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Watch};
+use js_sys::Function;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,11 +24,13 @@ impl RawModel {
         runtime: &RawRuntime,
         config: String,
         seed_value: f64,
+        ask: Function,
     ) -> JsResult<RawModel> {
         let gpu = runtime.gpu()?;
         let seed = seed(seed_value)?;
         let config = ModelConfig::from_json(&config).map_err(to_js)?;
-        let model = Model::create(&gpu, config, seed).await.map_err(to_js)?;
+        let ask = asking(ask);
+        let model = Model::create(&gpu, config, seed, Watch(&ask)).await.map_err(to_js)?;
         Ok(Self { model })
     }
 
@@ -51,10 +54,15 @@ impl RawModel {
         self.model.gpu_bytes() as f64
     }
 
-    pub async fn logits(&self, tokens: Vec<u32>, options: String) -> JsResult<Vec<f32>> {
-        let model = Rc::clone(&self.model);
+    pub async fn logits(
+        &self,
+        tokens: Vec<u32>,
+        options: String,
+        ask: Function,
+    ) -> JsResult<Vec<f32>> {
+        let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let options = read("logits", &options)?;
-        model.logits(&tokens, options).await.map_err(to_js)
+        model.logits(&tokens, options, Watch(&ask)).await.map_err(to_js)
     }
 
     pub async fn loss(
@@ -62,10 +70,11 @@ impl RawModel {
         tokens: Vec<u32>,
         targets: Option<Vec<u32>>,
         options: String,
+        ask: Function,
     ) -> JsResult<f64> {
-        let model = Rc::clone(&self.model);
+        let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let options = read("loss", &options)?;
-        model.loss(&tokens, targets.as_deref(), options).await.map_err(to_js)
+        model.loss(&tokens, targets.as_deref(), options, Watch(&ask)).await.map_err(to_js)
     }
 
     pub async fn generate(&self, prompt: Vec<u32>, options: String) -> JsResult<RawGeneration> {

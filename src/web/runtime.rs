@@ -4,11 +4,13 @@ use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
+use js_sys::Promise;
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -99,12 +101,15 @@ impl RawRuntime {
         json(self.device_rc()?.capabilities())
     }
 
-    /// Resolves when the device is lost, with `{ reason, message }`.
-    pub async fn lost(&self) -> JsResult<String> {
+    /// A promise of `{ reason, message }`, once the device is lost. It borrows nothing: the object may be
+    /// freed before.
+    pub fn lost(&self) -> JsResult<Promise> {
         let waiting = self.device_rc()?.when_lost();
-        let message = waiting.await;
-        let reason = if message.starts_with("Destroyed") { "destroyed" } else { "unknown" };
-        json(&serde_json::json!({ "reason": reason, "message": message }))
+        Ok(future_to_promise(async move {
+            let message = waiting.await;
+            let reason = if message.starts_with("Destroyed") { "destroyed" } else { "unknown" };
+            json(&serde_json::json!({ "reason": reason, "message": message })).map(JsValue::from)
+        }))
     }
 
     /// Has products measured, except those that [`RawRuntime::tuned`] once gave for this adapter.

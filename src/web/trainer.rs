@@ -2,11 +2,11 @@
 
 use super::dataset::RawDataset;
 use super::model::{RawLoader, RawModel, finished as no_loader};
-use super::{JsResult, json, to_js};
+use super::{JsResult, asking, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
-use crate::session::{Resume, Trainer, TrainerOptions};
-use js_sys::{Function, Promise};
+use crate::session::{Resume, Trainer, TrainerOptions, Watch};
+use js_sys::{Float64Array, Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -21,15 +21,25 @@ pub struct RawTrainer {
 
 #[wasm_bindgen]
 impl RawTrainer {
-    pub async fn create(model: &RawModel, options: String) -> JsResult<RawTrainer> {
-        let model = Rc::clone(&model.model);
+    pub async fn create(model: &RawModel, options: String, ask: Function) -> JsResult<RawTrainer> {
+        let (model, ask) = (Rc::clone(&model.model), asking(ask));
         let options = TrainerOptions::from_json(&options).map_err(to_js)?;
-        let trainer = Trainer::create(&model, options).await.map_err(to_js)?;
+        let trainer = Trainer::create(&model, options, Watch(&ask)).await.map_err(to_js)?;
         Ok(Self { trainer })
     }
 
     pub fn options(&self) -> JsResult<String> {
         json(&self.trainer.options())
+    }
+
+    /// The learning-rate schedule in force, as JSON.
+    pub fn schedule(&self) -> JsResult<String> {
+        json(&self.trainer.schedule())
+    }
+
+    /// Optimizer steps done, those on their way among them.
+    pub fn steps(&self) -> f64 {
+        self.trainer.steps() as f64
     }
 
     pub async fn step(
@@ -43,12 +53,16 @@ impl RawTrainer {
         json(&trainer.step(&batch).await.map_err(to_js)?)
     }
 
+    /// A promise of a step's metrics, which borrows neither object: both may be freed meanwhile. `stop`
+    /// is asked between micro-steps: a true answer ends the step.
     #[wasm_bindgen(js_name = stepDataset)]
-    /// `stop` is asked between micro-steps: a true answer ends the step.
-    pub async fn step_dataset(&self, dataset: &RawDataset, stop: Function) -> JsResult<String> {
+    pub fn step_dataset(&self, dataset: &RawDataset, stop: Function) -> JsResult<Promise> {
         let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
-        let stop = || stop.call0(&JsValue::UNDEFINED).is_ok_and(|answer| answer.is_truthy());
-        json(&trainer.step_dataset(&dataset, &stop).await.map_err(to_js)?)
+        Ok(future_to_promise(async move {
+            let stop = || stop.call0(&JsValue::UNDEFINED).is_ok_and(|answer| answer.is_truthy());
+            let metrics = trainer.step_dataset(&dataset, &stop).await.map_err(to_js)?;
+            json(&metrics).map(JsValue::from)
+        }))
     }
 
     /// Queues a step at once; the promise is of its metrics.
@@ -64,6 +78,11 @@ impl RawTrainer {
         self.trainer.expect_whole_steps().map_err(to_js)
     }
 
+    #[wasm_bindgen(js_name = setLearningRate)]
+    pub fn set_learning_rate(&self, learning_rate: f64) -> JsResult<()> {
+        self.trainer.set_learning_rate(learning_rate).map_err(to_js)
+    }
+
     #[wasm_bindgen(js_name = setTotalSteps)]
     pub fn set_total_steps(&self, total: Option<f64>) -> JsResult<()> {
         self.trainer.set_total_steps(total.map(|total| total as u64)).map_err(to_js)
@@ -74,10 +93,14 @@ impl RawTrainer {
         self.trainer.evaluation_batches(&*dataset.get()?).map_err(to_js)
     }
 
+    /// A promise of the sum of the losses and the targets counted; it borrows neither object.
     #[wasm_bindgen(js_name = evaluateBatch)]
-    pub async fn evaluate_batch(&self, dataset: &RawDataset, index: usize) -> JsResult<Vec<f64>> {
+    pub fn evaluate_batch(&self, dataset: &RawDataset, index: usize) -> JsResult<Promise> {
         let (trainer, dataset) = (Rc::clone(&self.trainer), dataset.get()?);
-        Ok(trainer.evaluate_batch(&dataset, index).await.map_err(to_js)?.to_vec())
+        Ok(future_to_promise(async move {
+            let sums = trainer.evaluate_batch(&dataset, index).await.map_err(to_js)?;
+            Ok(Float64Array::from(&sums[..]).into())
+        }))
     }
 
     #[wasm_bindgen(js_name = gradientNames)]
@@ -117,9 +140,9 @@ impl RawTrainer {
         json(&self.trainer.plan().map_err(to_js)?)
     }
 
-    pub async fn profile(&self) -> JsResult<String> {
-        let trainer = Rc::clone(&self.trainer);
-        json(&trainer.profile().await.map_err(to_js)?)
+    pub async fn profile(&self, ask: Function) -> JsResult<String> {
+        let (trainer, ask) = (Rc::clone(&self.trainer), asking(ask));
+        json(&trainer.profile(Watch(&ask)).await.map_err(to_js)?)
     }
 
     /// Bytes of the activation slots, and what they would be without sharing.
@@ -174,11 +197,11 @@ impl RawResume {
     }
 
     /// Makes a trainer of the loader's model, which is allocated.
-    pub async fn allocate(&self, loader: &RawLoader) -> JsResult<()> {
+    pub async fn allocate(&self, loader: &RawLoader, ask: Function) -> JsResult<()> {
         let allocated = {
             let (resume, loader) = (self.resume.borrow(), loader.loader.borrow());
             let model = loader.as_ref().ok_or_else(no_loader)?.model().map_err(to_js)?;
-            resume.as_ref().ok_or_else(finished)?.allocate(model)
+            resume.as_ref().ok_or_else(finished)?.allocate(model, Box::new(asking(ask)))
         };
         allocated.map_err(to_js)?.await.map_err(to_js)
     }

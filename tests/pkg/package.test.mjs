@@ -37,7 +37,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable ByteTokenizer,Dataset,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax",
+    "webgpu-unavailable ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax",
   );
 });
 

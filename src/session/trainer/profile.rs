@@ -1,6 +1,7 @@
 //! Times of a step's dispatches.
 
 use super::super::step::{OptimizerState, Step};
+use super::super::watch::Watch;
 use super::Trainer;
 use crate::error::{Error, Result};
 use crate::gpu::{Region, Replay};
@@ -12,9 +13,9 @@ impl Trainer {
     /// without a made update, the latter is left untimed. The gradients are gone afterwards.
     ///
     /// # Errors
-    /// `freed`, `device-lost`; `invalid-options` before the first step and in the middle of an
-    /// accumulation.
-    pub async fn profile(&self) -> Result<Vec<PlanRow>> {
+    /// `freed`, `device-lost`, `aborted`; `invalid-options` before the first step and in the middle of
+    /// an accumulation.
+    pub async fn profile(&self, watch: Watch<'_>) -> Result<Vec<PlanRow>> {
         self.buffer(Buffer::Step)?;
         let mut progress = self.progress.get();
         let tokens = self.batch_tokens.get();
@@ -27,6 +28,7 @@ impl Trainer {
             return Err(Error::options("there is no batch to profile with: call step first"));
         }
         let state = self.optimizer_state().await?;
+        watch.at(0, 2, "time the micro-step")?;
         progress.counted = 0; // the replay overwrites the gradients
         self.progress.set(progress);
         self.write_step(&Step {
@@ -43,6 +45,7 @@ impl Trainer {
         if let Some(times) = &mut times
             && state.correction1 > 0.0
         {
+            watch.at(1, 2, "time the optimizer")?;
             let optimizer = gpu.profile(Replay { plan: self.optimizer, rows: 1 })?.await?;
             times.extend(optimizer.into_iter().flatten());
         }
@@ -50,6 +53,7 @@ impl Trainer {
         for (row, time) in rows.iter_mut().zip(times.into_iter().flatten()) {
             row.gpu_microseconds = Some(time);
         }
+        watch.at(2, 2, "time the optimizer")?;
         Ok(rows)
     }
 

@@ -1,12 +1,13 @@
 //! What a saved training run holds besides the model: `optimizer.safetensors` and
 //! `trainer_state.json`.
 
-use super::{Progress, Trainer, TrainerOptions};
+use super::{LossSum, Progress, Trainer, TrainerOptions};
 use crate::checkpoint::write_header;
 use crate::error::{Error, Result};
 use crate::gpu::Region;
 use crate::params::Tensor;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
+use crate::random::split;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -23,8 +24,12 @@ pub(in crate::session) struct TrainerState {
     pub progress: Progress,
     /// An `OptimizerState`: 1 − βⁿ and what the last decision left.
     pub optimizer: Vec<u32>,
-    /// A `StepResult`, for the loss sums of an accumulation in progress.
+    /// A `StepResult`, whose loss sum decides whether an accumulation in progress may update.
     pub metrics: Vec<u32>,
+    /// The nats of an accumulation in progress: the halves of an f64's bits, the lower first. States of
+    /// version 0.1.0 have them in `metrics` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nats: Option<[u32; 2]>,
 }
 
 impl TrainerState {
@@ -45,6 +50,15 @@ impl TrainerState {
             ));
         }
         Ok(state)
+    }
+
+    /// The losses of the accumulation in progress.
+    pub fn losses(&self) -> LossSum {
+        let nats = match self.nats {
+            Some([low, high]) => f64::from_bits(u64::from(high) << 32 | u64::from(low)),
+            None => f64::from(f32::from_bits(self.metrics[2])),
+        };
+        LossSum { nats, counted: self.progress.counted }
     }
 
     /// Refuses what no run can have saved.
@@ -142,6 +156,7 @@ impl Trainer {
             progress: self.progress().kept(),
             optimizer: self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
             metrics: self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
+            nats: Some(split(self.losses.get().nats.to_bits())),
         };
         serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
     }
@@ -158,9 +173,12 @@ mod tests {
             options: TrainerOptions { gradient_accumulation: 4, ..TrainerOptions::default() },
             progress: Progress { step: 9, micro_step: 3, counted: 5, cursor: 39 },
             optimizer: [0.5f32, 0.1, 64.0, 1.0].map(f32::to_bits).to_vec(),
-            metrics: vec![0; 8],
+            metrics: vec![0, 0, 2.5f32.to_bits(), 0, 0, 0, 0, 0],
+            nats: Some([0, 0x4004_0000]),
         };
         good.check().unwrap();
+        assert_eq!(good.losses(), LossSum { nats: 2.5, counted: 5 });
+        assert_eq!(TrainerState { nats: None, ..good.clone() }.losses(), good.losses());
         let refused = |change: &dyn Fn(&mut TrainerState), needle: &str| {
             let mut state = good.clone();
             change(&mut state);

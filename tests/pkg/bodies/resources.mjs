@@ -151,6 +151,45 @@ export const cases = {
     return `${told} bytes, ${ratio} of the plan; slots ${shared} bytes, ${unshared} unshared`;
   },
 
+  async "what is freed does not wait for the garbage collector"({ tinyloom, runtime, gpu }) {
+    const { Model, Runtime, Trainer } = tinyloom;
+    // wasm-bindgen registers each object of the module until its memory is given back.
+    const alive = new Set();
+    const { register, unregister } = FinalizationRegistry.prototype;
+    FinalizationRegistry.prototype.register = function (target, held, token) {
+      if (target?.constructor.name.startsWith("Raw")) alive.add(target);
+      return register.call(this, target, held, token);
+    };
+    FinalizationRegistry.prototype.unregister = function (token) {
+      alive.delete(token);
+      return unregister.call(this, token);
+    };
+    const left = () => [...alive].map((one) => one.constructor.name).sort();
+    try {
+      const other = await Runtime.create({ gpu });
+      const model = await Model.create(other, config);
+      const trainer = await Trainer.create(model, trainerOptions);
+      const data = await dataset(tinyloom);
+      await collect(trainer.run(data, { steps: 2 }));
+      await collect(model.generate([1], { maxTokens: 3 }));
+      const resumed = await Trainer.resume(other, await trainer.save());
+      const tensor = other.tensor([1, 2], [2]);
+      const kept = ["Dataset", "Model", "Model", "Runtime", "Tensor", "Trainer", "Trainer"];
+      equal(
+        left(),
+        kept.map((name) => `Raw${name}`),
+        "loaders and generations that have ended, objects in use",
+      );
+      for (const one of [data, trainer, resumed.model, tensor]) one.free();
+      other.destroy(); // and with it the model
+      await other.lost;
+      await settled(runtime);
+      equal(left(), [], "objects after free");
+    } finally {
+      Object.assign(FinalizationRegistry.prototype, { register, unregister });
+    }
+  },
+
   async "a resume that is aborted gives its memory back"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);
     const trainer = await tinyloom.Trainer.create(model, trainerOptions);

@@ -2,6 +2,7 @@
 
 /** The modules with test bodies; each exports `cases`, functions by name. */
 export const BODIES = [
+  "calls", // first: it has a dataset from before the module is loaded
   "options",
   "bad-input",
   "nonsense",
@@ -10,6 +11,7 @@ export const BODIES = [
   "saving",
   "decoding",
   "training",
+  "runs",
   "resources",
   "fixtures",
   "tensors",
@@ -19,7 +21,8 @@ export const BODIES = [
 ];
 
 /**
- * Runs the cases of one body module on one runtime.
+ * Runs the cases of one body module on one runtime. What its `before` gives is made before that
+ * runtime, and handed to the cases as `early`.
  *
  * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops`.
  * @param gpu - the GPU object.
@@ -29,14 +32,15 @@ export const BODIES = [
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
 export async function runBody(tinyloom, gpu, body, keep) {
-  const { cases } = await import(`./${body}.mjs`);
+  const { cases, before } = await import(`./${body}.mjs`);
+  const early = before?.(tinyloom);
   const runtime = await tinyloom.Runtime.create({ gpu });
   const results = [];
   for (const [name, work] of Object.entries(cases)) {
     const began = performance.now();
     const result = { name, ok: true, detail: "" };
     try {
-      result.detail = (await work({ tinyloom, gpu, runtime, keep })) ?? "";
+      result.detail = (await work({ tinyloom, gpu, runtime, keep, early })) ?? "";
     } catch (error) {
       result.ok = false;
       result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;

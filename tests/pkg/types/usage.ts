@@ -4,8 +4,14 @@ import {
   type Capabilities,
   Dataset,
   type ErrorCode,
+  IGNORE_INDEX,
+  type LostInfo,
   Model,
+  type ModelConfig,
+  type Phase,
+  type ResolvedTrainerOptions,
   Runtime,
+  type Schedule,
   type StepMetrics,
   TinyloomError,
   Trainer,
@@ -54,6 +60,32 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   const resumed = await Trainer.resume(runtime, await trainer.save());
   void [validation, tokens, gradients, resumed.model.parameterCount, trainer.plan()[0]?.kernel];
 
+  const options: ResolvedTrainerOptions = trainer.options;
+  const schedule: Schedule = trainer.schedule;
+  trainer.learningRate = Math.min(trainer.learningRate, options.learningRate);
+  void [trainer.steps + (schedule.totalSteps ?? 0), schedule.kind === "linear"];
+  const sizes: number[] = [dataset.tokens, dataset.documents, dataset.validationTokens];
+  await trainer.step({ tokens: sizes, targets: [1, 2, IGNORE_INDEX] });
+  const until = trainer.steps + dataset.stepsPerEpoch(options.tokensPerStep);
+  for await (const { step } of trainer.run(dataset, { until })) if (step > 9) break;
+  const long = { signal: controller.signal, onProgress: () => undefined };
+  await Model.create(runtime, model.config, { seed: 1, ...long });
+  await Trainer.create(model, { learningRate: 1e-3, ...long });
+  await Promise.all([model.logits([1], long), model.loss([1, 2], undefined, long)]);
+  await Promise.all([trainer.gradients(long), trainer.profile(long)]);
+  const phase: Phase | undefined = trainer.plan()[0]?.phase;
+  const reason: LostInfo["reason"] = (await runtime.lost).reason;
+  void [phase === "forward", reason === "destroyed"];
+
+  // @ts-expect-error: no such phase
+  void (phase === "middle");
+  // @ts-expect-error: no such reason
+  void (reason === "crashed");
+  // @ts-expect-error: an activation that tinyloom does not compute
+  const relu: ModelConfig = { hidden_act: "relu" };
+  void relu;
+  // @ts-expect-error: a count, not a method
+  trainer.steps = 5;
   // @ts-expect-error: no such schedule
   await Trainer.create(model, { schedule: "exponential" });
   // @ts-expect-error: no such option
@@ -64,6 +96,14 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   new Model();
   model.free();
   runtime.destroy();
+}
+
+export async function dispose(runtime: Runtime): Promise<void> {
+  using model = await Model.create(runtime, {});
+  await using trainer = await Trainer.create(model);
+  const end: () => void = runtime[Symbol.dispose];
+  const ended: Promise<void> = runtime[Symbol.asyncDispose]();
+  void [trainer.steps, end, ended];
 }
 
 export async function operate(runtime: Runtime, numbers: Float32Array): Promise<void> {

@@ -1,0 +1,168 @@
+/** A run of a trainer over a dataset. */
+
+import type { Dataset } from "./dataset.js";
+import { TinyloomError, throwIfAborted } from "./error.js";
+import { abortSignal, check, integer, invalid, type Rules } from "./options.js";
+import type { LongOptions } from "./source.js";
+import type { Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
+
+const MAX_U32 = 0xffff_ffff;
+
+const RULES: Rules<RunOptions> = {
+  steps: integer(1, MAX_U32),
+  until: integer(1, MAX_U32),
+  signal: abortSignal,
+  evaluateEvery: integer(1, MAX_U32),
+  maxSkipped: integer(1, MAX_U32),
+  stepsAhead: integer(0, 16),
+};
+
+/** The options of `Trainer.run`, checked. */
+export function runOptions(options: unknown): RunOptions {
+  const chosen = check<RunOptions>("run", options, RULES);
+  if (chosen.steps !== undefined && chosen.until !== undefined) {
+    throw invalid(
+      `run: steps is ${chosen.steps} and until is ${chosen.until}; give one of them: steps counts this ` +
+        "run's own, until is the trainer's count at which it ends",
+    );
+  }
+  return chosen;
+}
+
+/** What a run needs of its trainer. */
+export interface Runnable {
+  /** Refuses what the run would stumble over, before anything is changed for it. */
+  prepare(dataset: Dataset, options: RunOptions): void;
+  /** Steps done, with those on their way. */
+  begun(): number;
+  /** Makes the schedule reach that step, unless the caller has given its length; gives the undoing. */
+  reach(last: number): () => void;
+  /** The step at which a run without steps and until ends. */
+  end(): number;
+  step(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics>;
+  /** Queues a step in its turn; `done` is of its metrics. */
+  queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }>;
+  evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
+}
+
+/** One run, on from its first step to its end. */
+export class Run {
+  readonly #trainer: Runnable;
+  readonly #dataset: Dataset;
+  readonly #options: RunOptions;
+  /** Steps that are on their way, the oldest first. */
+  readonly #queued: Promise<StepMetrics>[] = [];
+  /** Its own steps begun, and those that are done. */
+  #begun = 0;
+  #done = 0;
+  #ended = false;
+
+  constructor(trainer: Runnable, dataset: Dataset, options: RunOptions) {
+    this.#trainer = trainer;
+    this.#dataset = dataset;
+    this.#options = options;
+  }
+
+  /** Whether it may still begin steps. A run whose signal has fired does not, even if nobody asks it. */
+  get on(): boolean {
+    return !this.#ended && this.#options.signal?.aborted !== true;
+  }
+
+  /** Waits for the steps that are on their way. */
+  async settle(): Promise<void> {
+    await Promise.allSettled(this.#queued);
+  }
+
+  /** The steps, one after the other. */
+  async *steps(): AsyncGenerator<StepMetrics, void, undefined> {
+    const { signal, evaluateEvery, maxSkipped = 3 } = this.#options;
+    throwIfAborted(signal, "run");
+    this.#trainer.prepare(this.#dataset, this.#options);
+    const last = this.#last();
+    const undo = Number.isFinite(last) ? this.#trainer.reach(last) : () => {};
+    let [seen, skipped] = [this.#trainer.begun(), 0];
+    let good: number | undefined;
+    try {
+      while (this.#more() || this.#queued.length > 0) {
+        throwIfAborted(signal, "run");
+        const due = evaluateEvery ? nextMultiple(seen, evaluateEvery) : Infinity;
+        const metrics = await this.#next(due);
+        seen = metrics.step;
+        const ended = !this.#more() && this.#queued.length === 0;
+        if (seen >= due || (evaluateEvery && ended)) {
+          const { loss } = await this.#trainer.evaluate(this.#dataset, signal ? { signal } : {});
+          yield { ...metrics, validationLoss: loss };
+        } else {
+          yield metrics;
+        }
+        if (!metrics.skipped) good = metrics.step;
+        skipped = metrics.skipped ? skipped + 1 : 0;
+        if (skipped >= maxSkipped) throw nonFinite(metrics, skipped, good);
+      }
+    } finally {
+      this.#ended = true;
+      // What was queued is done all the same, and counts; its first error was thrown.
+      await this.settle();
+      if (this.#done === 0) undo();
+    }
+  }
+
+  /** The trainer's count at which the run ends if no other step comes between. */
+  #last(): number {
+    const { steps, until } = this.#options;
+    if (steps !== undefined) return this.#trainer.begun() + steps;
+    return until ?? this.#trainer.end();
+  }
+
+  /** Whether the run has another step to begin. */
+  #more(): boolean {
+    const { steps, until } = this.#options;
+    if (steps !== undefined) return this.#begun < steps;
+    return this.#trainer.begun() < (until ?? this.#trainer.end());
+  }
+
+  /** The next step's metrics; no step is queued past the one numbered `due`. */
+  async #next(due: number): Promise<StepMetrics> {
+    const { signal, stepsAhead = 0 } = this.#options;
+    if (stepsAhead === 0) {
+      this.#begun += 1;
+      const metrics = await this.#trainer.step(this.#dataset, signal);
+      this.#done += 1;
+      return metrics;
+    }
+    const free = () => this.#queued.length === 0 || this.#trainer.begun() < due;
+    while (this.#queued.length <= stepsAhead && this.#more() && free()) {
+      this.#begun += 1;
+      const { done } = await this.#trainer.queue(this.#dataset);
+      // Whoever awaits it hears of its error.
+      done.then(() => (this.#done += 1)).catch(() => {});
+      this.#queued.push(done);
+    }
+    const metrics = await (this.#queued[0] as Promise<StepMetrics>).finally(() => {
+      this.#queued.shift();
+    });
+    return metrics;
+  }
+}
+
+/** Refuses a second run beside one that is on. */
+export function alreadyOn(steps: number): TinyloomError {
+  return invalid(
+    `run: a run of this trainer is on, at step ${steps}; end it first: leave its loop with break, call ` +
+      "return() on its iterator, or abort the signal that it was given",
+  );
+}
+
+/** The first multiple of `every` after `step`. */
+const nextMultiple = (step: number, every: number) => (Math.floor(step / every) + 1) * every;
+
+function nonFinite(metrics: StepMetrics, skipped: number, good: number | undefined): TinyloomError {
+  const left = good === undefined ? "those that this run began with" : `what step ${good} left`;
+  return new TinyloomError(
+    "non-finite",
+    `the loss or gradient norm was not finite in ${skipped} steps in a row, up to step ` +
+      `${metrics.step} (loss ${metrics.loss}). These steps changed nothing: the weights are ${left}, and ` +
+      "with them losses or gradients are not finite. Do not keep them: go back to files saved earlier, " +
+      "or to a new model, and train with a lower learningRate",
+  );
+}

@@ -1,0 +1,50 @@
+/** Long calls of the module, which ask between their pieces whether to go on. */
+
+import { throwIfAborted } from "./error.js";
+import type { Ask } from "./raw.js";
+import { type LongOptions, report } from "./source.js";
+
+/**
+ * Runs such a call. It is told of progress, and ends with code "aborted" at the signal or with what
+ * `onProgress` threw.
+ *
+ * @param what - the call, as the user wrote it, for the message.
+ */
+export async function watched<T>(
+  what: string,
+  options: LongOptions,
+  call: (ask: Ask) => Promise<T>,
+): Promise<T> {
+  throwIfAborted(options.signal, what);
+  let ended: { error: unknown } | undefined;
+  const ask: Ask = (loaded, total, stage) => {
+    try {
+      throwIfAborted(options.signal, what);
+      report(options, { loaded, total, stage });
+      return false;
+    } catch (error) {
+      ended = { error };
+      return true;
+    }
+  };
+  try {
+    return await call(ask);
+  } catch (error) {
+    throw ended ? ended.error : error;
+  }
+}
+
+/**
+ * Does the work now; the function that this gives returns or throws what came of it. For generators,
+ * whose bodies run late and whose callers expect errors from the loop.
+ */
+export function evaluated<T>(work: () => T): () => T {
+  try {
+    const value = work();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}

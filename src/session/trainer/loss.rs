@@ -1,0 +1,42 @@
+//! Losses of several micro-steps.
+
+use std::ops::Add;
+
+/// Losses added up, and the targets that they are of. In f32 both would stop growing: it has no odd
+/// number above 2²⁴, and a step may have 2⁴⁰ targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::session) struct LossSum {
+    pub nats: f64,
+    pub counted: u64,
+}
+
+impl LossSum {
+    /// Nats per target.
+    pub fn mean(self) -> f64 {
+        self.nats / self.counted as f64
+    }
+}
+
+impl Add for LossSum {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { nats: self.nats + other.nats, counted: self.counted + other.counted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_accumulation_loses_no_target() {
+        let one = LossSum { nats: 257.0 * f64::from(2.3f32), counted: 257 };
+        let whole = (0..1 << 20).fold(LossSum::default(), |sum, _| sum + one);
+        assert_eq!(whole.counted, 257 << 20);
+        assert!((whole.mean() - f64::from(2.3f32)).abs() < 1e-9, "{}", whole.mean());
+        // As it was: f32 counts otherwise from 2^24 on.
+        let counted = (0..1 << 20).fold(0f32, |sum, _| sum + 257.0);
+        assert_ne!(f64::from(counted), f64::from(257 << 20));
+    }
+}
