@@ -75,6 +75,14 @@ export class Run {
 
   /** The steps, one after the other. */
   async *steps(): AsyncGenerator<StepMetrics, void, undefined> {
+    try {
+      yield* this.#steps();
+    } finally {
+      this.#ended = true;
+    }
+  }
+
+  async *#steps(): AsyncGenerator<StepMetrics, void, undefined> {
     const { signal, evaluateEvery, maxSkipped = 3 } = this.#options;
     throwIfAborted(signal, "run");
     this.#trainer.prepare(this.#dataset, this.#options);
@@ -100,7 +108,6 @@ export class Run {
         if (skipped >= maxSkipped) throw nonFinite(metrics, skipped, good);
       }
     } finally {
-      this.#ended = true;
       // What was queued is done all the same, and counts; its first error was thrown.
       await this.settle();
       if (this.#done === 0) undo();

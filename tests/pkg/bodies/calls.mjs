@@ -140,7 +140,7 @@ export const cases = {
     for (const [name, call] of Object.entries(calls)) {
       const controller = new AbortController();
       controller.abort();
-      const where = name === "resume" ? "loading" : name;
+      const where = name === "resume" ? [] : name; // its parts have names of their own
       await refuses("aborted", where, () => call({ signal: controller.signal }));
       const { reports, options } = abortingAt(0);
       const made = await call(options);
