@@ -57,10 +57,11 @@ function firefoxOptions() {
  * Opens a headless browser of a kind, "chromium" or "firefox". A step may take seconds on a software
  * adapter, so that no protocol call has a time limit.
  *
- * @param options - `flags`: more flags of Chromium's; `ends`: whether the browser ends by itself when
+ * @param options - `flags`: more flags of Chromium's; `extensions`: whether unpacked extensions can be
+ *   installed; `ends`: whether the browser ends by itself when
  *   this process is told to (default), or the caller sees to that.
  */
-export async function launch(kind, { flags = [], ends = true } = {}) {
+export async function launch(kind, { flags = [], extensions = false, ends = true } = {}) {
   const executablePath = findBrowser(kind);
   if (!executablePath) {
     throw new Failure(`no ${kind} was found; install it or set ${browserVariable(kind)}`);
@@ -69,6 +70,7 @@ export async function launch(kind, { flags = [], ends = true } = {}) {
   try {
     return await puppeteer.launch({
       ...options,
+      ...(extensions ? { enableExtensions: true, pipe: true } : {}),
       executablePath,
       // Chromium's build for servers knows no other way to run.
       headless: /headless[-_]shell/.test(executablePath) ? "shell" : true,

@@ -171,3 +171,23 @@ test("a service worker makes a runtime, from the file and from inline", {
     assert.equal(said, "made", script);
   }
 });
+
+test("in Firefox too: the file, a policy and HTML are told apart", {
+  timeout: 120_000,
+}, async () => {
+  const firefox = await launch("firefox");
+  try {
+    const said = async (path, wasm = "") => {
+      const tab = await openPage(firefox, `${server.url}${path}`);
+      const outcome = await tab.evaluate(createInPage, "index.js", wasm);
+      await tab.close();
+      return outcome;
+    };
+    assert.equal(await said("/blank.html"), "loaded");
+    assert.equal(await said("/strict.html"), "loaded");
+    assert.match(await said("/policy.html"), /^content-security: .*'wasm-unsafe-eval'/);
+    assert.match(await said("/blank.html", "/blank.html"), /^module-unavailable: .*HTML/);
+  } finally {
+    await firefox.close();
+  }
+});

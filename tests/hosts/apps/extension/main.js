@@ -1,0 +1,6 @@
+// An extension's page has no bundler here: the address is the file's.
+
+import { show, work } from "./body.js";
+import * as tinyloom from "./node_modules/tinyloom/dist/index.js";
+
+show(work(tinyloom));

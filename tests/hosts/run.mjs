@@ -1,0 +1,99 @@
+// `npm run hosts`: the packed package in every host, as a table; fails if a row fails. Words select rows:
+// `npm run hosts -- vite`. `--write` puts the table of all rows into docs/hosts.md.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Failure, isMain, main, root, step } from "../../scripts/lib.mjs";
+import { pack } from "../../scripts/pack.mjs";
+import { closeBrowser } from "./kit.mjs";
+import { rows } from "./rows.mjs";
+
+/** Farthest that a loss may be from the first row's: other adapters round otherwise. */
+const TOLERANCE = 1e-3;
+
+/** Runs rows one after the other and gives their outcomes, each with `ok` and what was wrong. */
+export async function runHosts(chosen, onRow = () => {}) {
+  const { tarball } = await pack();
+  const outcomes = [];
+  let reference;
+  try {
+    for (const row of chosen) {
+      const began = Date.now();
+      const outcome = await row.run(tarball).catch((error) => ({ error: error.message }));
+      reference ??= outcome.loss;
+      const wrong = outcome.error ?? problem(outcome, reference);
+      const seconds = Math.round((Date.now() - began) / 1000);
+      const done = { ...row, ...outcome, ok: !wrong, wrong, seconds };
+      onRow(done);
+      outcomes.push(done);
+    }
+  } finally {
+    await closeBrowser();
+  }
+  return outcomes;
+}
+
+/** What is wrong with an outcome, if anything. */
+function problem(outcome, reference) {
+  if (outcome.types) return undefined;
+  const { steps, tokens, first, loss } = outcome;
+  if (steps !== 25 || tokens !== 12) return `${steps} steps and ${tokens} tokens, not 25 and 12`;
+  if (!(loss < first - 0.5)) return `the loss went from ${first} to ${loss}`;
+  const distance = Math.abs(loss - reference);
+  return distance <= TOLERANCE ? undefined : `the loss is ${loss}, the first row's ${reference}`;
+}
+
+const kb = (bytes) => (bytes === undefined ? "" : `${Math.round(bytes / 1000)} KB`);
+
+/** A row of the table in Markdown. */
+function line(one) {
+  const from = one.types ? "" : one.file ? "file" : "JavaScript";
+  const cells = [
+    one.host,
+    one.way,
+    one.version ?? "",
+    one.ok ? (one.types ? "compiles" : "works") : "fails",
+    one.loss?.toFixed(6) ?? "",
+    one.ok ? from : "",
+    one.spare === undefined ? "" : kb(one.loaded),
+    one.spare === undefined ? "" : kb(Math.max(0, one.spare)),
+  ];
+  return `| ${cells.join(" | ")} |`;
+}
+
+const HEAD = `| host | way | version | outcome | loss of step 25 | module from | JavaScript loaded | not loaded |
+|---|---|---|---|---|---|---|---|`;
+
+function write(outcomes) {
+  const path = join(root, "docs", "hosts.md");
+  const text = readFileSync(path, "utf8");
+  const [before, , after] = text.split(/<!-- table -->\n|<!-- end of table -->/);
+  const table = `${HEAD}\n${outcomes.map(line).join("\n")}\n`;
+  writeFileSync(path, `${before}<!-- table -->\n${table}<!-- end of table -->${after}`);
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+    const named = ({ host, way }) => {
+      const text = `${host} ${way}`.toLowerCase();
+      return words.some((word) => text.includes(word.toLowerCase()));
+    };
+    const chosen = words.length === 0 ? rows : rows.filter((row, at) => at === 0 || named(row));
+    const { setup } = await import("../../scripts/setup.mjs");
+    await setup({ browsers: ["chromium", "node"], native: true });
+    const { build } = await import("../../scripts/build.mjs");
+    await build();
+    const outcomes = await runHosts(chosen, (one) => {
+      step(
+        `${one.ok ? "works" : "FAILS"}: ${one.host}, ${one.way} (${one.seconds} s) ${one.wrong ?? ""}`,
+      );
+    });
+    console.log([HEAD, ...outcomes.map(line)].join("\n"));
+    if (process.argv.includes("--write")) {
+      if (words.length > 0) throw new Failure("--write takes no words: the table has every row", 2);
+      write(outcomes);
+    }
+    const failed = outcomes.filter(({ ok }) => !ok);
+    if (failed.length > 0) throw new Failure(`${failed.length} of ${outcomes.length} rows failed`);
+  });
+}
