@@ -259,7 +259,7 @@ export class Model {
         throwIfAborted(chosen.signal, "loading");
         await loader.allocate();
         await pullTensors(open, loading(chosen));
-        return Model._adopt(runtime, loader.finish());
+        return Model._adopt(runtime, await loader.finish());
       } finally {
         end(loader);
       }

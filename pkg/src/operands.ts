@@ -95,10 +95,14 @@ export class Operands {
   run(call: (raw: RawRuntime) => Promise<void>, maskBytes = 0): Promise<void> {
     return this.#runtime._queue.run(() => {
       for (const tensor of this.#all.values()) void tensor._allocation.handle.raw;
-      return this.#runtime._call((raw, module) => {
+      return this.#runtime._call(async (raw, module) => {
         // Its bytes, its words, and these behind the mask's intervals.
         expectRoom(module, "a dense mask", 3 * maskBytes);
-        return call(raw);
+        const done = call(raw);
+        done.catch(() => undefined);
+        // A tensor without memory is why the call fails.
+        for (const tensor of this.#all.values()) await tensor._allocation.ready;
+        await done;
       });
     });
   }

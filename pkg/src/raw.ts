@@ -43,14 +43,20 @@ export interface RawRuntime extends Releasable {
 export interface RawTensor extends Releasable {
   id(): number;
   buffer(): GPUBuffer;
+  /** Resolves when the device is known to have memory for it. */
+  allocated(): Promise<void>;
+  /** Begins writes, which end with `written` in the same task. */
+  begin(): void;
   write(offset: number, bytes: Uint8Array): void;
+  /** Ends writes; tells whether the device accepted them. */
+  written(): Promise<void>;
   read(offset: number, bytes: number): Promise<Uint8Array>;
 }
 
 export interface RawLoader extends Releasable, TensorSink {
   /** Makes the model's buffers, once all headers are in. */
   allocate(): Promise<void>;
-  finish(): RawModel;
+  finish(): Promise<RawModel>;
 }
 
 /** A file that is written piece by piece: its header, then each tensor's bytes in order. */
@@ -109,7 +115,7 @@ export interface RawTrainer extends Releasable, RawWriter {
 export interface RawResume extends Releasable, TensorSink {
   /** Makes a trainer of the loader's model, which is allocated. */
   allocate(loader: RawLoader, ask: Ask): Promise<void>;
-  finish(): RawTrainer;
+  finish(): Promise<RawTrainer>;
 }
 
 /** The module's exports. */

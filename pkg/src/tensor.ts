@@ -36,12 +36,16 @@ class Allocation implements Owned {
   /** Elements it has room for, from 0 on. */
   readonly elements: number;
   readonly handle: Handle<RawTensor>;
+  /** Rejects where the device has no memory for it, or refused its first contents. */
+  ready: Promise<unknown>;
 
   constructor(runtime: Runtime, raw: RawTensor, element: ElementType, elements: number) {
     this.runtime = runtime;
     this.element = element;
     this.elements = elements;
     this.handle = new Handle("Tensor", raw, runtime._queue);
+    this.ready = raw.allocated();
+    this.ready.catch(() => undefined); // told by the first call that needs it
     runtime._own(this);
   }
 
@@ -100,7 +104,11 @@ export class Tensor {
     const allocation = new Allocation(runtime, allocate(count, element), element, count);
     const tensor = new Tensor(allocation, contiguous(sizes));
     try {
-      if (stored) tensor.#write(allocation.handle.raw, stored);
+      if (stored) {
+        const written = allocation.handle.now((raw) => tensor.#write(raw, stored));
+        allocation.ready = allocation.ready.then(() => written);
+        allocation.ready.catch(() => undefined);
+      }
     } catch (error) {
       allocation.free();
       throw error;
@@ -150,8 +158,9 @@ export class Tensor {
     // Reads are of whole words.
     const first = Math.floor((begin * bytes) / 4) * 4;
     const last = Math.ceil((end * bytes) / 4) * 4;
-    const read = await handle.run((raw) => {
+    const read = await handle.run(async (raw) => {
       expectRoom(runtime._module, ROOM, last - first);
+      await this._allocation.ready;
       return raw.read(first, last - first);
     });
     // A copy out of the module's memory, with a buffer of its own.
@@ -164,14 +173,18 @@ export class Tensor {
    * Overwrites the elements of this view, given in row-major order. The data is copied at once.
    *
    * @throws {@link TinyloomError} `invalid-options` when the data does not fit the shape, or when a
-   * part of an "f16" buffer does not begin and end at even elements; `freed`, `device-lost`.
+   * part of an "f16" buffer does not begin and end at even elements; `freed`, `out-of-memory`,
+   * `device-lost`.
    */
   async write(data: TensorData): Promise<void> {
     const stored = store("write", data, this.shape, this.element);
     // What is queued must not change with the caller's array.
     const own = stored.buffer === (data as Partial<Float32Array>).buffer ? stored.slice() : stored;
     this.#expectWords();
-    await this._allocation.handle.run((raw) => this.#write(raw, own));
+    await this._allocation.handle.run(async (raw) => {
+      await this._allocation.ready;
+      await this.#write(raw, own);
+    });
   }
 
   /**
@@ -281,14 +294,23 @@ export class Tensor {
     });
   }
 
-  #write(raw: RawTensor, stored: Stored): void {
+  /** Writes at once; the promise tells whether the device accepted it. */
+  #write(raw: RawTensor, stored: Stored): Promise<void> {
     const { runtime, bytes } = this._allocation;
     expectRoom(runtime._module, ROOM, stored.byteLength);
-    let done = 0;
-    runs(this.#view, (at, length) => {
-      raw.write(at * bytes, wholeWords(stored.subarray(done, done + length)));
-      done += length;
-    });
+    let written = Promise.resolve();
+    raw.begin();
+    try {
+      let done = 0;
+      runs(this.#view, (at, length) => {
+        raw.write(at * bytes, wholeWords(stored.subarray(done, done + length)));
+        done += length;
+      });
+    } finally {
+      written = raw.written();
+      written.catch(() => undefined); // where a write throws, that is told
+    }
+    return written;
   }
 }
 

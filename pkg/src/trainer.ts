@@ -174,7 +174,11 @@ export class Trainer {
         await loader.allocate();
         await watched("resume", chosen, (ask) => loaded.allocate(loader, ask));
         await pullTensors(open, loading(chosen));
-        const [trainer, weights] = [loaded.finish(), loader.finish()];
+        const weights = await loader.finish();
+        const trainer = await loaded.finish().catch((error: unknown) => {
+          weights.release();
+          throw error;
+        });
         const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
         const model = Model._adopt(runtime, weights);
         const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);

@@ -3,24 +3,28 @@
 use super::adapter::{self, AdapterFacts, DeviceRequest};
 use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::kernels::{Kernel, TunedProduct};
 use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 
 #[cfg(target_arch = "wasm32")]
 mod browser;
+mod loss;
 #[cfg(target_arch = "wasm32")]
 mod nudge;
 mod pipelines;
 mod readback;
 mod replay;
+mod scopes;
 
+use loss::Loss;
 use pipelines::Pipelines;
 use readback::StagingPool;
 use replay::{Installed, InstalledPlan};
+use scopes::Watch;
 
 /// Buffers up to this size may also be bound as uniforms.
 const UNIFORM_BYTES: u64 = 64 << 10;
@@ -30,25 +34,21 @@ struct Allocation {
     bytes: u64,
 }
 
-/// What asynchronous callbacks leave behind.
-#[derive(Default)]
-struct Trouble {
-    lost: Option<String>,
-    error: Option<Error>,
-    waiting: Vec<futures_channel::oneshot::Sender<String>>,
-}
-
 /// A device and everything made on it.
 pub struct WgpuDevice {
     caps: Capabilities,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    buffers: RefCell<Vec<Option<Allocation>>>,
+    buffers: RefCell<HashMap<BufferId, Allocation>>,
     pipelines: Rc<Pipelines>,
-    plans: RefCell<Vec<Option<Rc<InstalledPlan>>>>,
-    scopes: RefCell<Vec<wgpu::ErrorScopeGuard>>,
+    plans: RefCell<HashMap<PlanId, Rc<InstalledPlan>>>,
+    /// Buffers and plans made so far: no number is given twice.
+    ids: Cell<u32>,
+    /// Calls whose error scopes are open, the innermost last.
+    watches: RefCell<Vec<Watch>>,
+    calls: Cell<u64>,
     staging: Rc<StagingPool>,
-    trouble: Arc<Mutex<Trouble>>,
+    loss: Loss,
     counters: Rc<Cell<Counters>>,
     clock: fn() -> f64,
     tuned: RefCell<Option<Vec<TunedProduct>>>,
@@ -106,37 +106,26 @@ impl WgpuDevice {
             .request_device(&adapter::descriptor(&caps))
             .await
             .map_err(|e| adapter::no_device(&e))?;
-        let trouble = Arc::new(Mutex::new(Trouble::default()));
-        let shared = Arc::clone(&trouble);
-        device.set_device_lost_callback(move |reason, message| {
-            let message = format!("{reason:?}: {message}");
-            if let Ok(mut trouble) = shared.lock() {
-                trouble.lost = Some(message.clone());
-                for waiting in trouble.waiting.drain(..) {
-                    let _ = waiting.send(message.clone());
-                }
-            }
-        });
-        // In a browser the page may work on the device too, and what no scope of ours catches is its own.
+        let loss = Loss::new(&device);
+        // All work is in error scopes, so what arrives here is that of others on this device. In a
+        // browser it is the page's own to catch.
         #[cfg(not(target_arch = "wasm32"))]
-        let shared = Arc::clone(&trouble);
-        #[cfg(not(target_arch = "wasm32"))]
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            if let Ok(mut trouble) = shared.lock() {
-                trouble.error.get_or_insert(from_wgpu(&error));
-            }
+        device.on_uncaptured_error(std::sync::Arc::new(|error: wgpu::Error| {
+            eprintln!("tinyloom: an error of another's work on its GPU device: {error}");
         }));
         let counters = Rc::new(Cell::new(Counters::default()));
         Ok(Rc::new(Self {
             caps,
-            staging: Rc::new(StagingPool::new(&device, &queue, Rc::clone(&counters), clock)),
+            staging: Rc::new(StagingPool::new(&device, &queue, clock)),
             pipelines: Rc::new(Pipelines::new(device.clone(), Rc::clone(&counters))),
             device,
             queue,
             buffers: RefCell::default(),
             plans: RefCell::default(),
-            scopes: RefCell::default(),
-            trouble,
+            ids: Cell::default(),
+            watches: RefCell::default(),
+            calls: Cell::default(),
+            loss,
             counters,
             clock,
             tuned: RefCell::default(),
@@ -154,16 +143,13 @@ impl WgpuDevice {
 
     /// Resolves with the reason when the device is lost.
     pub fn when_lost(&self) -> LocalFuture<String> {
-        let (sender, receiver) = futures_channel::oneshot::channel();
-        if let Ok(mut trouble) = self.trouble.lock() {
-            match &trouble.lost {
-                Some(message) => {
-                    let _ = sender.send(message.clone());
-                }
-                None => trouble.waiting.push(sender),
-            }
-        }
-        Box::pin(async move { receiver.await.unwrap_or_else(|_| "the device was dropped".into()) })
+        self.loss.when()
+    }
+
+    /// Keeps so many pipelines that no plan uses.
+    #[cfg(feature = "testing")]
+    pub(crate) fn keep_unused(&self, most: usize) {
+        self.pipelines.set_most_unused(most);
     }
 
     fn count(&self, change: impl FnOnce(&mut Counters)) {
@@ -172,31 +158,20 @@ impl WgpuDevice {
         self.counters.set(counters);
     }
 
-    fn alive(&self) -> Result<()> {
-        match self.lost() {
-            Some(reason) => {
-                Err(Error::new(ErrorCode::DeviceLost, format!("the GPU device is lost ({reason})")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The first uncaptured error since the last call, or the loss of the device.
-    fn settle(trouble: &Mutex<Trouble>) -> Result<()> {
-        let mut trouble = trouble.lock().map_err(|_| Error::internal("a GPU callback panicked"))?;
-        if let Some(reason) = &trouble.lost {
-            return Err(Error::new(
-                ErrorCode::DeviceLost,
-                format!("the GPU device is lost ({reason})"),
-            ));
-        }
-        trouble.error.take().map_or(Ok(()), Err)
-    }
-
     fn with_buffer<T>(&self, id: BufferId, use_it: impl FnOnce(&Allocation) -> T) -> Result<T> {
         let buffers = self.buffers.borrow();
-        let found = buffers.get(id.0 as usize).and_then(Option::as_ref);
-        found.map(use_it).ok_or_else(|| Error::internal(format!("buffer {} does not exist", id.0)))
+        let found = buffers.get(&id).map(use_it);
+        found.ok_or_else(|| Error::internal(format!("buffer {} does not exist", id.0)))
+    }
+
+    /// A number that no buffer or plan has had.
+    fn next_id(&self) -> Result<u32> {
+        let next = self.ids.get().checked_add(1);
+        let next = next.ok_or_else(|| {
+            Error::internal("this runtime has made 2^32 buffers and plans; create another")
+        })?;
+        self.ids.set(next);
+        Ok(next)
     }
 
     fn bind(
@@ -234,22 +209,55 @@ impl WgpuDevice {
         }))
     }
 
-    fn make_ranges(&self, plan: &Plan) -> wgpu::Buffer {
+    fn make_ranges(&self, plan: &Plan) -> Result<wgpu::Buffer> {
         let bytes = (plan.ranges.len().max(1) as u64) * RANGE_STRIDE;
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+        let buffer = self.allocate(&wgpu::BufferDescriptor {
             label: Some("ranges"),
             size: bytes,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
+        self.count(|c| c.gpu_bytes += bytes);
         for (offset, range) in (0..).step_by(RANGE_STRIDE as usize).zip(&plan.ranges) {
-            self.queue.write_buffer(&buffer, offset, bytemuck::bytes_of(range));
+            self.write_raw(&buffer, offset, bytemuck::bytes_of(range))?;
         }
-        self.count(|c| {
-            c.buffers += 1;
-            c.gpu_bytes += bytes;
-        });
-        buffer
+        Ok(buffer)
+    }
+
+    fn drop_ranges(&self, ranges: &wgpu::Buffer) {
+        ranges.destroy();
+        self.count(|c| c.gpu_bytes -= ranges.size());
+    }
+
+    /// Binds every dispatch of a plan.
+    fn bind_all(
+        &self,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+        ranges: &wgpu::Buffer,
+    ) -> Result<Vec<Installed>> {
+        let bind = |dispatch: &Dispatch| {
+            let kernel = &plan.kernels[dispatch.kernel];
+            Ok(Installed {
+                pipeline: dispatch.kernel,
+                bind_group: self.bind(kernel, dispatch, resolve, ranges)?,
+                grid: kernel.grid,
+                range: dispatch.range,
+                weight: dispatch.cost.flops + dispatch.cost.bytes,
+            })
+        };
+        plan.dispatches.iter().map(bind).collect()
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn write_raw(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) -> Result<()> {
+        self.queue.write_buffer(buffer, offset, data);
+        Ok(())
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn write_raw(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) -> Result<()> {
+        browser::write_buffer(&self.queue, buffer, offset, data)
     }
 }
 
@@ -260,23 +268,13 @@ fn native_clock() -> f64 {
     START.elapsed().as_secs_f64() * 1e3
 }
 
-fn from_wgpu(error: &wgpu::Error) -> Error {
-    match error {
-        wgpu::Error::OutOfMemory { .. } => Error::new(
-            ErrorCode::OutOfMemory,
-            "the GPU is out of memory; use a smaller model, fewer tokens a step, or free other models",
-        ),
-        other => Error::internal(format!("the GPU refused a command: {other}")),
-    }
-}
-
 impl Gpu for WgpuDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.caps
     }
 
     fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId> {
-        self.alive()?;
+        self.loss.alive()?;
         let bytes = bytes.next_multiple_of(16).max(16);
         let have = self.caps.limits.max_buffer_size;
         if bytes > have {
@@ -294,24 +292,15 @@ impl Gpu for WgpuDevice {
             usage,
             mapped_at_creation: false,
         };
-        let buffer = self.device.create_buffer(&descriptor);
-        self.count(|c| {
-            c.buffers += 1;
-            c.gpu_bytes += bytes;
-        });
-        let mut buffers = self.buffers.borrow_mut();
-        let free = buffers.iter().position(Option::is_none).unwrap_or_else(|| {
-            buffers.push(None);
-            buffers.len() - 1
-        });
-        buffers[free] = Some(Allocation { buffer, bytes });
-        Ok(BufferId(free as u32))
+        let id = BufferId(self.next_id()?);
+        let buffer = self.allocate(&descriptor);
+        self.count(|c| c.gpu_bytes += bytes);
+        self.buffers.borrow_mut().insert(id, Allocation { buffer, bytes });
+        Ok(id)
     }
 
     fn destroy_buffer(&self, buffer: BufferId) {
-        if let Some(gone) =
-            self.buffers.borrow_mut().get_mut(buffer.0 as usize).and_then(Option::take)
-        {
+        if let Some(gone) = self.buffers.borrow_mut().remove(&buffer) {
             gone.buffer.destroy();
             self.count(|c| c.gpu_bytes -= gone.bytes);
         }
@@ -322,12 +311,12 @@ impl Gpu for WgpuDevice {
     }
 
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
+        debug_assert!(self.watching(), "a write outside of error scopes");
         self.with_buffer(buffer, |allocation| {
             if offset + data.len() as u64 > allocation.bytes {
                 return Err(Error::internal("a write past the end of a buffer"));
             }
-            self.queue.write_buffer(&allocation.buffer, offset, data);
-            Ok(())
+            self.write_raw(&allocation.buffer, offset, data)
         })?
     }
 
@@ -340,38 +329,36 @@ impl Gpu for WgpuDevice {
     }
 
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
-        self.alive()?;
-        let pipelines: Vec<_> =
-            plan.kernels.iter().map(|kernel| self.pipelines.get(kernel)).collect();
-        let ranges = self.make_ranges(plan);
-        let mut installed = Vec::with_capacity(plan.dispatches.len());
-        for dispatch in &plan.dispatches {
-            let kernel = &plan.kernels[dispatch.kernel];
-            installed.push(Installed {
-                pipeline: dispatch.kernel,
-                bind_group: self.bind(kernel, dispatch, resolve, &ranges)?,
-                grid: kernel.grid,
-                range: dispatch.range,
-                weight: dispatch.cost.flops + dispatch.cost.bytes,
-            });
+        self.loss.alive()?;
+        let id = PlanId(self.next_id()?);
+        let call = self.call();
+        let mut pipelines = Vec::with_capacity(plan.kernels.len());
+        for kernel in &plan.kernels {
+            let (pipeline, compiled) = self.pipelines.get(kernel, call);
+            if compiled {
+                self.note_compiled(&kernel.wgsl);
+            }
+            pipelines.push(pipeline);
         }
-        let ranges_bytes = ranges.size();
-        let plan =
-            Rc::new(InstalledPlan { pipelines, dispatches: installed, ranges, ranges_bytes });
-        let mut plans = self.plans.borrow_mut();
-        let free = plans.iter().position(Option::is_none).unwrap_or_else(|| {
-            plans.push(None);
-            plans.len() - 1
-        });
-        plans[free] = Some(plan);
-        Ok(PlanId(free as u32))
+        let ranges = self.make_ranges(plan)?;
+        let dispatches = match self.bind_all(plan, resolve, &ranges) {
+            Ok(dispatches) => dispatches,
+            Err(error) => {
+                self.drop_ranges(&ranges);
+                return Err(error);
+            }
+        };
+        let installed = Rc::new(InstalledPlan { pipelines, dispatches, ranges });
+        self.plans.borrow_mut().insert(id, installed);
+        Ok(id)
     }
 
     fn uninstall(&self, plan: PlanId) {
-        if let Some(gone) = self.plans.borrow_mut().get_mut(plan.0 as usize).and_then(Option::take)
-        {
-            gone.ranges.destroy();
-            self.count(|c| c.gpu_bytes -= gone.ranges_bytes);
+        let gone = self.plans.borrow_mut().remove(&plan);
+        if let Some(gone) = gone {
+            self.drop_ranges(&gone.ranges);
+            drop(gone);
+            self.pipelines.trim();
         }
     }
 
@@ -381,43 +368,21 @@ impl Gpu for WgpuDevice {
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        self.alive()?;
-        self.replay(replays, submits, read)
+        self.loss.alive()?;
+        self.in_watch(|| self.replay(replays, submits, read))
     }
 
     fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
-        self.alive()?;
-        self.timed_replay(replay)
+        self.loss.alive()?;
+        self.in_watch(|| self.timed_replay(replay))
     }
 
     fn watch(&self) {
-        for filter in [
-            wgpu::ErrorFilter::Validation,
-            wgpu::ErrorFilter::OutOfMemory,
-            wgpu::ErrorFilter::Internal,
-        ] {
-            self.scopes.borrow_mut().push(self.device.push_error_scope(filter));
-        }
+        self.open_watch();
     }
 
     fn checked(&self) -> LocalFuture<Result<()>> {
-        let mut popped = Vec::new();
-        for _ in 0..3 {
-            if let Some(scope) = self.scopes.borrow_mut().pop() {
-                popped.push(scope.pop());
-            }
-        }
-        let trouble = Arc::clone(&self.trouble);
-        Box::pin(async move {
-            let mut first = None;
-            for scope in popped {
-                if let Some(error) = scope.await {
-                    first.get_or_insert(from_wgpu(&error));
-                }
-            }
-            Self::settle(&trouble)?;
-            first.map_or(Ok(()), Err)
-        })
+        self.close_watch()
     }
 
     fn tuned(&self) -> Option<Vec<TunedProduct>> {
@@ -437,12 +402,12 @@ impl Gpu for WgpuDevice {
     }
 
     fn lost(&self) -> Option<String> {
-        self.trouble.lock().ok().and_then(|trouble| trouble.lost.clone())
+        self.loss.reason()
     }
 
     fn destroy(&self) {
         self.plans.borrow_mut().clear();
-        for allocation in self.buffers.borrow_mut().drain(..).flatten() {
+        for (_, allocation) in self.buffers.borrow_mut().drain() {
             allocation.buffer.destroy();
         }
         self.staging.clear();

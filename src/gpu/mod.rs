@@ -45,7 +45,8 @@ pub struct Region {
 pub trait Gpu {
     fn capabilities(&self) -> &Capabilities;
 
-    /// A zeroed buffer of at least `bytes`. Exhaustion shows in [`Gpu::checked`].
+    /// A zeroed buffer of at least `bytes`, under [`Gpu::watch`]. Exhaustion shows in [`Gpu::checked`],
+    /// which names the label.
     fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId>;
 
     fn destroy_buffer(&self, buffer: BufferId);
@@ -53,21 +54,22 @@ pub trait Gpu {
     /// Bytes of a buffer that exists.
     fn buffer_bytes(&self, buffer: BufferId) -> Option<u64>;
 
-    /// Copies `data` into a buffer before the next submit. Offset and length are multiples of 4.
+    /// Copies `data` into a buffer before the next submit, under [`Gpu::watch`]. Offset and length are
+    /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
     /// Compiles the kernels of plans side by side where the platform can, for [`Gpu::install`] to
     /// find. What fails here is left to that.
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
 
-    /// Compiles a plan's kernels (each distinct text once in the device's life) and binds its
-    /// buffers as `resolve` says.
+    /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its
+    /// buffers as `resolve` says, under [`Gpu::watch`].
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;
 
     fn uninstall(&self, plan: PlanId);
 
     /// Runs replays in order in `submits` submits of about equal cost, then, if asked, brings a
-    /// region back.
+    /// region back. Where nothing is watched the future also tells whether the device refused any of it.
     fn submit(
         &self,
         replays: &[Replay],
@@ -83,7 +85,8 @@ pub trait Gpu {
     /// GPU time of each dispatch of a replay in microseconds; `None` without timestamps.
     fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>>;
 
-    /// Begins to collect errors of resource creation.
+    /// Begins to collect what the device refuses, until [`Gpu::checked`], with no await before that.
+    /// [`watched`] and [`made`] do both.
     fn watch(&self);
 
     /// Ends [`Gpu::watch`]: the first error since then, if any.
@@ -103,4 +106,86 @@ pub trait Gpu {
     fn lost(&self) -> Option<String>;
 
     fn destroy(&self);
+}
+
+/// Queues the work of one call. Its future fails if the device refused any of it, and only then, or
+/// when the work's own future does.
+///
+/// # Errors
+/// What `queue` itself gives.
+pub fn watched<T: 'static>(
+    gpu: &dyn Gpu,
+    queue: impl FnOnce() -> Result<LocalFuture<Result<T>>>,
+) -> Result<LocalFuture<Result<T>>> {
+    let (queued, checked) = queued(gpu, queue)?;
+    Ok(Box::pin(async move {
+        let done = queued.await;
+        checked.await?;
+        done
+    }))
+}
+
+/// Work of a call that goes on for a while, such as an upload in pieces: whether the device accepted it
+/// is awaited later.
+#[derive(Default)]
+pub struct Pending(Vec<LocalFuture<Result<()>>>);
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Pending").field(&self.0.len()).finish()
+    }
+}
+
+impl Pending {
+    /// Does a piece of the work.
+    ///
+    /// # Errors
+    /// What `work` gives.
+    pub fn queue<T>(&mut self, gpu: &dyn Gpu, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        gpu.watch();
+        let done = work();
+        self.0.push(gpu.checked());
+        done
+    }
+
+    /// Adds a submit whose bytes nobody needs.
+    pub fn push(&mut self, submit: LocalFuture<Result<Vec<u8>>>) {
+        self.0.push(Box::pin(async move { submit.await.map(drop) }));
+    }
+
+    /// Waits until the device has accepted all pieces.
+    ///
+    /// # Errors
+    /// What the device refused first.
+    pub async fn accepted(&mut self) -> Result<()> {
+        let mut accepted = Ok(());
+        for piece in std::mem::take(&mut self.0) {
+            accepted = accepted.and(piece.await);
+        }
+        accepted
+    }
+}
+
+/// Queues the work of one call, and gives with it whether the device accepts all of it.
+///
+/// # Errors
+/// What `queue` itself gives.
+pub fn queued<T>(
+    gpu: &dyn Gpu,
+    queue: impl FnOnce() -> Result<T>,
+) -> Result<(T, LocalFuture<Result<()>>)> {
+    gpu.watch();
+    let queued = queue();
+    let checked = gpu.checked();
+    Ok((queued?, checked))
+}
+
+/// Makes or writes what needs no readback, and waits until the device has accepted it.
+///
+/// # Errors
+/// What `make` gives, or what the device refused.
+pub async fn made<T>(gpu: &dyn Gpu, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (made, checked) = queued(gpu, make)?;
+    checked.await?;
+    Ok(made)
 }

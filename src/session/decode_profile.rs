@@ -1,9 +1,10 @@
 //! Times of a decoded token's dispatches, for the benchmark.
 
+use super::inference::Inference;
 use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::Result;
-use crate::gpu::Replay;
+use crate::gpu::{Replay, made};
 use crate::lower::{InferenceOptions, inference_plans};
 use crate::plan::{Buffer, PlanRow};
 
@@ -18,7 +19,7 @@ impl Model {
         self.prepare_inference(context + 1, options).await?;
         self.touch();
         let gpu = &self.gpu.0;
-        let (decode, sample, capacity) = self.with_inference(|inference| {
+        let write = |inference: &Inference| {
             let buffer = |name| inference.resources.get(name);
             let step = Step { position: context as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
@@ -30,7 +31,8 @@ impl Model {
             };
             gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
             Ok((inference.decode, inference.sample, inference.capacity))
-        })?;
+        };
+        let (decode, sample, capacity) = made(&**gpu, || self.with_inference(write)).await?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, &self.layout, capacity, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;

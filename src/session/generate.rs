@@ -1,9 +1,10 @@
 //! Generation: prefill, then several tokens a submit.
 
+use super::inference::Inference;
 use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Region, Replay};
+use crate::gpu::{LocalFuture, Pending, Region, Replay, watched};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::InferenceOptions;
 use crate::plan::Buffer;
@@ -185,7 +186,12 @@ impl Generation {
         } else {
             // What is on its way was drawn before the model changed.
             self.settle().await?;
-            self.prefill().await?
+            let drawn = self.prefill().await;
+            // What did not arrive is not in the cache.
+            if drawn.is_err() {
+                self.epoch = NOTHING_CACHED;
+            }
+            drawn?
         };
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let given = self.take(&drawn);
@@ -263,7 +269,8 @@ impl Generation {
         self.model.touch();
         self.model.writes_cache(reach.max(self.text.len()));
         self.epoch = self.model.epoch.get();
-        self.write_decode_state()?;
+        let mut pending = Pending::default();
+        pending.queue(&*self.model.gpu.0, || self.write_decode_state())?;
         let chunk = self.model.chunk()?;
         let rest = &self.text[start..];
         let chunks = rest.len().div_ceil(chunk);
@@ -279,11 +286,13 @@ impl Generation {
                     Some(Region { buffer, offset: 0, bytes: 8 }),
                 ))
             })?;
-            let bytes = done.await?;
             if last {
+                let bytes = done.await?;
+                pending.accepted().await?;
                 self.model.holds(self.epoch, &self.text);
                 return Ok(bytes);
             }
+            pending.push(done);
         }
         Err(Error::internal("a generation without a prompt"))
     }
@@ -320,13 +329,14 @@ impl Generation {
 
     /// Decodes `turns` tokens in one submit, behind `queued` ones.
     fn decode(&self, turns: usize, queued: usize) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        self.model.with_inference(|inference| {
+        let queue = |inference: &Inference| {
             self.write_sampling(inference.resources.get(Buffer::Sampling)?, queued)?;
             let turn = [inference.decode, inference.sample].map(|plan| Replay { plan, rows: 1 });
             let buffer = inference.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
             self.model.writes_cache(self.text.len() + queued + turns);
             self.model.gpu.0.submit(&turn.repeat(turns), 1, Some(region))
-        })
+        };
+        watched(&*self.model.gpu.0, || self.model.with_inference(queue))
     }
 }

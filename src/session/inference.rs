@@ -7,7 +7,7 @@ use super::step::{Step, write_rope_table};
 use super::watch::Watch;
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
-use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, watched};
 use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, METRICS_BYTES, PromptLayout, buffers};
@@ -105,11 +105,15 @@ impl Model {
     ) -> Result<()> {
         self.make_inference(tokens, options).await?;
         let version = Some(self.version.get());
-        self.with_inference(|inference| {
+        let packing = self.with_inference(|inference| {
             if inference.packed.get() == version || !inference.packs() {
-                return Ok(());
+                return Ok(None);
             }
-            drop(self.gpu.0.submit(&[Replay { plan: inference.pack, rows: 1 }], 1, None)?);
+            self.gpu.0.submit(&[Replay { plan: inference.pack, rows: 1 }], 1, None).map(Some)
+        })?;
+        let Some(packing) = packing else { return Ok(()) };
+        packing.await?;
+        self.with_inference(|inference| {
             inference.packed.set(version);
             Ok(())
         })
@@ -135,11 +139,7 @@ impl Model {
         if self.inference.borrow().as_ref().is_some_and(fits) {
             return Ok(());
         }
-        gpu.watch();
-        let made = Inference::new(self, &plans, capacity, options);
-        let checked = gpu.checked().await;
-        let made = made?;
-        checked?;
+        let made = made(&**gpu, || Inference::new(self, &plans, capacity, options)).await?;
         // The old buffers, and what their cache holds, stood until now: no failure above lost them.
         self.touch();
         self.inference.replace(Some(made));
@@ -178,7 +178,7 @@ impl Model {
         after: impl FnOnce(&Inference) -> Result<(Vec<PlanId>, Option<Region>)>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         let gpu: &Rc<dyn Gpu> = &self.gpu.0;
-        self.with_inference(|inference| {
+        let queue = |inference: &Inference| {
             let batch = inference.resources.get(Buffer::Batch)?;
             gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
             if let Some(targets) = targets {
@@ -193,7 +193,8 @@ impl Model {
                 .map(|plan| Replay { plan, rows: tokens.len() })
                 .collect();
             gpu.submit(&replays, 1, region)
-        })
+        };
+        watched(&**gpu, || self.with_inference(queue))
     }
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits

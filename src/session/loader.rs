@@ -5,7 +5,7 @@ use super::place::Place;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, LocalFuture};
+use crate::gpu::{Gpu, LocalFuture, Pending};
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -18,6 +18,8 @@ pub struct ModelLoader {
     reader: CheckpointReader,
     /// The model, once there is memory for it.
     model: Rc<OnceCell<Rc<Model>>>,
+    /// The uploads.
+    pending: Pending,
     /// The numbers of a piece.
     values: Vec<f32>,
 }
@@ -31,7 +33,8 @@ impl std::fmt::Debug for ModelLoader {
 impl ModelLoader {
     pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Self {
         let reader = CheckpointReader::new(&config.tensors());
-        Self { gpu: Rc::clone(gpu), config, reader, model: Rc::default(), values: vec![] }
+        let (gpu, pending) = (Rc::clone(gpu), Pending::default());
+        Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] }
     }
 
     pub fn config(&self) -> &ModelConfig {
@@ -98,15 +101,17 @@ impl ModelLoader {
         let weights = model.weights()?;
         let find = |name| weights.get(name);
         let place = Place { layout: &model.layout, tensor, set: Buffer::Weights, find: &find };
-        place.write(&self.gpu, start as usize, &self.values)
+        let upload = || place.write(&self.gpu, start as usize, &self.values);
+        self.pending.queue(&*self.gpu, upload)
     }
 
     /// The model, once every tensor has arrived.
     ///
     /// # Errors
-    /// `invalid-checkpoint`, naming what is missing.
-    pub fn finish(&self) -> Result<Rc<Model>> {
+    /// `invalid-checkpoint`, naming what is missing; what the device refused of the uploads.
+    pub async fn finish(mut self) -> Result<Rc<Model>> {
         self.reader.finish()?;
+        self.pending.accepted().await?;
         self.model().cloned()
     }
 }

@@ -9,7 +9,7 @@ use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Replay};
+use crate::gpu::{Gpu, Replay, made};
 use crate::lower::initialize_plan;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
@@ -106,14 +106,12 @@ impl Model {
         watch: Watch<'_>,
     ) -> Result<Rc<Self>> {
         watch.at(0, 1, "initialise weights")?;
-        gpu.watch();
-        let made = Self::allocate(gpu, config).and_then(|model| {
+        let made = made(&**gpu, || {
+            let model = Self::allocate(gpu, config)?;
             model.initialize(seed)?;
             Ok(model)
         });
-        let checked = gpu.checked().await;
-        let model = made?;
-        checked?;
+        let model = made.await?;
         watch.at(1, 1, "initialise weights")?;
         Ok(Rc::new(model))
     }

@@ -3,17 +3,25 @@
 use super::model::GpuRef;
 use super::resources::Resources;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, Region, Replay};
+use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, made};
 use crate::kernels::Element;
 use crate::plan::{AttentionCall, Buffer, BufferBytes, Plan, SoftmaxCall};
+use futures_util::future::{FutureExt, Shared};
 use std::rc::Rc;
 
 /// Elements in a buffer of their own, which goes when the tensor does.
-#[derive(Debug)]
 pub struct Tensor {
     gpu: GpuRef,
     buffer: BufferId,
     bytes: u64,
+    /// Whether the device has memory for it.
+    allocated: Shared<LocalFuture<Result<()>>>,
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tensor").field("buffer", &self.buffer).field("bytes", &self.bytes).finish()
+    }
 }
 
 impl Tensor {
@@ -21,7 +29,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `limit-exceeded` when it does not fit one binding, `device-lost`; that there is no memory for
-    /// it shows in the first operation.
+    /// it shows in [`Tensor::allocated`].
     pub fn zeros(gpu: &Rc<dyn Gpu>, elements: u64, element: Element) -> Result<Self> {
         let bytes = elements.saturating_mul(element.bytes() as u64).next_multiple_of(16);
         let have = gpu.capabilities().limits.binding_bytes();
@@ -29,15 +37,25 @@ impl Tensor {
             let what = format!("a tensor of {elements} elements of {}", element.name());
             return Err(Error::limit("maxStorageBufferBindingSize", have, bytes, &what));
         }
-        let buffer = gpu.create_buffer("tensor", bytes)?;
-        Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer, bytes })
+        let label = format!("a tensor of {elements} elements of {}", element.name());
+        gpu.watch();
+        let buffer = gpu.create_buffer(&label, bytes);
+        let allocated = gpu.checked().shared();
+        Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer: buffer?, bytes, allocated })
+    }
+
+    /// Whether the device has memory for it: `out-of-memory` names its size. The future does not keep the
+    /// tensor.
+    pub fn allocated(&self) -> LocalFuture<Result<()>> {
+        Box::pin(self.allocated.clone())
     }
 
     pub const fn buffer(&self) -> BufferId {
         self.buffer
     }
 
-    /// Overwrites bytes from `offset` on. Both it and their number are multiples of 4.
+    /// Overwrites bytes from `offset` on, between [`Gpu::watch`] and [`Gpu::checked`]. Both it and their
+    /// number are multiples of 4.
     ///
     /// # Errors
     /// `internal` past the tensor's end.
@@ -58,10 +76,11 @@ impl Tensor {
     /// So many bytes from `offset` on, both multiples of 4.
     ///
     /// # Errors
-    /// `internal` past the tensor's end, `device-lost`.
+    /// `internal` past the tensor's end, `out-of-memory`, `device-lost`.
     pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         self.within(offset, bytes)?;
         let region = Region { buffer: self.buffer, offset, bytes };
+        self.allocated().await?;
         self.gpu.0.read(region)?.await
     }
 }
@@ -124,11 +143,7 @@ async fn run(
     contents: &[(Buffer, &[u8])],
     rows: usize,
 ) -> Result<()> {
-    gpu.watch();
-    let queued = queue(gpu, plan, contents, rows);
-    let checked = gpu.checked().await;
-    queued?;
-    checked
+    made(&**gpu, || queue(gpu, plan, contents, rows)).await
 }
 
 /// Queues a plan whose buffers are tensors, slots, and those of `contents`.

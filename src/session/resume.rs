@@ -7,7 +7,7 @@ use super::watch::{Ask, Watch};
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::gpu::LocalFuture;
+use crate::gpu::{LocalFuture, Pending};
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -20,6 +20,8 @@ pub struct Resume {
     reader: CheckpointReader,
     /// The trainer, once there is memory for it.
     trainer: Rc<OnceCell<Rc<Trainer>>>,
+    /// The uploads.
+    pending: Pending,
     /// The numbers of a piece.
     values: Vec<f32>,
 }
@@ -41,7 +43,8 @@ impl Resume {
             })
             .collect();
         let reader = CheckpointReader::new(&tensors);
-        Ok(Self { state, reader, trainer: Rc::default(), values: vec![] })
+        let pending = Pending::default();
+        Ok(Self { state, reader, trainer: Rc::default(), pending, values: vec![] })
     }
 
     /// The longest header that a file of these tensors may have.
@@ -102,7 +105,9 @@ impl Resume {
             }
             let find = |name| trainer.buffer(name);
             let place = Place { layout, tensor, set, find: &find };
-            return place.write(trainer.model.gpu(), start as usize, &self.values);
+            let gpu = trainer.model.gpu();
+            let upload = || place.write(gpu, start as usize, &self.values);
+            return self.pending.queue(&**gpu, upload);
         }
         Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")))
     }
@@ -110,17 +115,22 @@ impl Resume {
     /// The trainer, once every tensor has arrived.
     ///
     /// # Errors
-    /// `invalid-checkpoint`, naming what is missing.
-    pub fn finish(&self) -> Result<Rc<Trainer>> {
+    /// `invalid-checkpoint`, naming what is missing; what the device refused of the uploads.
+    pub async fn finish(mut self) -> Result<Rc<Trainer>> {
         self.reader.finish()?;
-        let trainer = self.trainer()?;
-        for (buffer, words) in
-            [(Buffer::Optimizer, &self.state.optimizer), (Buffer::Metrics, &self.state.metrics)]
-        {
-            let buffer = trainer.buffer(buffer)?;
-            trainer.model.gpu().write(buffer, 0, bytemuck::cast_slice(words))?;
-        }
-        Ok(Rc::clone(trainer))
+        let trainer = Rc::clone(self.trainer()?);
+        let gpu = trainer.model.gpu();
+        let state = [
+            (trainer.buffer(Buffer::Optimizer)?, &self.state.optimizer),
+            (trainer.buffer(Buffer::Metrics)?, &self.state.metrics),
+        ];
+        self.pending.queue(&**gpu, || {
+            state
+                .into_iter()
+                .try_for_each(|(buffer, words)| gpu.write(buffer, 0, bytemuck::cast_slice(words)))
+        })?;
+        self.pending.accepted().await?;
+        Ok(trainer)
     }
 }
 

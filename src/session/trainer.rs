@@ -1,6 +1,7 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
 mod dataset;
+mod flight;
 mod loss;
 mod options;
 mod profile;
@@ -19,7 +20,7 @@ use super::watch::Watch;
 use crate::caps::Capabilities;
 use crate::data::{Batch, document_ends, sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, PlanId, Region, Replay};
+use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
@@ -64,6 +65,7 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     progress: Cell<Progress>,
+    flight: flight::Flight,
     /// Of the current accumulation.
     losses: Cell<LossSum>,
     /// Tokens of the batch in the buffer; none before the first.
@@ -126,22 +128,15 @@ impl Trainer {
         gpu.prepare(&plans.all()).await;
         let weights = model.weights()?;
         watch.at(2, 5, "allocate")?;
-        gpu.watch();
-        let made = Self::allocate(model, &weights, &plans, &options);
-        let checked = gpu.checked().await;
-        let mut resources = made?;
-        checked?;
+        let mut resources =
+            made(&*gpu, || Self::allocate(model, &weights, &plans, &options)).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
         for (done, plan) in
             [&plans.micro_step, &plans.optimizer, &plans.evaluate].iter().enumerate()
         {
             watch.at(2 + done, 5, "compile kernels")?;
-            gpu.watch();
-            let made = resources.install(plan, &[&weights]);
-            let checked = gpu.checked().await;
-            ids.push(made?);
-            checked?;
+            ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
         }
         watch.at(5, 5, "compile kernels")?;
         let [micro_step, optimizer, evaluate] = ids[..] else {
@@ -161,6 +156,7 @@ impl Trainer {
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             progress: Cell::default(),
+            flight: flight::Flight::default(),
             losses: Cell::default(),
             batch_tokens: Cell::new(0),
             expected: Cell::new(expected),
@@ -260,17 +256,21 @@ impl Trainer {
     /// # Errors
     /// `invalid-tokens`, `freed`, `device-lost`.
     pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
-        self.queue_step(batch)?.await
+        self.queue_step(batch, 0)?.await
     }
 
-    /// Queues a micro-step behind those that are on their way. Its time counts from the end of the
-    /// one before it.
-    fn queue_step(self: &Rc<Self>, batch: &Batch) -> Result<LocalFuture<Result<Metrics>>> {
+    /// Queues a micro-step behind those that are on their way, which moves the cursor by `drawn`
+    /// batches. Its time counts from the end of the one before it. If it fails, the progress is as if it
+    /// had not been.
+    fn queue_step(
+        self: &Rc<Self>,
+        batch: &Batch,
+        drawn: u64,
+    ) -> Result<LocalFuture<Result<Metrics>>> {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
-        let before = self.progress.get();
-        let mut progress = before;
+        let mut progress = self.progress.get();
         let accumulation = self.options.borrow().gradient_accumulation;
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
@@ -279,10 +279,8 @@ impl Trainer {
         }
         progress.counted += batch.counted() as u64;
         let learning_rate = self.schedule.get().learning_rate(progress.step);
-        self.write_batch(batch)?;
         let tokens = batch.len();
-        self.write_step(&self.step_uniform(tokens, !first, learning_rate, progress.counted))?;
-
+        let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
         let mut replays = vec![Replay { plan: self.micro_step, rows: batch.len() }];
         if last {
             replays.push(Replay { plan: self.optimizer, rows: 1 });
@@ -292,16 +290,24 @@ impl Trainer {
         let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS)
             .ceil()
             .clamp(1.0, MOST_SUBMITS as f64);
-        let read = self.model.gpu().submit(&replays, submits as usize, Some(self.metrics()?))?;
+        let submits = submits as usize;
+        let (read, accepted) = queued(&**self.model.gpu(), || {
+            self.write_batch(batch)?;
+            self.write_step(&step)?;
+            self.model.gpu().submit(&replays, submits, Some(self.metrics()?))
+        })?;
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
-        self.progress.set(progress);
+        progress.cursor += drawn;
+        let mut sent = self.sent(progress, last, submits);
 
         let trainer = Rc::clone(self);
         let own = batch.counted() as u64;
         Ok(Box::pin(async move {
-            let bytes = read.await.inspect_err(|_| trainer.undo(before, progress))?;
-            let result: StepResult = bytemuck::pod_read_unaligned(&bytes);
+            let read = read.await;
+            accepted.await.map_err(|error| sent.failed(error))?;
+            drop(sent); // done, even where its result does not arrive
+            let result: StepResult = bytemuck::pod_read_unaligned(&read?);
             let own = LossSum { nats: f64::from(result.loss), counted: own };
             let whole = if first { own } else { trainer.losses.get() + own };
             trainer.losses.set(whole);
@@ -318,15 +324,6 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
-    }
-
-    /// Takes a micro-step back that has failed, unless others were queued behind it. The gradients of
-    /// the step before may be overwritten.
-    fn undo(&self, before: Progress, after: Progress) {
-        if self.progress.get() == after {
-            let counted = if before.micro_step == 0 { 0 } else { before.counted };
-            self.progress.set(Progress { counted, ..before });
-        }
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::resources::Resources;
 use super::step::Step;
 use crate::error::{ErrorCode, Result};
-use crate::gpu::{Gpu, PlanId, Region, Replay};
+use crate::gpu::{Gpu, PlanId, Region, Replay, made};
 use crate::kernels::{LinearShape, TunedProduct, linear_candidates};
 use crate::plan::{Buffer, STEP_BYTES, product_plan};
 use std::cmp::Reverse;
@@ -76,15 +76,13 @@ async fn measure(
         plans.push(product_plan(gpu.capabilities(), shape, pick.clone(), slots)?);
     }
     gpu.prepare(&plans.iter().collect::<Vec<_>>()).await;
-    gpu.watch();
     let mut resources = Resources::new(gpu);
     let slots = plans.last().map_or(&[][..], |plan| &plan.slots);
-    let made = operands(gpu, &mut resources, slots, shape.tokens).and_then(|()| {
+    let installed = made(&**gpu, || {
+        operands(gpu, &mut resources, slots, shape.tokens)?;
         plans.iter().map(|plan| resources.install(plan, &[])).collect::<Result<Vec<_>>>()
     });
-    let checked = gpu.checked().await;
-    let installed = made?;
-    checked?;
+    let installed = installed.await?;
     let end = Region { buffer: resources.get(Buffer::Step)?, offset: 0, bytes: 4 };
     let Some(times) = times(gpu, &installed, shape.tokens, end, awake).await? else {
         return Ok(None);

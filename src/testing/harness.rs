@@ -2,7 +2,7 @@
 
 use super::lane::Lane;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, Region, Replay};
+use crate::gpu::{BufferId, Gpu, Region, Replay, made};
 use crate::kernels::{Binding, Kernel};
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 
@@ -182,17 +182,18 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[Job]) -> Result<()> {
 pub(super) async fn run(lane: &Lane, jobs: &[Job]) -> Result<Vec<Outputs>> {
     let layout = lay_out(jobs)?;
     let gpu = &lane.gpu;
-    gpu.watch();
     let mut buffers = Vec::new();
-    for (arena, label) in layout.arenas.iter().zip(["inputs", "outputs", "uniforms"]) {
-        buffers.push(arena.upload(lane, label)?);
-    }
-    let resolve = |name: Buffer| match name {
-        Buffer::Slot(index) => Ok(buffers[index]),
-        other => Err(Error::internal(format!("no buffer {other:?}"))),
-    };
-    let plan = gpu.install(&layout.plan, &resolve)?;
-    gpu.checked().await?;
+    let plan = made(&**gpu, || {
+        for (arena, label) in layout.arenas.iter().zip(["inputs", "outputs", "uniforms"]) {
+            buffers.push(arena.upload(lane, label)?);
+        }
+        let resolve = |name: Buffer| match name {
+            Buffer::Slot(index) => Ok(buffers[index]),
+            other => Err(Error::internal(format!("no buffer {other:?}"))),
+        };
+        gpu.install(&layout.plan, &resolve)
+    });
+    let plan = plan.await?;
     let bytes = layout.arenas[1].words.len() as u64 * 4;
     let region = Region { buffer: buffers[1], offset: 0, bytes };
     let rows = jobs.iter().map(|job| job.rows).max().unwrap_or(0);

@@ -18,6 +18,7 @@ pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
 mod decode_tensors;
+mod device;
 mod elementwise;
 mod embedding;
 mod harness;
@@ -106,6 +107,7 @@ pub fn cases(level: Level) -> Vec<Case> {
 
 fn every_case() -> Vec<Case> {
     [
+        device::cases(),
         elementwise::cases(),
         embedding::cases(),
         norm::cases(),

@@ -167,7 +167,7 @@ async fn load(
     for (name, values) in weights {
         loader.set_piece(name, 0, bytemuck::cast_slice(values)).map_err(text)?;
     }
-    loader.finish().map_err(text)
+    loader.finish().await.map_err(text)
 }
 
 struct Pair {

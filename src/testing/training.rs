@@ -194,7 +194,7 @@ async fn reload(
             resume.set_piece(name, (at * PIECE) as u64, piece).map_err(text)?;
         }
     }
-    Ok((loader.finish().map_err(text)?, resume.finish().map_err(text)?))
+    Ok((loader.finish().await.map_err(text)?, resume.finish().await.map_err(text)?))
 }
 
 async fn falls(lane: Rc<Lane>) -> Outcome {
@@ -231,7 +231,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
         loader.set_piece(other, 0, bytes).map_err(text)?;
     }
     trainer.free();
-    let broken = loader.finish().map_err(text)?;
+    let broken = loader.finish().await.map_err(text)?;
     let trainer = Trainer::create(&broken, options(), UNWATCHED).await.map_err(text)?;
     let before = words(&broken).await?;
     let metrics = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;

@@ -155,9 +155,9 @@ impl RawLoader {
         loader.set_piece(name, begin as u64, bytes).map_err(to_js)
     }
 
-    pub fn finish(&self) -> JsResult<RawModel> {
+    pub async fn finish(&self) -> JsResult<RawModel> {
         let loader = self.loader.replace(None).ok_or_else(finished)?;
-        Ok(RawModel { model: loader.finish().map_err(to_js)? })
+        Ok(RawModel { model: loader.finish().await.map_err(to_js)? })
     }
 
     pub fn release(&self) {

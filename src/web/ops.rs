@@ -3,13 +3,15 @@
 use super::runtime::RawRuntime;
 use super::{JsResult, to_js};
 use crate::error::{Error, ErrorCode};
-use crate::gpu::WgpuDevice;
+use crate::gpu::{Gpu, WgpuDevice};
 use crate::kernels::Element;
 use crate::plan::{AttentionCall, SoftmaxCall};
 use crate::session::{AttentionOperation, Tensor, attention, softmax};
+use js_sys::Promise;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
 
 /// A tensor: the buffer alone; shape and strides are known to its users.
 #[wasm_bindgen]
@@ -40,9 +42,26 @@ impl RawTensor {
         raw.ok_or_else(|| to_js(Error::internal("the buffer is not a WebGPU buffer")))
     }
 
+    /// Resolves when the device is known to have memory for it.
+    pub async fn allocated(&self) -> JsResult<()> {
+        let allocated = self.tensor()?.allocated();
+        allocated.await.map_err(to_js)
+    }
+
+    /// Begins writes, which end with `written` in the same task.
+    pub fn begin(&self) {
+        self.device.watch();
+    }
+
     /// Overwrites bytes from `offset` on; both multiples of 4.
     pub fn write(&self, offset: f64, bytes: &[u8]) -> JsResult<()> {
         self.tensor()?.write(offset as u64, bytes).map_err(to_js)
+    }
+
+    /// Ends writes. The promise tells whether the device accepted them.
+    pub fn written(&self) -> Promise {
+        let checked = self.device.checked();
+        future_to_promise(async move { checked.await.map(|()| JsValue::UNDEFINED).map_err(to_js) })
     }
 
     /// So many bytes from `offset` on; both multiples of 4.

@@ -213,9 +213,9 @@ impl RawResume {
         resume.set_piece(name, begin as u64, bytes).map_err(to_js)
     }
 
-    pub fn finish(&self) -> JsResult<RawTrainer> {
+    pub async fn finish(&self) -> JsResult<RawTrainer> {
         let resume = self.resume.replace(None).ok_or_else(finished)?;
-        Ok(RawTrainer { trainer: resume.finish().map_err(to_js)? })
+        Ok(RawTrainer { trainer: resume.finish().await.map_err(to_js)? })
     }
 
     /// Gives back what an unfinished resume holds; after `finish` it does nothing.

@@ -6,11 +6,65 @@
 //! when the browser has compiled that, hands the result over. Nothing stays on the device. Delete
 //! this when wgpu can ask by itself.
 
+use crate::error::{Error, Result};
 use js_sys::{Function, Object, Promise, Reflect};
 use std::cell::Cell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
+
+#[wasm_bindgen]
+extern "C" {
+    /// A GPUDevice's error scopes.
+    pub(super) type ErrorScopes;
+
+    #[wasm_bindgen(method, js_name = pushErrorScope)]
+    pub(super) fn push_error_scope(this: &ErrorScopes, filter: &str);
+
+    #[wasm_bindgen(method, js_name = popErrorScope)]
+    pub(super) fn pop_error_scope(this: &ErrorScopes) -> Promise;
+
+    type GpuError;
+
+    #[wasm_bindgen(method, getter)]
+    fn message(this: &GpuError) -> String;
+
+    type GpuQueue;
+
+    #[wasm_bindgen(method, catch, js_name = writeBuffer)]
+    fn write_buffer(
+        this: &GpuQueue,
+        buffer: &JsValue,
+        offset: f64,
+        data: &[u8],
+    ) -> std::result::Result<(), JsValue>;
+}
+
+pub(super) fn error_scopes(device: &wgpu::Device) -> Option<ErrorScopes> {
+    raw(device).map(|device| device.unchecked_into())
+}
+
+/// What a GPUError says.
+pub(super) fn message(error: &JsValue) -> String {
+    error.unchecked_ref::<GpuError>().message()
+}
+
+/// As wgpu's, whose own ends the module where the browser throws.
+pub(super) fn write_buffer(
+    queue: &wgpu::Queue,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    data: &[u8],
+) -> Result<()> {
+    let (Some(queue), Some(buffer)) = (queue.as_webgpu(), buffer.as_webgpu()) else {
+        return Err(Error::internal("the device is not a WebGPU device"));
+    };
+    let queue: &GpuQueue = AsRef::<JsValue>::as_ref(queue).unchecked_ref();
+    queue.write_buffer(buffer.as_ref(), offset as f64, data).map_err(|error| {
+        let bytes = data.len();
+        Error::internal(format!("the browser refused to write {bytes} bytes: {error:?}"))
+    })
+}
 
 const METHOD: &str = "createComputePipeline";
 

@@ -1,4 +1,7 @@
-//! Bind group layouts and compute pipelines, one for each distinct kernel text in a device's life.
+//! Bind group layouts and compute pipelines, one for each distinct kernel text.
+//!
+//! A pipeline is shared between calls once the device has accepted the call that compiled it. One that
+//! no installed plan uses is kept, since the next model may use it, but only so many of them are.
 
 use crate::gpu::{Counters, LocalFuture};
 use crate::kernels::{Binding, Kernel, Wgsl};
@@ -6,11 +9,29 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// Pipelines kept that no plan uses: those of a trainer with inference are about 120, each a few tens
+/// of kilobytes in a browser.
+const MOST_UNUSED: usize = 512;
+
+/// The call whose pipelines every call may use.
+const PROVED: u64 = 0;
+
 pub(super) struct Pipelines {
     device: wgpu::Device,
     layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
-    made: RefCell<HashMap<Wgsl, wgpu::ComputePipeline>>,
+    made: RefCell<HashMap<Wgsl, Kept>>,
+    /// Counts uses, so that the pipelines used longest ago go first.
+    uses: Cell<u64>,
+    most_unused: Cell<usize>,
     counters: Rc<Cell<Counters>>,
+}
+
+struct Kept {
+    /// Installed plans hold it too.
+    pipeline: Rc<wgpu::ComputePipeline>,
+    /// The call that compiled it, until the device has accepted that; then [`PROVED`].
+    call: u64,
+    used: u64,
 }
 
 /// What a pipeline is made of.
@@ -36,7 +57,14 @@ impl Parts {
 
 impl Pipelines {
     pub fn new(device: wgpu::Device, counters: Rc<Cell<Counters>>) -> Self {
-        Self { device, layouts: RefCell::default(), made: RefCell::default(), counters }
+        Self {
+            device,
+            layouts: RefCell::default(),
+            made: RefCell::default(),
+            uses: Cell::default(),
+            most_unused: Cell::new(MOST_UNUSED),
+            counters,
+        }
     }
 
     pub fn layout(&self, bindings: &[Binding]) -> wgpu::BindGroupLayout {
@@ -52,12 +80,65 @@ impl Pipelines {
         layouts.entry(bindings.to_vec()).or_insert_with(make).clone()
     }
 
-    /// The pipeline of a kernel, compiled here and now where nobody has before.
-    pub fn get(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
-        if let Some(pipeline) = self.made.borrow().get(&kernel.wgsl) {
-            return pipeline.clone();
+    /// The pipeline of a kernel, and whether it was compiled here and now: nobody has before, or only
+    /// another call of which nobody knows yet whether the device accepts it.
+    pub fn get(&self, kernel: &Kernel, call: u64) -> (Rc<wgpu::ComputePipeline>, bool) {
+        if let Some(kept) = self.made.borrow_mut().get_mut(&kernel.wgsl)
+            && (kept.call == PROVED || kept.call == call)
+        {
+            kept.used = self.next_use();
+            return (Rc::clone(&kept.pipeline), false);
         }
-        self.keep(&kernel.wgsl, self.parts(kernel).compile())
+        (self.keep(&kernel.wgsl, self.parts(kernel).compile(), call), true)
+    }
+
+    fn next_use(&self) -> u64 {
+        self.uses.set(self.uses.get() + 1);
+        self.uses.get()
+    }
+
+    /// Shares what a call compiled: the device has accepted it.
+    pub fn prove(&self, call: u64, compiled: &[Wgsl]) {
+        let mut made = self.made.borrow_mut();
+        for wgsl in compiled {
+            if let Some(kept) = made.get_mut(wgsl)
+                && kept.call == call
+            {
+                kept.call = PROVED;
+            }
+        }
+    }
+
+    /// Drops what a call compiled that has failed. Layouts go too: any may be why.
+    pub fn forget(&self, call: u64, compiled: &[Wgsl]) {
+        let mut made = self.made.borrow_mut();
+        for wgsl in compiled {
+            if made.get(wgsl).is_some_and(|kept| kept.call == call) {
+                made.remove(wgsl);
+            }
+        }
+        self.layouts.borrow_mut().clear();
+    }
+
+    /// Drops the pipelines used longest ago where more are kept than should be.
+    pub fn trim(&self) {
+        let mut made = self.made.borrow_mut();
+        let most = self.most_unused.get();
+        if made.len() <= most {
+            return;
+        }
+        let unused = |kept: &Kept| kept.call == PROVED && Rc::strong_count(&kept.pipeline) == 1;
+        let mut uses: Vec<u64> =
+            made.values().filter(|kept| unused(kept)).map(|kept| kept.used).collect();
+        if let Some(excess) = uses.len().checked_sub(most + 1) {
+            let (_, &mut last, _) = uses.select_nth_unstable(excess);
+            made.retain(|_, kept| !unused(kept) || kept.used > last);
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    pub fn set_most_unused(&self, most: usize) {
+        self.most_unused.set(most);
     }
 
     fn parts(&self, kernel: &Kernel) -> Parts {
@@ -73,17 +154,19 @@ impl Pipelines {
         Parts { device: self.device.clone(), module, layout, name: kernel.name }
     }
 
-    fn keep(&self, wgsl: &Wgsl, pipeline: wgpu::ComputePipeline) -> wgpu::ComputePipeline {
-        self.made
-            .borrow_mut()
-            .entry(wgsl.clone())
-            .or_insert_with(|| {
-                let mut counters = self.counters.get();
-                counters.pipelines += 1;
-                self.counters.set(counters);
-                pipeline
-            })
-            .clone()
+    fn keep(
+        &self,
+        wgsl: &Wgsl,
+        pipeline: wgpu::ComputePipeline,
+        call: u64,
+    ) -> Rc<wgpu::ComputePipeline> {
+        let mut counters = self.counters.get();
+        counters.pipelines += 1;
+        self.counters.set(counters);
+        let pipeline = Rc::new(pipeline);
+        let kept = Kept { pipeline: Rc::clone(&pipeline), call, used: self.next_use() };
+        self.made.borrow_mut().insert(wgsl.clone(), kept);
+        pipeline
     }
 
     /// Natively a pipeline is compiled when it is asked for.
@@ -103,9 +186,10 @@ impl Pipelines {
         kernels: impl Iterator<Item = &'a Kernel>,
     ) -> LocalFuture<()> {
         use super::browser;
+        use super::scopes::{Filter, Scope};
 
         // What is wrong with a kernel is told where it is asked for.
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let scopes = Filter::ALL.map(|filter| Scope::push(&self.device, filter));
         let mut begun: Vec<(Wgsl, Parts, _)> = Vec::new();
         for kernel in kernels {
             let known = self.made.borrow().contains_key(&kernel.wgsl);
@@ -116,15 +200,23 @@ impl Pipelines {
             let compiling = browser::begin_pipeline(&self.device, || parts.compile());
             begun.push((kernel.wgsl.clone(), parts, compiling));
         }
-        drop(scope);
+        let refused: Vec<_> = scopes.into_iter().rev().map(Scope::pop).collect();
         let pipelines = Rc::clone(self);
         Box::pin(async move {
+            let mut accepted = true;
+            for refused in refused {
+                accepted &= refused.await.is_none();
+            }
+            if !accepted {
+                pipelines.layouts.borrow_mut().clear();
+                return;
+            }
             for (wgsl, parts, compiling) in begun {
                 let Some(compiling) = compiling else { continue };
                 let Ok(compiled) = compiling.await else { continue };
                 let adopt = browser::adopt_pipeline(&parts.device, &compiled, || parts.compile());
                 if let Some(pipeline) = adopt {
-                    pipelines.keep(&wgsl, pipeline);
+                    pipelines.keep(&wgsl, pipeline, PROVED);
                 }
             }
         })

@@ -1,57 +1,56 @@
 //! Brings bytes back to the host through reused staging buffers.
 
-use super::{Trouble, WgpuDevice};
-use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Counters, LocalFuture};
+use super::WgpuDevice;
+use super::loss::Loss;
+use crate::error::{Error, Result};
+use crate::gpu::LocalFuture;
 use futures_channel::oneshot::{Canceled, Receiver};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 
 /// Staging buffers above this size are not kept.
 const KEEP_BYTES: u64 = 1 << 20;
 
 pub(super) struct StagingPool {
+    #[cfg(not(target_arch = "wasm32"))]
     device: wgpu::Device,
     free: RefCell<Vec<wgpu::Buffer>>,
-    counters: Rc<Cell<Counters>>,
     #[cfg(target_arch = "wasm32")]
     pace: super::nudge::Pace,
 }
 
+impl WgpuDevice {
+    /// A mappable buffer of at least `bytes`.
+    pub(super) fn staging(&self, bytes: u64) -> wgpu::Buffer {
+        let size = bytes.next_power_of_two().max(256);
+        self.staging.take(size).unwrap_or_else(|| {
+            self.allocate(&wgpu::BufferDescriptor {
+                label: Some("a readback"),
+                size: if size > KEEP_BYTES { bytes.next_multiple_of(4) } else { size },
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+    }
+}
+
 impl StagingPool {
     #[cfg_attr(not(target_arch = "wasm32"), expect(unused_variables))]
-    pub fn new(
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        counters: Rc<Cell<Counters>>,
-        clock: fn() -> f64,
-    ) -> Self {
+    pub fn new(device: &wgpu::Device, queue: &wgpu::Queue, clock: fn() -> f64) -> Self {
         Self {
+            #[cfg(not(target_arch = "wasm32"))]
             device: device.clone(),
             free: RefCell::default(),
-            counters,
             #[cfg(target_arch = "wasm32")]
             pace: super::nudge::Pace::new(device.clone(), queue.clone(), clock),
         }
     }
 
-    /// A mappable buffer of at least `bytes`.
-    pub fn take(&self, bytes: u64) -> wgpu::Buffer {
-        let size = bytes.next_power_of_two().max(256);
+    /// One of so many bytes that is free.
+    fn take(&self, size: u64) -> Option<wgpu::Buffer> {
         let mut free = self.free.borrow_mut();
-        if let Some(index) = free.iter().position(|buffer| buffer.size() == size) {
-            return free.swap_remove(index);
-        }
-        let mut counters = self.counters.get();
-        counters.buffers += 1;
-        self.counters.set(counters);
-        self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("staging"),
-            size: if size > KEEP_BYTES { bytes.next_multiple_of(4) } else { size },
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
+        let index = free.iter().position(|buffer| buffer.size() == size)?;
+        Some(free.swap_remove(index))
     }
 
     fn give_back(&self, buffer: wgpu::Buffer) {
@@ -74,32 +73,25 @@ impl StagingPool {
         staging: wgpu::Buffer,
         bytes: u64,
         submitted: wgpu::SubmissionIndex,
-        trouble: Arc<Mutex<Trouble>>,
+        loss: &Loss,
     ) -> LocalFuture<Result<Vec<u8>>> {
         let (sender, receiver) = futures_channel::oneshot::channel();
         staging.map_async(wgpu::MapMode::Read, ..bytes, move |result| {
             let _ = sender.send(result);
         });
-        let pool = Rc::clone(self);
+        let (pool, loss) = (Rc::clone(self), loss.clone());
         let filled = Filled(Some(staging));
         Box::pin(async move {
-            let mapped = pool.arrival(receiver, submitted).await;
-            WgpuDevice::settle(&trouble)?;
-            match mapped {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    return Err(Error::new(
-                        ErrorCode::DeviceLost,
-                        format!("a readback failed: {error}"),
-                    ));
-                }
-                Err(_) => {
-                    return Err(Error::new(
-                        ErrorCode::DeviceLost,
-                        "a readback was dropped with its device",
-                    ));
-                }
+            let failed = match pool.arrival(receiver, submitted).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("its buffer is gone".into()),
+            };
+            if let Some(reason) = failed {
+                let message = format!("the GPU did not give bytes back: {reason}; call again");
+                return Err(loss.or(Error::internal(message)).await);
             }
+            loss.alive()?;
             let staging = filled.taken();
             let range = staging.get_mapped_range(..bytes).map_err(|error| {
                 Error::internal(format!("a readback could not be mapped: {error}"))

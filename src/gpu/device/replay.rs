@@ -2,11 +2,10 @@
 
 use super::WgpuDevice;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, LocalFuture, Region, Replay};
+use crate::gpu::{Gpu, LocalFuture, Region, Replay, watched};
 use crate::kernels::Grid;
 use crate::plan::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// A dispatch with its GPU objects.
 pub(super) struct Installed {
@@ -20,22 +19,55 @@ pub(super) struct Installed {
 }
 
 pub(super) struct InstalledPlan {
-    pub pipelines: Vec<wgpu::ComputePipeline>,
+    pub pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub dispatches: Vec<Installed>,
     pub ranges: wgpu::Buffer,
-    pub ranges_bytes: u64,
 }
 
-/// A dispatch of a plan by index, with its workgroups.
-type Scheduled = (Rc<InstalledPlan>, usize, [u32; 2]);
+/// A dispatch with its plan and workgroups.
+type Scheduled<'a> = (&'a InstalledPlan, usize, [u32; 2]);
+
+impl InstalledPlan {
+    /// The dispatches that have work to do for so many rows.
+    fn schedule(&self, rows: usize, most: u32) -> impl Iterator<Item = Result<Scheduled<'_>>> {
+        self.dispatches.iter().enumerate().filter_map(move |(index, dispatch)| {
+            let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most);
+            groups.map(|groups| groups.map(|groups| (self, index, groups))).transpose()
+        })
+    }
+}
+
+/// Cuts a list of dispatches into submits of about equal cost.
+struct Cuts {
+    total: f64,
+    done: f64,
+    submits: usize,
+    submit: usize,
+}
+
+impl Cuts {
+    /// Whether a submit ends before what comes next, whose cost this is.
+    fn before(&mut self, weight: f64) -> bool {
+        let goal = self.total * self.submit as f64 / self.submits as f64;
+        let cut = self.submit < self.submits && self.done >= goal;
+        self.submit += usize::from(cut);
+        self.done += weight;
+        cut
+    }
+}
 
 impl WgpuDevice {
     fn plan(&self, replay: &Replay) -> Result<Rc<InstalledPlan>> {
-        let plans = self.plans.borrow();
-        let found = plans.get(replay.plan.0 as usize).and_then(Option::as_ref);
-        found
-            .cloned()
-            .ok_or_else(|| Error::internal(format!("plan {} is not installed", replay.plan.0)))
+        let found = self.plans.borrow().get(&replay.plan).map(Rc::clone);
+        found.ok_or_else(|| Error::internal(format!("plan {} is not installed", replay.plan.0)))
+    }
+
+    /// A submit's own error scopes, where the call that makes it has none open.
+    pub(super) fn in_watch<T: 'static>(
+        &self,
+        work: impl FnOnce() -> Result<LocalFuture<Result<T>>>,
+    ) -> Result<LocalFuture<Result<T>>> {
+        if self.watching() { work() } else { watched(self, work) }
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
@@ -48,55 +80,53 @@ impl WgpuDevice {
         self.queue.submit([encoder.finish()])
     }
 
-    /// The replays' dispatches that have work to do.
-    fn schedule(&self, replays: &[Replay]) -> Result<Vec<Scheduled>> {
-        let most = self.caps.limits.max_compute_workgroups_per_dimension;
-        let mut schedule = Vec::new();
+    /// Cost of the replays' dispatches that have work to do.
+    fn weight(&self, replays: &[Replay], most: u32) -> Result<f64> {
+        let mut total = 0.0;
         for replay in replays {
-            let plan = self.plan(replay)?;
-            for (index, dispatch) in plan.dispatches.iter().enumerate() {
-                if let Some(groups) =
-                    dispatch.grid.resolve(dispatch.range.rows_of(replay.rows), most)?
-                {
-                    schedule.push((Rc::clone(&plan), index, groups));
-                }
+            for scheduled in self.plan(replay)?.schedule(replay.rows, most) {
+                let (plan, index, _) = scheduled?;
+                total += plan.dispatches[index].weight;
             }
         }
-        Ok(schedule)
+        Ok(total)
     }
 
+    /// Encodes replays one after the other. Nothing is allocated here that grows with dispatches.
     pub(super) fn replay(
         &self,
         replays: &[Replay],
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let schedule = self.schedule(replays)?;
-        let total: f64 =
-            schedule.iter().map(|(plan, index, _)| plan.dispatches[*index].weight).sum();
+        let most = self.caps.limits.max_compute_workgroups_per_dimension;
+        let total = if submits > 1 { self.weight(replays, most)? } else { 0.0 };
+        let mut cuts = Cuts { total, done: 0.0, submits, submit: 1 };
         let mut encoder = self.encoder();
-        let mut next = schedule.iter().peekable();
-        for submit in 1..=submits.max(1) {
-            let goal = total * submit as f64 / submits.max(1) as f64;
-            let mut done = total * (submit - 1) as f64 / submits.max(1) as f64;
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            while let Some((plan, index, groups)) = next.peek() {
-                if done >= goal && submit < submits {
-                    break;
+        let mut pass = begin_pass(&mut encoder);
+        let mut dispatches = 0;
+        for replay in replays {
+            let plan = self.plan(replay)?;
+            let mut bound = None;
+            for scheduled in plan.schedule(replay.rows, most) {
+                let (_, index, groups) = scheduled?;
+                let dispatch = &plan.dispatches[index];
+                if cuts.before(dispatch.weight) {
+                    drop(pass);
+                    self.send(std::mem::replace(&mut encoder, self.encoder()));
+                    pass = begin_pass(&mut encoder);
+                    bound = None;
                 }
-                let dispatch = &plan.dispatches[*index];
-                pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
+                if bound.replace(dispatch.pipeline) != Some(dispatch.pipeline) {
+                    pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
+                }
                 pass.set_bind_group(0, &dispatch.bind_group, &[]);
                 pass.dispatch_workgroups(groups[0], groups[1], 1);
-                done += dispatch.weight;
-                next.next();
-            }
-            drop(pass);
-            if submit < submits {
-                self.send(std::mem::replace(&mut encoder, self.encoder()));
+                dispatches += 1;
             }
         }
-        self.count(|c| c.dispatches += schedule.len() as u64);
+        drop(pass);
+        self.count(|c| c.dispatches += dispatches);
         self.finish(encoder, read)
     }
 
@@ -110,7 +140,7 @@ impl WgpuDevice {
             self.send(encoder);
             return Ok(Box::pin(async { Ok(Vec::new()) }));
         };
-        let staging = self.staging.take(region.bytes);
+        let staging = self.staging(region.bytes);
         self.with_buffer(region.buffer, |allocation| {
             encoder.copy_buffer_to_buffer(
                 &allocation.buffer,
@@ -121,7 +151,7 @@ impl WgpuDevice {
             );
         })?;
         let submitted = self.send(encoder);
-        Ok(self.staging.fetch(staging, region.bytes, submitted, Arc::clone(&self.trouble)))
+        Ok(self.staging.fetch(staging, region.bytes, submitted, &self.loss))
     }
 
     /// One compute pass a dispatch with a timestamp at both ends.
@@ -134,10 +164,11 @@ impl WgpuDevice {
         }
         /// Queries a set may hold.
         const MOST: usize = 4096;
-        let schedule = self.schedule(&[replay])?;
+        let most = self.caps.limits.max_compute_workgroups_per_dimension;
         let plan = self.plan(&replay)?;
+        let schedule = plan.schedule(replay.rows, most).collect::<Result<Vec<_>>>()?;
         let bytes = schedule.len() as u64 * 16;
-        let resolved = self.device.create_buffer(&wgpu::BufferDescriptor {
+        let resolved = self.allocate(&wgpu::BufferDescriptor {
             label: Some("timestamps"),
             size: bytes.max(16),
             usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
@@ -171,11 +202,11 @@ impl WgpuDevice {
                 (batch * MOST) as u64 * 8,
             );
         }
-        let staging = self.staging.take(bytes);
+        let staging = self.staging(bytes);
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
         let submitted = self.send(encoder);
         let period = f64::from(self.queue.get_timestamp_period());
-        let fetched = self.staging.fetch(staging, bytes, submitted, Arc::clone(&self.trouble));
+        let fetched = self.staging.fetch(staging, bytes, submitted, &self.loss);
         let count = plan.dispatches.len();
         let indices: Vec<usize> = schedule.iter().map(|(_, index, _)| *index).collect();
         Ok(Box::pin(async move {
@@ -192,4 +223,8 @@ impl WgpuDevice {
             Ok(Some(times))
         }))
     }
+}
+
+fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'static> {
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
 }

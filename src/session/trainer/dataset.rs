@@ -3,7 +3,7 @@
 use super::{MOST_SUBMITS, Metrics, Progress, SUBMIT_MILLISECONDS, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Replay};
+use crate::gpu::{LocalFuture, Replay, made, watched};
 use crate::plan::Buffer;
 use crate::session::step::StepResult;
 use std::rc::Rc;
@@ -22,9 +22,7 @@ impl Trainer {
         let seed = self.options.borrow().seed;
         let cursor = self.progress.get().cursor;
         let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens)?;
-        let queued = self.queue_step(&batch)?;
-        self.progress.set(Progress { cursor: cursor + 1, ..self.progress.get() });
-        Ok(queued)
+        self.queue_step(&batch, 1)
     }
 
     /// Refuses to queue steps that have several parts.
@@ -113,17 +111,22 @@ impl Trainer {
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens)?;
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
-        self.write_batch(&batch)?;
-        self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
         let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
         let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
             .ceil()
             .clamp(1.0, MOST_SUBMITS as f64);
-        let read = self.model.gpu().submit(&replays, submits as usize, Some(self.metrics()?))?;
-        let result: StepResult = bytemuck::pod_read_unaligned(&read.await?);
+        let gpu = self.model.gpu();
+        let read = watched(&**gpu, || {
+            self.write_batch(&batch)?;
+            self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
+            gpu.submit(&replays, submits as usize, Some(self.metrics()?))
+        })?;
+        let read = read.await;
         if let Some(kept) = kept {
-            self.model.gpu().write(self.buffer(Buffer::Metrics)?, 0, &kept)?;
+            let metrics = self.buffer(Buffer::Metrics)?;
+            made(&**gpu, || gpu.write(metrics, 0, &kept)).await?;
         }
+        let result: StepResult = bytemuck::pod_read_unaligned(&read?);
         Ok([f64::from(result.loss), batch.counted() as f64])
     }
 

@@ -4,7 +4,7 @@ use super::super::step::{OptimizerState, Step};
 use super::super::watch::Watch;
 use super::Trainer;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay};
+use crate::gpu::{Region, Replay, watched};
 use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
 
 impl Trainer {
@@ -31,16 +31,20 @@ impl Trainer {
         watch.at(0, 2, "time the micro-step")?;
         progress.counted = 0; // the replay overwrites the gradients
         self.progress.set(progress);
-        self.write_step(&Step {
+        let step = Step {
             // With these moments and weights stay what they are, though all is read and written.
             beta1: 1.0,
             beta2: 1.0,
             one_minus_beta1: 0.0,
             one_minus_beta2: 0.0,
             ..self.step_uniform(tokens, false, 0.0, 1)
-        })?;
+        };
         let gpu = self.model.gpu();
-        let mut times = gpu.profile(Replay { plan: self.micro_step, rows: tokens })?.await?;
+        let timed = watched(&**gpu, || {
+            self.write_step(&step)?;
+            gpu.profile(Replay { plan: self.micro_step, rows: tokens })
+        })?;
+        let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.
         if let Some(times) = &mut times
             && state.correction1 > 0.0

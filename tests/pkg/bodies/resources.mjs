@@ -198,7 +198,7 @@ export const cases = {
     await settled(runtime);
     const { gpuBytes: empty } = runtime._counters();
     const controller = new AbortController();
-    const onProgress = ({ stage }) => stage === "upload optimizer state" && controller.abort();
+    const onProgress = ({ stage }) => stage === "upload" && controller.abort();
     await refuses("aborted", [], () =>
       tinyloom.Trainer.resume(runtime, files, { signal: controller.signal, onProgress }),
     );

@@ -13,6 +13,7 @@ export const BODIES = [
   "training",
   "runs",
   "resources",
+  "faults",
   "fixtures",
   "tensors",
   "ops",

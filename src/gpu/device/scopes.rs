@@ -1,0 +1,261 @@
+//! Error scopes around the work of a call. They are pushed and popped without an await in between, so
+//! that a page's own scopes on the device stay as they are.
+//!
+//! In a browser they are the device's own methods: wgpu 30 ends the module at a `GPUInternalError`,
+//! has no message of an out-of-memory error, and takes a rejected `popErrorScope` for success.
+
+use super::WgpuDevice;
+use super::pipelines::Pipelines;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::LocalFuture;
+use crate::kernels::Wgsl;
+use std::rc::Rc;
+
+/// Which errors a scope catches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    Validation,
+    OutOfMemory,
+    Internal,
+}
+
+impl Filter {
+    pub const ALL: [Self; 3] = [Self::Validation, Self::OutOfMemory, Self::Internal];
+}
+
+/// An open error scope.
+pub(super) struct Scope {
+    filter: Filter,
+    #[cfg(not(target_arch = "wasm32"))]
+    guard: wgpu::ErrorScopeGuard,
+    #[cfg(target_arch = "wasm32")]
+    device: Option<super::browser::ErrorScopes>,
+}
+
+/// The message of the first error that a scope caught.
+type Caught = LocalFuture<Option<String>>;
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Scope {
+    pub fn push(device: &wgpu::Device, filter: Filter) -> Self {
+        let guard = device.push_error_scope(match filter {
+            Filter::Validation => wgpu::ErrorFilter::Validation,
+            Filter::OutOfMemory => wgpu::ErrorFilter::OutOfMemory,
+            Filter::Internal => wgpu::ErrorFilter::Internal,
+        });
+        Self { filter, guard }
+    }
+
+    pub fn pop(self) -> Caught {
+        let popped = self.guard.pop();
+        Box::pin(async move { popped.await.map(|error| error.to_string()) })
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl Scope {
+    pub fn push(device: &wgpu::Device, filter: Filter) -> Self {
+        let device = super::browser::error_scopes(device);
+        if let Some(device) = &device {
+            device.push_error_scope(match filter {
+                Filter::Validation => "validation",
+                Filter::OutOfMemory => "out-of-memory",
+                Filter::Internal => "internal",
+            });
+        }
+        Self { filter, device }
+    }
+
+    pub fn pop(self) -> Caught {
+        let popped = self.device.map(|device| device.pop_error_scope());
+        Box::pin(async move {
+            match wasm_bindgen_futures::JsFuture::from(popped?).await {
+                Ok(error) if error.is_object() => Some(super::browser::message(&error)),
+                Ok(_) => None,
+                Err(error) => Some(format!("popErrorScope failed: {error:?}")),
+            }
+        })
+    }
+}
+
+/// A buffer that was asked for, and whether there was memory for it.
+struct Allocated {
+    label: String,
+    bytes: u64,
+    caught: Caught,
+}
+
+/// What belongs to one call: its scopes, and what is made within them.
+pub(super) struct Watch {
+    scopes: [Scope; 3],
+    allocated: Vec<Allocated>,
+    /// Tells its pipelines from those of other calls.
+    number: u64,
+    compiled: Vec<Wgsl>,
+}
+
+/// Forgets a call's pipelines, unless the device turns out to have accepted the call.
+struct Unproved {
+    pipelines: Rc<Pipelines>,
+    number: u64,
+    compiled: Vec<Wgsl>,
+}
+
+impl Unproved {
+    fn accept(mut self) {
+        self.pipelines.prove(self.number, &std::mem::take(&mut self.compiled));
+    }
+}
+
+impl Drop for Unproved {
+    fn drop(&mut self) {
+        if !self.compiled.is_empty() {
+            self.pipelines.forget(self.number, &self.compiled);
+        }
+    }
+}
+
+impl WgpuDevice {
+    pub(super) fn open_watch(&self) {
+        self.calls.set(self.calls.get() + 1);
+        self.watches.borrow_mut().push(Watch {
+            scopes: Filter::ALL.map(|filter| Scope::push(&self.device, filter)),
+            allocated: Vec::new(),
+            number: self.calls.get(),
+            compiled: Vec::new(),
+        });
+    }
+
+    pub(super) fn close_watch(&self) -> LocalFuture<Result<()>> {
+        let Some(watch) = self.watches.borrow_mut().pop() else {
+            return Box::pin(async { Err(Error::internal("nothing is being watched")) });
+        };
+        let Watch { scopes, allocated, number, compiled } = watch;
+        let popped: Vec<_> =
+            scopes.into_iter().rev().map(|scope| (scope.filter, scope.pop())).collect();
+        let unproved = Unproved { pipelines: Rc::clone(&self.pipelines), number, compiled };
+        let (loss, held) = (self.loss.clone(), self.counters.get().gpu_bytes);
+        Box::pin(async move {
+            match first_error(popped, allocated, held).await {
+                Some(error) => return Err(loss.or(error).await),
+                None => loss.alive()?,
+            }
+            unproved.accept();
+            Ok(())
+        })
+    }
+
+    /// Whether a call's scopes are open.
+    pub(super) fn watching(&self) -> bool {
+        !self.watches.borrow().is_empty()
+    }
+
+    /// Number of the call being watched; that of none where none is.
+    pub(super) fn call(&self) -> u64 {
+        self.watches.borrow().last().map_or(0, |watch| watch.number)
+    }
+
+    /// Notes that the call being watched has compiled this.
+    pub(super) fn note_compiled(&self, wgsl: &Wgsl) {
+        if let Some(watch) = self.watches.borrow_mut().last_mut() {
+            watch.compiled.push(wgsl.clone());
+        }
+    }
+
+    /// Makes a buffer in an error scope of its own, so that an out-of-memory error can name it.
+    pub(super) fn allocate(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+        debug_assert!(self.watching(), "a buffer is made outside of error scopes");
+        let scope = Scope::push(&self.device, Filter::OutOfMemory);
+        let buffer = self.device.create_buffer(descriptor);
+        let caught = scope.pop();
+        let label = descriptor.label.unwrap_or("a buffer").to_owned();
+        if let Some(watch) = self.watches.borrow_mut().last_mut() {
+            watch.allocated.push(Allocated { label, bytes: descriptor.size, caught });
+        }
+        self.count(|c| c.buffers += 1);
+        buffer
+    }
+}
+
+/// The error that says most: a buffer without memory is why what uses it is refused.
+async fn first_error(
+    popped: Vec<(Filter, Caught)>,
+    allocated: Vec<Allocated>,
+    held: u64,
+) -> Option<Error> {
+    let mut first = None;
+    for Allocated { label, bytes, caught } in allocated {
+        if caught.await.is_some() {
+            first.get_or_insert_with(|| no_memory(&format!("for {label}, {bytes} bytes"), held));
+        }
+    }
+    for (filter, caught) in popped {
+        if let Some(message) = caught.await {
+            first.get_or_insert_with(|| match filter {
+                Filter::OutOfMemory => no_memory("for a command", held),
+                Filter::Validation | Filter::Internal => {
+                    Error::internal(format!("the GPU refused a command: {message}"))
+                }
+            });
+        }
+    }
+    first
+}
+
+fn no_memory(what: &str, held: u64) -> Error {
+    Error::new(
+        ErrorCode::OutOfMemory,
+        format!(
+            "the GPU has no memory {what}; this runtime holds or has asked for {held} bytes: use a smaller \
+             model, fewer tokens per step, or free other models and tensors"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caught(message: Option<&'static str>) -> Caught {
+        Box::pin(async move { message.map(str::to_owned) })
+    }
+
+    fn told(
+        popped: [Option<&'static str>; 3],
+        allocated: [Option<&'static str>; 2],
+    ) -> Option<Error> {
+        let popped = Filter::ALL.into_iter().zip(popped.map(caught)).collect();
+        let labels = ["Weights(0)", "Logits"].into_iter().zip([4096, 1 << 20]);
+        let allocated = labels
+            .zip(allocated)
+            .map(|((label, bytes), message)| Allocated {
+                label: label.into(),
+                bytes,
+                caught: caught(message),
+            })
+            .collect();
+        pollster::block_on(first_error(popped, allocated, 1 << 21))
+    }
+
+    #[test]
+    fn the_buffer_without_memory_is_named_and_not_what_follows_from_it() {
+        let error = told([Some("invalid buffer"), None, None], [None, Some("no memory")]).unwrap();
+        assert_eq!(error.code, ErrorCode::OutOfMemory);
+        assert!(error.message.contains("for Logits, 1048576 bytes"), "{error}");
+        assert!(error.message.contains("2097152 bytes: use a smaller"), "{error}");
+    }
+
+    #[test]
+    fn each_filter_gives_its_code() {
+        assert_eq!(told([None; 3], [None; 2]), None);
+        for (index, code) in
+            [(0, ErrorCode::Internal), (1, ErrorCode::OutOfMemory), (2, ErrorCode::Internal)]
+        {
+            let mut popped = [None; 3];
+            popped[index] = Some("why");
+            let error = told(popped, [None; 2]).unwrap();
+            assert_eq!(error.code, code);
+            assert_eq!(error.message.contains("why"), code == ErrorCode::Internal, "{error}");
+        }
+    }
+}
