@@ -44,13 +44,13 @@ function summary(result) {
   const percent = (share) => `${Math.round(100 * share)} %`;
   const lines = [
     `adapter     ${result.adapter}`,
-    `loss        ${nats(result.firstLoss)} → ${nats(result.finalLoss)} nats a byte in ${result.steps} steps`,
-    `validation  ${nats(result.validationLoss)} nats a byte`,
+    `loss        ${nats(result.firstLoss)} → ${nats(result.finalLoss)} nats per byte in ${result.steps} steps`,
+    `validation  ${nats(result.validationLoss)} nats per byte`,
     `speed       ${Math.round(result.tokensPerSecond)} tokens/s training, ` +
       `${Math.round(result.decodeTokensPerSecond)} tokens/s decoding`,
   ];
   if (result.entropy)
-    lines.push(`entropy     ${nats(result.entropy.natsPerByte)} nats a byte: the grammar's own`);
+    lines.push(`entropy     ${nats(result.entropy.natsPerByte)} nats per byte: the grammar's own`);
   if (result.sampledSentences) {
     lines.push(
       `sentences   of ${result.sampledSentences} sampled, ${percent(result.grammaticalShare)} follow the grammar, ` +

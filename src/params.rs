@@ -16,7 +16,7 @@ const PART_ALIGN: usize = 2 * ALIGN;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub shard: usize,
-    /// First element of the part in its shard; a multiple of [`PART_ALIGN`].
+    /// First element of the part in its shard; a multiple of `PART_ALIGN`.
     pub offset: usize,
     pub row0: usize,
     pub rows: usize,

@@ -1,16 +1,20 @@
 // npm run figures
-// Draws docs/figures/*.svg from the newest results of headless Chromium on an NVIDIA H200.
+// Draws docs/figures/*.svg from the newest results of headless Chromium on an NVIDIA H200, and writes
+// the documents' tables. The picture of the demo page is made by bench/figures/demo.mjs.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fingerprint, main, root, run, step, unlessDone } from "../../scripts/lib.mjs";
 import { FIGURES } from "./charts.mjs";
 import { newest, stamp } from "./sources.mjs";
+import { DOCUMENTS, documentWithTables } from "./tables.mjs";
 
 const folder = join(root, "bench", "figures");
 const from = (path) => `bench/figures/${path}`;
 
 await main(async () => {
+  step("writing the tables of the documents");
+  for (const path of DOCUMENTS) writeFileSync(join(root, path), documentWithTables(path).wanted);
   const locked = fingerprint([from("package.json"), from("package-lock.json")]);
   await unlessDone("figures-npm", locked, [from("node_modules")], async () => {
     step("installing what draws the figures");

@@ -6,9 +6,9 @@ import { root } from "../../scripts/lib.mjs";
 
 const FOLDER = join(root, "bench", "results");
 
-/** The newest results of a suite from headless Chromium on an H200. */
-export function newest(suite) {
-  const ending = `-nvidia-h200-chromium${suite}.json`;
+/** The newest results of a suite; by default those from headless Chromium on an H200. */
+export function newest(suite, machine = "nvidia-h200-chromium") {
+  const ending = `-${machine}${suite}.json`;
   const file = readdirSync(FOLDER)
     .filter((name) => name.slice("2026-01-01".length) === ending)
     .sort()

@@ -122,7 +122,7 @@ const DIRECT: [LinearTile; 2] =
 /// Multiply-adds from which the larger block repays its compilation within a hundred steps.
 const LARGE_PRODUCT: u64 = 4 << 20;
 
-/// The tiles that [`pick`] may choose among on this device, largest first.
+/// The tiles that `pick` may choose among on this device, largest first.
 pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
     let tiles: Vec<_> = choices(caps, form).into_iter().map(|choice| choice.tile).collect();
     if tiles.is_empty() { DIRECT.to_vec() } else { tiles }

@@ -6,7 +6,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 
 /// Rows that one workgroup of `rms_norm_backward` folds into one partial weight gradient: as many
-/// as leave about [`BLOCKS`] workgroups, since it works on one row after the other.
+/// as leave about `BLOCKS` workgroups, since it works on one row after the other.
 pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
     if caps.software { 8 } else { (tokens / BLOCKS).next_power_of_two().clamp(1, 16) }
 }

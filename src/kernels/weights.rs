@@ -14,9 +14,9 @@ pub enum WeightFormat {
     F32,
     /// Two elements a word; needs no feature.
     F16,
-    /// Signed bytes, [`GROUP`] neighbours of a row to an f32 scale: the largest magnitude over 127.
+    /// Signed bytes, `GROUP` neighbours of a row to an f32 scale: the largest magnitude over 127.
     Int8,
-    /// Four bits, [`GROUP`] neighbours of a row to an f32 scale: the element of the largest magnitude
+    /// Four bits, `GROUP` neighbours of a row to an f32 scale: the element of the largest magnitude
     /// is −8 of them, as in ggml's Q4_0.
     Int4,
 }

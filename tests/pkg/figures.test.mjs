@@ -1,10 +1,11 @@
-// The documents' figures show the newest results, as they are drawn today.
+// The documents' figures and tables show the newest results.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { FIGURES } from "../../bench/figures/charts.mjs";
 import { mark, newest } from "../../bench/figures/sources.mjs";
+import { DOCUMENTS, documentWithTables } from "../../bench/figures/tables.mjs";
 import { root } from "../../scripts/lib.mjs";
 
 for (const [name, { suite }] of Object.entries(FIGURES)) {
@@ -12,5 +13,13 @@ for (const [name, { suite }] of Object.entries(FIGURES)) {
     const figure = readFileSync(join(root, "docs", "figures", `${name}.svg`), "utf8");
     const expected = mark(newest(suite).file);
     assert.ok(figure.includes(expected), `run npm run figures: it is not ${expected}`);
+  });
+}
+
+for (const path of DOCUMENTS) {
+  test(`the tables of ${path} are of the newest results`, () => {
+    const { text, wanted } = documentWithTables(path);
+    assert.ok(text.includes("<!-- table: "), `${path} has no table`);
+    assert.equal(text, wanted, "run npm run figures");
   });
 }

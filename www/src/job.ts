@@ -39,7 +39,7 @@ export interface JobResult {
   adapter: string;
   parameters: number;
   steps: number;
-  /** Losses in nats a byte: of the first and last step, and over `validationTokens` of the text's last tenth. */
+  /** Losses in nats per byte: of the first and last step, and over `validationTokens` of the text's last tenth. */
   firstLoss: number;
   finalLoss: number;
   validationLoss: number;

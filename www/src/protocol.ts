@@ -28,7 +28,7 @@ export interface Prepared {
   gpuBytes: number;
   trainBytes: number;
   plan: PlanRow[];
-  /** The lowest loss that any model can reach, in nats a byte; known for the stories only. */
+  /** The lowest loss that any model can reach, in nats per byte; known for the stories only. */
   entropy?: number;
 }
 

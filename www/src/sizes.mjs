@@ -39,7 +39,7 @@ export const presets = {
   // For software adapters: 115 thousand weights and 215 thousand tokens, 1.6e11 operations in all,
   // which is about 80 s at 2 GFLOP/s. With tinyloom, of one seed: 90 % of 90 sampled sentences were
   // grammatical in Chromium, 97 % of 33 in Firefox, 88 % of 34 in Node, at a validation loss of 0.366
-  // to 0.367 nats a byte (500 steps in Chromium: 95 % of 91 at 0.365). So few sentences do not rank
+  // to 0.367 nats per byte (500 steps in Chromium: 95 % of 91 at 0.365). So few sentences do not rank
   // them. The wide initialisation matters: in PyTorch, at equal cost, 0.04 gave 84 % where 0.08 gave
   // 92 %.
   "story-small": {

@@ -1,0 +1,316 @@
+// The tables of the documents, made from results in bench/results. A document has a table between two
+// comments: <!-- table: NAME --> and <!-- end of table -->.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../../scripts/lib.mjs";
+import { newest } from "./sources.mjs";
+
+/** The documents that have tables. */
+export const DOCUMENTS = ["README.md", "docs/attention.md", "docs/speed.md"];
+
+const H200 = "headless Chromium, NVIDIA H200";
+
+/** A number with three significant digits, and no fewer than its whole part has. */
+function short(value) {
+  if (value === undefined) return "–";
+  const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return value.toLocaleString("en", {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+}
+
+const megabytes = (bytes) => `${Math.round(bytes / 1e6).toLocaleString("en")} MB`;
+
+function markdown(heads, rows) {
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  return [line(heads), `|${"---|".repeat(heads.length)}`, ...rows.map(line)].join("\n");
+}
+
+/** The paragraph before a table: what its numbers are, and where and when they were measured. */
+const caption = (text, where, ...files) =>
+  `${text} Measured in ${where}, on ${files[0].date} (${files.map(({ file }) => `\`${file}\``).join(", ")}).\n\n`;
+
+const PEERS = [
+  ["tinyloom", "**tinyloom**"],
+  ["webgpu-llm", "webgpu-llm 0.1.0"],
+  ["jax", "jax-js 0.1.25"],
+  ["tfjs", "tfjs-backend-webgpu 4.22"],
+];
+
+function peers() {
+  const source = newest("-peers");
+  const find = (peer, workload) =>
+    source.results.results.find((one) => one.peer === peer && one.workload === workload);
+  const rows = PEERS.map(([peer, name]) => [
+    name,
+    ...["tiny", "mid", "seed"].map((size) => short(find(peer, `train ${size}`)?.milliseconds)),
+    ...["tiny", "seed"].map((size) => {
+      const speed = find(peer, `decode ${size}`)?.tokensPerSecond;
+      return speed === undefined ? "–" : Math.round(speed).toLocaleString("en");
+    }),
+  ]);
+  const heads = [
+    "",
+    "tiny: 4 layers, width 128, 256 tokens",
+    "mid: 6 layers, width 384, 256 tokens",
+    "seed: 12 layers, width 768, 512 tokens",
+    "decode tiny",
+    "decode seed",
+  ];
+  const text =
+    "Milliseconds per training step with the loss read back after each step, and tokens per second decoded " +
+    "after a prompt of 128 tokens. All libraries ran in one session.";
+  return caption(text, H200, source) + markdown(heads, rows);
+}
+
+function options() {
+  const source = newest("");
+  const floor = newest("-default");
+  const of = ({ results }, name) => results.results.find(({ workload }) => workload === name);
+  const ms = (name, key = "milliseconds", from = source) => `${short(of(from, name)[key])} ms`;
+  const bytes = (name) => megabytes(of(source, name).gpuBytes);
+  const ahead = "pipelinedMilliseconds";
+  const speed = (name) => Math.round(of(source, name).tokensPerSecond).toLocaleString("en");
+  const steps = ["tiny", "mid", "seed"].map((size) => [
+    `\`stepsAhead: 4\`, a step of ${size}`,
+    ms(`train ${size}`),
+    ms(`train ${size}`, ahead),
+  ]);
+  const packed = ["f16", "int8", "int4"].map((format) => [
+    `\`weights: "${format}"\`, tokens per second of seed`,
+    speed("decode seed"),
+    speed(`decode seed ${format}`),
+  ]);
+  const rows = [
+    ...steps,
+    [
+      "`recompute`, seed with eight documents",
+      ms("train seed x 8"),
+      ms("train seed x 8 recomputed"),
+    ],
+    ["the same, GPU memory", bytes("train seed x 8"), bytes("train seed x 8 recomputed")],
+    ['`precision: "mixed"`, seed', ms("train seed"), ms("train seed mixed")],
+    [
+      '`precision: "mixed"`, seed with eight documents',
+      ms("train seed x 8"),
+      ms("train seed x 8 mixed"),
+    ],
+    ["`tune`, seed", ms("train seed"), ms("train seed tuned")],
+    [
+      "`tune` at WebGPU's default limits, seed",
+      ...["train seed", "train seed tuned"].map((name) => ms(name, "milliseconds", floor)),
+    ],
+    ...packed,
+  ];
+  const text =
+    "Two runs of the benchmark, one at the adapter's limits and one at the default limits.";
+  return caption(text, H200, source, floor) + markdown(["option", "without", "with"], rows);
+}
+
+function precision() {
+  const source = newest("-precision");
+  const [, mixed, control] = source.results.results;
+  const percent = (share) => `${(100 * share).toFixed(2)} %`;
+  const signed = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
+  const both = (show) => [mixed, control].map(show);
+  const rows = [
+    ["largest distance of the mean curve", ...both((one) => percent(one.curveApart))],
+    ["mean distance of the mean curve", ...both((one) => signed(one.curveAbove))],
+    ["largest distance of a single seed's curve", ...both((one) => percent(one.singleApart))],
+    ["validation loss, largest distance of a seed", ...both((one) => percent(one.validationApart))],
+    [
+      "validation loss, mean distance and its standard error",
+      ...both((one) => `${signed(one.validationAbove)} ± ${percent(one.validationError)}`),
+    ],
+  ];
+  const { steps } = source.results.settings;
+  const text =
+    `Distance from the twin run in f32, over ${steps.toLocaleString("en")} steps and ${mixed.seeds} seeds, in means of ` +
+    `${source.results.window} steps.`;
+  return caption(text, H200, source) + markdown(["", "mixed", "f32, learning rate × 1.0001"], rows);
+}
+
+/** Loss and perplexity through packed weights, or through packed caches. */
+function packed(kind, other) {
+  const source = newest("-cache", "nvidia-node");
+  const rows = source.results.results.filter((one) => one[other] === "f32");
+  const base = rows.find((one) => one[kind] === "f32").perplexity;
+  const lines = rows.map((one) => {
+    const change = (100 * (one.perplexity / base - 1)).toFixed(3).replace("-", "−");
+    return [one[kind], one.loss.toFixed(6), `${one.perplexity.toFixed(4)} (${change} %)`];
+  });
+  const text =
+    `A model of 4 layers and width 128, trained for ${source.results.steps} steps on tinyshakespeare, read ` +
+    `${rows[0].tokens.toLocaleString("en")} other tokens of it.`;
+  const heads = [
+    kind === "weights" ? "weights" : "cache",
+    "loss, nats per token",
+    "perplexity (change)",
+  ];
+  return caption(text, "Node with Dawn, NVIDIA H200", source) + markdown(heads, lines);
+}
+
+const SHAPES = [
+  [8, 32],
+  [12, 64],
+  [8, 80],
+  [8, 96],
+  [8, 128],
+  [8, 256],
+];
+const LENGTHS = [128, 512, 1024, 2048, 4096, 8192];
+
+/** Rows of the attention results at a shape with as many key-value heads as query heads. */
+function attentionRows(source, heads, headDim, tokens, kernel) {
+  return source.results.results.filter(
+    (one) =>
+      one.heads === heads &&
+      one.kvHeads === heads &&
+      one.headDim === headDim &&
+      one.tokens === tokens &&
+      one.kernel === kernel,
+  );
+}
+
+function attentionLengths() {
+  const source = newest("-attention");
+  const rows = SHAPES.map(([heads, headDim]) => [
+    `${heads} of ${headDim}`,
+    ...LENGTHS.map((tokens) => {
+      const found = attentionRows(source, heads, headDim, tokens, "attention_forward");
+      return short(found.find(({ picked }) => picked)?.teraflops);
+    }),
+  ]);
+  const text =
+    "TFLOP/s of the forward kernel that selection picks, counting the causal half of the scores.";
+  const heads = ["heads", ...LENGTHS.map((tokens) => `${tokens.toLocaleString("en")} tokens`)];
+  return caption(text, H200, source) + markdown(heads, rows);
+}
+
+const TRAINING = ["attention_forward", "attention_backward_query", "attention_backward_key_value"];
+
+function attentionVariants() {
+  const source = newest("-attention");
+  const at = TRAINING.map((kernel) => attentionRows(source, 12, 64, 4096, kernel));
+  const variants = [...new Set(at.flat().map(({ variant }) => variant))];
+  const rows = variants.map((variant) => [
+    variant,
+    ...at.map((found) => {
+      const one = found.find((row) => row.variant === variant);
+      return one?.picked ? `**${short(one.teraflops)}**` : short(one?.teraflops);
+    }),
+  ]);
+  const text =
+    "TFLOP/s at 12 heads of 64 and 4,096 tokens. The rows and columns of a tile come first, the threads " +
+    "of its workgroup second. Selection picks the bold ones.";
+  return (
+    caption(text, H200, source) +
+    markdown(["variant", "forward", "queries", "keys and values"], rows)
+  );
+}
+
+function attentionBackward() {
+  const source = newest("-attention");
+  const shapes = LENGTHS.flatMap((tokens) => [
+    [12, 64, tokens],
+    [8, 32, tokens],
+  ]);
+  const rows = shapes.map(([heads, headDim, tokens]) => {
+    const found = TRAINING.slice(1).map((kernel) =>
+      attentionRows(source, heads, headDim, tokens, kernel),
+    );
+    const keeps = ({ variant }) => variant.endsWith("scores kept");
+    const picksKept = found[0].find(({ picked }) => picked).variant.endsWith("scores kept");
+    const best = (want) =>
+      found
+        .map((all) => all.filter((one) => keeps(one) === want))
+        .map((all) => (all.find(({ picked }) => picked) ?? all.sort(byTime)[0])?.microseconds)
+        .reduce((sum, time) => (time === undefined ? undefined : sum + time), 0);
+    const show = (want) => (picksKept === want ? `**${short(best(want))}**` : short(best(want)));
+    return [`${heads} of ${headDim}, ${tokens.toLocaleString("en")}`, show(false), show(true)];
+  });
+  const text =
+    "Microseconds of the two backward kernels together, with probabilities recomputed and with scores " +
+    "kept between the two. Selection picks the bold ones.";
+  return caption(text, H200, source) + markdown(["heads, tokens", "recomputed", "kept"], rows);
+}
+
+const byTime = (a, b) => a.microseconds - b.microseconds;
+
+function attentionMasks() {
+  const source = newest("-attention");
+  const [forward, backward] = ["tensors forward", "tensors backward"].map((kernel) =>
+    attentionRows(source, 12, 64, 4096, kernel),
+  );
+  const rows = forward.map((one, index) => [
+    one.variant.split(":")[0],
+    short(one.microseconds),
+    short(backward[index].microseconds),
+  ]);
+  const text = "Microseconds over tensors of 12 heads of 64 and 4,096 tokens.";
+  return caption(text, H200, source) + markdown(["element and mask", "forward", "backward"], rows);
+}
+
+function attentionDecode() {
+  const source = newest("-attention-decode");
+  const picked = source.results.results.filter((one) => one.picked && one.headDim === 64);
+  const shapes = [
+    ...new Set(picked.map(({ heads, kvHeads, tokens }) => `${heads}/${kvHeads}/${tokens}`)),
+  ];
+  const rows = shapes.map((shape) => {
+    const [heads, kvHeads, tokens] = shape.split("/").map(Number);
+    const at = picked.filter(
+      (one) => one.heads === heads && one.kvHeads === kvHeads && one.tokens === tokens,
+    );
+    const time = (format) =>
+      short(at.find(({ variant }) => variant.startsWith(format))?.microseconds);
+    const ofKind = `${heads} query heads, ${kvHeads} key-value heads`;
+    return [
+      `${tokens.toLocaleString("en")} tokens, ${ofKind}`,
+      ...["f32", "f16", "int8"].map(time),
+    ];
+  });
+  const text = "Microseconds of decode attention over a cache, heads of 64.";
+  return caption(text, H200, source) + markdown(["cache", "f32", "f16", "int8"], rows);
+}
+
+function memory() {
+  const source = newest("");
+  const rows = source.results.results
+    .filter(({ workload }) => workload.startsWith("memory "))
+    .map(({ tokens, gpuBytes }) => [tokens.toLocaleString("en"), megabytes(gpuBytes)]);
+  const text = "GPU memory of a model of 2 layers and width 768 with its trainer.";
+  return caption(text, H200, source) + markdown(["tokens per step", "memory"], rows);
+}
+
+/** Each table by name. */
+export const TABLES = {
+  peers,
+  options,
+  precision,
+  "packed weights": () => packed("weights", "kvCache"),
+  "packed caches": () => packed("kvCache", "weights"),
+  "attention by length": attentionLengths,
+  "attention by variant": attentionVariants,
+  "attention backward": attentionBackward,
+  "attention by mask": attentionMasks,
+  "attention decoding": attentionDecode,
+  memory,
+};
+
+const REGION = /(<!-- table: ([\w ]+) -->\n)[\s\S]*?(<!-- end of table -->)/g;
+
+/** A document's text with its tables as the newest results have them. */
+export function withTables(text) {
+  return text.replace(REGION, (_, begin, name, end) => {
+    if (!TABLES[name]) throw new Error(`there is no table "${name}"; tables.mjs lists them`);
+    return `${begin}\n${TABLES[name]()}\n\n${end}`;
+  });
+}
+
+/** The text of a document, and what it should be. */
+export function documentWithTables(path) {
+  const text = readFileSync(join(root, path), "utf8");
+  return { text, wanted: withTables(text) };
+}

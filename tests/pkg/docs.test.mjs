@@ -1,0 +1,144 @@
+// Every code block of the README and of the guides runs as printed, to its end. The JavaScript blocks
+// of a document are one program in a page, in their order; blocks marked `js node` are one in Node.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { launch } from "../../scripts/browser.mjs";
+import { codeBlocks } from "../../scripts/documents.mjs";
+import { filesBelow, root, target } from "../../scripts/lib.mjs";
+import { dawnEnv } from "../../scripts/machine.mjs";
+import { serve } from "../../scripts/server.mjs";
+
+/** What answers instead of a hub: a folder for each address that a document loads a model from. */
+const HUB = {
+  "https://huggingface.co/HuggingFaceTB/SmolLM2-135M/resolve/main/": join(
+    root,
+    "tests/reference/fixtures/llama",
+  ),
+};
+const MODULES = {
+  tinyloom: "/node_modules/tinyloom/dist/index.js",
+  "tinyloom/ops": "/node_modules/tinyloom/dist/ops.js",
+};
+const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ imports: MODULES })}</script>`;
+
+const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
+const blocks = documents.flatMap(codeBlocks);
+const ran = new Set();
+let browser;
+
+before(async () => {
+  browser = await launch("chromium");
+});
+after(() => browser.close());
+
+/** A page at a path of a server that has the package, the blank page and further files. */
+async function visit(t, path, files, work) {
+  const buffers = Object.entries({ "/blank.html": BLANK, "/favicon.ico": "", ...files });
+  const server = await serve({
+    "/node_modules/tinyloom/dist": join(root, "pkg/dist"),
+    ...Object.fromEntries(buffers.map(([name, text]) => [name, Buffer.from(text)])),
+  });
+  const page = await browser.newPage();
+  try {
+    page.setDefaultTimeout(0);
+    const console = [];
+    const errors = [];
+    page.on("console", (message) => {
+      (message.type() === "error" ? errors : console).push(message.text());
+    });
+    page.on("pageerror", (error) => errors.push(String(error?.stack ?? error)));
+    await page.setRequestInterception(true);
+    page.on("request", (request) => answer(request, server.url));
+    await page.goto(server.url + path, { waitUntil: "load" });
+    await work(page, errors);
+    assert.deepEqual(errors, [], `the page's console has errors, after\n${console.join("\n")}`);
+    t.diagnostic(`${console.length} lines printed, the last: ${console.at(-1)?.slice(0, 160)}`);
+  } finally {
+    await page.close();
+    await server.close();
+  }
+}
+
+/** Lets the page's own requests through, answers the hub's, and refuses every other. */
+function answer(request, own) {
+  const url = request.url();
+  if (url.startsWith(own) || /^(data|blob):/.test(url)) return void request.continue();
+  const base = Object.keys(HUB).find((address) => url.startsWith(address));
+  const headers = { "access-control-allow-origin": "*" };
+  if (!base) return void request.abort();
+  try {
+    const body = readFileSync(join(HUB[base], url.slice(base.length)));
+    request.respond({ status: 200, headers, body });
+  } catch {
+    request.respond({ status: 404, headers, body: "not found" });
+  }
+}
+
+/** Runs the JavaScript of a document as one module of a page. */
+function runModule(t, source) {
+  return visit(t, "/blank.html", { "/program.mjs": source }, (page) =>
+    page.evaluate(() => import("/program.mjs").then(() => undefined)),
+  );
+}
+
+/** Opens a document's page and waits until it has said that it is done. */
+function runPage(t, source) {
+  return visit(t, "/index.html", { "/index.html": source }, async (page, errors) => {
+    while (errors.length === 0) {
+      if (await page.evaluate(() => document.body.textContent.endsWith("Done."))) return;
+      await new Promise((done) => setTimeout(done, 200));
+    }
+  });
+}
+
+async function runInNode(t, name, source) {
+  const folder = join(target, "documents"); // below the root, where the packages are found
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, `${name}.mjs`);
+  writeFileSync(path, source);
+  const env = { ...process.env, ...dawnEnv() };
+  const { stdout } = await promisify(execFile)(process.execPath, [path], { cwd: folder, env });
+  t.diagnostic(`printed ${stdout.trim()}`);
+}
+
+const KINDS = [
+  { name: "in a page", wants: (one) => one.language === "js" && !one.inNode, run: runModule },
+  { name: "in Node", wants: (one) => one.language === "js" && one.inNode, run: null },
+];
+
+for (const path of documents.slice(1)) {
+  const own = blocks.filter((block) => block.path === path && block.reason === undefined);
+  for (const { name, wants, run } of KINDS) {
+    const chosen = own.filter(wants);
+    if (chosen.length === 0) continue;
+    test(`${path}: ${chosen.length} blocks ${name}`, { timeout: 600_000 }, async (t) => {
+      const source = chosen.map(({ code }) => code).join("\n");
+      await (run ? run(t, source) : runInNode(t, basename(path, ".md"), source));
+      for (const block of chosen) ran.add(block);
+    });
+  }
+  for (const block of own.filter(({ language }) => language === "html")) {
+    test(`${path}: the page at line ${block.line}`, { timeout: 600_000 }, async (t) => {
+      await runPage(t, block.code);
+      ran.add(block);
+    });
+  }
+}
+
+test("every block ran, or says why it does not", (t) => {
+  const inReadme = ({ path, language }) => path === "README.md" && /^(html|js)$/.test(language);
+  const silent = blocks.filter(
+    (block) => !ran.has(block) && !inReadme(block) && !block.reason && block.language !== "text",
+  );
+  const place = ({ path, line, language }) => `${path}:${line} (${language})`;
+  const marked = blocks.filter(({ reason }) => reason !== undefined);
+  t.diagnostic(`${ran.size} blocks ran here, ${blocks.filter(inReadme).length} in readme.test.mjs`);
+  for (const block of marked) t.diagnostic(`not run: ${place(block)}: ${block.reason}`);
+  assert.deepEqual(silent.map(place), [], "blocks that neither run nor say why not");
+  const excused = marked.filter(({ language }) => /^(js|html)$/.test(language));
+  assert.deepEqual(excused.map(place), [], "JavaScript always runs; a local server is the network");
+});
