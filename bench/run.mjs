@@ -178,7 +178,10 @@ async function inNode() {
   const gpu = create(["disable-dawn-features=timestamp_quantization"]);
   const built = (path) => import(pathToFileURL(join(root, path)).href);
   const load = {
-    library: () => built("pkg/dist/index.js"),
+    library: async () => ({
+      ...(await built("pkg/dist/index.js")),
+      internal: await built("pkg/dist/internal.js"),
+    }),
     job: () => built("www/dist-node/job.js"),
     testing: async () => {
       const { prepareHost } = await built("pkg/dist/host.js");
@@ -230,7 +233,10 @@ async function inBrowser(kind) {
 function suiteIn(page) {
   return page.evaluate(async (settings) => {
     const load = {
-      library: () => import("/pkg/index.js"),
+      library: async () => ({
+        ...(await import("/pkg/index.js")),
+        internal: await import("/pkg/internal.js"),
+      }),
       job: () => import("/job/job.js"),
       testing: async () => {
         const testing = await import("/testing/tinyloom.js");

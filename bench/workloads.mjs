@@ -280,7 +280,7 @@ async function endure(tinyloom, runtime, record) {
   for (let step = 1; step <= MANY_STEPS; step++) {
     await trainer.step(data);
     if (step !== 100 && step !== MANY_STEPS) continue;
-    const { gpuBytes, wasmBytes } = runtime._counters();
+    const { gpuBytes, wasmBytes } = tinyloom.internal.runtimes.of(runtime).counters();
     record({ workload: `after ${step} steps`, gpuBytes, wasmBytes });
     early ??= { gpuBytes, wasmBytes };
     if (gpuBytes > early.gpuBytes || wasmBytes > early.wasmBytes)

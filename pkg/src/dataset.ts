@@ -1,5 +1,6 @@
 import { TinyloomError, toError } from "./error.js";
 import { end } from "./handle.js";
+import { datasets } from "./internal.js";
 import {
   called,
   check,
@@ -72,7 +73,8 @@ export class Dataset {
     this.#json = JSON.stringify(options);
     const module = loadedRaw();
     this.#tokens = module || own ? tokens : tokens.slice();
-    if (module) this._raw(module); // a wrong option shows here rather than in the first step
+    datasets.set(this, { raw: (loaded) => this.#made(loaded) });
+    if (module) this.#made(module); // a wrong option shows here rather than in the first step
   }
 
   /**
@@ -144,8 +146,7 @@ export class Dataset {
     this.#raw = undefined;
   }
 
-  /** The raw dataset, made at its first use, when the module is there. @internal */
-  _raw(module: RawModule): RawDataset {
+  #made(module: RawModule): RawDataset {
     if (this.#freed) {
       throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
     }

@@ -1,6 +1,7 @@
 import { disposable } from "./dispose.js";
 import { isTinyloomError, throwIfAborted, toError } from "./error.js";
 import { end, Handle, Queue } from "./handle.js";
+import { type InnerModel, models, runtimes } from "./internal.js";
 import {
   abortSignal,
   check,
@@ -174,27 +175,32 @@ const GENERATE: Rules<GenerateOptions> = {
   signal: abortSignal,
 };
 
+/** A model of the module's. @internal */
+export let adoptModel: (runtime: Runtime, raw: RawModel) => Model;
+
 /**
  * A transformer language model on a runtime. Its operations, and those of its trainers, run one
  * after the other in the order of the calls.
  */
 export class Model {
-  /** Order of this model's and its trainers' operations. @internal */
-  readonly _queue: Queue;
-  /** @internal */
-  readonly _runtime: Runtime;
-  /** @internal */
-  readonly _handle: Handle<RawModel>;
+  readonly #inner: InnerModel;
+  readonly #handle: Handle<RawModel>;
   readonly #trainers = new Set<{ free(): void }>();
   /** The config in full, with every default filled in. */
   readonly config: Readonly<ModelConfig>;
 
   private constructor(runtime: Runtime, raw: RawModel) {
-    this._runtime = runtime;
-    this._queue = new Queue();
-    this._handle = new Handle("Model", raw, this._queue);
+    const queue = new Queue();
+    this.#handle = new Handle("Model", raw, queue);
+    this.#inner = models.set(this, {
+      runtime: runtimes.of(runtime),
+      queue,
+      handle: this.#handle,
+      own: (trainer) => this.#trainers.add(trainer),
+      disown: (trainer) => this.#trainers.delete(trainer),
+    });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
-    runtime._own(this);
+    this.#inner.runtime.own(this);
   }
 
   /**
@@ -210,7 +216,7 @@ export class Model {
     expectRuntime("Model.create", runtime);
     const json = configJson("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
-    return runtime._call(async (raw, module) => {
+    return runtimes.of(runtime).call(async (raw, module) => {
       const create = (ask: Ask) => module.RawModel.create(raw, json, chosen.seed ?? 0, ask);
       return new Model(runtime, await watched("Model.create", chosen, create));
     });
@@ -226,7 +232,7 @@ export class Model {
     expectRuntime("Model.countParameters", runtime);
     const json = configJson("Model.countParameters", config);
     try {
-      return runtime._module.RawModel.countParameters(json);
+      return runtimes.of(runtime).module.RawModel.countParameters(json);
     } catch (error) {
       throw toError(error);
     }
@@ -251,7 +257,7 @@ export class Model {
     expectRuntime("Model.fromPretrained", runtime);
     const chosen = check("Model.fromPretrained", options, LONG);
     const files = openSource("Model.fromPretrained", source, chosen);
-    return runtime._call(async (raw, module) => {
+    return runtimes.of(runtime).call(async (raw, module) => {
       const loader = new module.RawLoader(raw, await readConfig(files));
       try {
         throwIfAborted(chosen.signal, "loading");
@@ -259,26 +265,21 @@ export class Model {
         throwIfAborted(chosen.signal, "loading");
         await loader.allocate();
         await pullTensors(open, loading(chosen));
-        return Model._adopt(runtime, await loader.finish());
+        return new Model(runtime, await loader.finish());
       } finally {
         end(loader);
       }
     });
   }
 
-  /** A model of the module's. @internal */
-  static _adopt(runtime: Runtime, raw: RawModel): Model {
-    return new Model(runtime, raw);
-  }
-
   /** How many weights there are; tied embeddings count once. */
   get parameterCount(): number {
-    return this._handle.now((raw) => raw.parameterCount());
+    return this.#handle.now((raw) => raw.parameterCount());
   }
 
   /** Bytes of GPU memory in use by the model and its trainers. */
   get gpuBytes(): number {
-    return this._handle.now((raw) => raw.gpuBytes());
+    return this.#handle.now((raw) => raw.gpuBytes());
   }
 
   /**
@@ -291,7 +292,7 @@ export class Model {
   async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
     const [long, json] = inferenceOptions("logits", options);
     const ids = toSomeTokens("tokens", tokens);
-    return this._handle.run((raw) => watched("logits", long, (ask) => raw.logits(ids, json, ask)));
+    return this.#handle.run((raw) => watched("logits", long, (ask) => raw.logits(ids, json, ask)));
   }
 
   /**
@@ -309,7 +310,7 @@ export class Model {
     const [long, json] = inferenceOptions("loss", options);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
-    return this._handle.run((raw) =>
+    return this.#handle.run((raw) =>
       watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
     );
   }
@@ -350,18 +351,18 @@ export class Model {
   ) {
     const { signal, ids, json } = call();
     throwIfAborted(signal, "generate");
-    const generation = await this._handle.run((raw) => raw.generate(ids, json));
+    const generation = await this.#handle.run((raw) => raw.generate(ids, json));
     try {
       yield* this.#tokens(generation, signal);
     } finally {
-      await this._queue.run(() => end(generation));
+      await this.#inner.queue.run(() => end(generation));
     }
   }
 
   async *#tokens(generation: RawGeneration, signal: AbortSignal | undefined) {
     for (;;) {
       throwIfAborted(signal, "generate");
-      const pairs = await this._handle.run(() => generation.next());
+      const pairs = await this.#handle.run(() => generation.next());
       if (pairs.length === 0) return;
       for (let index = 0; index + 1 < pairs.length; index += 2) {
         throwIfAborted(signal, "generate");
@@ -387,7 +388,7 @@ export class Model {
   save(options?: LongOptions): Promise<ModelFiles>;
   async save(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
     const chosen = saveOptions(options, MODEL_FILES);
-    return this._handle.run((raw) =>
+    return this.#handle.run((raw) =>
       saving<ModelFiles | undefined>(chosen, MODEL_FILES, (files) => saveModel(raw, files)),
     );
   }
@@ -398,8 +399,8 @@ export class Model {
    */
   free(): void {
     for (const trainer of [...this.#trainers]) trainer.free();
-    this._handle.free();
-    this._runtime._disown(this);
+    this.#handle.free();
+    this.#inner.runtime.disown(this);
   }
 
   /** Frees the model, as the end of a `using` block does. */
@@ -408,20 +409,11 @@ export class Model {
   declare readonly [Symbol.asyncDispose]: () => Promise<void>;
 
   static {
+    adoptModel = (runtime, raw) => new Model(runtime, raw);
     disposable(Model.prototype, {
       end: (model) => model.free(),
-      settled: (model) => model._handle.settled(),
+      settled: (model) => model.#handle.settled(),
     });
-  }
-
-  /** @internal */
-  _own(trainer: { free(): void }): void {
-    this.#trainers.add(trainer);
-  }
-
-  /** @internal */
-  _disown(trainer: { free(): void }): void {
-    this.#trainers.delete(trainer);
   }
 }
 

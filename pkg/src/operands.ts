@@ -1,5 +1,6 @@
 /** The tensors of one operation: checked, in one runtime, none of the written ones shared. */
 
+import { runtimes, tensors } from "./internal.js";
 import { invalid, show } from "./options.js";
 import { expectRoom, type RawRuntime } from "./raw.js";
 import type { Runtime } from "./runtime.js";
@@ -49,7 +50,7 @@ export class Operands {
   constructor(where: string, inputs: { readonly [name: string]: Tensor }) {
     this.#where = where;
     const [first] = Object.values(inputs) as [Tensor];
-    this.#runtime = first._allocation.runtime;
+    this.#runtime = tensors.of(first).allocation.runtime;
     for (const [name, tensor] of Object.entries(inputs)) this.#add(name, tensor);
   }
 
@@ -67,7 +68,7 @@ export class Operands {
     const where = `${this.#where}: into`;
     expectLike(where, name, given, wanted);
     for (const [other, tensor] of this.#all) {
-      if (tensor._allocation === given._allocation) {
+      if (tensors.of(tensor).allocation === tensors.of(given).allocation) {
         throw invalid(
           `${where}: ${name} shares its buffer with ${other}; give one with a buffer of its own`,
         );
@@ -93,15 +94,16 @@ export class Operands {
    * @param maskBytes - of a dense mask that goes with it.
    */
   run(call: (raw: RawRuntime) => Promise<void>, maskBytes = 0): Promise<void> {
-    return this.#runtime._queue.run(() => {
-      for (const tensor of this.#all.values()) void tensor._allocation.handle.raw;
-      return this.#runtime._call(async (raw, module) => {
+    const { queue, call: onRuntime } = runtimes.of(this.#runtime);
+    return queue.run(() => {
+      for (const tensor of this.#all.values()) void tensors.of(tensor).allocation.handle.raw;
+      return onRuntime(async (raw, module) => {
         // Its bytes, its words, and these behind the mask's intervals.
         expectRoom(module, "a dense mask", 3 * maskBytes);
         const done = call(raw);
         done.catch(() => undefined);
         // A tensor without memory is why the call fails.
-        for (const tensor of this.#all.values()) await tensor._allocation.ready;
+        for (const tensor of this.#all.values()) await tensors.of(tensor).allocation.ready;
         await done;
       });
     });
@@ -116,7 +118,9 @@ export class Operands {
   /** The buffer of a tensor that has it from its beginning on, without gaps. */
   id(name: string): number {
     const tensor = this.#all.get(name) as Tensor;
-    if (tensor.offset === 0 && tensor._contiguous) return tensor._id;
+    if (tensor.offset === 0 && tensors.of(tensor).contiguous) {
+      return tensors.of(tensor).id();
+    }
     throw invalid(
       `${this.#where}: ${name} is a part of its buffer (offset ${tensor.offset}, strides ` +
         `[${tensor.strides}]); give a tensor that has it from the beginning and in order`,
@@ -124,10 +128,10 @@ export class Operands {
   }
 
   #add(name: string, tensor: Tensor): void {
-    if (tensor._allocation.runtime !== this.#runtime) {
+    if (tensors.of(tensor).allocation.runtime !== this.#runtime) {
       throw invalid(`${this.#where}: ${name} is of another runtime; give tensors of one`);
     }
-    void tensor._allocation.handle.raw;
+    void tensors.of(tensor).allocation.handle.raw;
     this.#all.set(name, tensor);
   }
 
@@ -143,6 +147,6 @@ export class Operands {
           "must lie without gaps, offset and other strides be multiples of 4",
       );
     }
-    return { id: tensor._id, offset, strides: rows };
+    return { id: tensors.of(tensor).id(), offset, strides: rows };
   }
 }

@@ -5,10 +5,17 @@ import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
+import { runtimes } from "./internal.js";
 import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 import { remember, remembered } from "./remembered.js";
-import { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
+import {
+  createTensor,
+  type ElementType,
+  type Tensor,
+  type TensorData,
+  type TensorOptions,
+} from "./tensor.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
 export interface FeatureOptions {
@@ -156,21 +163,27 @@ export class Runtime {
   /** Under which name measurements are kept, if they are to be made, and how many numbers are. */
   #measured: string | undefined;
   #kept = 0;
-  /** Order of the operations on this runtime's tensors. @internal */
-  readonly _queue = new Queue();
-  /** The wasm module that this runtime's objects come from. @internal */
-  readonly _module: RawModule;
+  readonly #module: RawModule;
   /** What the device can do. */
   readonly capabilities: Capabilities;
   /** Settles when the device is lost, which is for good, or after `destroy()`. */
   readonly lost: Promise<LostInfo>;
 
   private constructor(module: RawModule, raw: RawRuntime) {
-    this._module = module;
+    this.#module = module;
     this.#handle = new Handle("Runtime", raw, new Queue());
     this.capabilities = JSON.parse(raw.capabilities()) as Capabilities;
     this.lost = raw.lost().then((json) => JSON.parse(json) as LostInfo);
     this.lost.then(noteLoss, () => undefined);
+    runtimes.set(this, {
+      queue: new Queue(),
+      module,
+      own: (one) => this.#owned.add(one),
+      disown: (one) => this.#owned.delete(one),
+      call: (operation) => this.#call(operation),
+      remember: () => this.#remember(),
+      counters: () => this.#handle.now((own) => JSON.parse(own.counters()) as Counters),
+    });
   }
 
   /**
@@ -236,7 +249,7 @@ export class Runtime {
   ): Tensor {
     const allocate = (elements: number, element: ElementType) =>
       this.#handle.now((raw) => raw.tensor(elements, element));
-    return Tensor._create(this, allocate, data, shape, options);
+    return createTensor(this, allocate, data, shape, options);
   }
 
   /**
@@ -271,14 +284,14 @@ export class Runtime {
       limits.maxComputeInvocationsPerWorkgroup,
       limits.maxStorageBufferBindingSize,
     ].join(" ");
-    this.#measured = `measured by ${this._module.RawRuntime.version()} within ${within} on ${adapter}`;
+    this.#measured = `measured by ${this.#module.RawRuntime.version()} within ${within} on ${adapter}`;
     const known = numbers(await remembered(this.#measured));
     this.#handle.now((raw) => raw.tune(known));
     this.#kept = known.length;
   }
 
-  /** Keeps what has been measured since. @internal */
-  async _remember(): Promise<void> {
+  /** Keeps what has been measured since. */
+  async #remember(): Promise<void> {
     if (this.#measured === undefined) return;
     const measured = this.#handle.now((raw) => raw.tuned());
     if (measured.length === this.#kept) return; // products are added, never changed
@@ -286,31 +299,15 @@ export class Runtime {
     await remember(this.#measured, JSON.stringify([...measured]));
   }
 
-  /** Totals of GPU objects made; for the project's tests. @internal */
-  _counters(): Counters {
-    return this.#handle.now((raw) => JSON.parse(raw.counters()) as Counters);
-  }
-
-  /** A call on the raw runtime, with its errors worded. @internal */
-  async _call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
+  async #call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
     try {
-      const result = await guarded(() => operation(this.#handle.raw, this._module));
+      const result = await guarded(() => operation(this.#handle.raw, this.#module));
       void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
       return result;
     } catch (error) {
       void this.#handle.raw;
       throw toError(error);
     }
-  }
-
-  /** @internal */
-  _own(one: Owned): void {
-    this.#owned.add(one);
-  }
-
-  /** @internal */
-  _disown(one: Owned): void {
-    this.#owned.delete(one);
   }
 }
 

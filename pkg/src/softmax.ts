@@ -1,3 +1,4 @@
+import { tensors } from "./internal.js";
 import { expectTensor, Operands } from "./operands.js";
 import { invalid } from "./options.js";
 import type { Tensor } from "./tensor.js";
@@ -21,7 +22,7 @@ export async function softmax(input: Tensor, ...options: []): Promise<Tensor> {
   const { shape, element, offset, strides } = input;
   const columns = shape[shape.length - 1] as number;
   const unit = columns % 4 === 0 ? 4 : element === "f16" ? 2 : 1;
-  if (!input._contiguous || offset % unit !== 0) {
+  if (!tensors.of(input).contiguous || offset % unit !== 0) {
     throw invalid(
       `${where}: input has offset ${offset} and strides [${strides}]; give a tensor whose elements ` +
         `lie one after the other, from a multiple of ${unit} on`,
@@ -32,8 +33,8 @@ export async function softmax(input: Tensor, ...options: []): Promise<Tensor> {
   return operands.guard(async () => {
     const output = operands.output("output", undefined, input);
     const places = {
-      input: { id: input._id, offset },
-      output: { id: output._id, offset: output.offset },
+      input: { id: tensors.of(input).id(), offset },
+      output: { id: tensors.of(output).id(), offset: output.offset },
     };
     const json = JSON.stringify({ ...places, rows, columns, element });
     await operands.run((raw) => raw.softmax(json));

@@ -1,6 +1,7 @@
 import { TinyloomError } from "./error.js";
 import { fromHalves, toHalves } from "./half.js";
 import { Handle } from "./handle.js";
+import { runtimes, tensors } from "./internal.js";
 import { check, inspect, integer, invalid, oneOf, type Rules, show } from "./options.js";
 import { expectRoom, type RawTensor } from "./raw.js";
 import type { Owned, Runtime } from "./runtime.js";
@@ -30,7 +31,7 @@ const MOST_ELEMENTS = 0xffff_ffff;
 const ROOM = "the data of a tensor";
 
 /** One GPU buffer, which any number of tensors look at. */
-class Allocation implements Owned {
+export class Allocation implements Owned {
   readonly runtime: Runtime;
   readonly element: ElementType;
   /** Elements it has room for, from 0 on. */
@@ -43,10 +44,11 @@ class Allocation implements Owned {
     this.runtime = runtime;
     this.element = element;
     this.elements = elements;
-    this.handle = new Handle("Tensor", raw, runtime._queue);
+    const { own, queue } = runtimes.of(runtime);
+    this.handle = new Handle("Tensor", raw, queue);
     this.ready = raw.allocated();
     this.ready.catch(() => undefined); // told by the first call that needs it
-    runtime._own(this);
+    own(this);
   }
 
   get bytes(): number {
@@ -55,9 +57,18 @@ class Allocation implements Owned {
 
   free(): void {
     this.handle.free();
-    this.runtime._disown(this);
+    runtimes.of(this.runtime).disown(this);
   }
 }
+
+/** What {@link Runtime.tensor} does. @internal */
+export let createTensor: (
+  runtime: Runtime,
+  allocate: (elements: number, element: ElementType) => RawTensor,
+  data: TensorData | null | undefined,
+  shape: readonly number[],
+  options: TensorOptions,
+) => Tensor;
 
 /**
  * Numbers on the GPU: a view of a buffer. Made by {@link Runtime.tensor} and by operations; `slice`,
@@ -71,18 +82,25 @@ class Allocation implements Owned {
  * ```
  */
 export class Tensor {
-  /** @internal */
-  readonly _allocation: Allocation;
+  readonly #allocation: Allocation;
   readonly #view: View;
 
   private constructor(allocation: Allocation, view: View) {
-    this._allocation = allocation;
+    this.#allocation = allocation;
     const { shape, strides, offset } = view;
     this.#view = { shape: Object.freeze([...shape]), strides: Object.freeze([...strides]), offset };
+    tensors.set(this, {
+      allocation,
+      contiguous: isContiguous(this.#view),
+      id: () => allocation.handle.now((raw) => raw.id()),
+    });
   }
 
-  /** What {@link Runtime.tensor} does. @internal */
-  static _create(
+  static {
+    createTensor = (...call) => Tensor.#create(...call);
+  }
+
+  static #create(
     runtime: Runtime,
     allocate: (elements: number, element: ElementType) => RawTensor,
     data: TensorData | null | undefined,
@@ -133,7 +151,7 @@ export class Tensor {
 
   /** How the elements are stored. */
   get element(): ElementType {
-    return this._allocation.element;
+    return this.#allocation.element;
   }
 
   /**
@@ -144,7 +162,7 @@ export class Tensor {
    * @throws {@link TinyloomError} `freed`.
    */
   get buffer(): GPUBuffer {
-    return this._allocation.handle.now((raw) => raw.buffer());
+    return this.#allocation.handle.now((raw) => raw.buffer());
   }
 
   /**
@@ -153,14 +171,14 @@ export class Tensor {
    * @throws {@link TinyloomError} `freed`, `out-of-memory`, `device-lost`.
    */
   async data(): Promise<Float32Array<ArrayBuffer>> {
-    const { runtime, handle, bytes, element } = this._allocation;
+    const { runtime, handle, bytes, element } = this.#allocation;
     const [begin, end] = spanOf(this.#view);
     // Reads are of whole words.
     const first = Math.floor((begin * bytes) / 4) * 4;
     const last = Math.ceil((end * bytes) / 4) * 4;
     const read = await handle.run(async (raw) => {
-      expectRoom(runtime._module, ROOM, last - first);
-      await this._allocation.ready;
+      expectRoom(runtimes.of(runtime).module, ROOM, last - first);
+      await this.#allocation.ready;
       return raw.read(first, last - first);
     });
     // A copy out of the module's memory, with a buffer of its own.
@@ -181,8 +199,8 @@ export class Tensor {
     // What is queued must not change with the caller's array.
     const own = stored.buffer === (data as Partial<Float32Array>).buffer ? stored.slice() : stored;
     this.#expectWords();
-    await this._allocation.handle.run(async (raw) => {
-      await this._allocation.ready;
+    await this.#allocation.handle.run(async (raw) => {
+      await this.#allocation.ready;
       await this.#write(raw, own);
     });
   }
@@ -250,22 +268,12 @@ export class Tensor {
    * nothing. A runtime frees its tensors.
    */
   free(): void {
-    this._allocation.free();
-  }
-
-  /** Whether the elements lie one after the other in row-major order. @internal */
-  get _contiguous(): boolean {
-    return isContiguous(this.#view);
-  }
-
-  /** The buffer's number in the wasm module. @internal */
-  get _id(): number {
-    return this._allocation.handle.now((raw) => raw.id());
+    this.#allocation.free();
   }
 
   #viewed(view: View): Tensor {
-    void this._allocation.handle.raw;
-    return new Tensor(this._allocation, view);
+    void this.#allocation.handle.raw;
+    return new Tensor(this.#allocation, view);
   }
 
   #axis(where: string, name: string, axis: unknown): number {
@@ -282,7 +290,7 @@ export class Tensor {
 
   /** Refuses a part of an f16 buffer whose ends lie within words, which are what the GPU copies. */
   #expectWords(): void {
-    const { element, elements } = this._allocation;
+    const { element, elements } = this.#allocation;
     if (element === "f32") return;
     runs(this.#view, (at, length) => {
       const whole = length % 2 === 0 || at + length === elements;
@@ -296,8 +304,8 @@ export class Tensor {
 
   /** Writes at once; the promise tells whether the device accepted it. */
   #write(raw: RawTensor, stored: Stored): Promise<void> {
-    const { runtime, bytes } = this._allocation;
-    expectRoom(runtime._module, ROOM, stored.byteLength);
+    const { runtime, bytes } = this.#allocation;
+    expectRoom(runtimes.of(runtime).module, ROOM, stored.byteLength);
     let written = Promise.resolve();
     raw.begin();
     try {

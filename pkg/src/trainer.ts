@@ -2,7 +2,8 @@ import { Dataset } from "./dataset.js";
 import { disposable } from "./dispose.js";
 import { throwIfAborted, toError } from "./error.js";
 import { end, guarded, Handle } from "./handle.js";
-import { expectRuntime, loading, MODEL_FILES, Model, saveModel } from "./model.js";
+import { datasets, models, runtimes, trainers } from "./internal.js";
+import { adoptModel, expectRuntime, loading, MODEL_FILES, Model, saveModel } from "./model.js";
 import {
   check,
   flag,
@@ -107,10 +108,16 @@ export class Trainer {
 
   private constructor(model: Model, raw: RawTrainer, step: number, fixedTotal: boolean) {
     this.model = model;
-    this.#handle = new Handle("Trainer", raw, model._queue);
+    this.#handle = new Handle("Trainer", raw, models.of(model).queue);
     this.#steps = step;
     this.#fixedTotal = fixedTotal;
-    model._own(this);
+    models.of(model).own(this);
+    trainers.set(this, {
+      activationBytes: () => {
+        const [shared = 0, unshared = 0] = this.#handle.now((own) => own.activationBytes());
+        return { shared, unshared };
+      },
+    });
   }
 
   /**
@@ -130,12 +137,13 @@ export class Trainer {
     );
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
-    return model._handle.run(async (raw) => {
-      const { RawTrainer } = model._runtime._module;
+    const { handle, runtime } = models.of(model);
+    return handle.run(async (raw) => {
+      const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, JSON.stringify(chosen), ask);
       const trainer = await watched("Trainer.create", long, create);
       const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
-      await model._runtime._remember();
+      await runtime.remember();
       return made;
     });
   }
@@ -156,7 +164,8 @@ export class Trainer {
     expectRuntime("Trainer.resume", runtime);
     const chosen = check("Trainer.resume", options, LONG);
     const source = openSource("Trainer.resume", files, chosen);
-    return runtime._call(async (raw, module) => {
+    const inner = runtimes.of(runtime);
+    return inner.call(async (raw, module) => {
       const state = await readText(source, "trainer_state.json", STATE_BYTES);
       const loader = new module.RawLoader(raw, await readConfig(source));
       let resume: RawResume | undefined;
@@ -180,9 +189,9 @@ export class Trainer {
           throw error;
         });
         const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
-        const model = Model._adopt(runtime, weights);
+        const model = adoptModel(runtime, weights);
         const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
-        await runtime._remember();
+        await inner.remember();
         return made;
       } finally {
         if (resume) end(resume);
@@ -316,7 +325,7 @@ export class Trainer {
     return this.#handle.run(async (raw) => {
       throwIfAborted(chosen.signal, "gradients");
       const names = JSON.parse(raw.gradientNames()) as string[];
-      const sizes = tensorSizes(this.model._handle.raw.saveHeader());
+      const sizes = tensorSizes(models.of(this.model).handle.raw.saveHeader());
       const result: { [name: string]: Float32Array } = {};
       const total = sizes.reduce((sum, size) => sum + size, 0);
       let [index, loaded] = [0, 0];
@@ -344,7 +353,7 @@ export class Trainer {
   save(options?: LongOptions): Promise<TrainerFiles>;
   async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
     const chosen = saveOptions(options, FILES);
-    const model = this.model._handle.raw;
+    const model = models.of(this.model).handle.raw;
     return this.#handle.run((raw) =>
       saving<TrainerFiles | undefined>(chosen, FILES, async (files) => {
         await saveModel(model, files);
@@ -377,16 +386,10 @@ export class Trainer {
     });
   }
 
-  /** Bytes of the activation slots, as shared and without sharing; for the project's tests. @internal */
-  _activationBytes(): { shared: number; unshared: number } {
-    const [shared = 0, unshared = 0] = this.#handle.now((raw) => raw.activationBytes());
-    return { shared, unshared };
-  }
-
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
   free(): void {
     this.#handle.free();
-    this.model._disown(this);
+    models.of(this.model).disown(this);
   }
 
   /** Frees the trainer, as the end of a `using` block does. */
@@ -460,7 +463,7 @@ export class Trainer {
     if (!isA(dataset, Dataset)) {
       throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
     }
-    return dataset._raw(this.model._runtime._module);
+    return datasets.of(dataset).raw(models.of(this.model).runtime.module);
   }
 
   /**
@@ -487,8 +490,9 @@ export class Trainer {
 
 /** The trainer, unless its model was freed meanwhile. */
 function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
-  if (model._handle.freed) raw.release();
-  void model._handle.raw; // code "freed"
+  const { handle } = models.of(model);
+  if (handle.freed) raw.release();
+  void handle.raw; // code "freed"
   return make();
 }
 

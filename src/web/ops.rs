@@ -42,10 +42,13 @@ impl RawTensor {
         raw.ok_or_else(|| to_js(Error::internal("the buffer is not a WebGPU buffer")))
     }
 
-    /// Resolves when the device is known to have memory for it.
-    pub async fn allocated(&self) -> JsResult<()> {
+    /// A promise that resolves when the device is known to have memory for it. It borrows nothing: the
+    /// object may be freed before.
+    pub fn allocated(&self) -> JsResult<Promise> {
         let allocated = self.tensor()?.allocated();
-        allocated.await.map_err(to_js)
+        Ok(future_to_promise(
+            async move { allocated.await.map(|()| JsValue::UNDEFINED).map_err(to_js) },
+        ))
     }
 
     /// Begins writes, which end with `written` in the same task.

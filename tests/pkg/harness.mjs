@@ -31,8 +31,9 @@ export function inBrowser(t, kind) {
         async (base, body) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
           const ops = await import(`${base}/pkg/ops.js`);
+          const internal = await import(`${base}/pkg/internal.js`);
           const { runBody } = await import(`${base}/tests/pkg/bodies/run.mjs`);
-          return runBody({ ...tinyloom, ops }, navigator.gpu, body);
+          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body);
         },
         url,
         body,

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import * as tinyloom from "tinyloom";
 import * as ops from "tinyloom/ops";
 import { create } from "webgpu";
+// The very module that the package uses: its link in node_modules leads to pkg.
+import * as internal from "../../pkg/dist/internal.js";
 import { runBody } from "./bodies/run.mjs";
 
 const [saved, ...bodies] = process.argv.slice(2);
@@ -20,7 +22,7 @@ function keep(name, files, tokens, logits) {
 
 const gpu = create([]);
 for (const body of bodies) {
-  const results = await runBody({ ...tinyloom, ops }, gpu, body, keep);
+  const results = await runBody({ ...tinyloom, ops, internal }, gpu, body, keep);
   await new Promise((sent) => process.send({ body, results }, sent));
 }
 process.exit(0); // Dawn's threads would keep the process alive

@@ -41,6 +41,29 @@ test("importing touches neither the GPU nor globals", () => {
   );
 });
 
+test("inner members are out of reach", async () => {
+  const tinyloom = { ...(await import("tinyloom")), ...(await import("tinyloom/ops")) };
+  const inner = [];
+  for (const [name, one] of Object.entries(tinyloom)) {
+    if (typeof one !== "function" || one.prototype === undefined) continue;
+    for (const [where, object] of [
+      [name, one],
+      [`${name}.prototype`, one.prototype],
+    ]) {
+      const symbols = Object.getOwnPropertySymbols(object).filter(
+        (symbol) => symbol !== Symbol.dispose && symbol !== Symbol.asyncDispose,
+      );
+      const names = Object.getOwnPropertyNames(object).filter((key) => key.startsWith("_"));
+      inner.push(...[...names, ...symbols].map((key) => `${where}.${String(key)}`));
+    }
+  }
+  const own = Reflect.ownKeys(tinyloom.Dataset.fromTokens([1, 2])).map(String);
+  assert.deepEqual(inner, []);
+  assert.deepEqual(own.sort(), ["documents", "sequenceLength", "tokens", "validationTokens"]);
+  const path = "tinyloom/dist/internal.js";
+  await assert.rejects(import(path), { code: "ERR_PACKAGE_PATH_NOT_EXPORTED" });
+});
+
 test("it imports in a worker", async () => {
   const program = `import("tinyloom").then(({ Runtime }) =>
     require("node:worker_threads").parentPort.postMessage(typeof Runtime.create));`;

@@ -119,6 +119,21 @@ export const cases = {
     equal(await losses(made), expected, "losses of a tokenizer's array");
   },
 
+  async "objects show what is documented and nothing else"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    const own = (object) => Reflect.ownKeys(object).map(String).sort();
+    equal(own(runtime), ["capabilities", "lost"], "of a runtime");
+    equal(own(model), ["config"], "of a model");
+    equal(own(trainer), ["model"], "of a trainer");
+    equal(own(runtime.tensor([1], [1])), [], "of a tensor");
+    const forged = Object.create(tinyloom.Model.prototype);
+    await refuses("invalid-options", "not made by tinyloom", () =>
+      tinyloom.Trainer.create(forged, {}),
+    );
+    model.free();
+  },
+
   async "long calls report, and the signal ends each between two pieces"(host) {
     const { tinyloom, runtime } = host;
     const { Model, Trainer } = tinyloom;

@@ -25,7 +25,8 @@ export const BODIES = [
  * Runs the cases of one body module on one runtime. What its `before` gives is made before that
  * runtime, and handed to the cases as `early`.
  *
- * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops`.
+ * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops` and its module `internal.js`,
+ *   which users cannot import, as `internal`.
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
@@ -33,6 +34,7 @@ export const BODIES = [
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
 export async function runBody(tinyloom, gpu, body, keep) {
+  reveal(tinyloom);
   const { cases, before } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
   const runtime = await tinyloom.Runtime.create({ gpu });
@@ -51,4 +53,18 @@ export async function runBody(tinyloom, gpu, body, keep) {
   }
   runtime.destroy();
   return results;
+}
+
+/** Gives the classes what tests count and users cannot reach. */
+export function reveal({ Runtime, Trainer, internal }) {
+  Object.assign(Runtime.prototype, {
+    _counters() {
+      return internal.runtimes.of(this).counters();
+    },
+  });
+  Object.assign(Trainer.prototype, {
+    _activationBytes() {
+      return internal.trainers.of(this).activationBytes();
+    },
+  });
 }

@@ -1,0 +1,82 @@
+/**
+ * What the package's modules share of an object and its users cannot reach: neither by a name nor by a
+ * symbol.
+ */
+
+import type { Dataset } from "./dataset.js";
+import { TinyloomError } from "./error.js";
+import type { Handle, Queue } from "./handle.js";
+import type { Model } from "./model.js";
+import type { RawDataset, RawModel, RawModule, RawRuntime } from "./raw.js";
+import type { Counters, Owned, Runtime } from "./runtime.js";
+import type { Allocation, Tensor } from "./tensor.js";
+import type { Trainer } from "./trainer.js";
+
+/** The inner sides of a class's objects. */
+class Inner<O extends object, I> {
+  readonly #inner = new WeakMap<O, I>();
+
+  /** Keeps the inner side of an object that is being made. */
+  set(object: O, inner: I): I {
+    this.#inner.set(object, inner);
+    return inner;
+  }
+
+  /** That of an object. */
+  of(object: O): I {
+    const inner = this.#inner.get(object);
+    if (inner) return inner;
+    throw new TinyloomError(
+      "invalid-options",
+      "this object was not made by tinyloom, or by another copy of it; use what its functions give",
+    );
+  }
+}
+
+export interface InnerRuntime {
+  /** Order of the operations on this runtime's tensors. */
+  readonly queue: Queue;
+  /** The wasm module that this runtime's objects come from. */
+  readonly module: RawModule;
+  own(one: Owned): void;
+  disown(one: Owned): void;
+  /** A call on the raw runtime, with its errors worded. */
+  call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
+  /** Keeps what has been measured since. */
+  remember(): Promise<void>;
+  /** For the project's tests. */
+  counters(): Counters;
+}
+
+export interface InnerModel {
+  readonly runtime: InnerRuntime;
+  /** Order of the model's and its trainers' operations. */
+  readonly queue: Queue;
+  readonly handle: Handle<RawModel>;
+  own(trainer: { free(): void }): void;
+  disown(trainer: { free(): void }): void;
+}
+
+export interface InnerTrainer {
+  /** Bytes of the activation slots, as shared and without sharing; for the project's tests. */
+  activationBytes(): { shared: number; unshared: number };
+}
+
+export interface InnerDataset {
+  /** The raw dataset, made at its first use, when the module is there. */
+  raw(module: RawModule): RawDataset;
+}
+
+export interface InnerTensor {
+  readonly allocation: Allocation;
+  /** Whether the elements lie one after the other in row-major order. */
+  readonly contiguous: boolean;
+  /** The buffer's number in the wasm module. */
+  id(): number;
+}
+
+export const runtimes = new Inner<Runtime, InnerRuntime>();
+export const models = new Inner<Model, InnerModel>();
+export const trainers = new Inner<Trainer, InnerTrainer>();
+export const datasets = new Inner<Dataset, InnerDataset>();
+export const tensors = new Inner<Tensor, InnerTensor>();
