@@ -92,7 +92,7 @@ export interface LostInfo {
   readonly message: string;
 }
 
-/** Totals since the runtime began, `gpuBytes` in use now, and the module's memory; for the project's tests. @internal */
+/** Totals since the runtime began, `gpuBytes` in use now, and the module's memory; for the project's tests. */
 export interface Counters {
   readonly buffers: number;
   readonly bindGroups: number;
@@ -142,7 +142,7 @@ const RULES: Rules<RuntimeOptions> = {
  */
 const inUse = new Set<GPU>();
 
-/** Something a runtime owns. @internal */
+/** Something a runtime owns. */
 export interface Owned {
   free(): void;
 }

@@ -181,7 +181,9 @@ export class Trainer {
         ];
         throwIfAborted(chosen.signal, "resume");
         await loader.allocate();
-        await watched("resume", chosen, (ask) => loaded.allocate(loader, ask));
+        // Progress is that of the bytes.
+        const silent = chosen.signal ? { signal: chosen.signal } : {};
+        await watched("resume", silent, (ask) => loaded.allocate(loader, ask));
         await pullTensors(open, loading(chosen));
         const weights = await loader.finish();
         const trainer = await loaded.finish().catch((error: unknown) => {
