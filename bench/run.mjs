@@ -246,7 +246,10 @@ function suiteIn(page) {
     };
     const { runSuite } = await import("/bench/run-suite.mjs");
     const report = (result) => window.report(JSON.stringify(result));
-    return runSuite(settings, navigator.gpu, load, report);
+    // Of an error that is no native one, puppeteer keeps the class alone.
+    return runSuite(settings, navigator.gpu, load, report).catch((error) => {
+      throw new Error(String(error), { cause: error });
+    });
   }, options);
 }
 
@@ -278,7 +281,13 @@ async function inPage(page, name, argument) {
     timer = setTimeout(() => fail(new Error(`no answer in ${PATIENCE / 1000} s`)), PATIENCE);
   });
   const called = page.evaluate(
-    async (name, argument) => (await import("/bench/peers.mjs"))[name](argument),
+    async (name, argument) => {
+      try {
+        return await (await import("/bench/peers.mjs"))[name](argument);
+      } catch (error) {
+        throw new Error(error?.message ?? String(error)); // puppeteer keeps native errors alone
+      }
+    },
     name,
     argument,
   );

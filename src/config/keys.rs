@@ -66,16 +66,19 @@ fn meant(name: &str) -> Option<&'static str> {
 /// Whether a name is a field's in another spelling (`hiddenSize`, `hidden-size`) or with a slip of
 /// the finger: one letter, or two in a long name.
 fn near(name: &str, field: &str) -> bool {
-    let squeeze = |text: &str| -> Vec<u8> {
-        text.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
-    };
     let slips = if field.len() < 12 { 1 } else { 2 };
-    // A hostile name may be as long as its config.
-    if name.len() > 2 * field.len() {
+    // A hostile config may have one very long name, or very many.
+    if name.len() > 2 * field.len()
+        || letters(name).count().abs_diff(letters(field).count()) > slips
+    {
         return false;
     }
-    let (name, field) = (squeeze(name), squeeze(field));
-    name.len().abs_diff(field.len()) <= slips && distance(&name, &field) <= slips
+    let squeeze = |text: &str| -> Vec<u8> { letters(text).collect() };
+    distance(&squeeze(name), &squeeze(field)) <= slips
+}
+
+fn letters(text: &str) -> impl Iterator<Item = u8> {
+    text.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase())
 }
 
 /// Letters to insert, delete or replace to make one text into the other (Levenshtein).
