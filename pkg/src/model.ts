@@ -421,7 +421,8 @@ export class Model {
 export function loading(options: LongOptions) {
   return ({ name, remote }: FilePart, loaded: number, total: number): void => {
     throwIfAborted(options.signal, "loading");
-    report(options, { loaded, total, stage: remote ? `download ${name}` : "upload" });
+    const upload = name === "optimizer.safetensors" ? "upload optimizer state" : "upload";
+    report(options, { loaded, total, stage: remote ? `download ${name}` : upload });
   };
 }
 

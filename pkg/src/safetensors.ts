@@ -85,10 +85,13 @@ export async function readHeaders(
 ): Promise<OpenFile[]> {
   const open: OpenFile[] = [];
   for (const file of files) {
-    const header = await readHeader(file, sink.headerLimit());
-    const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
-    file.rest?.();
-    open.push({ file, sink, ranges });
+    try {
+      const header = await readHeader(file, sink.headerLimit());
+      const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
+      open.push({ file, sink, ranges });
+    } finally {
+      file.rest?.();
+    }
   }
   return open;
 }

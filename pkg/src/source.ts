@@ -150,7 +150,11 @@ export async function weightFiles(source: Source): Promise<FilePart[]> {
   }
   const names = shardNames(index.place, await textOf(index, INDEX_BYTES));
   const files: FilePart[] = [];
-  for (const name of names) files.push(await required(source, name));
+  for (const name of names) {
+    const file = await required(source, name);
+    file.rest?.(); // browsers open few connections to a server at a time
+    files.push(file);
+  }
   return files;
 }
 

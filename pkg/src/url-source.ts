@@ -33,12 +33,12 @@ export class UrlSource implements Source {
     const { signal } = this.#options;
     return fetched(url, signal, async () => {
       let response = await ask(url, signal, 0, FIRST);
-      let range = rangeOf(response);
-      if (response.status === 416 && range?.total === 0) {
+      if (response.status === 416 && rangeOf(response)?.total === 0) {
         void response.body?.cancel();
         return blobPart(name, url.href, new Blob());
       }
-      if (response.status === 206 && !range) {
+      let range = response.status === 206 ? rangeOf(response) : undefined;
+      if (response.status === 206 && range?.begin !== 0) {
         // A server of another origin that does not expose Content-Range: the size is unknown.
         void response.body?.cancel();
         response = await ask(url, signal);
@@ -52,13 +52,17 @@ export class UrlSource implements Source {
         void response.body?.cancel();
         throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
       }
-      if (range) return new UrlFile(name, url, range.total, true, signal, opened(url, response, 0));
+      if (range) {
+        // Read at once: a body left open would hold one of the few connections to the server.
+        const first = new Uint8Array(await response.arrayBuffer());
+        return new UrlFile(name, url, range.total, signal, first);
+      }
       // With a content encoding, the stated length is not that of the bytes that arrive.
       const length = response.headers.get("content-length");
       if (length === null || response.headers.has("content-encoding")) {
         return blobPart(name, url.href, await this.#download(name, response, most));
       }
-      return new UrlFile(name, url, Number(length), false, signal, opened(url, response, 0));
+      return new UrlFile(name, url, Number(length), signal, opened(url, response, 0));
     });
   }
 
@@ -85,33 +89,40 @@ class UrlFile implements FilePart {
   readonly remote = true;
   readonly size: number;
   readonly #url: URL;
+  /** Whether the server answers to Range. */
   readonly #ranges: boolean;
+  readonly #first: Uint8Array;
   readonly #signal: AbortSignal | undefined;
   #stream: Stream | undefined;
 
+  /** @param begun - the file's first bytes from a server that answers to Range, or its whole stream. */
   constructor(
     name: string,
     url: URL,
     size: number,
-    ranges: boolean,
     signal: AbortSignal | undefined,
-    stream: Stream,
+    begun: Uint8Array | Stream,
   ) {
     [this.name, this.place, this.size] = [name, url.href, size];
-    [this.#url, this.#ranges, this.#signal, this.#stream] = [url, ranges, signal, stream];
+    [this.#url, this.#signal] = [url, signal];
+    this.#ranges = begun instanceof Uint8Array;
+    this.#first = begun instanceof Uint8Array ? begun : new Uint8Array();
+    this.#stream = begun instanceof Uint8Array ? undefined : begun;
   }
 
   read(begin: number, end: number): Promise<Uint8Array> {
     return fetched(this.#url, this.#signal, async () => {
       const bytes = new Uint8Array(end - begin);
-      for (let done = 0; done < bytes.length; ) {
+      const here = this.#first.subarray(begin, end);
+      bytes.set(here);
+      for (let done = here.length; done < bytes.length; ) {
         const stream = await this.#at(begin + done);
         const read = await stream.read(bytes.subarray(done));
         if (read > 0) {
           done += read;
           continue;
         }
-        // What was asked for has ended, or the connection: the next request goes on from there.
+        // The connection ended early: with Range, another goes on from there.
         this.rest();
         if (!this.#ranges || stream.from === begin + done) {
           throw corrupt(

@@ -60,3 +60,44 @@ test("a lost device is told, and a new runtime resumes", { timeout: 600_000 }, (
     },
   ),
 );
+
+/** In the page: makes a runtime and keeps the end of its device. */
+async function begin(base) {
+  const { Runtime } = await import(`${base}/pkg/index.js`);
+  const runtime = await Runtime.create();
+  globalThis.next = { Runtime, lost: runtime.lost };
+}
+
+/** In the page: once the device is gone, what a new runtime gives. */
+async function retry() {
+  const { Runtime, lost } = globalThis.next;
+  await lost;
+  return Runtime.create().then(
+    () => "a runtime",
+    (error) => `${error.code}: ${error.message}`,
+  );
+}
+
+test(
+  "where the browser gives no adapter after crashes, the advice is to wait",
+  {
+    timeout: 600_000,
+  },
+  () =>
+    withPage(
+      "chromium",
+      () => {},
+      async (page, url) => {
+        // Chromium blocks a site whose GPU was lost twice within two minutes.
+        const session = await page.browser().target().createCDPSession();
+        let said = "a runtime";
+        for (let crash = 1; crash <= 4 && said === "a runtime"; crash++) {
+          await page.evaluate(begin, url);
+          await session.send("Browser.crashGpuProcess").catch(() => {});
+          said = await page.evaluate(retry);
+        }
+        assert.match(said, /^adapter-unavailable: .*lost.*two minutes.*reload the page/);
+        assert.doesNotMatch(said, /settings|driver/);
+      },
+    ),
+);

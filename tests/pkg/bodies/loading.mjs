@@ -10,14 +10,16 @@ const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
  *
  * @param server - `{ ranges, length, hidden }`: whether it answers to Range, states lengths, and hides
  *   Content-Range as a server of another origin may.
- * @returns `[{ name, range, sent }]`: `sent` counts the bytes that were read of the answer's body.
+ * @returns `[{ name, range, sent, open }]`: `sent` counts the bytes that were read of the answer's body,
+ *   `open` the bodies that were open when this was asked for.
  */
 async function served(files, { ranges = true, length = true, hidden = false }, work) {
   const asked = [];
+  let open = 0;
   const own = globalThis.fetch;
   globalThis.fetch = async (url, options = {}) => {
     const name = String(url).replace(BASE, "");
-    const entry = { name, range: new Headers(options.headers).get("range"), sent: 0 };
+    const entry = { name, range: new Headers(options.headers).get("range"), sent: 0, open };
     asked.push(entry);
     if (options.signal?.aborted) throw options.signal.reason;
     const content = files[name];
@@ -30,14 +32,19 @@ async function served(files, { ranges = true, length = true, hidden = false }, w
     if (from !== undefined && !hidden)
       headers.set("content-range", `bytes ${begin}-${end - 1}/${content.length}`);
     let at = begin;
+    open += 1;
     const body = new ReadableStream(
       {
         pull(controller) {
           const piece = content.slice(at, Math.min(end, at + 10_007));
           at += piece.length;
           entry.sent += piece.length;
-          if (piece.length > 0) controller.enqueue(piece);
-          else controller.close();
+          if (piece.length > 0) return controller.enqueue(piece);
+          controller.close();
+          open -= 1;
+        },
+        cancel() {
+          open -= 1;
         },
       },
       { highWaterMark: 0 },
@@ -192,6 +199,32 @@ export const cases = {
     }
   },
 
+  async "many shards take one connection at a time"(host) {
+    const files = await savedModel(host, wide);
+    const { header, data } = openFile(files["model.safetensors"]);
+    const parts = { "config.json": files["config.json"] };
+    const weight_map = {};
+    for (const [name, entry] of Object.entries(header)) {
+      if (name === "__metadata__") continue;
+      const [begin, end] = entry.data_offsets;
+      weight_map[name] = `${name}.safetensors`;
+      const own = { [name]: { ...entry, data_offsets: [0, end - begin] } };
+      parts[weight_map[name]] = makeFile(own, data.subarray(begin, end));
+    }
+    parts["model.safetensors.index.json"] = encode({ weight_map });
+    ok(Object.keys(parts).length > 8, "shards");
+    for (const server of [{}, { ranges: false }]) {
+      let model;
+      const asked = await served(parts, server, async () => {
+        model = await host.tinyloom.Model.fromPretrained(host.runtime, BASE);
+      });
+      sameFiles(await model.save(), files, JSON.stringify(server));
+      model.free();
+      const most = Math.max(...asked.map(({ open }) => open));
+      equal(most, 0, `bodies open at a request, ${JSON.stringify(server)}`);
+    }
+  },
+
   async "the module never holds a whole tensor"(host) {
     // 131 MB in one tensor, of a file that the module did not write.
     const shape = {
@@ -303,7 +336,9 @@ export const cases = {
       sameFiles(await again.save(), later, "the second step");
       again.model.free();
     });
-    equal(stages, ["download model.safetensors", "download optimizer.safetensors"], "stages");
+    const tensors = ["download model.safetensors", "download optimizer.safetensors"];
+    equal(stages.slice(-2), tensors, "stages at the end");
+    ok(!stages.slice(0, -2).some((stage) => tensors.includes(stage)), `${stages}`);
   },
 
   async "a download stops at the signal"(host) {
