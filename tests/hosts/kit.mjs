@@ -86,6 +86,7 @@ export class Host {
       stdio: ["ignore", "pipe", "pipe"],
       detached: true, // a group of its own, so that what it starts ends with it
     });
+    endWithThis(child);
     child.output = "";
     for (const stream of [child.stdout, child.stderr])
       stream.on("data", (bytes) => {
@@ -173,11 +174,24 @@ export class Host {
 const gzipped = (path) => gzipSync(readFileSync(path)).length;
 
 function end(child) {
+  if (child.pid === undefined || child.exitCode !== null) return; // its number may be another's by now
   try {
     process.kill(-child.pid, "SIGKILL");
   } catch {
     // It has ended by itself.
   }
+}
+
+const started = new Set();
+
+/** Has a child's group end with this process, also when that is told to end. */
+function endWithThis(child) {
+  if (started.size === 0) {
+    process.once("exit", () => started.forEach(end));
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"])
+      process.once(signal, () => process.exit(1));
+  }
+  started.add(child);
 }
 
 function freePort() {
@@ -227,12 +241,8 @@ export async function visit(url, inBrowser) {
   tab.on("pageerror", (error) => problems.push(String(error?.stack ?? error)));
   tab.on("response", (response) => {
     if (response.request().resourceType() !== "script") return;
-    loading.push(
-      response.buffer().then(
-        (bytes) => gzipSync(bytes).length,
-        () => 0,
-      ),
-    );
+    const bytes = within(10_000, response.buffer()); // none once the page has been loaded again
+    loading.push(bytes.then(gzipSync, () => []).then(({ length }) => length));
   });
   try {
     await tab.goto(url, { waitUntil: "load", timeout: PATIENCE });
@@ -244,11 +254,21 @@ export async function visit(url, inBrowser) {
   }
 }
 
+/** The work's outcome, or a failure when it takes longer. */
+export function within(milliseconds, work) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Failure(`it took over ${milliseconds} ms`)), milliseconds);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
 /** Waits by asking: a development server may load its page again, and a policy may forbid `eval`. */
 async function left(tab, problems) {
   const until = Date.now() + PATIENCE;
   while (Date.now() < until) {
-    const text = await tab.evaluate(() => document.documentElement.dataset.host).catch(() => "");
+    const asked = tab.evaluate(() => document.documentElement.dataset.host);
+    const text = await within(10_000, asked).catch(() => ""); // the page is being loaded again
     if (text) return JSON.parse(text);
     await new Promise((turn) => setTimeout(turn, 200));
   }

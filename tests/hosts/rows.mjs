@@ -13,9 +13,10 @@ const NODE = "node26"; // for hosts that need a newer Node than this program doe
 const row = (host, way, pkg, install, apps, work, options = {}) => ({
   host,
   way,
+  apps,
   ...options,
   async run(tarball) {
-    const at = await Host.install(tarball, install, apps);
+    const at = await Host.install(tarball, install, this.apps);
     const outcome = await work(at);
     return { version: pkg && at.version(pkg), ...outcome };
   },

@@ -4,11 +4,14 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, isMain, main, root, step } from "../../scripts/lib.mjs";
 import { pack } from "../../scripts/pack.mjs";
-import { closeBrowser } from "./kit.mjs";
+import { closeBrowser, within } from "./kit.mjs";
 import { rows } from "./rows.mjs";
 
 /** Farthest that a loss may be from the first row's: other adapters round otherwise. */
 const TOLERANCE = 1e-3;
+
+/** Longest that a row may take, with its installation, in milliseconds. */
+const PATIENCE = 900_000;
 
 /** Runs rows one after the other and gives their outcomes, each with `ok` and what was wrong. */
 export async function runHosts(chosen, onRow = () => {}) {
@@ -18,7 +21,8 @@ export async function runHosts(chosen, onRow = () => {}) {
   try {
     for (const row of chosen) {
       const began = Date.now();
-      const outcome = await row.run(tarball).catch((error) => ({ error: error.message }));
+      const running = within(PATIENCE, row.run(tarball));
+      const outcome = await running.catch((error) => ({ error: error.message }));
       reference ??= outcome.loss;
       const wrong = outcome.error ?? problem(outcome, reference);
       const seconds = Math.round((Date.now() - began) / 1000);
@@ -46,7 +50,7 @@ const kb = (bytes) => (bytes === undefined ? "" : `${Math.round(bytes / 1000)} K
 
 /** A row of the table in Markdown. */
 function line(one) {
-  const from = one.types ? "" : one.file ? "file" : "JavaScript";
+  const from = one.file === undefined ? "" : one.file ? "file" : "JavaScript";
   const cells = [
     one.host,
     one.way,

@@ -1,6 +1,3 @@
-import { ByteTokenizer, Dataset, Model, Runtime, Trainer } from "tinyloom";
-import { attention } from "tinyloom/ops";
-import { show, work } from "./body.js";
+import { start } from "./start.js";
 
-if (typeof attention.forward !== "function") throw new Error("tinyloom/ops is not there");
-show(work({ ByteTokenizer, Dataset, Model, Runtime, Trainer }));
+start();

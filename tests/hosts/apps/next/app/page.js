@@ -1,15 +1,13 @@
 "use client";
 import { useEffect } from "react";
-import { ByteTokenizer, Dataset, Model, Runtime, Trainer } from "tinyloom";
-import { attention } from "tinyloom/ops";
-import { show, work } from "../body.js";
+import { start } from "../start.js";
 
 let begun = false; // React runs an effect twice in development
 export default function Page() {
   useEffect(() => {
-    if (begun || typeof attention.forward !== "function") return;
+    if (begun) return;
     begun = true;
-    show(work({ ByteTokenizer, Dataset, Model, Runtime, Trainer }));
+    start();
   }, []);
   return <p>host</p>;
 }
