@@ -1,11 +1,17 @@
 //! Model configuration with the names of Hugging Face's `config.json`.
 
+mod family;
 mod fields;
 mod keys;
 mod refused;
+mod rope;
+
+pub use family::ModelType;
+use family::{model_type, sliding_window};
+pub use rope::{RopeConfig, RopeScaling};
 
 use crate::error::{Error, Result};
-use fields::{Fields, real, refuse, size};
+use fields::{Fields, refuse, size};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -47,28 +53,7 @@ impl Activation {
     }
 }
 
-/// Which of transformers' models a configuration is for: they share their weights' names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ModelType {
-    #[default]
-    Llama,
-    /// Llama with a sliding window.
-    Mistral,
-}
-
-impl ModelType {
-    const ALL: [Self; 2] = [Self::Llama, Self::Mistral];
-
-    /// `model_type` and `architectures` as `config.json` has them.
-    const fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Llama => ["llama", "LlamaForCausalLM"],
-            Self::Mistral => ["mistral", "MistralForCausalLM"],
-        }
-    }
-}
-
-/// A validated Llama-shaped configuration: every field is resolved, every division checked.
+/// A validated configuration: every field is resolved, every division checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     pub model_type: ModelType,
@@ -81,7 +66,7 @@ pub struct ModelConfig {
     pub head_dim: usize,
     pub max_position_embeddings: usize,
     pub rms_norm_eps: f64,
-    pub rope_theta: f64,
+    pub rope: RopeConfig,
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
@@ -101,15 +86,15 @@ pub const MAX_HEAD_DIM: usize = 256;
 pub const MAX_TENSOR_ELEMENTS: u64 = i32::MAX as u64;
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json` of model type `llama` or `mistral`, as transformers 4 and 5
-    /// write it. Missing fields get the defaults of transformers' `LlamaConfig` or `MistralConfig`;
+    /// Reads a Hugging Face `config.json` of one of [`ModelType`]'s families, as transformers 4 and 5
+    /// write it. Missing fields get the defaults of transformers' config of that family;
     /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
     /// name is misspelt. A text above a megabyte is refused unread.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut fields = Fields::read(text)?;
         // First: another family has other names for its fields, and they are no slips.
         let model_type = model_type(&mut fields)?;
-        let mistral = model_type == ModelType::Mistral;
+        let missing = model_type.defaults();
         for written_anew in ["dtype", "torch_dtype", NOTE] {
             fields.drop(written_anew);
         }
@@ -119,28 +104,26 @@ impl ModelConfig {
         let num_attention_heads = fields.size("num_attention_heads", 32, 1 << 16)?;
         let num_key_value_heads = fields
             .optional_size("num_key_value_heads", num_attention_heads)?
-            .unwrap_or(if mistral { num_attention_heads.min(8) } else { num_attention_heads });
-        let head_dim = head_dim(&mut fields, hidden_size, num_attention_heads)?;
+            .unwrap_or(missing.num_key_value_heads.unwrap_or(usize::MAX).min(num_attention_heads));
+        let head_dim = head_dim(&mut fields, hidden_size, num_attention_heads, missing.head_dim)?;
+        let max_position_embeddings =
+            fields.size("max_position_embeddings", missing.max_position_embeddings, 1 << 24)?;
         let config = Self {
             model_type,
-            vocab_size: fields.size("vocab_size", 32_000, 1 << 24)?,
+            vocab_size: fields.size("vocab_size", missing.vocab_size, 1 << 24)?,
             hidden_size,
             intermediate_size: fields.size(
                 "intermediate_size",
-                if mistral { 14_336 } else { 11_008 },
+                missing.intermediate_size,
                 1 << 22,
             )?,
             num_hidden_layers: fields.size("num_hidden_layers", 32, 4096)?,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
-            max_position_embeddings: fields.size(
-                "max_position_embeddings",
-                if mistral { 131_072 } else { 2048 },
-                1 << 24,
-            )?,
+            max_position_embeddings,
             rms_norm_eps: fields.real("rms_norm_eps", 1e-6)?,
-            rope_theta: rope_theta(&mut fields)?,
+            rope: rope::rope(&mut fields, max_position_embeddings)?,
             tie_word_embeddings: fields.flag("tie_word_embeddings", false)?,
             hidden_act: hidden_act(&mut fields)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
@@ -169,7 +152,7 @@ impl ModelConfig {
                 positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
                 "a number above 0 and at most 1",
             ),
-            ("rope_theta", self.rope_theta, positive_f32(self.rope_theta), "a number above 0"),
+            ("rope_theta", self.rope.theta, positive_f32(self.rope.theta), "a number above 0"),
             (
                 "initializer_range",
                 self.initializer_range,
@@ -232,59 +215,20 @@ impl ModelConfig {
             ("head_dim", json!(self.head_dim)),
             ("max_position_embeddings", json!(self.max_position_embeddings)),
             ("rms_norm_eps", json!(self.rms_norm_eps)),
-            // transformers 4 reads the first of the two, transformers 5 the second.
-            ("rope_theta", json!(self.rope_theta)),
-            ("rope_parameters", json!({ "rope_theta": self.rope_theta, "rope_type": "default" })),
             ("tie_word_embeddings", json!(self.tie_word_embeddings)),
             ("hidden_act", json!(self.hidden_act.name())),
             ("initializer_range", json!(self.initializer_range)),
             ("dtype", json!("float32")),
             ("torch_dtype", json!("float32")),
-        ] {
+        ]
+        .into_iter()
+        .chain(self.rope.fields())
+        {
             write(name, value);
         }
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
         text
-    }
-
-    /// Name and shape of every stored tensor, `[out, in]` row-major, with Hugging Face's names and
-    /// in the order of the forward pass.
-    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let hidden = self.hidden_size;
-        let (query, key_value) =
-            (self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim);
-        let mut list =
-            vec![("model.embed_tokens.weight".to_owned(), vec![self.vocab_size, hidden])];
-        for layer in 0..self.num_hidden_layers {
-            list.extend(
-                [
-                    ("input_layernorm", vec![hidden]),
-                    ("self_attn.q_proj", vec![query, hidden]),
-                    ("self_attn.k_proj", vec![key_value, hidden]),
-                    ("self_attn.v_proj", vec![key_value, hidden]),
-                    ("self_attn.o_proj", vec![hidden, query]),
-                    ("post_attention_layernorm", vec![hidden]),
-                    ("mlp.gate_proj", vec![self.intermediate_size, hidden]),
-                    ("mlp.up_proj", vec![self.intermediate_size, hidden]),
-                    ("mlp.down_proj", vec![hidden, self.intermediate_size]),
-                ]
-                .map(|(name, shape)| (format!("model.layers.{layer}.{name}.weight"), shape)),
-            );
-        }
-        list.push(("model.norm.weight".to_owned(), vec![hidden]));
-        if !self.tie_word_embeddings {
-            list.push(("lm_head.weight".to_owned(), vec![self.vocab_size, hidden]));
-        }
-        list
-    }
-
-    /// Number of trained parameters; a tied embedding counts once.
-    pub fn parameter_count(&self) -> u64 {
-        self.tensors()
-            .iter()
-            .map(|(_, shape)| shape.iter().map(|&n| n as u64).product::<u64>())
-            .sum()
     }
 }
 
@@ -308,45 +252,17 @@ const NOTE: &str = "tinyloom_note";
 const SOFT_CAP_NOTE: &str =
     "transformers ignores attn_logit_softcapping in this model: it computes other logits";
 
-fn model_type(fields: &mut Fields) -> Result<ModelType> {
-    let found = match fields.take_set("model_type")? {
-        None => ModelType::Llama,
-        Some(value) => ModelType::ALL
-            .into_iter()
-            .find(|kind| value == kind.names()[0])
-            .ok_or_else(|| refuse("model_type", &value, "\"llama\" or \"mistral\""))?,
-    };
-    let architecture = found.names()[1];
-    match fields.take_set("architectures")? {
-        Some(value) if value != json!([architecture]) => {
-            Err(refuse("architectures", &value, &format!("[\"{architecture}\"]")))
-        }
-        _ => Ok(found),
-    }
-}
-
-/// Mistral's window, 4,096 unless the field says another or `null`.
-fn sliding_window(fields: &mut Fields, model_type: ModelType) -> Result<Option<usize>> {
-    match model_type {
-        ModelType::Llama => {
-            fields.require_neutral(
-                "sliding_window",
-                |_| false,
-                "absent, or model_type \"mistral\"",
-            )?;
-            Ok(None)
-        }
-        ModelType::Mistral => match fields.take("sliding_window")? {
-            None => Ok(Some(4096)),
-            Some(Value::Null) => Ok(None),
-            Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
-        },
-    }
-}
-
-fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
+fn head_dim(
+    fields: &mut Fields,
+    hidden: usize,
+    heads: usize,
+    missing: Option<usize>,
+) -> Result<usize> {
     let allowed = format!("a multiple of 4 up to {MAX_HEAD_DIM}");
     let Some(value) = fields.take_set("head_dim")? else {
+        if let Some(head_dim) = missing {
+            return Ok(head_dim);
+        }
         if !hidden.is_multiple_of(heads) {
             return Err(Error::config(format!(
                 "hidden_size ({hidden}) is not a multiple of num_attention_heads ({heads}): \
@@ -366,61 +282,6 @@ fn head_dim(fields: &mut Fields, hidden: usize, heads: usize) -> Result<usize> {
         .ok()
         .filter(|n| n.is_multiple_of(4))
         .ok_or_else(|| refuse("head_dim", &value, &allowed))
-}
-
-/// The RoPE base from any of the three places where transformers has kept it: `rope_theta`
-/// (version 4), `rope_parameters.rope_theta` (version 5), `rope_scaling.rope_theta`.
-fn rope_theta(fields: &mut Fields) -> Result<f64> {
-    let mut theta = fields.optional_real("rope_theta")?;
-    for name in ["rope_parameters", "rope_scaling"] {
-        let Some(value) = fields.take_set(name)? else { continue };
-        let Value::Object(rope) = &value else {
-            return Err(refuse(name, &value, "null or an object with rope_type \"default\""));
-        };
-        for key in ["rope_type", "type"] {
-            match rope.get(key) {
-                Some(kind) if !kind.is_null() && kind != "default" => {
-                    return Err(refuse(
-                        &format!("{name}.{key}"),
-                        kind,
-                        "\"default\": tinyloom has no other RoPE type",
-                    ));
-                }
-                _ => {}
-            }
-        }
-        let typed =
-            ["rope_type", "type"].iter().any(|key| rope.get(*key).is_some_and(|v| !v.is_null()));
-        let known =
-            |key: &str| ["rope_type", "type", "rope_theta", "partial_rotary_factor"].contains(&key);
-        if let Some((key, value)) =
-            rope.iter().find(|(key, v)| !typed && !known(key) && !v.is_null())
-        {
-            return Err(refuse(
-                &format!("{name}.{key}"),
-                value,
-                "absent where no rope_type is given",
-            ));
-        }
-        if let Some(factor) = rope.get("partial_rotary_factor")
-            && !factor.is_null()
-            && !refused::ONE(factor)
-        {
-            let name = format!("{name}.partial_rotary_factor");
-            return Err(refuse(&name, factor, "1: tinyloom rotates whole heads"));
-        }
-        if let Some(inner) = rope.get("rope_theta").filter(|v| !v.is_null()) {
-            let inner = real(&format!("{name}.rope_theta"), inner)?;
-            if let Some(outer) = theta.filter(|&outer| outer != inner) {
-                return Err(Error::config(format!(
-                    "config fields rope_theta ({outer}) and {name}.rope_theta ({inner}) \
-                     disagree: keep one"
-                )));
-            }
-            theta = Some(inner);
-        }
-    }
-    Ok(theta.unwrap_or(10_000.0))
 }
 
 fn hidden_act(fields: &mut Fields) -> Result<Activation> {

@@ -66,11 +66,11 @@ pub mod optim;
 pub mod params;
 pub mod plan;
 pub mod random;
-#[cfg(any(test, feature = "testing"))]
-pub mod reference;
 pub mod schedule;
 pub mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod twins;
 #[cfg(target_arch = "wasm32")]
 pub mod web;

@@ -79,7 +79,8 @@ fn tensors_never_overlap_and_decay_ends_where_norms_begin() {
                 runs.sort_unstable();
                 assert!(runs.windows(2).all(|pair| pair[0].1 <= pair[1].0), "tensors overlap");
             }
-            let names: Vec<_> = config.tensors().into_iter().map(|(name, _)| name).collect();
+            let names: Vec<_> =
+                Architecture::of(&config).tensors().into_iter().map(|(name, _)| name).collect();
             let mut laid_out: Vec<_> = layout.tensors.iter().map(|t| t.name.clone()).collect();
             laid_out.sort();
             let mut wanted = names.clone();

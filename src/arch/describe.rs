@@ -1,6 +1,6 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
-use super::{Attention, Init, Norm, Param, Rope, Weight, WeightId};
+use super::{Attention, HeadNorms, Init, Norm, Param, Rope, Weight, WeightId};
 use crate::config::ModelConfig;
 
 /// What the families' descriptions are written with.
@@ -43,6 +43,19 @@ impl<'a> Describe<'a> {
         Norm { weight, epsilon: self.config.rms_norm_eps }
     }
 
+    /// Norms of each head's queries and keys, by the modules of both.
+    pub fn head_norms(&mut self, block: &str, modules: [&str; 2]) -> HeadNorms {
+        let columns = self.config.head_dim;
+        let param = |module| Param {
+            name: format!("{block}.{module}.weight"),
+            shape: vec![columns],
+            init: Init::Ones,
+        };
+        let params = modules.map(param).to_vec();
+        let weight = self.add(Weight { params, rows: 2, columns, decay: false });
+        Norm { weight, epsilon: self.config.rms_norm_eps }
+    }
+
     pub fn attention(&self) -> Attention {
         Attention {
             heads: self.config.num_attention_heads,
@@ -54,6 +67,6 @@ impl<'a> Describe<'a> {
     }
 
     pub fn rope(&self) -> Rope {
-        Rope { head_dim: self.config.head_dim, theta: self.config.rope_theta }
+        Rope { head_dim: self.config.head_dim, config: self.config.rope }
     }
 }

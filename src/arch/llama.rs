@@ -1,13 +1,22 @@
 //! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
 
 use super::describe::Describe;
-use super::{Architecture, Layer};
+use super::{Architecture, HeadNorms, Layer};
 
-pub(super) fn describe(mut model: Describe) -> Architecture {
+pub(super) fn describe(model: Describe) -> Architecture {
+    decoder(model, |_, _| None)
+}
+
+/// A family that differs in its norms of queries and keys alone, which `head_norms` adds to a layer.
+pub(super) fn decoder(
+    mut model: Describe,
+    head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
+) -> Architecture {
     let config = model.config;
     let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
     let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
-    let layers = (0..config.num_hidden_layers).map(|index| layer(&mut model, index)).collect();
+    let layers =
+        (0..config.num_hidden_layers).map(|index| layer(&mut model, index, head_norms)).collect();
     let final_norm = model.norm("model.norm", hidden);
     let head = if config.tie_word_embeddings {
         embedding
@@ -27,7 +36,11 @@ pub(super) fn describe(mut model: Describe) -> Architecture {
     }
 }
 
-fn layer(model: &mut Describe, index: usize) -> Layer {
+fn layer(
+    model: &mut Describe,
+    index: usize,
+    head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
+) -> Layer {
     let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
     let attention = model.attention();
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
@@ -41,6 +54,7 @@ fn layer(model: &mut Describe, index: usize) -> Layer {
     Layer {
         attention_norm: model.norm(&name("input_layernorm"), hidden),
         qkv: model.matrix(hidden, &qkv),
+        head_norms: head_norms(model, index),
         attention,
         output: model.matrix(query, &[(name("self_attn.o_proj"), hidden)]),
         mlp_norm: model.norm(&name("post_attention_layernorm"), hidden),

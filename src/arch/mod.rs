@@ -4,6 +4,10 @@
 
 mod describe;
 mod llama;
+mod qwen;
+mod rope;
+
+pub use rope::Rope;
 
 use crate::config::{Activation, ModelConfig, ModelType};
 use describe::Describe;
@@ -47,6 +51,9 @@ pub struct Norm {
     pub epsilon: f64,
 }
 
+/// Norms of each head's queries and of its keys: a weight of two rows, queries' first.
+pub type HeadNorms = Norm;
+
 /// Heads, and what a query may see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
@@ -77,6 +84,7 @@ pub struct Layer {
     pub attention_norm: Norm,
     /// Queries, keys and values, stacked.
     pub qkv: WeightId,
+    pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
     pub output: WeightId,
     pub mlp_norm: Norm,
@@ -86,22 +94,6 @@ pub struct Layer {
     pub feed: usize,
     pub activation: Activation,
     pub down: WeightId,
-}
-
-/// Angles of the rotary embedding.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rope {
-    pub head_dim: usize,
-    pub theta: f64,
-}
-
-impl Rope {
-    /// Radians that each of the `head_dim / 2` pairs turns per position: theta^(−2i / head_dim)
-    /// (Su et al., arXiv:2104.09864). In f64: drivers' own powers and sines err too much.
-    pub fn frequencies(&self) -> Vec<f64> {
-        let exponent = |pair: usize| -2.0 * pair as f64 / self.head_dim as f64;
-        (0..self.head_dim / 2).map(|pair| libm::pow(self.theta, exponent(pair))).collect()
-    }
 }
 
 /// A decoder-only language model.
@@ -125,6 +117,7 @@ impl Architecture {
         match config.model_type {
             // Mistral is Llama with a window, which the config resolves.
             ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
+            ModelType::Qwen3 => qwen::describe(Describe::new(config)),
         }
     }
 
@@ -135,6 +128,12 @@ impl Architecture {
     /// Name and shape of every tensor of the checkpoint, in the order of the forward pass.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         self.params().map(|param| (param.name.clone(), param.shape.clone())).collect()
+    }
+
+    /// Number of parameters; a tied embedding counts once.
+    pub fn parameter_count(&self) -> u64 {
+        let elements = |param: &Param| param.shape.iter().map(|&n| n as u64).product::<u64>();
+        self.params().map(elements).sum()
     }
 
     /// Positions that a layer's cache must reach back to, if every layer has a window.

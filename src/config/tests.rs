@@ -1,4 +1,5 @@
 use super::*;
+use crate::arch::Architecture;
 use crate::error::ErrorCode;
 
 #[test]
@@ -17,7 +18,7 @@ fn defaults_are_those_of_transformers() {
             head_dim: 128,
             max_position_embeddings: 2048,
             rms_norm_eps: 1e-6,
-            rope_theta: 10_000.0,
+            rope: RopeConfig { theta: 10_000.0, scaling: RopeScaling::Default },
             tie_word_embeddings: false,
             hidden_act: Activation::Silu,
             initializer_range: 0.02,
@@ -27,7 +28,7 @@ fn defaults_are_those_of_transformers() {
         }
     );
     // Llama 2 7B with its 32,000-word vocabulary.
-    assert_eq!(config.parameter_count(), 6_738_415_616);
+    assert_eq!(Architecture::of(&config).parameter_count(), 6_738_415_616);
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn mistral_has_a_window() {
         (Some(4096), 8, 14_336)
     );
     // Mistral 7B.
-    assert_eq!(config.parameter_count(), 7_241_732_096);
+    assert_eq!(Architecture::of(&config).parameter_count(), 7_241_732_096);
     assert_eq!(read(r#"{"model_type":"mistral","sliding_window":null}"#).sliding_window, None);
     let saved = read(r#"{"model_type":"mistral","sliding_window":256}"#).to_json();
     assert!(saved.contains("MistralForCausalLM"), "{saved}");
@@ -76,12 +77,12 @@ fn both_generations_of_transformers_are_read() {
     for text in [four, five] {
         let config = ModelConfig::from_json(text).unwrap();
         assert_eq!(
-            (config.rope_theta, config.head_dim, config.num_key_value_heads),
+            (config.rope.theta, config.head_dim, config.num_key_value_heads),
             (500_000.0, 16, 4)
         );
     }
     let legacy = r#"{"rope_scaling":{"type":"default"},"rope_theta":5e3}"#;
-    assert_eq!(ModelConfig::from_json(legacy).unwrap().rope_theta, 5e3);
+    assert_eq!(ModelConfig::from_json(legacy).unwrap().rope.theta, 5e3);
 }
 
 #[test]
@@ -107,18 +108,22 @@ fn tensors_follow_the_shapes_of_grouped_query_attention() {
         "num_attention_heads":4,"num_key_value_heads":2,"head_dim":8}"#;
     let mut config = ModelConfig::from_json(text).unwrap();
     let find = |config: &ModelConfig, name: &str| {
-        config.tensors().into_iter().find(|(n, _)| n == name).map(|(_, shape)| shape)
+        Architecture::of(&config)
+            .tensors()
+            .into_iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, shape)| shape)
     };
     assert_eq!(find(&config, "model.layers.1.self_attn.q_proj.weight"), Some(vec![32, 6]));
     assert_eq!(find(&config, "model.layers.1.self_attn.v_proj.weight"), Some(vec![16, 6]));
     assert_eq!(find(&config, "model.layers.0.self_attn.o_proj.weight"), Some(vec![6, 32]));
     assert_eq!(find(&config, "model.layers.0.mlp.down_proj.weight"), Some(vec![6, 10]));
     assert_eq!(find(&config, "lm_head.weight"), Some(vec![7, 6]));
-    assert_eq!(config.tensors().len(), 1 + 2 * 9 + 2);
-    let untied = config.parameter_count();
+    assert_eq!(Architecture::of(&config).tensors().len(), 1 + 2 * 9 + 2);
+    let untied = Architecture::of(&config).parameter_count();
     config.tie_word_embeddings = true;
     assert_eq!(find(&config, "lm_head.weight"), None);
-    assert_eq!(untied - config.parameter_count(), 42);
+    assert_eq!(untied - Architecture::of(&config).parameter_count(), 42);
 }
 
 #[test]
@@ -126,9 +131,18 @@ fn whatever_is_not_supported_is_refused_by_name() {
     for (text, needle) in [
         (r#"{"model_type":"gemma2"}"#, "model_type"),
         (r#"{"architectures":["LlamaForSequenceClassification"]}"#, "architectures"),
-        (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.rope_type"),
-        (r#"{"rope_scaling":{"type":"linear","factor":8}}"#, "rope_scaling.type"),
-        (r#"{"rope_parameters":{"rope_type":"yarn"}}"#, "rope_parameters.rope_type"),
+        (r#"{"rope_scaling":{"rope_type":"longrope","factor":8}}"#, "rope_scaling.rope_type"),
+        (r#"{"rope_scaling":{"type":"dynamic","factor":8}}"#, "rope_scaling.rope_type"),
+        (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.low_freq_factor"),
+        (r#"{"rope_scaling":{"type":"linear"}}"#, "rope_scaling.factor is missing"),
+        (r#"{"rope_scaling":{"type":"linear","factor":-1}}"#, "rope_scaling.factor is -1"),
+        (r#"{"rope_parameters":{"rope_type":"yarn","mscale":0.7}}"#, "rope_parameters.mscale"),
+        (
+            r#"{"rope_parameters":{"rope_type":"linear","factor":2},"rope_scaling":{"rope_type":"linear","factor":4}}"#,
+            "disagree",
+        ),
+        (r#"{"model_type":"qwen3","use_sliding_window":true}"#, "use_sliding_window is true"),
+        (r#"{"model_type":"qwen3","layer_types":["sliding_attention"]}"#, "layer_types"),
         (r#"{"rope_scaling":{"factor":8}}"#, "rope_scaling.factor"),
         (r#"{"rope_parameters":7}"#, "rope_parameters"),
         (r#"{"rope_theta":1e4,"rope_parameters":{"rope_theta":1e5}}"#, "disagree"),
@@ -247,4 +261,36 @@ fn bad_sizes_name_field_value_and_what_is_allowed() {
         assert_eq!(error.code, ErrorCode::InvalidConfig);
         assert!(needles.iter().all(|n| error.message.contains(n)), "{text} -> {}", error.message);
     }
+}
+
+#[test]
+fn scaled_rope_is_written_as_it_was_read() {
+    for text in [
+        r#"{"rope_theta":500000.0,"max_position_embeddings":131072,"rope_scaling":{"factor":8.0,
+            "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192,
+            "rope_type":"llama3"}}"#,
+        r#"{"rope_scaling":{"type":"linear","factor":2.0}}"#,
+        r#"{"max_position_embeddings":8192,"rope_parameters":{"rope_type":"yarn","rope_theta":10000.0,
+            "original_max_position_embeddings":2048}}"#,
+    ] {
+        let config = ModelConfig::from_json(text).unwrap();
+        assert_ne!(config.rope.scaling, RopeScaling::Default);
+        let again = ModelConfig::from_json(&config.to_json()).unwrap();
+        assert_eq!(again.rope, config.rope);
+    }
+}
+
+#[test]
+fn qwen3_has_norms_of_queries_and_keys() {
+    let text = r#"{"model_type":"qwen3","num_hidden_layers":1,"hidden_size":64,"use_sliding_window":false,
+        "sliding_window":null,"max_window_layers":28,"layer_types":["full_attention"]}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    assert_eq!((config.head_dim, config.vocab_size), (128, 151_936));
+    let tensors = Architecture::of(&config).tensors();
+    for name in ["q_norm", "k_norm"] {
+        let name = format!("model.layers.0.self_attn.{name}.weight");
+        assert!(tensors.contains(&(name, vec![128])));
+    }
+    let again = ModelConfig::from_json(&config.to_json()).unwrap();
+    assert_eq!(again.to_json(), config.to_json());
 }

@@ -42,8 +42,13 @@ impl Build {
         let attention = layer.attention;
         let normed = self.value("attention norm", self.hidden);
         self.node(Op::Norm(layer.attention_norm), "attention norm", &[x], &[normed]);
-        let qkv = self.value("qkv", attention.stride());
+        let mut qkv = self.value("qkv", attention.stride());
         self.node(Op::Linear { weight: layer.qkv }, "q, k, v", &[normed], &[qkv]);
+        if let Some(norms) = layer.head_norms {
+            let raw = qkv;
+            qkv = self.value("normed qkv", attention.stride());
+            self.node(Op::HeadNorms { norms, attention }, "q, k norms", &[raw], &[qkv]);
+        }
         self.node(Op::Rope { attention }, "rope", &[qkv], &[qkv]);
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);

@@ -39,7 +39,7 @@ fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> HashSet<ValueI
     for node in &forward.nodes {
         let weight = match node.op {
             Op::Embed { weight } | Op::Linear { weight } | Op::Head { weight } => Some(weight),
-            Op::Norm(norm) => Some(norm.weight),
+            Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => Some(norm.weight),
             _ => None,
         };
         if weight.is_some_and(trained) || node.reads.iter().any(|read| needed.contains(read)) {
@@ -126,6 +126,12 @@ impl Pass<'_> {
             }
             Op::Rope { attention } => {
                 self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_y]);
+            }
+            Op::HeadNorms { norms, attention } => {
+                let (raw, trained) = (node.reads[0], (self.trained)(norms.weight));
+                let op = Op::HeadNormsBackward { norms, attention, trained };
+                self.emit(op, node.site, &[raw, d_y], &[d_y]);
+                self.gradients.insert(raw, d_y);
             }
             Op::Attention { attention } => {
                 let (qkv, [output, logsumexp]) = (node.reads[0], [node.writes[0], node.writes[1]]);

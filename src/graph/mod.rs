@@ -12,7 +12,7 @@ pub use differentiate::differentiate;
 pub use fuse::fuse;
 pub use remat::remat;
 
-use crate::arch::{Attention, Norm, WeightId};
+use crate::arch::{Attention, HeadNorms, Norm, WeightId};
 use crate::config::Activation;
 use crate::format::WriteMode;
 use std::fmt;
@@ -67,6 +67,8 @@ pub enum Op {
     Norm(Norm),
     /// x → y = x · weightᵀ, plus a second read if there is one.
     Linear { weight: WeightId },
+    /// qkv → qkv with each head's queries and keys normed.
+    HeadNorms { norms: HeadNorms, attention: Attention },
     /// qkv, rotated in place.
     Rope { attention: Attention },
     /// qkv → output, logsumexp.
@@ -89,6 +91,8 @@ pub enum Op {
     LinearWeight { weight: WeightId, write: WriteMode },
     /// x, d_y → d_x, and the weight's gradient where it is trained.
     NormBackward { norm: Norm, trained: bool, write: WriteMode },
+    /// qkv, d_qkv → d_qkv in place, and the weights' gradients where they are trained.
+    HeadNormsBackward { norms: HeadNorms, attention: Attention, trained: bool },
     /// d_qkv, rotated back in place.
     RopeBackward { attention: Attention },
     /// qkv, output, logsumexp, d_output → d_qkv.

@@ -51,7 +51,10 @@ pub use linear::{Form, Linear, LinearShape, LinearSum, Output, linear, linear_wi
 pub use linear_tile::{LinearPick, LinearTile, linear_candidates, linear_tiles};
 pub use loss::{cross_entropy, loss_sum};
 pub use matvec::{MatvecInput, MatvecOutput, MatvecShape, matvec, matvec_fuses};
-pub use norm::{column_sum, norm_rows, rms_norm_backward, rms_norm_forward};
+pub use norm::{
+    column_sum, head_norm_backward, head_norm_forward, norm_rows, rms_norm_backward,
+    rms_norm_forward,
+};
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
 pub use sample::sample;
 pub use softmax::{RowPlace, softmax, softmax_unit};

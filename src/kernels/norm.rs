@@ -1,7 +1,7 @@
 //! RMSNorm, forward and backward.
 
 use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
-use super::{WriteMode, check_storage, reduction, row_workgroup, workgroup_size};
+use super::{AttentionShape, WriteMode, check_storage, reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
@@ -62,6 +62,55 @@ pub fn rms_norm_backward(
             variant(subgroups),
             why,
         )
+}
+
+/// `head_norm_forward` over the query and key heads of rows of `qkv`. Grid: one workgroup per head of a
+/// row, values' among them.
+pub fn head_norm_forward(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    epsilon: f64,
+) -> Result<Kernel> {
+    let name = "head_norm_forward";
+    let (subgroups, why) = reduction(caps);
+    let size = row_workgroup(caps, shape.head_dim, name)?;
+    let heads = shape.stride() / shape.head_dim;
+    let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
+    head_norm(name, size, shape, epsilon)
+        .reduction(subgroups)
+        .module(shader!("02_head_norm_forward"))
+        .finish(caps, &[Read, Read, ReadWrite, Uniform], grid, variant(subgroups), why)
+}
+
+/// `head_norm_backward`, in place on the gradients of rows of `qkv`. Grid: one workgroup per `rows`
+/// rows, [`norm_rows`] in a plan.
+pub fn head_norm_backward(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    epsilon: f64,
+    rows: usize,
+) -> Result<Kernel> {
+    let name = "head_norm_backward";
+    let (subgroups, why) = reduction(caps);
+    let size = row_workgroup(caps, shape.head_dim, name)?;
+    let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
+    head_norm(name, size, shape, epsilon)
+        .size("ROWS", rows)
+        .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
+        .reduction(subgroups)
+        .module(shader!("02_head_norm_backward"))
+        .finish(caps, &[Read, Read, ReadWrite, ReadWrite, Uniform], grid, variant(subgroups), why)
+}
+
+fn head_norm(name: &'static str, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
+    Composer::new(name, size)
+        .size("QUERIES", shape.heads)
+        .size("KEYS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("STRIDE", shape.stride())
+        .float("EPSILON", epsilon as f32)
+        .module(shader!("lib/step"))
+        .module(shader!("lib/flat"))
 }
 
 /// `column_sum_forward`: adds up the partial weight gradients of `rows` rows each. Grid: a

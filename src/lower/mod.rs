@@ -84,6 +84,10 @@ impl Lowering<'_> {
             Op::Embed { weight } => self.embed(node, weight),
             Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight } => self.linear(node, weight),
+            Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
+            Op::HeadNormsBackward { norms, attention, trained } => {
+                self.head_norms_backward(node, norms, attention, trained)
+            }
             Op::Rope { attention } => self.rope(node, attention, true),
             Op::Attention { attention } => self.attention(node, attention),
             Op::Gate(gate) => self.gate(node, gate),

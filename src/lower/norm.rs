@@ -1,7 +1,7 @@
 //! Root mean square normalisation.
 
 use super::{Lowering, label};
-use crate::arch::Norm;
+use crate::arch::{Attention, HeadNorms, Norm};
 use crate::error::Result;
 use crate::graph::Node;
 use crate::kernels::{self as k, WriteMode};
@@ -54,5 +54,44 @@ impl Lowering<'_> {
         let slices = vec![partial, self.gradient(norm.weight, 0), self.builder.step()];
         let flops = (blocks * hidden) as f64;
         self.builder.dispatch(label(node.site, "weight"), kernel, slices, flops)
+    }
+
+    pub(super) fn head_norms(
+        &mut self,
+        node: &Node,
+        norms: HeadNorms,
+        attention: Attention,
+    ) -> Result<()> {
+        let (input, output) = (self.read(node, 0), self.written(node, 0)?);
+        let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), norms.epsilon)?;
+        let slices = vec![input, self.whole(norms.weight), output, self.builder.step()];
+        let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// In place on the gradient that attention has left.
+    pub(super) fn head_norms_backward(
+        &mut self,
+        node: &Node,
+        norms: HeadNorms,
+        attention: Attention,
+        trained: bool,
+    ) -> Result<()> {
+        let (input, gradient) = (self.read(node, 0), self.written(node, 0)?);
+        let (caps, tokens) = (self.builder.caps, self.builder.tokens);
+        let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
+        let blocks = tokens.div_ceil(rows);
+        let elements = (blocks * columns) as u64;
+        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let kernel = k::head_norm_backward(caps, self.shape(attention), norms.epsilon, rows)?;
+        let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
+        let flops = 12.0 * (tokens * attention.stride()) as f64;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
+        if !trained {
+            return Ok(());
+        }
+        let kernel = k::column_sum(caps, columns, rows)?;
+        let slices = vec![partial, self.gradient(norms.weight, 0), self.builder.step()];
+        self.builder.dispatch(label(node.site, "weight"), kernel, slices, elements as f64)
     }
 }

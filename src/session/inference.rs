@@ -79,10 +79,9 @@ impl Inference {
         plans: &InferencePlans,
         capacity: usize,
     ) -> Result<()> {
-        let config = &model.config;
         resources.allocate(&buffers(plans.all()), &[weights])?;
         let buffer = resources.get(Buffer::RopeTable)?;
-        write_rope_table(&model.gpu.0, buffer, capacity, config.head_dim, config.rope_theta)
+        write_rope_table(&model.gpu.0, buffer, capacity, &model.layout.architecture.rope)
     }
 
     /// Whether any matrix is read packed.

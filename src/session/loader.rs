@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::place::Place;
+use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -32,7 +33,7 @@ impl std::fmt::Debug for ModelLoader {
 
 impl ModelLoader {
     pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Self {
-        let reader = CheckpointReader::new(&config.tensors());
+        let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
         Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] }
     }

@@ -4,6 +4,7 @@ use super::model::Model;
 use super::place::Place;
 use super::trainer::{Trainer, TrainerState, saved_sets};
 use super::watch::{Ask, Watch};
+use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -35,7 +36,7 @@ impl Resume {
         let state = TrainerState::from_json(state)?;
         state.check()?;
         let sets = saved_sets(state.progress);
-        let tensors: Vec<_> = config
+        let tensors: Vec<_> = Architecture::of(config)
             .tensors()
             .iter()
             .flat_map(|(name, shape)| {
@@ -175,7 +176,7 @@ mod tests {
                 "optimizer":[0,0,0,0],"metrics":[0,0,0,0,0,0,0,0]}}"#
             )
         };
-        let tensors = config.tensors().len();
+        let tensors = Architecture::of(&config).tensors().len();
         for (micro_step, sets) in [(0, 2), (1, 3)] {
             let resume = Resume::new(&config, &state(micro_step)).unwrap();
             let missing = resume.reader.missing();

@@ -1,6 +1,7 @@
 //! The `Step` uniform of `lib/step.wgsl`, the `Sampling` uniform of `13_sample.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
+use crate::arch::Rope;
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu};
 use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
@@ -94,28 +95,27 @@ const _: () = assert!(size_of::<Step>() as u64 == STEP_BYTES);
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
-/// Writes (cos, sin) of position · theta^(−2i / head_dim) for each position and pair, computed in
-/// f64: drivers' own sines err too much. The host holds a piece of the table at a time.
+/// Writes (cos, sin) of each position and pair, computed in f64: drivers' own sines err too much. The
+/// host holds a piece of the table at a time.
 pub(super) fn write_rope_table(
     gpu: &Rc<dyn Gpu>,
     buffer: BufferId,
     positions: usize,
-    head_dim: usize,
-    theta: f64,
+    rope: &Rope,
 ) -> Result<()> {
     const PIECE: usize = 4096;
-    let mut piece = Vec::with_capacity(PIECE.min(positions) * head_dim);
+    let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
+    let mut piece = Vec::with_capacity(PIECE.min(positions) * rope.head_dim);
     for first in (0..positions).step_by(PIECE) {
         piece.clear();
         for position in first..positions.min(first + PIECE) {
-            for pair in 0..head_dim / 2 {
-                let angle =
-                    position as f64 * libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
-                piece.push(libm::cos(angle) as f32);
-                piece.push(libm::sin(angle) as f32);
+            for frequency in &frequencies {
+                let angle = position as f64 * frequency;
+                piece.push((magnitude * libm::cos(angle)) as f32);
+                piece.push((magnitude * libm::sin(angle)) as f32);
             }
         }
-        gpu.write(buffer, first as u64 * head_dim as u64 * 4, bytemuck::cast_slice(&piece))?;
+        gpu.write(buffer, first as u64 * rope.head_dim as u64 * 4, bytemuck::cast_slice(&piece))?;
     }
     Ok(())
 }

@@ -174,9 +174,8 @@ impl Trainer {
         let mut resources = Resources::new(gpu);
         resources.allocate(&buffers(plans.all()), &[weights])?;
         let table = resources.get(Buffer::RopeTable)?;
-        let config = model.config();
-        let positions = options.tokens_per_step.min(config.max_position_embeddings);
-        write_rope_table(gpu, table, positions, config.head_dim, config.rope_theta)?;
+        let positions = options.tokens_per_step.min(model.config().max_position_embeddings);
+        write_rope_table(gpu, table, positions, &model.layout().architecture.rope)?;
         Ok(resources)
     }
 

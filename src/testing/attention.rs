@@ -7,7 +7,7 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{self as k, Kernel};
-use crate::reference::attention::{AttentionShape, attention_forward, attention_prefill};
+use crate::twins::attention::{AttentionShape, attention_forward, attention_prefill};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.

@@ -9,7 +9,7 @@ use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
 use crate::kernels::{self as k, Kernel, KeyValueOwner};
-use crate::reference::attention::{AttentionShape, attention_backward, attention_forward};
+use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
 

@@ -7,8 +7,8 @@ use super::lane::Lane;
 use super::measure::{close_to_terms, dot, narrow, relative_error, wide};
 use crate::data::document_ends;
 use crate::kernels::Kernel;
-use crate::reference::attention::{AttentionShape, attention_forward};
-use crate::reference::attention_rows::Pass;
+use crate::twins::attention::{AttentionShape, attention_forward};
+use crate::twins::attention_rows::Pass;
 use std::collections::BTreeSet;
 
 /// Rows whose gradients are compared; of shorter batches all.

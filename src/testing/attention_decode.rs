@@ -6,10 +6,10 @@ use super::lane::Lane;
 use super::measure::{close, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS};
-use crate::reference::attention::{
+use crate::twins::attention::{
     AttentionShape, Part, attention_decode, attention_decode_merge, attention_decode_split,
 };
-use crate::reference::cache::{
+use crate::twins::cache::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
 use std::rc::Rc;

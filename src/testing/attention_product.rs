@@ -13,7 +13,7 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{self as k, AttentionPass, AttentionTile, Kernel, KeyValueOwner, KvCache};
-use crate::reference::attention::attention_prefill;
+use crate::twins::attention::attention_prefill;
 use std::rc::Rc;
 
 const HEAD_DIMS: [usize; 6] = [32, 64, 80, 96, 128, 256];

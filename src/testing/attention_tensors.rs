@@ -8,7 +8,7 @@ use super::tensor_problem::{Layout, Mask, Problem, Setting};
 use super::{Case, Outcome};
 use crate::error::Result;
 use crate::kernels::{AttentionPass, Element, Kernel};
-use crate::reference::attention_masked::Inputs;
+use crate::twins::attention_masked::Inputs;
 use std::rc::Rc;
 
 const PLAIN: Setting = Setting {

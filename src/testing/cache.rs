@@ -9,14 +9,15 @@ use super::linear::{EPSILON, matvec_matrix};
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::weights;
 use super::{Case, Outcome};
+use crate::arch::Rope;
 use crate::kernels::{
     self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, WeightFormat, ring_rows,
 };
-use crate::reference::attention::{AttentionShape, attention_prefill};
-use crate::reference::linear::matvec_forward;
-use crate::reference::norm::rms_norm_forward;
-use crate::reference::rope::{cache_append_forward, rope_forward, rope_table};
-use crate::reference::weights::unpack_weights_forward;
+use crate::twins::attention::{AttentionShape, attention_prefill};
+use crate::twins::linear::matvec_forward;
+use crate::twins::norm::rms_norm_forward;
+use crate::twins::rope::{cache_append_forward, rope_forward, rope_table};
+use crate::twins::weights::unpack_weights_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -120,12 +121,10 @@ async fn newest_row(
     let (x, weight) = (lane.normal(columns), lane.normal(columns));
     let normed = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
     let mut row = matvec_forward(&normed, &matrix, None);
-    rope_forward(shape, &mut row, &[0], position, THETA);
-    let table: Vec<f32> = rope_table(position + 1, shape.head_dim, THETA)
-        .concat()
-        .iter()
-        .map(|&x| x as f32)
-        .collect();
+    let rope = Rope::plain(shape.head_dim, THETA);
+    rope_forward(shape, &mut row, &[0], position, &rope);
+    let table: Vec<f32> =
+        rope_table(position + 1, &rope).concat().iter().map(|&x| x as f32).collect();
     let step = Step { position: position as u32, ..Step::of(1) };
     let operands = [
         Operand::floats(&x),

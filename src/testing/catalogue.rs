@@ -16,6 +16,7 @@ pub type Entry = (String, Result<Kernel>);
 /// All of them.
 pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = rows(caps);
+    entries.extend(head_norms(caps));
     entries.extend(elementwise(caps));
     entries.extend(linear(caps));
     entries.extend(attention(caps));
@@ -41,6 +42,19 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
             let what = format!("softmax in {}", element.name());
             add(&what, k::softmax(caps, width, element));
         }
+    }
+    entries
+}
+
+fn head_norms(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (heads, kv_heads, head_dim) in [(1, 1, 4), (16, 8, 128), (3, 1, 80), (4, 1, 256)] {
+        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+        let mut add = |what: &str, kernel| {
+            entries.push((format!("{what} of {heads}/{kv_heads} x {head_dim}"), kernel));
+        };
+        add("head norms", k::head_norm_forward(caps, shape, 1e-6));
+        add("head norms backward", k::head_norm_backward(caps, shape, 1e-6, 2));
     }
     entries
 }

@@ -7,7 +7,7 @@ use super::lane::Lane;
 use super::measure::{close, close_to_terms, of, text};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Element, Geometry, Kernel, PARTIAL_STATE, RANGE_KEYS, Strides};
-use crate::reference::attention::{AttentionShape, Head, attend};
+use crate::twins::attention::{AttentionShape, Head, attend};
 use half::f16;
 use std::ops::Range;
 use std::rc::Rc;

@@ -4,13 +4,14 @@ use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, same, text, wide};
 use super::{Case, Outcome};
+use crate::arch::Rope;
 use crate::config::Activation;
 use crate::kernels::{self as k, ActivationWidth, Kernel};
 use crate::random::fill_weights;
-use crate::reference::activation::{gated_activation_backward, gated_activation_forward};
-use crate::reference::attention::AttentionShape;
-use crate::reference::rope::{rope_backward, rope_forward, rope_table};
 use crate::session::step::Initialize;
+use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::attention::AttentionShape;
+use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -99,15 +100,16 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
             let heads = n_heads + n_kv_heads;
             let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
             let qkv = lane.normal(tokens * shape.qkv_width());
+            let angles = Rope::plain(head_dim, THETA);
             let table: Vec<f32> =
-                rope_table(64, head_dim, THETA).iter().flat_map(|pair| narrow(pair)).collect();
+                rope_table(64, &angles).iter().flat_map(|pair| narrow(pair)).collect();
             for forward in [true, false] {
                 let made = lane
                     .variants(|caps| k::rope(caps, heads, head_dim, shape.qkv_width(), forward))
                     .map_err(text)?;
                 let mut expected = wide(&qkv);
                 let rotate = if forward { rope_forward } else { rope_backward };
-                rotate(shape, &mut expected, &documents, position, THETA);
+                rotate(shape, &mut expected, &documents, position, &angles);
                 let step = Step { position: position as u32, ..Step::of(tokens) };
                 let operands = [
                     Operand::floats(&qkv),

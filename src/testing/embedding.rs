@@ -6,7 +6,7 @@ use super::measure::{ROUNDING, close, directional, dot, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::data::sorted_by_token;
 use crate::kernels as k;
-use crate::reference::embedding::{embedding_backward, embedding_forward};
+use crate::twins::embedding::{embedding_backward, embedding_forward};
 use std::rc::Rc;
 
 const VOCABULARY: usize = 61;

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, WgpuDevice};
 use crate::kernels::Kernel;
 use crate::random::{below, philox, split};
-use crate::reference::normal::fill_normal;
+use crate::twins::normal::fill_normal;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -11,10 +11,10 @@ use crate::kernels::{
     self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
-use crate::reference::activation::gated_activation_forward;
-use crate::reference::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
-use crate::reference::norm::rms_norm_forward;
-use crate::reference::weights::pack_weights_forward;
+use crate::twins::activation::gated_activation_forward;
+use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
+use crate::twins::norm::rms_norm_forward;
+use crate::twins::weights::pack_weights_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {

@@ -6,7 +6,7 @@ use super::measure::{ROUNDING, close, close_to_terms, directional, of, same, tex
 use super::{Case, Outcome};
 use crate::data::IGNORE_INDEX;
 use crate::kernels as k;
-use crate::reference::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
 use std::rc::Rc;
 
 /// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them.

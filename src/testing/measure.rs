@@ -165,5 +165,5 @@ pub(super) fn narrow(values: &[f64]) -> Vec<f32> {
 
 /// Σ a · b.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    crate::reference::dot(a, b)
+    crate::twins::dot(a, b)
 }

@@ -22,6 +22,7 @@ mod device;
 mod elementwise;
 mod embedding;
 mod harness;
+mod head_norm;
 mod lane;
 mod linear;
 mod loss;
@@ -111,6 +112,7 @@ fn every_case() -> Vec<Case> {
         elementwise::cases(),
         embedding::cases(),
         norm::cases(),
+        head_norm::cases(),
         linear::cases(),
         attention::cases(),
         attention_backward::cases(),

@@ -5,18 +5,19 @@ use super::lane::Lane;
 use super::measure::{close, same, text, wide};
 use super::pretend::Pretend;
 use super::{Case, Outcome};
+use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{AttentionShape, KvCache};
 use crate::random::fill_weights;
-use crate::reference::loss::log_sum_exp;
-use crate::reference::model::{Model as Reference, Tensors, random_tensors};
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions,
     UNWATCHED,
 };
+use crate::twins::loss::log_sum_exp;
+use crate::twins::model::{Model as Reference, Tensors, random_tensors};
 use std::rc::Rc;
 
 /// Grouped heads, tied embeddings, sizes that are no multiples of four.
@@ -34,6 +35,14 @@ const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
+/// With norms of each head's queries and keys, heads wider together than the hidden rows, and angles
+/// of which some are scaled, some not and some between.
+const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
+    "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512,
+    "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
+    "high_freq_factor":4.0,"original_max_position_embeddings":64}}"#;
+
 /// Wide enough for products that split K, with 256 tokens; otherwise much as the untied one, which
 /// need not train with kernels for hardware too.
 const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192,
@@ -50,7 +59,9 @@ const SHORT_STEPS: [usize; 2] = [40, 23];
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for (name, config) in [("tied", TIED), ("untied", UNTIED), ("windowed", WINDOWED)] {
+    for (name, config) in
+        [("tied", TIED), ("untied", UNTIED), ("windowed", WINDOWED), ("normed", NORMED)]
+    {
         cases
             .push(Case::new(format!("model {name}: loss and gradients"), move |lane| async move {
                 gradients(&lane, &device(&lane), config, SHORT_STEPS).await
@@ -159,7 +170,7 @@ async fn load(
     weights: &Tensors<f32>,
 ) -> Result<Rc<Model>, String> {
     let mut loader = ModelLoader::new(gpu, config.clone());
-    let tensors = config.tensors();
+    let tensors = Architecture::of(config).tensors();
     let file = crate::checkpoint::write_header(&tensors, &[]);
     let (header, length) = header_of(&file, &tensors);
     loader.add_file("model.safetensors", &header, length).map_err(text)?;

@@ -7,7 +7,7 @@ use super::measure::{
 };
 use super::{Case, Outcome};
 use crate::kernels::{self as k, WriteMode};
-use crate::reference::norm::{rms_norm_backward, rms_norm_forward};
+use crate::twins::norm::{rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
 
 const EPSILON: f64 = 1e-5;

@@ -5,7 +5,7 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
-use crate::reference::optimizer::{
+use crate::twins::optimizer::{
     BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward,
     step_decision_forward,
 };

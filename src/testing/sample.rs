@@ -6,9 +6,9 @@ use super::measure::{close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
 use crate::random::{philox, split, uniform};
-use crate::reference::loss::log_sum_exp;
-use crate::reference::sampling::{SamplingOptions, sample_forward};
 use crate::session::step::Sampling;
+use crate::twins::loss::log_sum_exp;
+use crate::twins::sampling::{SamplingOptions, sample_forward};
 use std::rc::Rc;
 
 const DRAWS: usize = 300;

@@ -5,8 +5,8 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Element, RowPlace};
-use crate::reference::NEGATIVE_HUGE;
-use crate::reference::softmax::softmax_forward;
+use crate::twins::NEGATIVE_HUGE;
+use crate::twins::softmax::softmax_forward;
 use half::f16;
 use std::rc::Rc;
 

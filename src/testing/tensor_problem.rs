@@ -10,7 +10,7 @@ use crate::kernels::{AttentionPass, DenseMask, Element, Kernel};
 use crate::plan::{
     AttentionCall, AttentionMask, AttentionPlan, DensePart, GradientViews, PerItem, View,
 };
-use crate::reference::attention_masked::{Inputs, MaskedAttention};
+use crate::twins::attention_masked::{Inputs, MaskedAttention};
 use half::f16;
 
 /// The order and spacing of a tensor's axes.

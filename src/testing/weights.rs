@@ -7,7 +7,7 @@ use super::measure::{ROUNDING, close, of, text};
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, WeightFormat};
-use crate::reference::weights::{packing_error, unpack_weights_forward};
+use crate::twins::weights::{packing_error, unpack_weights_forward};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {

@@ -2,6 +2,7 @@
 
 use super::runtime::RawRuntime;
 use super::{JsResult, asking, json, seed, to_js};
+use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
 use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Watch};
@@ -37,7 +38,8 @@ impl RawModel {
     /// Weights of a model of this config, without making one.
     #[wasm_bindgen(js_name = countParameters)]
     pub fn count_parameters(config: &str) -> JsResult<f64> {
-        Ok(ModelConfig::from_json(config).map_err(to_js)?.parameter_count() as f64)
+        let config = ModelConfig::from_json(config).map_err(to_js)?;
+        Ok(Architecture::of(&config).parameter_count() as f64)
     }
 
     pub fn config(&self) -> String {

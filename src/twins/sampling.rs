@@ -109,7 +109,7 @@ fn nucleus<R: Real>(sorted: &[R], kept: &[R], top_p: f64) -> R {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::assert_close;
+    use crate::twins::check::assert_close;
 
     /// Tokens that `options` can draw, and how often of a hundred even values of u.
     fn histogram(probabilities: &[f64], options: SamplingOptions) -> Vec<usize> {

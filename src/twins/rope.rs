@@ -3,19 +3,18 @@
 
 use super::Real;
 use super::attention::AttentionShape;
+use crate::arch::Rope;
 
-/// (cos, sin) of each position and pair, `[positions, head_dim / 2]`, computed in f64: pair i turns
-/// by position · theta^(−2i / head_dim).
-pub fn rope_table(positions: usize, head_dim: usize, theta: f64) -> Vec<[f64; 2]> {
-    (0..positions)
-        .flat_map(|position| {
-            (0..head_dim / 2).map(move |pair| {
-                let frequency = libm::pow(theta, -2.0 * pair as f64 / head_dim as f64);
-                let angle = position as f64 * frequency;
-                [libm::cos(angle), libm::sin(angle)]
-            })
+/// (cos, sin) of each position and pair, `[positions, head_dim / 2]`, in f64.
+pub fn rope_table(positions: usize, rope: &Rope) -> Vec<[f64; 2]> {
+    let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
+    let turned = |position: usize| {
+        frequencies.iter().map(move |frequency| {
+            let angle = position as f64 * frequency;
+            [magnitude * libm::cos(angle), magnitude * libm::sin(angle)]
         })
-        .collect()
+    };
+    (0..positions).flat_map(turned).collect()
 }
 
 /// Rotates the query and key heads of each row of `qkv` in place. Pairs are (i, i + head_dim / 2),
@@ -26,9 +25,9 @@ pub fn rope_forward<R: Real>(
     qkv: &mut [R],
     documents: &[u32],
     offset: usize,
-    theta: f64,
+    rope: &Rope,
 ) {
-    rotate(shape, qkv, documents, offset, theta, 1.0);
+    rotate(shape, qkv, documents, offset, rope, 1.0);
 }
 
 /// The transposed, that is inverse, rotation of [`rope_forward`], for gradients.
@@ -37,9 +36,9 @@ pub fn rope_backward<R: Real>(
     d_qkv: &mut [R],
     documents: &[u32],
     offset: usize,
-    theta: f64,
+    rope: &Rope,
 ) {
-    rotate(shape, d_qkv, documents, offset, theta, -1.0);
+    rotate(shape, d_qkv, documents, offset, rope, -1.0);
 }
 
 fn rotate<R: Real>(
@@ -47,11 +46,11 @@ fn rotate<R: Real>(
     qkv: &mut [R],
     documents: &[u32],
     offset: usize,
-    theta: f64,
+    rope: &Rope,
     direction: f64,
 ) {
     let half = shape.head_dim / 2;
-    let table = rope_table(offset + shape.tokens, shape.head_dim, theta);
+    let table = rope_table(offset + shape.tokens, rope);
     let rotated = (shape.n_heads + shape.n_kv_heads) * shape.head_dim;
     for (t, row) in qkv.chunks_exact_mut(shape.qkv_width()).enumerate() {
         let position = offset + t - documents[t] as usize;
@@ -83,14 +82,19 @@ pub fn cache_append_forward<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, assert_gradient, noise};
+    use crate::twins::check::{assert_close, assert_gradient, noise};
+
+    /// Turns by 100^(−2i / head_dim).
+    fn rope(head_dim: usize) -> Rope {
+        Rope::plain(head_dim, 100.0)
+    }
 
     const SHAPE: AttentionShape = AttentionShape::new(4, 2, 6, 5);
     const DOCUMENTS: [u32; 5] = [0, 0, 0, 3, 3];
 
     fn rotated(x: &[f64], offset: usize) -> Vec<f64> {
         let mut y = x.to_vec();
-        rope_forward(SHAPE, &mut y, &DOCUMENTS, offset, 100.0);
+        rope_forward(SHAPE, &mut y, &DOCUMENTS, offset, &rope(SHAPE.head_dim));
         y
     }
 
@@ -98,7 +102,7 @@ mod tests {
     fn pairs_are_half_a_head_apart() {
         let shape = AttentionShape::new(1, 1, 4, 2);
         let mut qkv = [[1.0, 0.0, 0.0, 2.0].repeat(3), [1.0, 0.0, 0.0, 2.0].repeat(3)].concat();
-        rope_forward(shape, &mut qkv, &[0, 0], 0, 100.0);
+        rope_forward(shape, &mut qkv, &[0, 0], 0, &rope(shape.head_dim));
         let [(sin0, cos0), (sin1, cos1)] = [1.0f64.sin_cos(), 0.1f64.sin_cos()];
         // Position 0 is not turned, position 1 by angles 1 and 100^(−1/2); values never.
         assert_eq!(qkv[..12], [1.0, 0.0, 0.0, 2.0].repeat(3));
@@ -121,10 +125,16 @@ mod tests {
     fn offset_continues_a_cached_sequence() {
         let x = noise::<f64>(1, 5 * SHAPE.qkv_width());
         let mut whole = x.clone();
-        rope_forward(SHAPE, &mut whole, &[0; 5], 0, 100.0);
+        rope_forward(SHAPE, &mut whole, &[0; 5], 0, &rope(SHAPE.head_dim));
         let split = 2 * SHAPE.qkv_width();
         let mut tail = x[split..].to_vec();
-        rope_forward(AttentionShape { tokens: 3, ..SHAPE }, &mut tail, &[0; 3], 2, 100.0);
+        rope_forward(
+            AttentionShape { tokens: 3, ..SHAPE },
+            &mut tail,
+            &[0; 3],
+            2,
+            &rope(SHAPE.head_dim),
+        );
         assert_eq!(tail, whole[split..]);
     }
 
@@ -132,7 +142,7 @@ mod tests {
     fn backward_inverts_forward() {
         let x = noise::<f64>(1, 5 * SHAPE.qkv_width());
         let mut y = rotated(&x, 1000);
-        rope_backward(SHAPE, &mut y, &DOCUMENTS, 1000, 100.0);
+        rope_backward(SHAPE, &mut y, &DOCUMENTS, 1000, &rope(SHAPE.head_dim));
         assert_close("x", &y, &x, 1e-14, 0.0);
     }
 
@@ -140,7 +150,7 @@ mod tests {
     fn backward_is_the_gradient() {
         let (x, d_y) = (noise(1, 5 * SHAPE.qkv_width()), noise::<f64>(2, 5 * SHAPE.qkv_width()));
         let mut d_x = d_y.clone();
-        rope_backward(SHAPE, &mut d_x, &DOCUMENTS, 7, 100.0);
+        rope_backward(SHAPE, &mut d_x, &DOCUMENTS, 7, &rope(SHAPE.head_dim));
         assert_gradient("d_x", &d_x, &x, &d_y, |x| rotated(x, 7));
     }
 

@@ -82,7 +82,7 @@ pub fn packing_error(format: WeightFormat, group: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::noise;
+    use crate::twins::check::noise;
 
     #[test]
     fn packing_errs_by_half_a_step() {

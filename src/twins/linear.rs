@@ -59,7 +59,7 @@ pub fn matvec_forward<R: Real>(a: &[R], b: &[R], base: Option<&[R]>) -> Vec<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, assert_gradient, noise};
+    use crate::twins::check::{assert_close, assert_gradient, noise};
 
     fn transpose(x: &[f64], rows: usize) -> Vec<f64> {
         let columns = x.len() / rows;

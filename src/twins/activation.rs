@@ -77,7 +77,7 @@ pub fn gated_activation_backward<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, assert_gradient, noise};
+    use crate::twins::check::{assert_close, assert_gradient, noise};
 
     #[test]
     fn values_at_one() {

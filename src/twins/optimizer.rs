@@ -85,7 +85,7 @@ pub fn adamw_forward<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::assert_close;
+    use crate::twins::check::assert_close;
 
     const OPTIONS: OptimizerOptions<f64> = OptimizerOptions {
         learning_rate: 0.1,

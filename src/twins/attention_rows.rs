@@ -84,8 +84,8 @@ fn add_multiple<R: Real>(sum: &mut [R], factor: R, x: &[R]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::attention::{attention_backward, attention_forward};
-    use crate::reference::check::{assert_close, noise};
+    use crate::twins::attention::{attention_backward, attention_forward};
+    use crate::twins::check::{assert_close, noise};
 
     fn every_row_is_that_of_the_whole(shape: AttentionShape, documents: &[u32]) {
         let qkv = noise::<f64>(1, shape.tokens * shape.qkv_width());

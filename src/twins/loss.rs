@@ -60,7 +60,7 @@ pub fn loss_sum_forward<R: Real>(losses: &[R], targets: &[u32]) -> (R, R) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, assert_gradient, noise};
+    use crate::twins::check::{assert_close, assert_gradient, noise};
 
     #[test]
     fn known_losses() {

@@ -18,8 +18,8 @@ pub fn softmax_forward<R: Real>(x: &[R], columns: usize) -> Vec<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, noise};
-    use crate::reference::{NEGATIVE_HUGE, cast};
+    use crate::twins::check::{assert_close, noise};
+    use crate::twins::{NEGATIVE_HUGE, cast};
 
     #[test]
     fn rows_are_probabilities_in_the_ratio_of_exponentials() {

@@ -26,7 +26,7 @@ pub fn embedding_backward<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_gradient, noise};
+    use crate::twins::check::{assert_gradient, noise};
 
     #[test]
     fn rows_are_gathered() {

@@ -52,7 +52,7 @@ pub fn cache_expand_int8(shape: AttentionShape, words: &[u32]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::check::{assert_close, noise};
+    use crate::twins::check::{assert_close, noise};
 
     const SHAPE: AttentionShape = AttentionShape::new(4, 2, 8, 3);
 

@@ -1,0 +1,41 @@
+// head_norm_forward: norms each query and key head of a row by itself; value heads are copied.
+//   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight of queries or keys
+// (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
+//
+//   0 x       read   f32 [tokens, STRIDE]    heads of HEAD_DIM: QUERIES, then KEYS, then values
+//   1 weight  read   f32 [2, HEAD_DIM]       of queries, of keys
+//   2 y       write  f32 [tokens, STRIDE]    overwritten
+//   3 step    uniform
+//
+// Grid: one workgroup per head of a row.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+
+const HEADS: u32 = STRIDE / HEAD_DIM;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_workgroup(workgroup, workgroups);
+  let head = id % HEADS;
+  if id / HEADS >= step.tokens {
+    return;
+  }
+  let base = id * HEAD_DIM;
+  if head >= QUERIES + KEYS {
+    for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+      y[base + i] = x[base + i];
+    }
+    return;
+  }
+  var squares = 0.0;
+  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+    let value = x[base + i];
+    squares += value * value;
+  }
+  let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
+  let own = select(0u, HEAD_DIM, head >= QUERIES);
+  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+    y[base + i] = x[base + i] * scale * weight[own + i];
+  }
+}

@@ -1,0 +1,230 @@
+//! The rotary embedding as `config.json` describes it, in any of the places where transformers has
+//! kept it: `rope_theta` and `rope_scaling` (version 4), `rope_parameters` (version 5).
+
+use super::fields::{Fields, real, refuse, size};
+use super::refused;
+use crate::error::{Error, Result};
+use serde_json::{Map, Value, json};
+
+/// How the rotary embedding reaches positions beyond those of the first training.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum RopeScaling {
+    #[default]
+    Default,
+    /// Positions divided by a factor (Chen et al., arXiv:2306.15595).
+    Linear { factor: f64 },
+    /// Llama 3.1's: slow pairs divided by a factor, fast ones as they are, smoothly between.
+    Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original: usize },
+    /// YaRN (Peng et al., arXiv:2309.00071).
+    Yarn {
+        factor: f64,
+        /// Factor on cosines and sines.
+        attention_factor: f64,
+        beta_fast: f64,
+        beta_slow: f64,
+        original: usize,
+        truncate: bool,
+    },
+}
+
+/// Base and scaling of the rotary embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeConfig {
+    pub theta: f64,
+    pub scaling: RopeScaling,
+}
+
+const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
+const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
+
+/// Takes the fields of the rotary embedding. `positions` is `max_position_embeddings`.
+pub(super) fn rope(fields: &mut Fields, positions: usize) -> Result<RopeConfig> {
+    let mut theta = fields.optional_real("rope_theta")?;
+    let mut scaling: Option<RopeScaling> = None;
+    for place in PLACES {
+        let Some(value) = fields.take_set(place)? else { continue };
+        let Value::Object(map) = value else {
+            return Err(refuse(
+                place,
+                &value,
+                &format!("null or an object with rope_type {ALLOWED}"),
+            ));
+        };
+        let mut own = Own { place, map };
+        if let Some(inner) = own.real("rope_theta")? {
+            if let Some(outer) = theta.filter(|&outer| outer != inner) {
+                return Err(Error::config(format!(
+                    "config fields rope_theta ({outer}) and {place}.rope_theta ({inner}) \
+                     disagree: keep one"
+                )));
+            }
+            theta = Some(inner);
+        }
+        let read = own.scaling(positions)?;
+        if let Some(other) = scaling.filter(|other| *other != read) {
+            return Err(Error::config(format!(
+                "config fields rope_parameters ({other:?}) and rope_scaling ({read:?}) disagree: \
+                 keep one"
+            )));
+        }
+        scaling = Some(read);
+    }
+    Ok(RopeConfig { theta: theta.unwrap_or(10_000.0), scaling: scaling.unwrap_or_default() })
+}
+
+/// The object in one of the places, while it is read.
+struct Own {
+    place: &'static str,
+    map: Map<String, Value>,
+}
+
+impl Own {
+    fn take(&mut self, key: &str) -> Option<Value> {
+        self.map.remove(key).filter(|value| !value.is_null())
+    }
+
+    fn real(&mut self, key: &str) -> Result<Option<f64>> {
+        let name = format!("{}.{key}", self.place);
+        self.take(key).map(|value| real(&name, &value)).transpose()
+    }
+
+    fn positive(&mut self, key: &str, default: Option<f64>) -> Result<f64> {
+        let place = self.place;
+        match self.real(key)?.or(default) {
+            Some(x) if x > 0.0 => Ok(x),
+            Some(x) => Err(refuse(&format!("{place}.{key}"), &json!(x), "a number above 0")),
+            None => Err(Error::config(format!("config field {place}.{key} is missing"))),
+        }
+    }
+
+    /// Positions of the first training.
+    fn original(&mut self, positions: usize) -> Result<usize> {
+        let name = format!("{}.original_max_position_embeddings", self.place);
+        self.take("original_max_position_embeddings")
+            .map_or(Ok(positions), |value| size(&name, &value, 1 << 24))
+    }
+
+    fn scaling(mut self, positions: usize) -> Result<RopeScaling> {
+        if let Some(factor) = self.take("partial_rotary_factor")
+            && !refused::ONE(&factor)
+        {
+            let name = format!("{}.partial_rotary_factor", self.place);
+            return Err(refuse(&name, &factor, "1: tinyloom rotates whole heads"));
+        }
+        let kind = self.kind()?;
+        let scaling = match kind.as_deref() {
+            // A default type has no parameters that count, whatever stands beside it.
+            Some("default") => return Ok(RopeScaling::Default),
+            None => RopeScaling::Default,
+            Some("linear") => RopeScaling::Linear { factor: self.positive("factor", None)? },
+            Some("llama3") => self.llama3(positions)?,
+            Some("yarn") => self.yarn(positions)?,
+            Some(other) => {
+                let name = format!("{}.rope_type", self.place);
+                return Err(refuse(&name, &json!(other), ALLOWED));
+            }
+        };
+        match self.map.iter().find(|(_, value)| !value.is_null()) {
+            None => Ok(scaling),
+            Some((key, value)) => {
+                let name = format!("{}.{key}", self.place);
+                let allowed = match kind {
+                    None => "absent where no rope_type is given".to_owned(),
+                    Some(kind) => format!("absent: tinyloom's {kind} RoPE does not read it"),
+                };
+                Err(refuse(&name, value, &allowed))
+            }
+        }
+    }
+
+    /// `rope_type`, or `type` as older files have it.
+    fn kind(&mut self) -> Result<Option<String>> {
+        let mut found: Option<String> = None;
+        for key in ["rope_type", "type"] {
+            let Some(value) = self.take(key) else { continue };
+            let name = format!("{}.{key}", self.place);
+            let kind = value.as_str().ok_or_else(|| refuse(&name, &value, ALLOWED))?;
+            if found.as_deref().is_some_and(|other| other != kind) {
+                return Err(refuse(&name, &value, "the same as rope_type"));
+            }
+            found = Some(kind.to_owned());
+        }
+        Ok(found)
+    }
+
+    fn llama3(&mut self, positions: usize) -> Result<RopeScaling> {
+        let (low, high) =
+            (self.positive("low_freq_factor", None)?, self.positive("high_freq_factor", None)?);
+        if low >= high {
+            let name = format!("{}.low_freq_factor", self.place);
+            return Err(refuse(&name, &json!(low), &format!("below high_freq_factor, {high}")));
+        }
+        Ok(RopeScaling::Llama3 {
+            factor: self.positive("factor", None)?,
+            low_freq_factor: low,
+            high_freq_factor: high,
+            original: self.original(positions)?,
+        })
+    }
+
+    fn yarn(&mut self, positions: usize) -> Result<RopeScaling> {
+        let original = self.original(positions)?;
+        let ratio = positions as f64 / original as f64;
+        let factor = self.positive("factor", Some(ratio))?;
+        let usual = if factor <= 1.0 { 1.0 } else { 0.1 * libm::log(factor) + 1.0 };
+        let truncate = self.take("truncate");
+        Ok(RopeScaling::Yarn {
+            factor,
+            attention_factor: self.positive("attention_factor", Some(usual))?,
+            beta_fast: self.positive("beta_fast", Some(32.0))?,
+            beta_slow: self.positive("beta_slow", Some(1.0))?,
+            original,
+            truncate: truncate.is_none_or(|value| value != json!(false)),
+        })
+    }
+}
+
+impl RopeConfig {
+    /// The fields as transformers 4 and 5 read them.
+    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
+        let mut parameters = self.scaling.fields();
+        let scaling = match self.scaling {
+            RopeScaling::Default => None,
+            _ => Some(("rope_scaling", Value::Object(parameters.clone()))),
+        };
+        parameters.insert("rope_theta".into(), json!(self.theta));
+        let theta = ("rope_theta", json!(self.theta));
+        [theta, ("rope_parameters", Value::Object(parameters))].into_iter().chain(scaling).collect()
+    }
+}
+
+impl RopeScaling {
+    fn fields(&self) -> Map<String, Value> {
+        let value = match *self {
+            Self::Default => json!({ "rope_type": "default" }),
+            Self::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+            Self::Llama3 { factor, low_freq_factor, high_freq_factor, original } => json!({
+                "rope_type": "llama3",
+                "factor": factor,
+                "low_freq_factor": low_freq_factor,
+                "high_freq_factor": high_freq_factor,
+                "original_max_position_embeddings": original,
+            }),
+            Self::Yarn { factor, attention_factor, beta_fast, beta_slow, original, truncate } => {
+                json!({
+                    "rope_type": "yarn",
+                    "factor": factor,
+                    "attention_factor": attention_factor,
+                    "beta_fast": beta_fast,
+                    "beta_slow": beta_slow,
+                    "original_max_position_embeddings": original,
+                    "truncate": truncate,
+                })
+            }
+        };
+        match value {
+            Value::Object(map) => map,
+            _ => unreachable!("the literals above are objects"),
+        }
+    }
+}

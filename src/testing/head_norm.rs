@@ -1,0 +1,124 @@
+//! Family 02: norms of each head's queries and keys, forward and backward.
+
+use super::harness::{Job, Operand, Step};
+use super::lane::Lane;
+use super::measure::{ROUNDING, close_to_terms, directional, dot, of, text, wide};
+use super::{Case, Outcome};
+use crate::kernels::{self as k, AttentionShape as Shape};
+use crate::twins::attention::AttentionShape;
+use crate::twins::norm::{head_norm_backward, head_norm_forward};
+use std::rc::Rc;
+
+const EPSILON: f64 = 1e-5;
+/// Heads of queries, of keys, and their width: smaller than a workgroup, odd groups, one past it.
+const SHAPES: [(usize, usize, usize); 4] = [(1, 1, 4), (4, 2, 12), (3, 1, 80), (2, 1, 256)];
+/// One row; one past whole blocks of the backward kernel.
+const ROWS: [usize; 2] = [1, 17];
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![Case::new("head_norm_forward", forward), Case::new("head_norm_backward", backward)]
+}
+
+fn kernel_shape(twin: AttentionShape) -> Shape {
+    Shape {
+        heads: twin.n_heads,
+        kv_heads: twin.n_kv_heads,
+        head_dim: twin.head_dim,
+        tokens: twin.tokens,
+        ..Shape::default()
+    }
+}
+
+async fn forward(lane: Rc<Lane>) -> Outcome {
+    for (heads, kv_heads, head_dim) in SHAPES {
+        for rows in ROWS {
+            let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
+            let elements = rows * twin.qkv_width();
+            let (x, weight) = (lane.normal(elements), lane.normal(2 * head_dim));
+            let expected = head_norm_forward(twin, &wide(&x), &wide(&weight), EPSILON);
+            let made = lane
+                .variants(|caps| k::head_norm_forward(caps, kernel_shape(twin), EPSILON))
+                .map_err(text)?;
+            let operands = || {
+                let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
+                vec![x, weight, Operand::poison(elements), Operand::uniform(&Step::of(rows))]
+            };
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                super::measure::close("y", &got.floats(0), &expected, ROUNDING)
+                    .map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn backward(lane: Rc<Lane>) -> Outcome {
+    for ((heads, kv_heads, head_dim), each) in SHAPES.into_iter().zip([8, 1, 2, 16]) {
+        for rows in ROWS {
+            let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
+            one_backward(&lane, twin, each).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// `each` rows per workgroup.
+async fn one_backward(lane: &Lane, twin: AttentionShape, each: usize) -> Result<(), String> {
+    let (rows, head_dim) = (twin.tokens, twin.head_dim);
+    let (elements, blocks) = (rows * twin.qkv_width(), rows.div_ceil(each));
+    let [x, d_y] = [(); 2].map(|()| lane.normal(elements));
+    let weight = lane.normal(2 * head_dim);
+    let (wide_x, wide_weight, wide_d) = (wide(&x), wide(&weight), wide(&d_y));
+    let (d_x, d_weight) = head_norm_backward(twin, &wide_x, &wide_weight, &wide_d, EPSILON);
+    // Terms that may cancel: a row's own slope, and a weight's sum over rows and heads.
+    let ones = vec![1.0; 2 * head_dim];
+    let normed = head_norm_forward(twin, &wide_x, &ones, EPSILON);
+    let terms = head_norm_forward(twin, &wide_x, &wide_weight, EPSILON);
+    let terms: Vec<f64> =
+        (0..elements).map(|i| (terms[i] / wide_x[i] * wide_d[i]).abs().max(d_x[i].abs())).collect();
+    let slopes: Vec<f64> = (0..2 * head_dim)
+        .map(|column| {
+            let all = if column < head_dim {
+                0..twin.n_heads
+            } else {
+                twin.n_heads..twin.n_heads + twin.n_kv_heads
+            };
+            let at =
+                |t: usize, head: usize| t * twin.qkv_width() + head * head_dim + column % head_dim;
+            let squares = (0..rows).flat_map(|t| all.clone().map(move |head| (t, head)));
+            squares
+                .map(|(t, head)| (normed[at(t, head)] * wide_d[at(t, head)]).powi(2))
+                .sum::<f64>()
+                .sqrt()
+        })
+        .collect();
+    let made = lane
+        .variants(|caps| k::head_norm_backward(caps, kernel_shape(twin), EPSILON, each))
+        .map_err(text)?;
+    let jobs: Vec<_> = made
+        .iter()
+        .map(|kernel| {
+            let read = [&x, &weight, &d_y].map(|x| Operand::floats(x));
+            let mut operands = read.to_vec();
+            let partial = Operand::poison(blocks * 2 * head_dim);
+            operands.extend([partial, Operand::uniform(&Step::of(rows))]);
+            Job::new(kernel, rows, operands)
+        })
+        .collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        let got_d_x = got.floats(0);
+        close_to_terms("d_x", &got_d_x, &d_x, &terms, 2.0 * ROUNDING).map_err(&named)?;
+        let mut sums = vec![0.0f64; 2 * head_dim];
+        for row in got.floats(1).chunks_exact(2 * head_dim) {
+            sums.iter_mut().zip(row).for_each(|(sum, &part)| *sum += f64::from(part));
+        }
+        let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
+        close_to_terms("d_weight", &sums, &d_weight, &slopes, ROUNDING).map_err(&named)?;
+        let loss = |x: &[f64]| dot(&head_norm_forward(twin, x, &wide_weight, EPSILON), &wide_d);
+        directional("d_x", &got_d_x, &wide_x, &lane.normal(elements), loss).map_err(&named)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! A whole model from the twins: the graph's nodes in f32 or f64, as the oracle of the plans that are
+//! lowered from the same graph. What the graph computes is held to PyTorch and to differences.
+
+use super::activation::{gated_activation_backward, gated_activation_forward};
+use super::attention::{AttentionShape, attention_backward, attention_forward};
+use super::embedding::{embedding_backward, embedding_forward};
+use super::linear::{Product, matmul, matmul_at, matmul_t};
+use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use super::norm::{head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward};
+use super::normal::fill_normal;
+use super::rope::{rope_backward, rope_forward};
+use super::{Real, add_assign, cast};
+use crate::arch::{Architecture, Attention, Norm, WeightId};
+use crate::config::ModelConfig;
+use crate::data::Batch;
+use crate::format::WriteMode;
+use crate::graph::{Graph, Node, Op, ValueId, build, differentiate};
+use std::collections::BTreeMap;
+
+/// Weights or gradients by safetensors name.
+pub type Tensors<R> = BTreeMap<String, Vec<R>>;
+
+/// Test weights: norms near 1, everything else normal with the config's `initializer_range`.
+pub fn random_tensors<R: Real>(config: &ModelConfig, seed: u64) -> Tensors<R> {
+    let fill = |(stream, (name, shape)): (usize, (String, Vec<usize>))| {
+        let mut values = vec![0.0; shape.iter().product()];
+        fill_normal(seed, stream as u64, 0, config.initializer_range as f32, &mut values);
+        if shape.len() == 1 {
+            values.iter_mut().for_each(|x| *x += 1.0);
+        }
+        (name, cast(&values))
+    };
+    Architecture::of(config).tensors().into_iter().enumerate().map(fill).collect()
+}
+
+/// The model on one batch.
+#[derive(Debug)]
+pub struct Model<'a, R> {
+    pub config: &'a ModelConfig,
+    pub weights: &'a Tensors<R>,
+}
+
+impl<R: Real> Model<'_, R> {
+    /// Logits `[tokens, vocab_size]`.
+    pub fn logits(&self, tokens: &[u32], documents: &[u32]) -> Vec<R> {
+        let architecture = Architecture::of(self.config);
+        let mut run = Run::new(&architecture, build(&architecture), self.weights);
+        run.all(tokens, documents, &[]);
+        run.logits
+    }
+
+    /// Mean loss over the targets that count, in nats.
+    pub fn loss(&self, batch: &Batch) -> R {
+        let logits = self.logits(&batch.tokens, &batch.documents);
+        let losses = cross_entropy_forward(&logits, &batch.targets, self.config.vocab_size);
+        let (sum, count) = loss_sum_forward(&losses, &batch.targets);
+        sum / count
+    }
+
+    /// The mean loss and its gradient by every tensor.
+    pub fn loss_and_gradients(&self, batch: &Batch) -> (R, Tensors<R>) {
+        let architecture = Architecture::of(self.config);
+        let training = differentiate(&build(&architecture), &|_| true);
+        let mut run = Run::new(&architecture, training, self.weights);
+        run.all(&batch.tokens, &batch.documents, &batch.targets);
+        let (sum, count) = loss_sum_forward(&run.losses, &batch.targets);
+        (sum / count, run.named_gradients())
+    }
+}
+
+/// A graph while its nodes run.
+struct Run<'a, R> {
+    architecture: &'a Architecture,
+    graph: Graph,
+    weights: &'a Tensors<R>,
+    values: Vec<Vec<R>>,
+    gradients: BTreeMap<WeightId, Vec<R>>,
+    logits: Vec<R>,
+    losses: Vec<R>,
+}
+
+/// What nodes read besides values and weights.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    tokens: &'a [u32],
+    documents: &'a [u32],
+    targets: &'a [u32],
+}
+
+impl<'a, R: Real> Run<'a, R> {
+    fn new(architecture: &'a Architecture, graph: Graph, weights: &'a Tensors<R>) -> Self {
+        let values = vec![vec![]; graph.values.len()];
+        let (gradients, logits, losses) = (BTreeMap::new(), vec![], vec![]);
+        Self { architecture, graph, weights, values, gradients, logits, losses }
+    }
+
+    fn all(&mut self, tokens: &[u32], documents: &[u32], targets: &[u32]) {
+        let inputs = Inputs { tokens, documents, targets };
+        for node in self.graph.nodes.clone() {
+            self.node(&node, inputs);
+        }
+    }
+
+    /// Parameters that are stacked into one weight.
+    fn weight(&self, id: WeightId) -> Vec<R> {
+        let params = &self.architecture.weights[id].params;
+        params.iter().flat_map(|param| &self.weights[&param.name]).copied().collect()
+    }
+
+    fn columns(&self, id: WeightId) -> usize {
+        self.architecture.weights[id].columns
+    }
+
+    fn read(&self, node: &Node, index: usize) -> &[R] {
+        &self.values[node.reads[index]]
+    }
+
+    fn write(&mut self, value: ValueId, data: Vec<R>, mode: WriteMode) {
+        match mode {
+            WriteMode::Add => add_assign(&mut self.values[value], &data),
+            _ => self.values[value] = data,
+        }
+    }
+
+    fn put(&mut self, node: &Node, data: Vec<R>) {
+        self.write(node.writes[0], data, WriteMode::Overwrite);
+    }
+
+    fn gradient(&mut self, weight: WeightId, data: Vec<R>) {
+        match self.gradients.get_mut(&weight) {
+            Some(sum) => add_assign(sum, &data),
+            None => _ = self.gradients.insert(weight, data),
+        }
+    }
+
+    fn node(&mut self, node: &Node, inputs: Inputs) {
+        match node.op {
+            Op::Embed { weight } => {
+                let table = self.weight(weight);
+                let rows = embedding_forward(inputs.tokens, &table, self.columns(weight));
+                self.put(node, rows);
+            }
+            Op::Norm(norm) => {
+                let y =
+                    rms_norm_forward(self.read(node, 0), &self.weight(norm.weight), norm.epsilon);
+                self.put(node, y);
+            }
+            Op::Linear { weight } => {
+                let base = node.reads.get(1).map(|&value| self.values[value].as_slice());
+                let y = self.product(weight, self.read(node, 0), base);
+                self.put(node, y);
+            }
+            Op::Rope { attention } => self.rotate(node, attention, inputs.documents, true),
+            Op::RopeBackward { attention } => self.rotate(node, attention, inputs.documents, false),
+            Op::Attention { attention } => {
+                let shape = shape(attention, inputs.documents.len());
+                let (y, lse) = attention_forward(shape, self.read(node, 0), inputs.documents);
+                self.put(node, y);
+                self.write(node.writes[1], lse, WriteMode::Overwrite);
+            }
+            Op::HeadNorms { norms, attention } => {
+                let shape = shape(attention, inputs.documents.len());
+                let weight = self.weight(norms.weight);
+                let y = head_norm_forward(shape, self.read(node, 0), &weight, norms.epsilon);
+                self.put(node, y);
+            }
+            Op::Gate(gate) => {
+                let x = self.read(node, 0);
+                let y = gated_activation_forward(gate.activation, x, gate.width);
+                self.put(node, y);
+            }
+            Op::Head { weight } => self.logits = self.product(weight, self.read(node, 0), None),
+            _ => self.backward(node, inputs),
+        }
+    }
+
+    fn backward(&mut self, node: &Node, inputs: Inputs) {
+        match node.op {
+            Op::HeadBackward { weight, trained } => {
+                self.head_backward(node, weight, trained, inputs)
+            }
+            Op::LinearInput { weight, write } => {
+                let d_x = self.input_gradient(weight, self.read(node, 0));
+                self.write(node.writes[0], d_x, write);
+            }
+            Op::LinearWeight { weight, .. } => {
+                let d_weight = self.weight_gradient(weight, self.read(node, 0), self.read(node, 1));
+                self.gradient(weight, d_weight);
+            }
+            Op::NormBackward { norm, trained, write } => {
+                self.norm_backward(node, norm, trained, write);
+            }
+            Op::HeadNormsBackward { norms, attention, trained } => {
+                let shape = shape(attention, inputs.documents.len());
+                let (x, d_y) = (self.read(node, 0), self.read(node, 1));
+                let weight = self.weight(norms.weight);
+                let (d_x, d_weight) = head_norm_backward(shape, x, &weight, d_y, norms.epsilon);
+                self.put(node, d_x);
+                if trained {
+                    self.gradient(norms.weight, d_weight);
+                }
+            }
+            Op::AttentionBackward { attention } => {
+                let shape = shape(attention, inputs.documents.len());
+                let [qkv, output, lse, d_output] = [0, 1, 2, 3].map(|index| self.read(node, index));
+                let d_qkv = attention_backward(shape, qkv, inputs.documents, output, lse, d_output);
+                self.put(node, d_qkv);
+            }
+            Op::GateBackward(gate) => {
+                let (x, d_y) = (self.read(node, 0), self.read(node, 1));
+                let (d_x, y) = gated_activation_backward(gate.activation, x, d_y, gate.width);
+                self.put(node, d_x);
+                self.write(node.writes[1], y, WriteMode::Overwrite);
+            }
+            Op::EmbedBackward { weight, .. } => {
+                let (rows, hidden) = (self.architecture.vocab_size, self.columns(weight));
+                let d_table = embedding_backward(inputs.tokens, self.read(node, 0), hidden, rows);
+                self.gradient(weight, d_table);
+            }
+            other => panic!("{other:?} is for one row"),
+        }
+    }
+
+    fn head_backward(&mut self, node: &Node, weight: WeightId, trained: bool, inputs: Inputs) {
+        let mut logits = self.product(weight, self.read(node, 0), None);
+        let counted = inputs.targets.iter().filter(|&&t| t != crate::data::IGNORE_INDEX).count();
+        let scale = R::ONE / R::from_usize(counted);
+        let vocabulary = self.architecture.vocab_size;
+        self.losses = cross_entropy_backward(&mut logits, inputs.targets, vocabulary, scale);
+        if !node.writes.is_empty() {
+            let d_x = self.input_gradient(weight, &logits);
+            self.put(node, d_x);
+        }
+        if trained {
+            let d_weight = self.weight_gradient(weight, &logits, self.read(node, 0));
+            self.gradient(weight, d_weight);
+        }
+    }
+
+    fn norm_backward(&mut self, node: &Node, norm: Norm, trained: bool, write: WriteMode) {
+        let (x, d_y) = (self.read(node, 0), self.read(node, 1));
+        let (d_x, d_weight) = rms_norm_backward(x, &self.weight(norm.weight), d_y, norm.epsilon);
+        self.write(node.writes[0], d_x, write);
+        if trained {
+            self.gradient(norm.weight, d_weight);
+        }
+    }
+
+    fn rotate(&mut self, node: &Node, attention: Attention, documents: &[u32], forward: bool) {
+        let shape = shape(attention, documents.len());
+        let rope = &self.architecture.rope;
+        let rows = &mut self.values[node.writes[0]];
+        let rotate = if forward { rope_forward } else { rope_backward };
+        rotate(shape, rows, documents, 0, rope);
+    }
+
+    fn product(&self, weight: WeightId, x: &[R], base: Option<&[R]>) -> Vec<R> {
+        let (matrix, k) = (self.weight(weight), self.columns(weight));
+        matmul_t(Product { m: x.len() / k, n: matrix.len() / k, k }, x, &matrix, base)
+    }
+
+    fn input_gradient(&self, weight: WeightId, d_y: &[R]) -> Vec<R> {
+        let (matrix, n) = (self.weight(weight), self.columns(weight));
+        let k = matrix.len() / n;
+        matmul(Product { m: d_y.len() / k, n, k }, d_y, &matrix, None)
+    }
+
+    fn weight_gradient(&self, weight: WeightId, d_y: &[R], x: &[R]) -> Vec<R> {
+        let n = self.columns(weight);
+        let rows = x.len() / n;
+        matmul_at(Product { m: d_y.len() / rows, n, k: rows }, d_y, x, None)
+    }
+
+    fn named_gradients(&self) -> Tensors<R> {
+        let mut named = Tensors::new();
+        for (&id, gradient) in &self.gradients {
+            let mut rest = gradient.as_slice();
+            for param in &self.architecture.weights[id].params {
+                let (part, tail) = rest.split_at(param.shape.iter().product());
+                named.insert(param.name.clone(), part.to_vec());
+                rest = tail;
+            }
+        }
+        named
+    }
+}
+
+fn shape(attention: Attention, tokens: usize) -> AttentionShape {
+    AttentionShape {
+        n_heads: attention.heads,
+        n_kv_heads: attention.kv_heads,
+        head_dim: attention.head_dim,
+        tokens,
+        window: attention.window,
+        soft_cap: attention.soft_cap,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::IGNORE_INDEX;
+    use crate::twins::check::{assert_close, numeric_gradient};
+
+    fn config(extra: &str) -> ModelConfig {
+        let text = format!(
+            r#"{{"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,
+                "num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"initializer_range":0.5,
+                "rms_norm_eps":1e-3,"rope_theta":50{extra}}}"#
+        );
+        ModelConfig::from_json(&text).unwrap()
+    }
+
+    fn batch() -> Batch {
+        Batch {
+            tokens: vec![3, 1, 3, 0, 6, 6, 2],
+            targets: vec![1, 3, IGNORE_INDEX, 6, 6, 2, 5],
+            documents: vec![0, 0, 0, 3, 3, 3, 6],
+        }
+    }
+
+    #[test]
+    fn every_gradient_matches_finite_differences() {
+        for extra in [
+            r#","tie_word_embeddings":true"#,
+            r#","hidden_act":"gelu""#,
+            r#","hidden_act":"gelu_new""#,
+            r#","model_type":"qwen3""#,
+        ] {
+            let (config, batch) = (config(extra), batch());
+            let weights = random_tensors(&config, 1);
+            let (loss, gradients) =
+                Model { config: &config, weights: &weights }.loss_and_gradients(&batch);
+            assert_eq!(loss, Model { config: &config, weights: &weights }.loss(&batch));
+            assert!(gradients.keys().eq(weights.keys()));
+            for (name, gradient) in &gradients {
+                let mut changed = weights.clone();
+                let loss_at = |x: &[f64]| {
+                    changed.insert(name.clone(), x.to_vec());
+                    Model { config: &config, weights: &changed }.loss(&batch)
+                };
+                let numeric = numeric_gradient(loss_at, &weights[name], 2e-4);
+                assert_close(name, gradient, &numeric, 1e-9, 1e-7);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_documents_are_independent_sequences() {
+        let (config, batch) = (config(""), batch());
+        let weights = random_tensors::<f64>(&config, 2);
+        let model = Model { config: &config, weights: &weights };
+        let packed = model.logits(&batch.tokens, &batch.documents);
+        for range in [0..3, 3..6, 6..7] {
+            let alone = model.logits(&batch.tokens[range.clone()], &vec![0; range.len()]);
+            assert_close("logits", &alone, &packed[range.start * 7..range.end * 7], 1e-14, 0.0);
+        }
+    }
+
+    #[test]
+    fn f32_follows_f64() {
+        let config = config("");
+        let (wide, narrow) = (random_tensors::<f64>(&config, 3), random_tensors::<f32>(&config, 3));
+        let (loss64, gradients64) =
+            Model { config: &config, weights: &wide }.loss_and_gradients(&batch());
+        let (loss32, gradients32) =
+            Model { config: &config, weights: &narrow }.loss_and_gradients(&batch());
+        assert_close("loss", &[loss32], &[loss64], 1e-6, 1e-6);
+        for (name, gradient) in &gradients32 {
+            assert_close(name, gradient, &gradients64[name], 1e-7, 1e-5);
+        }
+    }
+}

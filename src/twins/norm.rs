@@ -1,0 +1,144 @@
+//! Twins of family 02: root mean square normalisation (Zhang and Sennrich, arXiv:1910.07467).
+
+use super::attention::AttentionShape;
+use super::{Real, add_assign, dot};
+
+/// 1 / sqrt(mean(x²) + epsilon)
+fn inverse_rms<R: Real>(x: &[R], epsilon: f64) -> R {
+    R::ONE / (dot(x, x) / R::from_usize(x.len()) + R::from_f64(epsilon)).sqrt()
+}
+
+/// y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + epsilon) · weight
+pub fn rms_norm_forward<R: Real>(x: &[R], weight: &[R], epsilon: f64) -> Vec<R> {
+    x.chunks_exact(weight.len())
+        .flat_map(|row| {
+            let scale = inverse_rms(row, epsilon);
+            row.iter().zip(weight).map(move |(&x, &w)| x * scale * w)
+        })
+        .collect()
+}
+
+/// (d_x, d_weight): with r = 1 / rms of a row of n elements,
+/// d_x = r · weight · d_y − x · r³ / n · Σ (weight · d_y · x),
+/// d_weight = Σ over rows d_y · x · r.
+pub fn rms_norm_backward<R: Real>(
+    x: &[R],
+    weight: &[R],
+    d_y: &[R],
+    epsilon: f64,
+) -> (Vec<R>, Vec<R>) {
+    let n = weight.len();
+    let mut d_weight = vec![R::ZERO; n];
+    let mut d_x = Vec::with_capacity(x.len());
+    for (row, d_row) in x.chunks_exact(n).zip(d_y.chunks_exact(n)) {
+        let r = inverse_rms(row, epsilon);
+        let projection: R = (0..n).map(|i| weight[i] * d_row[i] * row[i]).sum();
+        let pull = projection * r * r * r / R::from_usize(n);
+        for i in 0..n {
+            d_x.push(r * weight[i] * d_row[i] - row[i] * pull);
+            d_weight[i] += d_row[i] * row[i] * r;
+        }
+    }
+    (d_x, d_weight)
+}
+
+/// Rows of `qkv` with each query and key head normed by its row of `weight`, `[2, head_dim]`: queries'
+/// first. Values stay.
+pub fn head_norm_forward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    weight: &[R],
+    epsilon: f64,
+) -> Vec<R> {
+    let mut output = qkv.to_vec();
+    for row in output.chunks_exact_mut(shape.qkv_width()) {
+        for (weight, head) in normed_heads(shape, weight, row) {
+            head.copy_from_slice(&rms_norm_forward(head, weight, epsilon));
+        }
+    }
+    output
+}
+
+/// (d_qkv, d_weight) of [`head_norm_forward`].
+pub fn head_norm_backward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    weight: &[R],
+    d_output: &[R],
+    epsilon: f64,
+) -> (Vec<R>, Vec<R>) {
+    let (width, head_dim) = (shape.qkv_width(), shape.head_dim);
+    let mut d_qkv = d_output.to_vec();
+    let mut d_weight = vec![R::ZERO; weight.len()];
+    for (row, d_row) in qkv.chunks_exact(width).zip(d_qkv.chunks_exact_mut(width)) {
+        for head in 0..shape.n_heads + shape.n_kv_heads {
+            let at = head * head_dim..(head + 1) * head_dim;
+            let own = if head < shape.n_heads { 0..head_dim } else { head_dim..2 * head_dim };
+            let (d_x, part) = rms_norm_backward(
+                &row[at.clone()],
+                &weight[own.clone()],
+                &d_row[at.clone()],
+                epsilon,
+            );
+            d_row[at].copy_from_slice(&d_x);
+            add_assign(&mut d_weight[own], &part);
+        }
+    }
+    (d_qkv, d_weight)
+}
+
+/// The query and key heads of a row, each with its norm's weight.
+fn normed_heads<'a, R: Real>(
+    shape: AttentionShape,
+    weight: &'a [R],
+    row: &'a mut [R],
+) -> impl Iterator<Item = (&'a [R], &'a mut [R])> {
+    let (query, key) = weight.split_at(shape.head_dim);
+    let heads = row.chunks_exact_mut(shape.head_dim).take(shape.n_heads + shape.n_kv_heads);
+    heads.enumerate().map(move |(head, x)| (if head < shape.n_heads { query } else { key }, x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::twins::check::{assert_close, assert_gradient, noise};
+
+    #[test]
+    fn rows_get_unit_mean_square() {
+        let y = rms_norm_forward(&[3.0, 4.0, 0.0, 0.0], &[1.0, 2.0], 0.0);
+        let rms = 12.5f64.sqrt();
+        assert_close("y", &y[..2], &[3.0 / rms, 8.0 / rms], 1e-15, 0.0);
+        // A row of zeros stays zero with any epsilon above 0.
+        assert_eq!(rms_norm_forward(&[0.0f32; 4], &[1.0; 4], 1e-6), [0.0; 4]);
+    }
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        for (rows, n) in [(1, 1), (3, 7), (2, 16)] {
+            let (x, weight, d_y) = (noise(1, rows * n), noise(2, n), noise(3, rows * n));
+            let (d_x, d_weight) = rms_norm_backward(&x, &weight, &d_y, 1e-2);
+            assert_gradient("d_x", &d_x, &x, &d_y, |x| rms_norm_forward(x, &weight, 1e-2));
+            assert_gradient("d_weight", &d_weight, &weight, &d_y, |w| {
+                rms_norm_forward(&x, w, 1e-2)
+            });
+        }
+    }
+
+    #[test]
+    fn heads_are_normed_by_themselves() {
+        let shape = AttentionShape::new(2, 1, 3, 4);
+        let width = shape.qkv_width();
+        let (x, d_y, weight) = (noise(1, 4 * width), noise(2, 4 * width), noise(3, 6));
+        let y = head_norm_forward(shape, &x, &weight, 1e-2);
+        // The second query head of the last row, its key, its value.
+        let row = 3 * width;
+        assert_eq!(y[row + 3..row + 6], rms_norm_forward(&x[row + 3..row + 6], &weight[..3], 1e-2));
+        assert_eq!(y[row + 6..row + 9], rms_norm_forward(&x[row + 6..row + 9], &weight[3..], 1e-2));
+        assert_eq!(y[row + 9..], x[row + 9..]);
+        let (d_x, d_weight) = head_norm_backward(shape, &x, &weight, &d_y, 1e-2);
+        assert_gradient("d_x", &d_x, &x, &d_y, |x| head_norm_forward(shape, x, &weight, 1e-2));
+        assert_gradient("d_weight", &d_weight, &weight, &d_y, |w| {
+            head_norm_forward(shape, &x, w, 1e-2)
+        });
+    }
+}
