@@ -3,7 +3,7 @@
 
     python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
 
-Every fixture is a tiny LlamaForCausalLM or MistralForCausalLM written by transformers' own `save_pretrained`, with an
+Every fixture is a tiny LlamaForCausalLM, MistralForCausalLM or Qwen3ForCausalLM written by transformers' own `save_pretrained`, with an
 oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come from
 numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
 Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
@@ -19,7 +19,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 from transformers.utils import logging
 
 import packed_llama
@@ -78,6 +85,33 @@ FIXTURES = {
             rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
     },
+    "llama3": {
+        "seed": 6,
+        # Long enough for the pairs whose frequencies are scaled to turn by much.
+        "lengths": [3, 61],
+        "ignored": [2, 40],
+        "config": dict(
+            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            # Between them the pairs turn as before, by a part, and by a quarter.
+            rope_theta=100.0,
+            rope_scaling=dict(
+                rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                original_max_position_embeddings=32,
+            ),
+            rms_norm_eps=1e-5, tie_word_embeddings=True,
+        ),
+    },
+    "qwen3": {
+        "seed": 7,
+        "lengths": [1, 19, 27],
+        "ignored": [0, 30],
+        "config": dict(
+            model_type="qwen3", vocab_size=67, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -105,6 +139,7 @@ FIXTURES = {
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM),
     "mistral": (MistralConfig, MistralForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
 }
 
 
@@ -118,9 +153,10 @@ def hf_config(sizes):
     theta = sizes.pop("rope_theta")
     config_class, _ = classes(sizes)
     sizes.pop("model_type", None)
+    scaling = sizes.pop("rope_scaling", {"rope_type": "default"})
     return config_class(
         **sizes,
-        rope_parameters={"rope_type": "default", "rope_theta": theta},
+        rope_parameters={**scaling, "rope_theta": theta},
         max_position_embeddings=64,
         attn_implementation="eager",
     )
@@ -132,8 +168,8 @@ def v4_config(sizes, dtype):
         "architectures": [classes(sizes)[1].__name__],
         "attention_bias": False,
         "attention_dropout": 0.0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        "bos_token_id": classes(sizes)[0]().bos_token_id,
+        "eos_token_id": classes(sizes)[0]().eos_token_id,
         "initializer_range": 0.02,
         "max_position_embeddings": 64,
         "mlp_bias": False,

@@ -28,14 +28,27 @@ def rope(x, cos, sin):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
+def frequencies(config):
+    """Radians per position of each pair; Llama 3.1's scaling as its paper's code describes it."""
+    dim = config["head_dim"]
+    plain = config["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    scaling = config.get("rope_scaling")
+    if scaling is None:
+        return plain
+    assert scaling["rope_type"] == "llama3"
+    turns = scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return kept * plain + (1 - kept) * plain / scaling["factor"]
+
+
 def logits(config, weights, tokens, documents):
     """Logits [tokens, vocab] for float64 `weights` by safetensors name."""
     n, dim = len(tokens), config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     eps = config["rms_norm_eps"]
     rows = torch.arange(n)
-    frequencies = config["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    angles = (rows - documents).double()[:, None] * frequencies
+    angles = (rows - documents).double()[:, None] * frequencies(config)
     cos, sin = angles.cos(), angles.sin()
     visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
     visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
@@ -47,6 +60,9 @@ def logits(config, weights, tokens, documents):
         q, k, v = (
             (h @ w[f"self_attn.{p}_proj"].T).view(n, -1, dim).transpose(0, 1) for p in "qkv"
         )
+        # Qwen3 norms each head's queries and keys.
+        norms = [weights.get(f"model.layers.{layer}.self_attn.{p}_norm.weight") for p in "qk"]
+        q, k = (t if w is None else rms_norm(t, w, eps) for t, w in zip((q, k), norms))
         # Query head i reads key/value head i // (heads / kv_heads).
         k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (rope(k, cos, sin), v))
         scores = rope(q, cos, sin) @ k.transpose(1, 2) / math.sqrt(dim)

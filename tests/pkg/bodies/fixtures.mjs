@@ -7,8 +7,16 @@ import { readReference, referenceUrl } from "./reference.mjs";
 const IGNORED = 0xffff_ffff;
 const IN_PAGE = typeof process === "undefined";
 
-const NAMES = ["llama", "llama-tied", "mistral", "llama-f16-sharded", "llama-bf16"];
-const TRAINED = ["llama", "llama-tied", "mistral"];
+const NAMES = [
+  "llama",
+  "llama-tied",
+  "mistral",
+  "llama3",
+  "qwen3",
+  "llama-f16-sharded",
+  "llama-bf16",
+];
+const TRAINED = ["llama", "llama-tied", "mistral", "llama3", "qwen3"];
 
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {
