@@ -108,7 +108,7 @@ fn tensors_follow_the_shapes_of_grouped_query_attention() {
         "num_attention_heads":4,"num_key_value_heads":2,"head_dim":8}"#;
     let mut config = ModelConfig::from_json(text).unwrap();
     let find = |config: &ModelConfig, name: &str| {
-        Architecture::of(&config)
+        Architecture::of(config)
             .tensors()
             .into_iter()
             .find(|(n, _)| n == name)
