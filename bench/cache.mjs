@@ -36,7 +36,7 @@ async function meanLoss(model, tokens, options) {
 
 /**
  * @param text - what to train on, its last tenth left out.
- * @returns rows `{ kvCache, weights, loss, perplexity, tokens }`, loss in nats a token.
+ * @returns rows `{ kvCache, weights, loss, perplexity, tokens }`, loss in nats per token.
  */
 export async function cacheSuite(tinyloom, gpu, { text, steps, limits = "adapter" }, report) {
   const { Runtime, Model, Dataset, Trainer, ByteTokenizer } = tinyloom;

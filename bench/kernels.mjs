@@ -199,7 +199,7 @@ const PRODUCTS = {
  *
  * @param module - the testing module; @param runtime - its RawRuntime.
  * @param work - `{ heads, kvHeads, headDim, tokens }`.
- * @param change - what to measure in place of the candidates, for experiments.
+ * @param change - what to measure instead of the candidates, for experiments.
  * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted.
  */
 export async function attention(module, runtime, work, change = (all) => all) {
@@ -389,7 +389,7 @@ export async function arithmeticPeak(device) {
   return (2 * 4 * groups * size * chains * turns) / microseconds / 1e6;
 }
 
-/** Gigabytes a second, read and written, of a plain copy: what the memory allows. */
+/** Gigabytes per second, read and written, of a plain copy. No kernel can move more. */
 export async function copyBandwidth(device, bytes = 256 << 20) {
   const size = Math.min(bytes, device.limits.maxStorageBufferBindingSize);
   const buffers = new Buffers(device);

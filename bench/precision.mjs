@@ -88,7 +88,7 @@ function compare(runs, references) {
  *   validationApart, curve, curveAbove, curveApart, singleApart }`: of the losses on the text's last
  *   tenth the mean, by how much they are above those in f32 of the same seeds with its standard error,
  *   and how far the farthest is; of the mean loss by windows of steps the curve, how far it is above f32's
- *   on average, how far at most, and how far at most in a single seed. Losses in nats a byte, distances
+ *   on average, how far at most, and how far at most in a single seed. Losses in nats per byte, distances
  *   as shares.
  */
 export async function precisionSuite(tinyloom, job, gpu, { steps, limits = "adapter" }, report) {

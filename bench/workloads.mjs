@@ -69,7 +69,7 @@ export function median(values) {
  * Trains one configuration for `steps` steps of `documents` documents with the loss read back each
  * step, `recompute` and `precision` as in the trainer's options; `tuned` names a runtime that measures tiles.
  *
- * @returns milliseconds a step (median), the cold start apart, losses, bytes, and with `profile`
+ * @returns milliseconds per step (median), the cold start apart, losses, bytes, and with `profile`
  *   the GPU time by kernel.
  */
 export async function train(tinyloom, runtime, name, options = {}) {
@@ -96,7 +96,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
   const data = batch(length, workload.config.vocab_size, documents);
   const first = await trainer.step(data);
   const cold = performance.now() - began;
-  // The loss after so many steps, whatever they take: a row counts only where it falls.
+  // The loss after this many steps. A row counts only if its loss falls.
   let last = first;
   for (let i = 0; i < steps; i++) last = await trainer.step(data);
   // An idle GPU has lowered its clock, and takes a while of work to raise it.
@@ -129,7 +129,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
   return result;
 }
 
-/** Milliseconds a step, on average, where four are on their way behind the one whose loss is awaited. */
+/** Mean milliseconds per step, while four more steps are queued behind the one whose loss is awaited. */
 async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
   const ids = batch(4 * length, config.vocab_size).tokens;
   const options = { sequenceLength: tokens, validationFraction: 0 };
@@ -167,7 +167,7 @@ export function byKernel(rows) {
   return [...groups.values()].sort((a, b) => b.microseconds - a.microseconds);
 }
 
-/** Decodes `tokens` tokens after a prompt of `context` and gives tokens a second. */
+/** Decodes `tokens` tokens after a prompt of `context` and gives tokens per second. */
 export async function decode(tinyloom, runtime, name, options = {}) {
   const { tokens = 256, context = 128, weights = "f32" } = options;
   const { config } = CONFIGS[name];
@@ -213,7 +213,7 @@ const DECODED = [
   ...["f16", "int8", "int4"].map((weights) => ["seed", { weights }]),
 ];
 
-/** Tokens a step for which memory is told: it must grow in proportion. */
+/** Tokens per step at which memory is measured. It must grow in proportion. */
 const LENGTHS = [1024, 2048, 4096, 8192];
 
 /** Bytes on the GPU of a model of two layers of width 768 with its trainer, for steps of `tokens`. */
@@ -365,7 +365,7 @@ async function measureDevice({ device, capabilities }) {
   };
 }
 
-/** What share a row is of what the device allows. */
+/** The share of the device's peak that a row reaches. */
 function shares({ teraflops, gigabytesPerSecond }, { peakTeraflops, copyGigabytesPerSecond }) {
   return {
     ...(teraflops && peakTeraflops ? { shareOfPeak: teraflops / peakTeraflops } : {}),

@@ -146,7 +146,7 @@ export function parseCommand(argv) {
     const port = number(values, "port", { low: 0, high: 65_535 });
     return { headless: false, port: port ?? DEFAULT_PORT, portGiven: port !== undefined };
   }
-  if (values.port !== undefined) throw usage("--port goes without --headless");
+  if (values.port !== undefined) throw usage("--port cannot be combined with --headless");
   const browser = oneOf(values, "browser", BROWSERS) ?? "chromium";
   const job = {
     config: config(values.config),

@@ -58,8 +58,8 @@ function firefoxOptions() {
  * adapter, so that no protocol call has a time limit.
  *
  * @param options - `flags`: more flags of Chromium's; `extensions`: whether unpacked extensions can be
- *   installed; `ends`: whether the browser ends by itself when
- *   this process is told to (default), or the caller sees to that.
+ *   installed; `ends`: whether the browser ends by itself when this process is asked to (default). With
+ *   false the caller closes it.
  */
 export async function launch(kind, { flags = [], extensions = false, ends = true } = {}) {
   const executablePath = findBrowser(kind);

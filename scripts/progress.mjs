@@ -6,7 +6,7 @@ const WIDTH = 28;
 const clock = (seconds) =>
   `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 
-/** Steps past the first (which compiles) to measure before the time left is told. */
+/** Steps past the first (which compiles) to measure before the time left is shown. */
 const MEASURED_STEPS = 3;
 
 /**

@@ -98,7 +98,7 @@ async function wasmBindgen() {
   const env = { CARGO_PROFILE_RELEASE_OPT_LEVEL: "0" };
   if ((await exitCode("cargo", [...install, "--locked", ...where], { env })) === 0) return;
   // The lockfile published with the program may name versions that the registry in use does not have.
-  step("its locked dependencies are not all to be had; building with compatible ones");
+  step("some of its locked dependencies are not available; building with compatible ones");
   await run("cargo", [...install, ...where], { env });
 }
 

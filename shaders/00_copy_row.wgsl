@@ -4,7 +4,7 @@
 //   1 output  write  f32 [HIDDEN]          overwritten
 //   2 step    uniform
 //
-// Grid: one invocation a column.
+// Grid: one invocation per column.
 @group(0) @binding(0) var<storage, read> input: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -6,7 +6,7 @@
 //   1 options  uniform
 //   2 run      uniform
 //
-// Grid: one invocation an element.
+// Grid: one invocation per element.
 struct Initialize {
   seed: vec2<u32>,
   tag: u32,      // keeps this stream apart from others of the same seed

@@ -4,7 +4,7 @@
 //   0 data   read_write  f32 [COUNT]
 //   1 step   uniform
 //
-// Grid: one invocation an element.
+// Grid: one invocation per element.
 @group(0) @binding(0) var<storage, read_write> data: array<f32>;
 @group(0) @binding(1) var<uniform> step: Step;
 

@@ -7,7 +7,7 @@
 //   4 step      uniform
 //   5 range     uniform
 //
-// Grid: one invocation an element of [tokens, HIDDEN]. The invocation at the first position of a
+// Grid: one invocation per element of [tokens, HIDDEN]. The invocation at the first position of a
 // run of equal tokens sums the whole run, so each element has one owner and one order of addition.
 @group(0) @binding(0) var<storage, read> order: array<u32>;
 @group(0) @binding(1) var<storage, read> tokens: array<u32>;

@@ -6,7 +6,7 @@
 //   3 step     uniform
 //   4 range    uniform
 //
-// Grid: one invocation an element of output.
+// Grid: one invocation per element of output.
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> output: array<f32>;

@@ -5,7 +5,7 @@
 //   2 step     uniform
 //
 // LANES invocations share a column, each every LANES-th block; their sums meet in workgroup memory.
-// Grid: WORKGROUP / LANES neighbouring columns a workgroup.
+// Grid: WORKGROUP / LANES neighbouring columns per workgroup.
 @group(0) @binding(0) var<storage, read> partial_sums: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

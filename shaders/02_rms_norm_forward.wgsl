@@ -6,7 +6,7 @@
 //   2 y       write  f32 [tokens, HIDDEN]   overwritten
 //   3 step    uniform
 //
-// Grid: one workgroup a row.
+// Grid: one workgroup per row.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

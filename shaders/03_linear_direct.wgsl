@@ -1,4 +1,4 @@
-// matmul, matmul_t, matmul_at with no workgroup memory and no barrier, TM×TN results an invocation
+// matmul, matmul_t, matmul_at with no workgroup memory and no barrier, TM×TN results per invocation
 // in registers: the form for adapters that run on a CPU, where a barrier costs more than it saves.
 // Bindings and modes are those of 03_linear_tiled.wgsl; `block` is written out by the host
 // (src/kernels/unrolled.rs).

@@ -1,7 +1,7 @@
 // The second stage of a product that was split along K: adds up the parts, in their order.
 //
 //   0 parts     read        f32 [SPLITS, PART_ROWS, N]
-//   1 c         read_write  f32 [M, N], C_STRIDE elements a row; by WRITE_MODE, or residual + sum
+//   1 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual + sum
 //   2 step      uniform
 //   3 range     uniform     token rows; first column of the slice of `c` in use
 //   4 residual  read        f32, as c (only in the residual form)

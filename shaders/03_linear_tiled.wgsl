@@ -1,9 +1,9 @@
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
-//   0 a         read        f32 [M, K], or [K, M] for matmul_at; A_STRIDE elements a row
-//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements a row
-//   2 c         read_write  f32 [M, N], C_STRIDE elements a row; by WRITE_MODE, or residual + product
+//   0 a         read        f32 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
+//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row
+//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual + product
 //   3 step      uniform
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c (only in the residual form)

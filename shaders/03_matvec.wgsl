@@ -12,7 +12,7 @@
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
 // WHOLE · LANES vectors, of which UNROLLED · LANES at a time are on their way together, then
 // LAST · LANES, then REST. The lanes' sums meet in workgroup memory.
-// Grid: WORKGROUP / LANES rows a workgroup.
+// Grid: WORKGROUP / LANES rows per workgroup.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;

@@ -6,7 +6,7 @@
 //                                                lib/key_row.wgsl
 //   2 step   uniform
 //
-// Grid: one invocation an element of [tokens, CACHE_STRIDE].
+// Grid: one invocation per element of [tokens, CACHE_STRIDE].
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read_write> cache: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

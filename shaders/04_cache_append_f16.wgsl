@@ -1,4 +1,4 @@
-// cache_append_forward into a cache of f16, two elements a word.
+// cache_append_forward into a cache of f16, two elements per word.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
 //   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
@@ -6,7 +6,7 @@
 //   2 step   uniform
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
-// Grid: one invocation a vector of four elements.
+// Grid: one invocation per vector of four elements.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -1,4 +1,4 @@
-// cache_append_forward into a cache of signed bytes with a scale a row and head: the largest
+// cache_append_forward into a cache of signed bytes with a scale per row and head: the largest
 // magnitude over 127.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
@@ -7,7 +7,7 @@
 //   2 step   uniform
 //
 // A head with a number that is not finite gets NaN as its scale.
-// Grid: one invocation a vector of four elements; each finds its head's largest magnitude itself.
+// Grid: one invocation per vector of four elements; each finds its head's largest magnitude itself.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<u32>;
 @group(0) @binding(2) var<uniform> step: Step;

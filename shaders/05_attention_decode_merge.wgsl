@@ -14,7 +14,7 @@
 //   3 lse       write  f32 [batch, HEADS]                 natural log of Σ exp(score)
 //   4 geometry  uniform                                   lib/attention_geometry.wgsl
 //
-// COLUMNS neighbours take neighbouring vectors, SLICES invocations a vector's ranges; these meet in
+// COLUMNS neighbours take neighbouring vectors, SLICES invocations per vector's ranges; these meet in
 // a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
 // invocation.
 @group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;

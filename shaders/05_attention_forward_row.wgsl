@@ -1,7 +1,7 @@
-// attention_forward with one invocation a query row and head, no workgroup memory and no barrier:
+// attention_forward with one invocation per query row and head, no workgroup memory and no barrier:
 // for adapters that run on a CPU. Bindings and results are those of 05_attention_forward.wgsl.
 //
-// Grid: one invocation a row, head and batch item.
+// Grid: one invocation per row, head and batch item.
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let place = flat_place(flat_id(lane, workgroup, workgroups), HEADS);
   let item = place.x;

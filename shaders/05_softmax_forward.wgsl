@@ -6,7 +6,7 @@
 //   1 output  write  Quad [rows, QUADS] from place.output on, overwritten
 //   2 place   uniform
 //
-// Grid: one workgroup a row.
+// Grid: one workgroup per row.
 @group(0) @binding(0) var<storage, read> input: array<Quad>;
 @group(0) @binding(1) var<storage, read_write> output: array<Quad>;
 @group(0) @binding(2) var<uniform> place: RowPlace;

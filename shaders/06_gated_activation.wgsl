@@ -5,7 +5,7 @@
 //   1 output   write  f32 [tokens, WIDTH]       overwritten
 //   2 step     uniform
 //
-// Grid: one invocation an element of output.
+// Grid: one invocation per element of output.
 @group(0) @binding(0) var<storage, read> gate_up: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -9,7 +9,7 @@
 //   3 step     uniform
 //   4 range    uniform
 //
-// Grid: one workgroup a row of the chunk. One pass finds the maximum and the sum together (online
+// Grid: one workgroup per row of the chunk. One pass finds the maximum and the sum together (online
 // softmax: Milakov and Gimelshein, arXiv:1805.02867).
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<u32>;

@@ -4,7 +4,7 @@
 //   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32 where the form has them
 //
 // A group with a number that is not finite gets NaN as its scale, or in all its elements.
-// Grid: one invocation a group.
+// Grid: one invocation per group.
 @group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
 

@@ -3,7 +3,7 @@
 //   0 matrix  write  f32 [VECTORS · QUADS · 4]  overwritten
 //   1 packed  read   lib/weights_*.wgsl
 //
-// Grid: one invocation a vector of the packed matrix.
+// Grid: one invocation per vector of the packed matrix.
 @group(0) @binding(0) var<storage, read_write> matrix: array<vec4<f32>>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {

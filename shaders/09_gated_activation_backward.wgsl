@@ -7,7 +7,7 @@
 //   3 output     write  f32 [tokens, WIDTH]       overwritten: activate(gate) · up
 //   4 step       uniform
 //
-// Grid: one invocation an element of output.
+// Grid: one invocation per element of output.
 @group(0) @binding(0) var<storage, read> gate_up: array<f32>;
 @group(0) @binding(1) var<storage, read> d_output: array<f32>;
 @group(0) @binding(2) var<storage, read_write> d_gate_up: array<f32>;

@@ -1,5 +1,5 @@
 // attention_backward_key_value from the probabilities and score gradients that the kernel of queries
-// has kept: two products in place of four, for scratch that grows with the square of the tokens.
+// has kept: two products instead of four, for scratch that grows with the square of the tokens.
 //
 //   0 … 6             lib/attention_backward_rows.wgsl
 //   7 probabilities  read  f32 [HEADS, query tiles, key tiles, 32, 32]

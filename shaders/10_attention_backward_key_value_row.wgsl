@@ -1,8 +1,8 @@
-// attention_backward_key_value with one invocation a key row and owner, no workgroup memory and no
+// attention_backward_key_value with one invocation per key row and owner, no workgroup memory and no
 // barrier: for adapters that run on a CPU. Bindings and results are those of
 // 10_attention_backward_key_value.wgsl.
 //
-// Grid: one invocation a key row, owner (a group of MEMBERS query heads) and batch item.
+// Grid: one invocation per key row, owner (a group of MEMBERS query heads) and batch item.
 const OWNERS: u32 = HEADS / MEMBERS;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {

@@ -1,7 +1,7 @@
 // attention_delta_backward: delta = Σ over a head's elements of output · d_output, which equals
 // Σ over keys of P · dP (FlashAttention-2's pre-pass). Bindings: lib/attention_delta_*.wgsl.
 //
-// Grid: one invocation a row and head.
+// Grid: one invocation per row and head.
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
   if id >= invocation_count() {

@@ -5,7 +5,7 @@
 //   1 d_qkv  write  f32 [tokens, STRIDE]                the key and value columns are overwritten
 //   2 step   uniform
 //
-// Grid: one invocation a vector of a row's key and value columns.
+// Grid: one invocation per vector of a row's key and value columns.
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> d_qkv: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;

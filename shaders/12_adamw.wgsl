@@ -9,7 +9,7 @@
 //   5 step       uniform
 //   6 range      uniform                  elements from range.cols on (norms) are not decayed
 //
-// Grid: one invocation an element.
+// Grid: one invocation per element.
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;
 @group(0) @binding(1) var<storage, read> gradients: array<f32>;
 @group(0) @binding(2) var<storage, read_write> moment1: array<f32>;

@@ -57,7 +57,7 @@ pub struct Error {
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An empty vector with room for so many elements, for sizes that a caller chooses: an allocation
+/// An empty vector with room for this many elements, for sizes that a caller chooses: an allocation
 /// that fails by itself would end the whole module.
 ///
 /// # Errors

@@ -357,7 +357,7 @@ fn a_vocabulary_of_150_000_is_split_by_rows_in_every_pass() {
     assert_eq!(count("cross-entropy"), chunks);
 }
 
-/// Logits of 50,257 words take 201,028 bytes a row. Rows of 64 elements are aligned one by one, those
+/// Logits of 50,257 words take 201,028 bytes per row. Rows of 64 elements are aligned one by one, those
 /// of 24 in groups of eight.
 #[test]
 fn logits_are_cut_as_far_as_alignment_allows() {

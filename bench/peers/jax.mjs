@@ -1,4 +1,4 @@
-// jax-js: a Llama-shaped model and AdamW in its public API, one jitted function a step. An array
+// jax-js: a Llama-shaped model and AdamW in its public API, one jitted function per step. An array
 // passed to a function is used up, and `.ref` keeps it for one more use.
 import {
   blockUntilReady,

@@ -23,7 +23,7 @@ export interface AttentionResult {
 
 /** Options of `attention.forward`. */
 export interface ForwardOptions extends AttentionOptions {
-  /** Tensors to write into, in place of new ones. None may share a buffer with another of the call. */
+  /** Tensors to write into instead of new ones. Each needs a buffer that no other tensor of the call has. */
   into?: { readonly output?: Tensor; readonly logsumexp?: Tensor };
 }
 
@@ -33,7 +33,7 @@ export interface DecodeOptions
 
 /** Options of `attention.backward`: those of its forward pass, and what that gave. */
 export interface BackwardOptions extends AttentionOptions, AttentionResult {
-  /** Tensors to write into, in place of new ones. None may share a buffer with another of the call. */
+  /** Tensors to write into instead of new ones. Each needs a buffer that no other tensor of the call has. */
   into?: { readonly dQuery?: Tensor; readonly dKey?: Tensor; readonly dValue?: Tensor };
 }
 
@@ -79,11 +79,11 @@ interface RawCall extends CallSizes {
 /**
  * Attention, with the logarithm of each query's sum for the backward pass or to merge parts.
  *
- * @param query - `[batch, heads, queries, head_dim]`. Of every tensor head_dim is a multiple of 4 up
- * to 256 and lies without gaps; offset and the other strides are multiples of 4 elements.
- * @param key - `[batch, key heads, keys, head_dim]`; heads is a multiple of key heads, and so many
- * query heads in a row share one.
- * @param value - of the key's shape.
+ * @param query - `[batch, heads, queries, head_dim]`. In every tensor head_dim is a multiple of 4 and at
+ * most 256, and the last axis has no gaps; the offset and the other strides are multiples of 4 elements.
+ * @param key - `[batch, key heads, keys, head_dim]`. `heads` is a multiple of `key heads`;
+ * `heads / key heads` neighbouring query heads share one.
+ * @param value - has the key's shape.
  * @returns new tensors, or those of `into`, to free when done with.
  * @throws {@link TinyloomError} `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
  *

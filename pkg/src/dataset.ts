@@ -20,11 +20,11 @@ import { asTokens, some, type TokenIds } from "./tokens.js";
 /** Options of a {@link Dataset}. */
 export interface DatasetOptions {
   /**
-   * Length of a document in tokens; default 128, or what a shorter text or a smaller `tokensPerStep`
-   * allows. A trainer whose `tokensPerStep` is below a length given here refuses the dataset.
+   * Tokens per document; default 128, or fewer for a shorter text or a smaller `tokensPerStep`. A trainer
+   * refuses a dataset whose length is given here and exceeds its `tokensPerStep`.
    */
   sequenceLength?: number;
-  /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0: none. */
+  /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0 keeps none. */
   validationFraction?: number;
   /** Seed of the order in which documents are drawn, an unsigned 32-bit number; default 0. */
   seed?: number;

@@ -2,7 +2,7 @@
  * Trains and decodes small transformer language models on WebGPU. Importing this module touches
  * neither the GPU nor the network; the wasm module loads on the first `Runtime.create`.
  *
- * @packageDocumentation
+ * @module tinyloom
  */
 
 export { Dataset, type DatasetOptions } from "./dataset.js";

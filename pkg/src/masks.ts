@@ -8,52 +8,52 @@ export type WholeNumbers = Uint32Array | readonly number[];
 /** Which keys each query of a speculated tree sees. */
 export interface TreeMask {
   /**
-   * A bit for each pair of nodes: bit `j % 32` of word `j / 32` of row i is set where node i sees
-   * node j, itself among them. Rows of `ceil(queries / 32)` words, a row for each query; one array
-   * for all batch items or an array of one for each.
+   * One bit per pair of nodes. Bit `j % 32` of word `j / 32` of row i is set if node i sees node j; a
+   * node sees itself. Each query has a row of `ceil(queries / 32)` words. Give one array for all batch
+   * items, or an array with one per item.
    */
   readonly words: Uint32Array | readonly Uint32Array[];
 }
 
-/** Which keys each query sees: what is not 0 or false. */
+/** Which keys each query sees: those whose element is not 0 or false. */
 export interface BooleanMask {
   readonly data: Uint8Array | readonly boolean[];
   /** Broadcast to `[batch, heads, queries, keys]`: axes of 1, and axes left out in front. */
   readonly shape: readonly number[];
 }
 
-/** What is added to the scores, after scale and soft-cap. */
+/** Numbers that are added to the scores, after scale and soft-cap. */
 export interface AdditiveMask {
-  /** Numbers from −1e6 to 1e6; −Infinity, and what is below −1e6, hides the key. */
+  /** Numbers from −1e6 to 1e6. −Infinity, and any number below −1e6, hides the key. */
   readonly data: Float32Array | readonly number[];
   /** Broadcast to `[batch, heads, queries, keys]`: axes of 1, and axes left out in front. */
   readonly shape: readonly number[];
 }
 
-/** Options that say which keys a query sees. All that are given must agree. */
+/** Options that say which keys a query sees. With several options, a query sees the keys that all of them allow. */
 export interface MaskOptions {
-  /** A query sees no key after its own. Default false. The last query is the last key's, unless `queryOffset` says otherwise. */
+  /** A query sees no key after its own. Default false. The last query belongs to the last key, unless `queryOffset` says otherwise. */
   causal?: boolean;
   /**
-   * A query sees the last `window` keys up to its own; without `causal` as many to the other side
-   * too. In tokens, its own included.
+   * A query sees the last `window` keys up to and including its own. Without `causal` it also sees the
+   * next `window - 1`.
    */
   window?: number;
   /**
-   * Start of each position's document, in positions: nobody sees another document. Of as many
-   * queries as keys; one list for all batch items or a list of one for each.
+   * The position at which each position's document starts; no query sees another document. There must
+   * be as many queries as keys. Give one list for all batch items, or a list per item.
    */
   documents?: WholeNumbers | readonly WholeNumbers[];
-  /** Keys in use of each batch item, from the first on: 0 up to all. */
+  /** How many keys of each batch item are in use, counted from the first. */
   keyLengths?: WholeNumbers;
   /**
-   * The key that is the first query's own, for all batch items or each; default keys − queries, also
-   * where `keyLengths` are shorter. For `causal` and `window`.
+   * Which key belongs to the first query: one number for all batch items, or one per item. Default
+   * keys − queries, even if `keyLengths` are shorter. `causal` and `window` use it.
    */
   queryOffset?: number | readonly number[];
   /**
-   * A tree of guesses under verification: the last keys of the tensor, whatever `keyLengths` say, are
-   * the queries' own, and a query sees those that its row of bits names and every key before them.
+   * A tree of speculated tokens to verify. The last keys of the tensor belong to the queries, whatever
+   * `keyLengths` say. A query sees those of them that its row of bits names, and every key before them.
    */
   tree?: TreeMask;
   /** Pairs of query and key. */

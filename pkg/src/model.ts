@@ -57,13 +57,13 @@ export interface ModelConfig {
   hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
   initializer_range?: number;
   /**
-   * Mistral's: a position sees at most so many of the latest ones, itself among them. The cache of
-   * `generate` then keeps no more than these and a chunk of the prompt, however long the text.
+   * A position sees at most this many of the latest positions, itself included (Mistral). The cache of
+   * `generate` then keeps only these and one chunk of the prompt, for a text of any length.
    */
   sliding_window?: number | null;
   /**
-   * Attention scores are squashed into ± this: `cap · tanh(score / cap)`. `save()` keeps it and says
-   * in the saved config that transformers' Llama and Mistral would ignore it.
+   * Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved
+   * config that transformers' Llama and Mistral ignore it.
    */
   attn_logit_softcapping?: number | null;
   [name: string]: unknown;
@@ -78,11 +78,11 @@ export interface ModelOptions extends LongOptions {
 /** Options of {@link Model.generate}. */
 export interface GenerateOptions {
   /**
-   * Most tokens to make; default 128. Prompt and tokens together never pass
-   * `max_position_embeddings`: a prompt of that length gets none.
+   * The most tokens to generate; default 128. Prompt and generated tokens together never exceed
+   * `max_position_embeddings`, so a prompt of that length gets no token.
    */
   maxTokens?: number;
-  /** 0 takes the likeliest token each time; else from 0.001 up. Default 0.8. */
+  /** 0 takes the likeliest token each time. Other values are at least 0.001. Default 0.8. */
   temperature?: number;
   /** Keep only the k likeliest tokens; 0 keeps all. */
   topK?: number;
@@ -92,46 +92,45 @@ export interface GenerateOptions {
   minP?: number;
   /** Above 1 makes tokens that occurred less likely; default 1. */
   repetitionPenalty?: number;
-  /** Seed of the sampling, an unsigned 32-bit number: the same gives the same text. */
+  /** Seed of the sampling, an unsigned 32-bit number. The same seed gives the same text. */
   seed?: number;
-  /** Ends before one of these tokens would be given out. */
+  /** The text ends before one of these tokens. */
   stopTokens?: readonly number[] | Uint32Array;
   /**
-   * How the keys and values of the text so far are kept. "f32", the default, is exact. "f16" takes
-   * half the memory and "int8", with a scale for each head of each token, a little over a quarter;
-   * the longer the text, the more of a token's time goes into reading them. Neither needs a feature
-   * of the adapter. They change the output of attention by less than 0.2 % ("f16") and 2 % ("int8"):
-   * tokens of nearly equal probability may change places. Reading a prompt takes one layer's keys
-   * and values in f32 besides. A form other than the last one used, also by `logits` and `loss`,
-   * makes the cache anew and reads the text again.
+   * The format in which keys and values of the text are kept. "f32", the default, is exact. "f16" takes
+   * half the memory. "int8", with a scale per head and token, takes a little over a quarter. A longer
+   * text spends more time on reading them. Neither needs a feature of the adapter. "f16" changes the
+   * output of attention by less than 0.2 %, "int8" by less than 2 %, so tokens of nearly equal
+   * probability may change places. Reading a prompt also takes one layer's keys and values in f32.
+   * After a change of the format, also by `logits` and `loss`, the text is read again.
    */
   kvCache?: KvCache;
   /**
-   * How matrices are read: default "f32". "f16" takes half the bytes of a token's time, "int8" and
-   * "int4" (with a scale for each 32 weights) 9/32 and 5/32 of them; the packed copies take as much
-   * memory besides the weights, which stay for training, and are made anew after each step. Norms and
-   * embeddings stay f32, and so do matrices whose rows are no multiple of 32. Reading a prompt, each
-   * matrix is unpacked for a chunk of tokens. What a form costs a model, `loss` tells.
+   * The format in which matrices are read; default "f32". Per token, "f16" reads half the bytes. "int8"
+   * and "int4", with one scale per 32 weights, read 9/32 and 5/32 of them. The packed copies take that
+   * much memory besides the f32 weights, and the GPU packs them again after each training step. Norms,
+   * embeddings and matrices whose rows are not a multiple of 32 stay f32. To read a prompt, each matrix
+   * is unpacked once per chunk of tokens. `loss` measures what a format costs a model.
    */
   weights?: WeightFormat;
   /** Ends with code "aborted". */
   signal?: AbortSignal;
 }
 
-/** How matrices are read. */
+/** The format in which matrices are read. */
 export type WeightFormat = "f32" | "f16" | "int8" | "int4";
 
-/** How keys and values are kept. */
+/** The format in which keys and values are kept. */
 export type KvCache = "f32" | "f16" | "int8";
 
 /** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
 export interface InferenceOptions extends LongOptions {
   /**
-   * How the keys and values that attention reads are kept, as in {@link GenerateOptions}: what a
-   * packed cache costs a model, its loss tells. Default "f32".
+   * The format of the keys and values that attention reads, as in {@link GenerateOptions}. The loss
+   * shows what a packed cache costs a model. Default "f32".
    */
   kvCache?: KvCache;
-  /** How matrices are read, as in {@link GenerateOptions}. Default "f32". */
+  /** The format in which matrices are read, as in {@link GenerateOptions}. Default "f32". */
   weights?: WeightFormat;
 }
 
@@ -223,8 +222,8 @@ export class Model {
   }
 
   /**
-   * How many weights a model of this config would have, without making it. Each takes 4 bytes on the
-   * GPU, and 16 in training: with its gradient and two moments; activations come on top.
+   * How many weights a model of this config would have, without creating it. A weight takes 4 bytes on
+   * the GPU. In training it takes 16: the weight, its gradient and two moments. Activations come on top.
    *
    * @throws {@link TinyloomError} `invalid-config`.
    */
@@ -286,7 +285,7 @@ export class Model {
    * The logits at each position.
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
-   * @returns `tokens.length × vocab_size` numbers, a row for each position.
+   * @returns `tokens.length × vocab_size` numbers, one row per position.
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
   async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
@@ -296,10 +295,10 @@ export class Model {
   }
 
   /**
-   * The mean cross-entropy in nats a token.
+   * The mean cross-entropy in nats per token.
    *
-   * @param targets - the right id for each position, of the length of `tokens`, where 0xffffffff is
-   * left out of the mean; default: `tokens` shifted by one.
+   * @param targets - the correct id for each position, as many as `tokens`. Positions with 0xffffffff
+   * are left out of the mean. Default: `tokens` shifted by one.
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
   async loss(
@@ -372,7 +371,7 @@ export class Model {
   }
 
   /**
-   * The checkpoint's files, weights in F32: transformers loads them as they are. With `to` they are
+   * The checkpoint's files, with weights in F32. transformers loads them as they are. With `to` they are
    * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
    * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails,
@@ -394,8 +393,8 @@ export class Model {
   }
 
   /**
-   * Frees the GPU memory of the model and of its trainers. Later calls give code "freed"; freeing
-   * again does nothing.
+   * Frees the GPU memory of the model and of its trainers. Later calls fail with code "freed". A second
+   * `free()` does nothing.
    */
   free(): void {
     for (const trainer of [...this.#trainers]) trainer.free();

@@ -91,7 +91,7 @@ export class Operands {
   /**
    * A call in its turn among the operations on the runtime's tensors.
    *
-   * @param maskBytes - of a dense mask that goes with it.
+   * @param maskBytes - bytes of the call's dense mask, if it has one.
    */
   run(call: (raw: RawRuntime) => Promise<void>, maskBytes = 0): Promise<void> {
     const { queue, call: onRuntime } = runtimes.of(this.#runtime);

@@ -14,7 +14,7 @@
  * console.log(await output.data());
  * ```
  *
- * @packageDocumentation
+ * @module tinyloom/ops
  */
 
 export {

@@ -30,7 +30,7 @@ export async function remember(name: string, text: string): Promise<void> {
       await inStore("readwrite", (store) => store.put(text, name));
     }
   } catch {
-    // It is found out anew the next time.
+    // It will be measured again the next time.
   }
 }
 

@@ -141,7 +141,7 @@ export class Run {
     while (this.#queued.length <= stepsAhead && this.#more() && free()) {
       this.#begun += 1;
       const { done } = await this.#trainer.queue(this.#dataset);
-      // Whoever awaits it hears of its error.
+      // Its error is reported where it is awaited.
       done.then(() => (this.#done += 1)).catch(() => {});
       this.#queued.push(done);
     }

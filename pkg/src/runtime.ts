@@ -45,11 +45,11 @@ export interface RuntimeOptions {
   /** Optional features; default all `"auto"`. `false`: none. */
   features?: FeatureOptions | false;
   /**
-   * Measures, when a trainer is created, a few tiles for each matrix product of its plan, for at most
-   * about two seconds, and takes the fastest; default false: an estimate chooses. What was measured is
-   * remembered by adapter and version, in IndexedDB or, in Node, in the user's folder for caches;
-   * `trainer.plan()` tells both times. Other tiles sum in another order: runs are the same to the bit
-   * only with the same choices.
+   * With true, creating a trainer measures a few tiles for each matrix product of its plan, for about
+   * two seconds at most, and takes the fastest. With false, the default, an estimate chooses.
+   * Measurements are kept by adapter and version: in IndexedDB, or in Node in the user's cache folder.
+   * `trainer.plan()` shows both times. Other tiles sum in another order, so runs repeat to the bit only
+   * with the same choices.
    */
   tune?: boolean;
   /**
@@ -206,7 +206,7 @@ export class Runtime {
       );
     }
     try {
-      // The browser opens its driver while the module loads, whose failure is told first.
+      // The browser opens its driver while the module loads. If both fail, the module's error is reported.
       const asked = requestAdapter(gpu, rest.powerPreference);
       asked.catch(() => undefined);
       const module = await loadRaw(wasm);

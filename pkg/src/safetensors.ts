@@ -165,7 +165,7 @@ export async function* readAhead<T>(
     for (let next = 0, done = 0; done < sizes.length; done++) {
       while (next < sizes.length && (next === done || bytes < AHEAD)) {
         const one = read(next);
-        one.catch(() => {}); // whoever awaits it hears of it
+        one.catch(() => {}); // its error is reported where it is awaited
         running.push(one);
         bytes += sizes[next++] ?? 0;
       }

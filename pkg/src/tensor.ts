@@ -47,7 +47,7 @@ export class Allocation implements Owned {
     const { own, queue } = runtimes.of(runtime);
     this.handle = new Handle("Tensor", raw, queue);
     this.ready = raw.allocated();
-    this.ready.catch(() => undefined); // told by the first call that needs it
+    this.ready.catch(() => undefined); // reported by the first call that needs it
     own(this);
   }
 
@@ -316,7 +316,7 @@ export class Tensor {
       });
     } finally {
       written = raw.written();
-      written.catch(() => undefined); // where a write throws, that is told
+      written.catch(() => undefined); // if a write throws, its error is reported
     }
     return written;
   }

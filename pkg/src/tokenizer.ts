@@ -13,7 +13,7 @@ export interface Tokenizer {
 }
 
 /**
- * One token for each byte of UTF-8: needs no vocabulary file and knows every text.
+ * One token per byte of UTF-8. It needs no vocabulary file and encodes every text.
  *
  * @example
  * ```ts
@@ -39,7 +39,7 @@ export class ByteTokenizer implements Tokenizer {
   }
 
   /**
-   * Decodes ids as they come: a character of several bytes is given out with its last one.
+   * Decodes ids as they arrive. A character of several bytes appears with its last byte.
    *
    * @example
    * ```ts
@@ -61,7 +61,7 @@ export class ByteTokenizer implements Tokenizer {
 export interface TokenDecoder {
   /** The text that one more id completes; often empty. */
   push(token: number): string;
-  /** What is left at the end: U+FFFD for a character that was cut off. */
+  /** The rest at the end: U+FFFD for a character that was cut off, otherwise nothing. */
   end(): string;
 }
 

@@ -7,18 +7,21 @@ import type { TokenIds } from "./tokens.js";
 export interface TrainerOptions {
   /** Peak learning rate; default 1e-3. */
   learningRate?: number;
-  /** How the rate falls after warm-up; default `"cosine"`, constant until the total is known. */
+  /**
+   * How the learning rate falls after warm-up; default `"cosine"`. The rate stays constant until the
+   * length of the schedule is known.
+   */
   schedule?: "constant" | "linear" | "cosine";
-  /** Steps over which the rate rises in equal parts to its peak, which the last one has; default 20. */
+  /** Steps over which the rate rises linearly; the last of them has the peak rate. Default 20. */
   warmupSteps?: number;
   /**
-   * Length of the schedule in steps; default: up to the farthest step that a `run` which made steps was
-   * asked for.
+   * Length of the schedule in steps. By default the schedule ends at the farthest step that a `run` was
+   * asked for. A `run` that made no step does not count.
    */
   totalSteps?: number;
-  /** Where the schedule ends; default a tenth of `learningRate`. */
+  /** The rate at the end of the schedule; default a tenth of `learningRate`. */
   minLearningRate?: number;
-  /** Decoupled decay of matrices and embeddings, never of norms; default 0.1. */
+  /** Decoupled weight decay of matrices and embeddings, but not of norms; default 0.1. */
   weightDecay?: number;
   /** Decay rate of the first moment; default 0.9. */
   beta1?: number;
@@ -26,21 +29,20 @@ export interface TrainerOptions {
   beta2?: number;
   /** Added to the root of the second moment; default 1e-8. */
   epsilon?: number;
-  /** Gradients of a larger global norm are scaled down to it; default 1, null for no clipping. */
+  /** Gradients with a larger global norm are scaled down to this norm; default 1, null for no clipping. */
   maxGradNorm?: number | null;
-  /** Micro-steps whose gradients make one step; default 1. */
+  /** How many micro-steps make one optimizer step; default 1. */
   gradientAccumulation?: number;
-  /** Most tokens in a (micro-)step; activations are allocated for it. Default 1024. */
+  /** The most tokens in a step, or in a micro-step. Activations are allocated for them. Default 1024. */
   tokensPerStep?: number;
   /**
-   * Compute activations again in the backward pass instead of keeping them: the same losses to the
-   * bit, up to a quarter more arithmetic, and the activations of one layer in memory in place of all.
-   * Default false.
+   * Computes activations again in the backward pass instead of keeping those of all layers. The losses
+   * stay the same to the bit. Arithmetic grows by up to a quarter. Default false.
    */
   recompute?: boolean;
   /**
-   * `"mixed"`: products read the weights in f16, from a copy that each step makes; sums, activations,
-   * gradients, moments and the weights themselves stay f32. Default `"f32"`.
+   * With `"mixed"`, matrix products read the weights in f16, from a copy that each step writes. Sums,
+   * activations, gradients, moments and the weights themselves stay f32. Default `"f32"`.
    */
   precision?: "f32" | "mixed";
   /**
@@ -73,9 +75,9 @@ export interface Schedule {
 export interface Batch {
   /** Token ids, 1 to `tokensPerStep`. */
   tokens: TokenIds;
-  /** The right next id for each position; 0xffffffff is left out of the loss. */
+  /** The correct next id of each position; a position with 0xffffffff is left out of the loss. */
   targets: TokenIds;
-  /** For each position the index at which its document starts; default: one document. */
+  /** The index at which each position's document starts; by default the batch is one document. */
   documents?: TokenIds;
 }
 
@@ -83,49 +85,49 @@ export interface Batch {
 export interface StepMetrics {
   /** Optimizer steps done, counting this one. */
   readonly step: number;
-  /** Mean cross-entropy in nats a token; of a micro-step that is not the last, its own. */
+  /** Mean cross-entropy in nats per token: of the whole step, or of a micro-step that is not the last. */
   readonly loss: number;
   /** Global norm of the averaged gradient, before clipping; NaN before the last micro-step. */
   readonly gradNorm: number;
   /** The rate this step used. */
   readonly learningRate: number;
-  /** Tokens in the step, over all its micro-steps; of `step()`, those of its batch. */
+  /** Tokens in all micro-steps of the step. For `step()`: the tokens of its batch. */
   readonly tokens: number;
-  /** Wall time of the same. */
+  /** Wall time of the same tokens. */
   readonly milliseconds: number;
-  /** Whether the update was left out because loss or norm was not finite. */
+  /** Whether the update was left out because the loss or the norm was not finite. */
   readonly skipped: boolean;
-  /** Loss on the validation split, at the steps where `run` evaluated. */
+  /** Loss on the validation split; present at the steps after which `run` evaluated. */
   readonly validationLoss?: number;
 }
 
 /** Options of `Trainer.run`. */
 export interface RunOptions {
   /**
-   * Steps to do, of this run's own: a `step()` that comes between them is not one of them. Default: up to
-   * the step that `until` says, else to the trainer's `totalSteps`, else without end.
+   * How many steps this run does. A `step()` between them does not count. By default the run ends at
+   * `until`, or else at the trainer's `totalSteps`, or else never.
    */
   steps?: number;
-  /** Ends when `trainer.steps` has reached this number, whoever did the steps. Not with `steps`. */
+  /** Ends when `trainer.steps` reaches this number. It cannot be combined with `steps`. */
   until?: number;
   /** Stops with code "aborted" between two steps or micro-steps. */
   signal?: AbortSignal;
-  /** Evaluate at each multiple of so many of the trainer's steps, and at the run's last step. */
+  /** Evaluates at each multiple of this number of the trainer's steps, and at the run's last step. */
   evaluateEvery?: number;
   /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
   maxSkipped?: number;
   /**
-   * Steps that are on their way behind the one whose metrics are awaited, so that a short step need
-   * not wait for its loss to be read: default 0, at most 16, and never past an evaluation. While they
-   * are, the model and the trainer are as many steps ahead of the metrics; leaving the loop waits for
-   * them. Not with `gradientAccumulation`.
+   * How many further steps are submitted before the metrics of a step arrive; default 0, at most 16.
+   * A short step then need not wait until its loss is read. No step is submitted past an evaluation.
+   * The model is this many steps ahead of the metrics. Leaving the loop waits for the submitted steps.
+   * It cannot be combined with `gradientAccumulation`.
    */
   stepsAhead?: number;
 }
 
 /** A loss on the validation split. */
 export interface Evaluation {
-  /** Mean cross-entropy in nats a token. */
+  /** Mean cross-entropy in nats per token. */
   readonly loss: number;
   /** Tokens counted. */
   readonly tokens: number;
@@ -160,6 +162,6 @@ export interface PlanRow {
 
 /** One dispatch with its time on the GPU. */
 export interface ProfileRow extends PlanRow {
-  /** Absent without timestamps; of the optimizer's also before the first update. */
+  /** Absent without timestamps. In rows of the optimizer also absent before the first update. */
   readonly gpuMicroseconds?: number;
 }

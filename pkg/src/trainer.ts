@@ -149,7 +149,7 @@ export class Trainer {
   }
 
   /**
-   * Goes on from what {@link Trainer.save} returned, bit for bit on the same adapter. State, config,
+   * Continues from what {@link Trainer.save} returned, bit for bit on the same adapter. State, config,
    * headers and the GPU's memory are judged before a tensor is read.
    *
    * @param files - the saved files by name, or a base URL under which they lie, in Node also a
@@ -346,8 +346,8 @@ export class Trainer {
   }
 
   /**
-   * Everything needed to go on: the model's files, the optimizer's state, the trainer's state with
-   * the place in the data. With `to` they are written as {@link Model.save} does.
+   * Everything needed to continue: the model's files, the optimizer's state, and the trainer's state
+   * with the place in the data. With `to` they are written as {@link Model.save} does.
    *
    * @throws {@link TinyloomError} as {@link Model.save}.
    */

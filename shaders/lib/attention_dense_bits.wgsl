@@ -1,4 +1,4 @@
-// A dense mask of bits, 32 keys a word from the key dense_keys_from on: a set bit shows the key. Keys
+// A dense mask of bits, 32 keys per word from the key dense_keys_from on: a set bit shows the key. Keys
 // before are shown (a tree of drafts behind a common prefix). No branch: inlined into unrolled loops
 // it costs a compiler minutes.
 const DENSE: bool = true;

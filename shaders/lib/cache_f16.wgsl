@@ -1,5 +1,5 @@
-// The key-value cache in f16, two elements a word. A row is key heads | value heads, VECTORS vectors
-// of two words a head.
+// The key-value cache in f16, two elements per word. A row is key heads | value heads, VECTORS vectors
+// of two words per head.
 @group(0) @binding(1) var<storage, read> cache: array<vec2<u32>>;
 
 fn cache_vector(row: u32, vector: u32) -> vec4<f32> {

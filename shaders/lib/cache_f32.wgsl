@@ -1,4 +1,4 @@
-// The key-value cache in f32. A row is key heads | value heads, VECTORS vectors a head.
+// The key-value cache in f32. A row is key heads | value heads, VECTORS vectors per head.
 @group(0) @binding(1) var<storage, read> cache: array<vec4<f32>>;
 
 fn cache_vector(row: u32, vector: u32) -> vec4<f32> {

@@ -1,4 +1,4 @@
-// The key-value cache in signed bytes. A row is key heads | value heads, VECTORS words a head, then
+// The key-value cache in signed bytes. A row is key heads | value heads, VECTORS words per head, then
 // the heads' scales as f32, in the same order.
 @group(0) @binding(1) var<storage, read> cache: array<u32>;
 

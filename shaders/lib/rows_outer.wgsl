@@ -1,4 +1,4 @@
-// Products whose left operand has one row a token (matmul, matmul_t): M is the batch, K is fixed.
+// Products whose left operand has one row per token (matmul, matmul_t): M is the batch, K is fixed.
 const CHECK_M: bool = true;
 const CHECK_K: bool = K % BK != 0u;
 

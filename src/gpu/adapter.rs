@@ -46,7 +46,7 @@ pub struct DeviceRequest {
     pub features: RequestedFeatures,
 }
 
-/// What the platform knows of the adapter beyond what wgpu tells.
+/// Facts about the adapter that the platform knows and wgpu does not report.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterFacts {
     pub name: Option<AdapterName>,

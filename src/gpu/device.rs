@@ -146,7 +146,7 @@ impl WgpuDevice {
         self.loss.when()
     }
 
-    /// Keeps so many pipelines that no plan uses.
+    /// Sets how many pipelines are kept that no plan uses.
     #[cfg(feature = "testing")]
     pub(crate) fn keep_unused(&self, most: usize) {
         self.pipelines.set_most_unused(most);

@@ -58,8 +58,8 @@ pub trait Gpu {
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Compiles the kernels of plans side by side where the platform can, for [`Gpu::install`] to
-    /// find. What fails here is left to that.
+    /// Compiles the kernels of plans in parallel, where the platform can. [`Gpu::install`] then finds
+    /// them. Errors are not reported here; `install` compiles the kernel again and reports them.
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
 
     /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its

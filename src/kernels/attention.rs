@@ -294,7 +294,7 @@ pub(super) fn attention_kernel(
     composer.finish(caps, operands.bindings(pass), grid, tile.label(), reason)
 }
 
-/// The form with one invocation a row and head.
+/// The form with one invocation per row and head.
 fn row_kernel(
     caps: &Capabilities,
     shape: AttentionShape,

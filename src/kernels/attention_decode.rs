@@ -16,7 +16,7 @@ pub const RANGE_KEYS: usize = 64;
 /// Elements behind a partial sum: largest score, sum of weights, two for alignment.
 pub const PARTIAL_STATE: usize = 4;
 
-/// Longest cache that one workgroup a key-value head reads: the merge would cost another dispatch.
+/// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
 /// Workgroups that keep a large GPU's memory busy, eight for each of 132 multiprocessors: half as
 /// many read a packed cache of 32,768 tokens 14 % slower.

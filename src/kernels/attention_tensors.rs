@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum Element {
     #[default]
     F32,
-    /// Two elements a word; needs no feature.
+    /// Two elements per word; needs no feature.
     F16,
 }
 

@@ -5,28 +5,29 @@ use super::compose::Composer;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
-/// Tile of the shared scheme in `lib/attention_tile.wgsl`: `rows` × `columns` scores a turn by
-/// `row_groups` × `size / row_groups` invocations. Rows a group are a multiple of 4.
+/// A tile of the shared scheme in `lib/attention_tile.wgsl`. In each turn, `row_groups` ×
+/// `size / row_groups` invocations compute `rows` × `columns` scores. The rows per group are a multiple
+/// of 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     pub rows: usize,
     pub columns: usize,
     pub row_groups: usize,
     pub size: usize,
-    /// Rows stay in workgroup memory; else they are staged again, in parts, for each tile of columns.
+    /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
     pub resident: bool,
 }
 
 pub(super) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
 const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
-/// Tiles for small heads, whose rows leave room for more of them: more scores an invocation, and so
+/// Tiles for small heads, whose rows leave room for more of them: more scores per invocation, and so
 /// fewer loads from workgroup memory for each.
 const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
 const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
 pub(super) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
 /// Tiles for every head dimension in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`):
-/// more rows or more results an invocation lost at every length with heads of 64 and more, and so did
+/// more rows or more results per invocation lost at every length with heads of 64 and more, and so did
 /// fewer, except that the half tile fills a GPU better with a short batch. The last two fit where
 /// nothing else does.
 const TILES: [AttentionTile; 6] = [
@@ -172,18 +173,31 @@ const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> us
     }
 }
 
-/// Workgroups of the square tile from which it is better than the wide one, and those of the wide tile
-/// up to which this is better than the full one for queries: an NVIDIA H200 has 132 multiprocessors.
+/// Forward, the square tile is better than the wide one if it makes more workgroups than this. An NVIDIA
+/// H200 has 132 multiprocessors.
 const SQUARE_GROUPS: usize = 132;
+/// For queries, the wide tile is better than the full one if it makes at most this many workgroups.
 const WIDE_GROUPS: usize = 264;
-/// Workgroups of the tall tile from which it is no worse than the full one.
+/// The tall tile is at least as good as the full one if it makes at least this many workgroups.
 const TALL_GROUPS: usize = 192;
 
-/// The tile that is better for small heads than any other, if it fits. On an NVIDIA H200, heads of 32,
-/// microseconds of full, half, wide and square: forward, 26, 26, 22 and 28 for 8 at 512 tokens, 55, 56,
-/// 42 and 51 at 1,024, 94, 89, 92 and 74 at 1,536, 137, 135, 146 and 100 at 2,048; of full, half and wide,
-/// queries, 27, 25 and 25, 62, 60 and 51, 103, 98 and 113, 147, 164 and 181; of full and tall, keys and
-/// values, 60 and 94 at 1,024, 140 and 139 at 1,536, 222 and 185 at 2,048, 3,722 and 2,866 at 8,192.
+/// The best tile for heads of up to [`SMALL_HEADS`] elements, if another than those for every head
+/// dimension is best. Measured on an NVIDIA H200 with 8 heads of 32, in microseconds:
+///
+/// | pass | tokens | full | half | wide | square | tall |
+/// |---|---|---|---|---|---|---|
+/// | forward | 512 | 26 | 26 | 22 | 28 | |
+/// | forward | 1,024 | 55 | 56 | 42 | 51 | |
+/// | forward | 1,536 | 94 | 89 | 92 | 74 | |
+/// | forward | 2,048 | 137 | 135 | 146 | 100 | |
+/// | queries | 512 | 27 | 25 | 25 | | |
+/// | queries | 1,024 | 62 | 60 | 51 | | |
+/// | queries | 1,536 | 103 | 98 | 113 | | |
+/// | queries | 2,048 | 147 | 164 | 181 | | |
+/// | keys and values | 1,024 | 60 | | | | 94 |
+/// | keys and values | 1,536 | 140 | | | | 139 |
+/// | keys and values | 2,048 | 222 | | | | 185 |
+/// | keys and values | 8,192 | 3,722 | | | | 2,866 |
 fn for_small_heads(
     shape: AttentionShape,
     pass: AttentionPass,

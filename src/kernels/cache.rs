@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum KvCache {
     #[default]
     F32,
-    /// Two elements a word; needs no feature.
+    /// Two elements per word; needs no feature.
     F16,
     /// Signed bytes with one f32 scale for each row and head.
     Int8,

@@ -11,7 +11,7 @@ use super::compose::{Binding, Composer, shader};
 pub(super) enum DecodePlace {
     /// A model's cache, by the newest row of a text.
     Cache(KvCache),
-    /// Tensors of so many batch items, one query row each.
+    /// Tensors of this many batch items, one query row each.
     Tensors(Element, usize),
 }
 

@@ -42,7 +42,7 @@ pub struct LinearShape {
     /// Elements from one row of C to the next.
     pub c_stride: usize,
     pub tokens: usize,
-    /// B lies in f16, two elements a word; where rows are [by vectors](Self::by_vectors) alone.
+    /// B lies in f16, two elements per word; where rows are [by vectors](Self::by_vectors) alone.
     pub half_b: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Linear {
 pub struct LinearSum {
     /// Bindings: parts, c, step, range, and the residual if there is one.
     pub kernel: Kernel,
-    /// Elements of the parts, which the product writes in place of c.
+    /// Elements of the parts, which the product writes instead of c.
     pub elements: u64,
 }
 

@@ -6,9 +6,9 @@ use crate::caps::Capabilities;
 /// How results are divided among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinearTile {
-    /// BM×BN results a workgroup through workgroup memory in steps of BK, TM×TN an invocation.
+    /// BM×BN results per workgroup through workgroup memory in steps of BK, TM×TN an invocation.
     Tiled { bm: usize, bn: usize, bk: usize, tm: usize, tn: usize },
-    /// TM×TN results an invocation, straight from storage.
+    /// TM×TN results per invocation, straight from storage.
     Direct { tm: usize, tn: usize },
 }
 
@@ -194,7 +194,7 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     ranked.into_iter().map(pick).collect()
 }
 
-/// Whether K may be cut into so many parts.
+/// Whether K may be cut into this many parts.
 fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
     let most = PARTS_BYTES.min(caps.limits.binding_bytes());
     let deep = shape.depth().checked_div(parts).is_some_and(|depth| depth >= LEAST_DEPTH);

@@ -7,7 +7,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 
 /// `cross_entropy_backward` (loss, and dLogits in place) or, without `gradient`,
-/// `cross_entropy_forward` (loss only). Grid: one workgroup a row.
+/// `cross_entropy_forward` (loss only). Grid: one workgroup per row.
 pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> Result<Kernel> {
     let name = if gradient { "cross_entropy_backward" } else { "cross_entropy_forward" };
     let (subgroups, why) = reduction(caps);

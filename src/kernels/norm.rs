@@ -15,7 +15,7 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// sixteen rows took 71 µs, 1,024 of four 31.
 const BLOCKS: usize = 1024;
 
-/// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup a row.
+/// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
 pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
     let name = "rms_norm_forward";
     let (subgroups, why) = reduction(caps);

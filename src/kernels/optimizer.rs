@@ -40,7 +40,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
         )
 }
 
-/// `adamw_forward` of one shard of `count` elements. Grid: one invocation an element.
+/// `adamw_forward` of one shard of `count` elements. Grid: one invocation per element.
 pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let name = "adamw_forward";
     let size = workgroup_size(caps, 256, 1, name)?;

@@ -27,7 +27,7 @@ pub const fn softmax_unit(columns: usize, element: Element) -> usize {
     }
 }
 
-/// `softmax_forward` over rows of `columns` elements. Grid: one workgroup a row, or two rows where
+/// `softmax_forward` over rows of `columns` elements. Grid: one workgroup per row, or two rows where
 /// these share a word.
 pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<Kernel> {
     let name = "softmax_forward";

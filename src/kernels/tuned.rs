@@ -1,4 +1,4 @@
-//! Choices among the tiles of products that were measured on the device at hand, and take the place of
+//! Choices among the tiles of products that were measured on this device, and take the place of
 //! the estimate's ([`super::linear_tile`]).
 
 use super::linear::{Form, LinearShape};

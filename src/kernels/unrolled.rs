@@ -1,7 +1,7 @@
-//! WGSL with named accumulators in place of arrays.
+//! WGSL with named accumulators instead of arrays.
 //!
 //! Some compilers keep an array that is indexed in a loop in memory even when every index is known:
-//! on SwiftShader a product with 4×4 results an invocation ran at 0.2 GFLOP/s with arrays and at
+//! on SwiftShader a product with 4×4 results per invocation ran at 0.2 GFLOP/s with arrays and at
 //! 1.7 with the same loop written out, 16×16 at 3 to 4 (two cores, 768×256×128).
 
 use super::linear::Form;

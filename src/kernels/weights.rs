@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum WeightFormat {
     #[default]
     F32,
-    /// Two elements a word; needs no feature.
+    /// Two elements per word; needs no feature.
     F16,
     /// Signed bytes, `GROUP` neighbours of a row to an f32 scale: the largest magnitude over 127.
     Int8,
@@ -36,7 +36,7 @@ impl WeightFormat {
         }
     }
 
-    /// Whether rows of so many elements are packed: whole groups are, others stay f32.
+    /// Whether rows of this many elements are packed: whole groups are, others stay f32.
     pub const fn packs(self, columns: usize) -> bool {
         !matches!(self, Self::F32) && columns.is_multiple_of(GROUP)
     }

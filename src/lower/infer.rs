@@ -177,7 +177,7 @@ impl<'a> Context<'a> {
         Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
     }
 
-    /// Packs every matrix that is read packed; gives what that takes.
+    /// The plan that packs every matrix that is read in a packed format, and the buffers it needs.
     fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
         let mut lowering = self.chunk(Phase::Prefill);
         lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);

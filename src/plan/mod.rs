@@ -32,7 +32,7 @@ pub enum Buffer {
     Gradients(usize),
     Moment1(usize),
     Moment2(usize),
-    /// The weights in f16, two elements a word, in the shards' layout.
+    /// The weights in f16, two elements per word, in the shards' layout.
     Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.
     Packed(usize),

@@ -47,7 +47,7 @@ impl ModelLoader {
         self.reader.header_limit()
     }
 
-    /// Takes a file's header and tells which byte ranges to hand in.
+    /// Takes a file's header and returns which byte ranges to hand in.
     ///
     /// # Errors
     /// `invalid-checkpoint`, naming the tensor.

@@ -228,7 +228,7 @@ impl Model {
         self.touch();
     }
 
-    /// Notes that what the cache holds is void, or is about to be that of another text.
+    /// Invalidates the key-value cache.
     pub(super) fn touch(&self) {
         self.epoch.set(self.epoch.get() + 1);
         self.cached.take();

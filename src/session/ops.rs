@@ -101,7 +101,7 @@ pub enum AttentionOperation {
 }
 
 /// Queues an operation; what it wrote may be read, or used by another, at once. `dense` are the words
-/// of the mask's dense part. The future tells whether the GPU had memory for it.
+/// of the mask's dense part. The future resolves to whether the GPU had memory for it.
 ///
 /// # Errors
 /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `device-lost`.

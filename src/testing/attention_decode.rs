@@ -118,7 +118,7 @@ impl Query {
     fn check(&self, got: &[f32], cache: KvCache, tolerance: f64) -> Result<(), String> {
         let keys = self.keys;
         close(&format!("{keys} keys"), got, &self.expected, tolerance)?;
-        // What packing costs is told of heads that models have: a dozen results of a head of 4 that
+        // What packing costs is measured with heads that models have: a dozen results of a head of 4 that
         // cancel over 1,000 keys scatter beyond any bound.
         if self.shape.head_dim < 32 {
             return Ok(());

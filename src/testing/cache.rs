@@ -79,7 +79,7 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Few lanes a row and many, rows of vectors and of single elements, positions at the beginning,
+/// Few lanes per row and many, rows of vectors and of single elements, positions at the beginning,
 /// far on and in a ring; one form of packed weights, whose rows are found in the same way as others'.
 async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
     for (heads, columns, weights) in [

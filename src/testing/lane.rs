@@ -1,4 +1,4 @@
-//! What a case has at hand: the device, the table of adapters, random data.
+//! What a case has here: the device, the table of adapters, random data.
 
 use super::adapters::{restrict, table};
 use super::harness::{self, Job, Outputs};

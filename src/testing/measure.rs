@@ -24,7 +24,7 @@ pub(super) fn close_to_terms(
     tolerance: f64,
 ) -> Result<(), String> {
     if got.len() != expected.len() {
-        return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
+        return Err(format!("{what}: {} elements instead of {}", got.len(), expected.len()));
     }
     let error = |i: usize| error_at(got, expected, i);
     let largest = expected.iter().chain(terms).fold(0.0, |most: f64, x| most.max(x.abs()));
@@ -65,7 +65,7 @@ pub(super) fn each_close(
     tolerance: f64,
 ) -> Result<(), String> {
     if [expected.len(), terms.len()] != [got.len(); 2] {
-        return Err(format!("{what}: {} elements in place of {}", got.len(), expected.len()));
+        return Err(format!("{what}: {} elements instead of {}", got.len(), expected.len()));
     }
     // Below the normal numbers of f32 a GPU may give zero.
     let allowed =
@@ -92,7 +92,7 @@ pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), Stri
     match (0..got.len().max(expected.len())).find(|&i| got.get(i) != expected.get(i)) {
         None => Ok(()),
         Some(i) => {
-            Err(format!("{what}: {:#x?} in place of {:#x?} at {i}", got.get(i), expected.get(i)))
+            Err(format!("{what}: {:#x?} instead of {:#x?} at {i}", got.get(i), expected.get(i)))
         }
     }
 }

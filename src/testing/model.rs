@@ -338,7 +338,7 @@ async fn continued(
         }
     }
     if drawn.len() != max_tokens {
-        return Err(format!("{} tokens in place of {max_tokens}", drawn.len()));
+        return Err(format!("{} tokens instead of {max_tokens}", drawn.len()));
     }
     let mut tokens = prompt.to_vec();
     tokens.extend(drawn.iter().map(|d| d.token));
@@ -390,7 +390,7 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
     ] {
         let (_, got) = read(text).await.map_err(|e| format!("{what}: {e}"))?;
         if got != submits {
-            return Err(format!("{what} took {got} submits in place of {submits}"));
+            return Err(format!("{what} took {got} submits instead of {submits}"));
         }
     }
     // The logits of a text are in the cache too; other weights make all of it void.
@@ -456,7 +456,7 @@ async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
     if small + saved > large {
         return Err(format!("{small} bytes, {large} without a window: less than {saved} saved"));
     }
-    Ok(format!("{said}; {small} bytes in place of {large}"))
+    Ok(format!("{said}; {small} bytes instead of {large}"))
 }
 
 /// Generates greedily, with `between` after the first tokens.

@@ -57,7 +57,7 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-/// `each` rows a workgroup.
+/// `each` rows per workgroup.
 async fn one_backward(
     lane: &Lane,
     hidden: usize,

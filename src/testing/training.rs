@@ -28,7 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
             let [kept, recomputed] =
                 [first, again].map(|(_, trainer)| trainer.activation_bytes().0);
             if recomputed >= kept {
-                return Err(format!("{recomputed} bytes of activations in place of {kept}"));
+                return Err(format!("{recomputed} bytes of activations instead of {kept}"));
             }
             Ok(format!("{recomputed} bytes of activations computed again, {kept} kept"))
         }),
@@ -77,7 +77,7 @@ async fn tuned(lane: Rc<Lane>) -> Outcome {
         return Err(format!("{times} of {} products measured: {second:?}", first.len()));
     }
     if reasons(&plain)?.iter().any(|reason| reason.contains("measured")) {
-        return Err("a trainer made before is told of measurements".into());
+        return Err("a trainer created before shows measurements".into());
     }
     Ok(format!("{times} of {} products, {more} submits for them again", first.len()))
 }

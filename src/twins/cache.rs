@@ -1,4 +1,4 @@
-//! Twins of the packed key-value caches: f16, and signed bytes with a scale a head.
+//! Twins of the packed key-value caches: f16, and signed bytes with a scale per head.
 
 use super::attention::AttentionShape;
 use half::f16;

@@ -3,7 +3,7 @@
 use super::Real;
 use super::normal::fill_normal;
 
-/// Deterministic standard-normal test data; `stream` tells tensors apart.
+/// Deterministic standard-normal test data. Each `stream` gives other data.
 pub fn noise<R: Real>(stream: u64, length: usize) -> Vec<R> {
     let mut values = vec![0.0f32; length];
     fill_normal(0x7e57, stream, 0, 1.0, &mut values);

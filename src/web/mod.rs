@@ -30,7 +30,7 @@ fn to_js(error: Error) -> JsValue {
     object.into()
 }
 
-/// Has `told` called with the message of a panic, after which nothing of the module may be trusted:
+/// Calls `told` with the message of a panic. After it nothing of the module may be trusted:
 /// what was running never ends.
 #[wasm_bindgen(js_name = onPanic)]
 pub fn on_panic(told: Function) {
@@ -39,7 +39,7 @@ pub fn on_panic(told: Function) {
     }));
 }
 
-/// Whether the module's memory has room for a piece of so many bytes.
+/// Whether the module's memory has room for a piece of this many bytes.
 #[wasm_bindgen(js_name = hasRoom)]
 pub fn has_room(bytes: f64) -> bool {
     crate::error::room::<u8>("", bytes as u64).is_ok()

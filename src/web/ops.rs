@@ -61,7 +61,7 @@ impl RawTensor {
         self.tensor()?.write(offset as u64, bytes).map_err(to_js)
     }
 
-    /// Ends writes. The promise tells whether the device accepted them.
+    /// Ends writes. The promise settles with whether the device accepted them.
     pub fn written(&self) -> Promise {
         let checked = self.device.checked();
         future_to_promise(async move { checked.await.map(|()| JsValue::UNDEFINED).map_err(to_js) })

@@ -123,7 +123,7 @@ impl RawRuntime {
         Ok(TunedProduct::to_numbers(&self.device_rc()?.tuned().unwrap_or_default()))
     }
 
-    /// The crate's version, by which what is kept between sessions is told apart.
+    /// The crate's version. Measurements kept between sessions carry it.
     pub fn version() -> String {
         env!("CARGO_PKG_VERSION").into()
     }

@@ -1,6 +1,6 @@
 // node tests/lanes/node.mjs [--full] [PART OF A NAME]
 // Runs the kernel cases in Node with Dawn on this machine's GPU, from target/testing-wasm: by hand,
-// where a real GPU is at hand; with a part of a name, what each case measured is printed. `npm test`
+// where there is a real GPU; with a part of a name, what each case measured is printed. `npm test`
 // leaves it out, `npm run test:full` has it.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -48,7 +48,9 @@ test("node/attention.mjs agrees with plain JavaScript and descends", limit, asyn
 });
 
 test("train.rs trains with the crate", limit, async (t) => {
-  const args = ["run", "--release", "--locked", "--quiet", "--example", "train"];
+  // With the features of the native lane, whose build has made it already.
+  const built = ["--release", "--locked", "--quiet", "--features", "testing"];
+  const args = ["run", ...built, "--example", "train"];
   const env = { ...process.env, ...nativeEnv() };
   const { stdout } = await run("cargo", args, { cwd: root, env });
   expectFall(t, stdout);

@@ -43,7 +43,7 @@ async function observe() {
   return { codes, step, info: globalThis.lostInfo };
 }
 
-test("a lost device is told, and a new runtime resumes", { timeout: 600_000 }, () =>
+test("a lost device is reported, and a new runtime resumes", { timeout: 600_000 }, () =>
   withPage(
     "chromium",
     () => {},

@@ -1,6 +1,6 @@
 // Where the wasm module comes from: every form of the `wasm` option, what happens where the file does
-// not answer, and what a page is told that may not have it. In Chromium; no runtime is made in full
-// where the load alone is the question: `gpu` then offers no adapter, which is told after the load.
+// not answer, and which error a page gets whose policy forbids it. In Chromium; no runtime is made in full
+// where the load alone is the question: `gpu` then offers no adapter, which is reported after the load.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -75,7 +75,7 @@ async function createInPage(entry, wasm) {
   const gpu = { requestAdapter: async () => null };
   const error = await Runtime.create({ gpu, ...(made ? { wasm: made } : {}) }).catch((one) => one);
   if (!(error instanceof TinyloomError)) return String(error);
-  // The adapter's absence is told only once the module has been loaded.
+  // The missing adapter is reported only after the module has been loaded.
   return error.code === "adapter-unavailable" ? "loaded" : `${error.code}: ${error.message}`;
 }
 
@@ -133,7 +133,7 @@ test("HTML at a given address has that code too, and so has an address without a
   assert.match((await create("/named.wasm")).said, /^(module-unavailable|invalid-options): /);
 });
 
-test("a policy without 'wasm-unsafe-eval' is told by its directive", async () => {
+test("a policy without 'wasm-unsafe-eval' gives an error that names the directive", async () => {
   assert.equal((await create(undefined, { path: "/strict.html" })).said, "loaded");
   for (const entry of ["index.js", "inline.js"]) {
     const { said } = await create(undefined, { path: "/policy.html", entry });

@@ -51,7 +51,9 @@ test("the exact entropy is the mean that samples have", (t) => {
   const kinds = -(2 / 5) * Math.log(1 / 5) - (3 / 5) * Math.log(3 / 5);
   const expected = mean - kinds + Math.log(3) / 5;
   const bytes = stories.join("\n").length / sentences.length;
-  t.diagnostic(`${natsPerSentence.toFixed(3)} nats a sentence, ${natsPerByte.toFixed(4)} a byte`);
+  t.diagnostic(
+    `${natsPerSentence.toFixed(3)} nats per sentence, ${natsPerByte.toFixed(4)} per byte`,
+  );
   assert.ok(Math.abs(expected / natsPerSentence - 1) < 0.01, `${expected}, ${natsPerSentence}`);
   assert.ok(Math.abs(bytes / bytesPerSentence - 1) < 0.01, `${bytes}, ${bytesPerSentence}`);
   assert.ok(Math.abs(natsPerByte * bytesPerSentence - natsPerSentence) < 1e-9);

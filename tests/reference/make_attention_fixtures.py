@@ -122,7 +122,7 @@ def explicit(query, key, value, options, seen, added):
     if seen is None:
         seen = torch.ones_like(scores, dtype=torch.bool)
     scores = scores.masked_fill(~seen, HIDDEN)
-    # Rows that see nothing: zeros, and −1e30 in place of −∞.
+    # Rows that see nothing: zeros, and −1e30 instead of −∞.
     some = (scores > HIDDEN).any(-1, keepdim=True)
     shown = torch.where(some, scores, 0.0)
     output = torch.where(some, torch.softmax(shown, -1) @ value, 0.0)

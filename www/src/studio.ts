@@ -130,7 +130,7 @@ export class Studio {
     });
   }
 
-  /** Ends `train` after the step at hand. */
+  /** Ends `train` after the current step. */
   halt(): void {
     this.#halt = true;
   }
@@ -250,7 +250,7 @@ export class Studio {
   }
 }
 
-/** Tokens a second over the last steps, without the time of evaluations and samples. */
+/** Tokens per second over the last steps, without the time of evaluations and samples. */
 class Speed {
   #tokens = 0;
   #milliseconds = 0;

@@ -136,7 +136,7 @@ pub(super) fn is_firefox() -> bool {
     agent.and_then(|agent| agent.as_string()).is_some_and(|agent| agent.contains("Firefox/"))
 }
 
-/// Resolves after so many milliseconds, later in a hidden page.
+/// Resolves after this many milliseconds, later in a hidden page.
 pub(super) async fn pause(milliseconds: f64) {
     let mut begin = |resolve: Function, _: Function| {
         let timer = Reflect::get(&js_sys::global(), &"setTimeout".into());

@@ -15,7 +15,7 @@ struct State {
     waiting: Vec<futures_channel::oneshot::Sender<String>>,
 }
 
-/// The end of a device, as its callback tells of it.
+/// The end of a device, as its callback reports it.
 #[derive(Clone)]
 pub(super) struct Loss {
     device: wgpu::Device,

@@ -80,8 +80,8 @@ impl Pipelines {
         layouts.entry(bindings.to_vec()).or_insert_with(make).clone()
     }
 
-    /// The pipeline of a kernel, and whether it was compiled here and now: nobody has before, or only
-    /// another call of which nobody knows yet whether the device accepts it.
+    /// The pipeline of a kernel, and whether this call compiled it. It compiles a kernel that was never
+    /// compiled, and one that only another call compiled whose success is not known yet.
     pub fn get(&self, kernel: &Kernel, call: u64) -> (Rc<wgpu::ComputePipeline>, bool) {
         if let Some(kept) = self.made.borrow_mut().get_mut(&kernel.wgsl)
             && (kept.call == PROVED || kept.call == call)
@@ -188,7 +188,7 @@ impl Pipelines {
         use super::browser;
         use super::scopes::{Filter, Scope};
 
-        // What is wrong with a kernel is told where it is asked for.
+        // Errors of a kernel are reported by the call that asks for it.
         let scopes = Filter::ALL.map(|filter| Scope::push(&self.device, filter));
         let mut begun: Vec<(Wgsl, Parts, _)> = Vec::new();
         for kernel in kernels {

@@ -46,7 +46,7 @@ impl StagingPool {
         }
     }
 
-    /// One of so many bytes that is free.
+    /// One of this many bytes that is free.
     fn take(&self, size: u64) -> Option<wgpu::Buffer> {
         let mut free = self.free.borrow_mut();
         let index = free.iter().position(|buffer| buffer.size() == size)?;

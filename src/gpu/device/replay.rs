@@ -28,7 +28,7 @@ pub(super) struct InstalledPlan {
 type Scheduled<'a> = (&'a InstalledPlan, usize, [u32; 2]);
 
 impl InstalledPlan {
-    /// The dispatches that have work to do for so many rows.
+    /// The dispatches that have work to do for this many rows.
     fn schedule(&self, rows: usize, most: u32) -> impl Iterator<Item = Result<Scheduled<'_>>> {
         self.dispatches.iter().enumerate().filter_map(move |(index, dispatch)| {
             let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most);
@@ -154,7 +154,7 @@ impl WgpuDevice {
         Ok(self.staging.fetch(staging, region.bytes, submitted, &self.loss))
     }
 
-    /// One compute pass a dispatch with a timestamp at both ends.
+    /// One compute pass per dispatch with a timestamp at both ends.
     pub(super) fn timed_replay(
         &self,
         replay: Replay,

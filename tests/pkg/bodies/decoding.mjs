@@ -130,7 +130,7 @@ export const cases = {
       return exact.loss;
     };
     const early = await check();
-    // The copies of weights that have changed are made anew.
+    // Weights that have changed are packed again.
     for await (const _ of trainer.run(data, { steps: 4 }));
     const int4 = () => model.loss(tokens, targets, { weights: "int4" });
     const afterSteps = await int4(); // the copies of before are still there
@@ -155,7 +155,7 @@ export const cases = {
     return `copies of ${JSON.stringify(bytes)} bytes beside ${whole}`;
   },
 
-  async "what a packed cache costs is told by the loss"(host) {
+  async "the loss shows what a packed cache costs"(host) {
     const { Model, Trainer } = host.tinyloom;
     // Weights so large that attention prefers some keys after a few steps.
     const sharp = { ...config, initializer_range: 0.1 };

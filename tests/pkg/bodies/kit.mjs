@@ -1,6 +1,6 @@
 // What the test bodies share: a tiny model, a text, safetensors files made by hand.
 
-/** A model that a software adapter trains in tens of milliseconds a step. */
+/** A model that a software adapter trains in tens of milliseconds per step. */
 export const config = {
   model_type: "llama",
   vocab_size: 256,

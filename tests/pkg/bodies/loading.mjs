@@ -361,7 +361,7 @@ export const cases = {
     equal(host.runtime._counters().gpuBytes, gpuBytes, "bytes on the GPU");
   },
 
-  async "bytes that go away while they are read are told of"(host) {
+  async "bytes that go away while they are read are reported"(host) {
     const files = await savedModel(host, wide);
     const weights = files["model.safetensors"];
     const onProgress = ({ loaded }) => {

@@ -83,7 +83,7 @@ export const cases = {
     }
     device.removeEventListener("uncapturederror", hush);
     model.free();
-    return `the page heard of ${heard} errors`; // Firefox tells of none
+    return `the page heard of ${heard} errors`; // Firefox reports none
   },
 
   async "hostile headers"({ tinyloom, runtime }) {

@@ -34,7 +34,7 @@ export const cases = {
     // One, unless a step is predicted to take longer than 100 ms: such as on a CPU that is busy.
     ok(
       submits >= 1 && submits <= Math.ceil(slowest / 100),
-      `${submits} submits a step of ${slowest} ms at most`,
+      `${submits} submits per step of ${slowest} ms at most`,
     );
     for (const length of [1, 7, 33, 64]) await trainer.step(batch(length));
     equal(made(runtime._counters()), made(before), "objects made for other batch lengths");
@@ -118,9 +118,9 @@ export const cases = {
       restore();
     }
     const each = calls.popErrorScope / 8;
-    ok(each > 0 && each <= 64, `${each} empty error scopes a step`);
+    ok(each > 0 && each <= 64, `${each} empty error scopes per step`);
     model.free();
-    return `${each} empty error scopes a step`;
+    return `${each} empty error scopes per step`;
   },
 
   async "memory is accounted for, and given back"({ tinyloom, runtime }) {

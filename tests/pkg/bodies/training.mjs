@@ -148,7 +148,7 @@ export const cases = {
     equal(plain.measured.length, 0, "reasons with a time where nothing was to be measured");
     ok(tuned.submits > plain.submits, "measuring takes submits");
     ok(tuned.measured.length > 0, `no product was measured: ${tuned.reasons[0].reason}`);
-    // The very times are told again. Where the first had too little time for all, others joined them.
+    // The same times are reported again. Where the first had too little time for all, others joined them.
     const told = new Map(again.measured.map(({ label, reason }) => [label, reason]));
     for (const { label, reason } of tuned.measured) equal(told.get(label), reason, label);
     ok(again.gpuBytes <= plain.gpuBytes * 1.05, "what measuring took is given back");

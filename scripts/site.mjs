@@ -1,0 +1,79 @@
+// `npm run docs`: the static site in docs/api. TypeDoc renders the API reference, the README and the
+// guides; the sources that it links to become pages of the site, unless the project has an address.
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Application, Converter } from "typedoc";
+import { address } from "./address.mjs";
+import { Failure, filesBelow, isMain, main, root, step } from "./lib.mjs";
+
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
+/** A source file as a page with an anchor per line. */
+function sourcePage(path) {
+  const lines = readFileSync(join(root, path), "utf8").trimEnd().split("\n");
+  const rows = lines.map((line, at) => `<span id="L${at + 1}">${escaped(line)}</span>`);
+  const up = "../".repeat(path.split("/").length);
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>${path}</title>
+<link rel="stylesheet" href="${up}assets/custom.css">
+<body class="source">
+<h1>${path}</h1>
+<pre><code>${rows.join("\n")}</code></pre>
+</html>
+`;
+}
+
+/** Names a document by its heading and puts it into a group of the navigation. */
+function entitle(document, path) {
+  const heading = /^# (.+)\n/.exec(document.content[0].text);
+  if (!heading) throw new Failure(`${path} does not begin with a heading`);
+  document.name = heading[1];
+  document.frontmatter.group = path.startsWith("docs/guides/")
+    ? "Guides"
+    : path.startsWith("docs/")
+      ? "Explanations"
+      : "Project";
+}
+
+/** Renders the site into `out`. */
+export async function site(out = join(root, "docs", "api")) {
+  const { version } = JSON.parse(readFileSync(join(root, "pkg", "package.json"), "utf8"));
+  const own = address === undefined;
+  const app = await Application.bootstrapWithPlugins({
+    options: join(root, "typedoc.json"),
+    out,
+    name: `tinyloom ${version}`,
+    displayBasePath: root,
+    disableGit: true,
+    gitRevision: `v${version}`,
+    sourceLinkTemplate: own
+      ? "../source/{path}.html#L{line}"
+      : `${address}/blob/{gitRevision}/{path}#L{line}`,
+  });
+  app.converter.on(Converter.EVENT_CREATE_DOCUMENT, (_, document) => {
+    entitle(document, `${document.name}.md`);
+  });
+  const project = await app.convert();
+  if (!project) throw new Failure("TypeDoc could not read the package's sources");
+  await app.generateOutputs(project);
+  if (app.logger.hasErrors() || app.logger.hasWarnings()) {
+    throw new Failure("TypeDoc has warnings; they are above");
+  }
+  if (!own) return;
+  for (const path of filesBelow(["pkg/src"])) {
+    const page = join(out, "source", `${path}.html`);
+    mkdirSync(dirname(page), { recursive: true });
+    writeFileSync(page, sourcePage(path));
+  }
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    await site();
+    step("the site is in docs/api; open docs/api/index.html");
+  });
+}

@@ -1,0 +1,50 @@
+// The static site: it renders without a warning, has every guide, and none of its links is broken.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { before, test } from "node:test";
+import { filesBelow, root, target } from "../../scripts/lib.mjs";
+import { site } from "../../scripts/site.mjs";
+
+const out = join(target, "site");
+const all = /(?!)/; // skips no file
+let pages;
+
+before(async () => {
+  rmSync(out, { recursive: true, force: true });
+  await site(out);
+  const files = filesBelow([out], all).filter((path) => path.endsWith(".html"));
+  pages = new Map(files.map((path) => [resolve(root, path), readFileSync(path, "utf8")]));
+});
+
+test("it has every guide and explanation, by its heading", () => {
+  const documents = filesBelow(["docs"], /docs\/(api|figures)/).filter((path) =>
+    path.endsWith(".md"),
+  );
+  assert.ok(documents.length >= 16, `${documents.length} documents`);
+  for (const path of documents) {
+    const [, title] = /^# (.+)\n/.exec(readFileSync(join(root, path), "utf8"));
+    const found = [...pages.values()].some((page) => page.includes(`<title>${title} | tinyloom`));
+    assert.ok(found, `${path} is not in typedoc.json's projectDocuments`);
+  }
+});
+
+test("no link is broken", (t) => {
+  const broken = new Set();
+  let count = 0;
+  for (const [page, text] of pages) {
+    for (const [, link] of text.matchAll(/\s(?:href|src)="([^"]+)"/g)) {
+      if (/^[a-z]+:/.test(link)) continue;
+      count += 1;
+      const [path, anchor] = link.split("#");
+      const file = path ? resolve(dirname(page), decodeURI(path)) : page;
+      const reached =
+        !anchor || !file.endsWith(".html") || pages.get(file)?.includes(`id="${anchor}"`);
+      const there = existsSync(file) && reached;
+      if (!there) broken.add(`${page.slice(out.length + 1)}: ${link}`);
+    }
+  }
+  t.diagnostic(`${pages.size} pages, ${count} links`);
+  assert.ok(count > 1000, `only ${count} links`);
+  assert.deepEqual([...broken], []);
+});
