@@ -16,6 +16,7 @@ export {
   type ModelConfig,
   type ModelFiles,
   type ModelOptions,
+  type RopeParameters,
   type WeightFormat,
 } from "./model.js";
 export {

@@ -34,12 +34,27 @@ import {
 import { type TokenIds, toSomeTokens } from "./tokens.js";
 import { evaluated, watched } from "./watch.js";
 
+/** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
+export interface RopeParameters {
+  rope_type?: "default" | "linear" | "llama3" | "yarn";
+  rope_theta?: number;
+  factor?: number;
+  low_freq_factor?: number;
+  high_freq_factor?: number;
+  original_max_position_embeddings?: number;
+  attention_factor?: number | null;
+  beta_fast?: number | null;
+  beta_slow?: number | null;
+  truncate?: boolean;
+  [name: string]: unknown;
+}
+
 /**
  * A model's config, with the names of Hugging Face's `config.json`. What is left out defaults as in
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama" | "mistral";
+  model_type?: "llama" | "mistral" | "qwen3";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -52,6 +67,9 @@ export interface ModelConfig {
   max_position_embeddings?: number;
   rms_norm_eps?: number;
   rope_theta?: number;
+  /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
+  rope_parameters?: RopeParameters | null;
+  rope_scaling?: RopeParameters | null;
   tie_word_embeddings?: boolean;
   /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
   hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";

@@ -1,0 +1,98 @@
+// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--out FILE]
+// Two builds on this machine's GPU in headless Chromium, in turns: each round opens a page per build and
+// measures it, so that a GPU whose clock drifts slows both alike. OLD and NEW are folders with
+// `pkg/dist` and `bench` of each build. Prints the medians of the rounds and their ratio.
+import { writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { serve } from "../scripts/server.mjs";
+import { launch } from "./browser.mjs";
+import { median } from "./workloads.mjs";
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    rounds: { type: "string", default: "5" },
+    steps: { type: "string", default: "30" },
+    out: { type: "string" },
+  },
+});
+if (positionals.length !== 2) {
+  console.error("give two folders: of the old build and of the new one");
+  process.exit(2);
+}
+const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
+const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
+const routes = { "/blank.html": blank };
+for (const [name, folder] of Object.entries(builds)) {
+  routes[`/${name}/pkg`] = join(folder, "pkg", "dist");
+  routes[`/${name}/bench`] = join(folder, "bench");
+}
+const server = await serve(routes);
+const browser = await launch("chromium");
+const rounds = [];
+try {
+  for (let round = 1; round <= Number(values.rounds); round++) {
+    // The first of a round alternates too.
+    const names = round % 2 ? ["old", "new"] : ["new", "old"];
+    for (const name of names) {
+      const measured = await measure(name, Number(values.steps));
+      rounds.push({ round, build: name, ...measured });
+      console.log(`round ${round} ${name}: ${JSON.stringify(measured.milliseconds)}`);
+    }
+  }
+} finally {
+  await browser.close();
+  await server.close();
+}
+const { adapter } = rounds[0];
+console.log(`adapter: ${Object.values(adapter).filter(Boolean).join(" ")}`);
+const table = Object.keys(rounds[0].milliseconds).map((workload) => {
+  const of = (build) =>
+    median(rounds.filter((row) => row.build === build).map((row) => row.milliseconds[workload]));
+  return { workload, old: of("old"), new: of("new"), ratio: of("new") / of("old") };
+});
+for (const { workload, old, new: now, ratio } of table) {
+  console.log(
+    `${workload.padEnd(24)} ${old.toFixed(3)} ms  ${now.toFixed(3)} ms  ${ratio.toFixed(3)}`,
+  );
+}
+if (values.out)
+  writeFileSync(values.out, `${JSON.stringify({ adapter, table, rounds }, null, 2)}\n`);
+process.exit(0);
+
+/** Milliseconds of each workload: of a step, of a step queued ahead, of a decoded token. */
+async function measure(name, steps) {
+  const page = await browser.newPage();
+  page.on("console", (message) => console.error(`page: ${message.text()}`));
+  await page.goto(`${server.url}/blank.html`);
+  const measured = await page.evaluate(
+    async (name, steps) => {
+      const tinyloom = await import(`/${name}/pkg/index.js`);
+      const { train, decode } = await import(`/${name}/bench/workloads.mjs`);
+      const runtime = await tinyloom.Runtime.create();
+      const milliseconds = {};
+      for (const [model, options] of [
+        ["tiny", {}],
+        ["mid", {}],
+        ["seed", {}],
+        ["seed", { documents: 8 }],
+      ]) {
+        const row = await train(tinyloom, runtime, model, { steps, ...options });
+        milliseconds[row.workload] = row.milliseconds;
+        milliseconds[`${row.workload}, ahead`] = row.pipelinedMilliseconds;
+      }
+      for (const model of ["tiny", "seed"]) {
+        const row = await decode(tinyloom, runtime, model);
+        milliseconds[row.workload] = 1000 / row.tokensPerSecond;
+      }
+      const { adapter } = runtime.capabilities;
+      runtime.destroy();
+      return { adapter, milliseconds };
+    },
+    name,
+    steps,
+  );
+  await page.close();
+  return measured;
+}
