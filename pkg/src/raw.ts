@@ -126,6 +126,8 @@ export interface RawModule {
   RawRuntime: {
     create(gpu: object, adapter: object, optionsJson: string): Promise<RawRuntime>;
     version(): string;
+    /** Numbers of a product in `tuned`, how many of the first are its shape's, the format's number. */
+    tunedFormat(): Float64Array;
   };
   RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
   RawModel: {

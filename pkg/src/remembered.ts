@@ -5,37 +5,55 @@ import { cacheFolder, fileSystem, inNode, processId } from "./node.js";
 const DATABASE = "tinyloom";
 const STORE = "texts";
 
-/** The text last kept under a name; undefined where there is none or no place for any. */
-export async function remembered(name: string): Promise<string | undefined> {
+/**
+ * The texts kept under a name, each under a key of its own.
+ *
+ * @returns none where there is no place for any.
+ */
+export async function remembered(name: string): Promise<string[]> {
   try {
-    if (inNode()) return await (await fileSystem()).readFile(file(name), "utf8");
-    const text = await inStore("readonly", (store) => store.get(name));
-    return typeof text === "string" ? text : undefined;
+    if (inNode()) return await filesOf(name);
+    const all = IDBKeyRange.bound(`${name}\n`, `${name}\n\uffff`);
+    const texts: unknown[] = await inStore("readonly", (store) => store.getAll(all));
+    return texts.filter((text) => typeof text === "string");
   } catch {
-    return undefined;
+    return [];
   }
 }
 
-/** Keeps a text, where there is a place for it: a private window may have none. */
-export async function remember(name: string, text: string): Promise<void> {
+/**
+ * Keeps texts by their keys, where there is a place for them: a private window may have none. Another
+ * tab or process loses none of its own keys by it.
+ */
+export async function remember(name: string, texts: ReadonlyMap<string, string>): Promise<void> {
   try {
-    if (inNode()) {
-      const { mkdir, rename, writeFile } = await fileSystem();
-      await mkdir(cacheFolder(), { recursive: true });
-      // Another process never reads half a file.
-      const whole = `${file(name)}.${processId()}`;
-      await writeFile(whole, text);
-      await rename(whole, file(name));
-    } else {
-      await inStore("readwrite", (store) => store.put(text, name));
+    for (const [key, text] of texts) {
+      if (inNode()) await keepFile(name, key, text);
+      else await inStore("readwrite", (store) => store.put(text, `${name}\n${key}`));
     }
   } catch {
     // It will be measured again the next time.
   }
 }
 
-const file = (name: string) =>
-  `${cacheFolder()}/${name.replace(/[^a-z0-9]+/gi, "-").slice(0, 200)}.json`;
+async function filesOf(name: string): Promise<string[]> {
+  const { readdir, readFile } = await fileSystem();
+  const files = (await readdir(folder(name))).filter((file) => file.endsWith(".json"));
+  return Promise.all(files.sort().map((file) => readFile(`${folder(name)}/${file}`, "utf8")));
+}
+
+async function keepFile(name: string, key: string, text: string): Promise<void> {
+  const { mkdir, rename, writeFile } = await fileSystem();
+  await mkdir(folder(name), { recursive: true });
+  const file = `${folder(name)}/${plain(key)}`;
+  // Another process never reads half a file.
+  await writeFile(`${file}.${processId()}`, text);
+  await rename(`${file}.${processId()}`, `${file}.json`);
+}
+
+const plain = (name: string) => name.replace(/[^a-z0-9]+/gi, "-").slice(0, 200);
+
+const folder = (name: string) => `${cacheFolder()}/${plain(name)}`;
 
 async function inStore<T>(
   mode: IDBTransactionMode,

@@ -215,7 +215,12 @@ export class Runtime {
       const created = () => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw));
       const runtime = new Runtime(module, await guarded(created));
       inUse.add(gpu);
-      if (tune) await runtime.#tune();
+      try {
+        if (tune) await runtime.#tune();
+      } catch (error) {
+        runtime.destroy(); // nobody else has it
+        throw error;
+      }
       return runtime;
     } catch (error) {
       throw withAdvice(toError(error));
@@ -284,8 +289,11 @@ export class Runtime {
       limits.maxComputeInvocationsPerWorkgroup,
       limits.maxStorageBufferBindingSize,
     ].join(" ");
-    this.#measured = `measured by ${this.#module.RawRuntime.version()} within ${within} on ${adapter}`;
-    const known = numbers(await remembered(this.#measured));
+    const { RawRuntime } = this.#module;
+    const format = RawRuntime.tunedFormat();
+    const by = `${RawRuntime.version()} in format ${format.join(" ")}`;
+    this.#measured = `measured by ${by} within ${within} on ${adapter}`;
+    const known = numbers(await remembered(this.#measured), format[0] as number);
     this.#handle.now((raw) => raw.tune(known));
     this.#kept = known.length;
   }
@@ -295,8 +303,14 @@ export class Runtime {
     if (this.#measured === undefined) return;
     const measured = this.#handle.now((raw) => raw.tuned());
     if (measured.length === this.#kept) return; // products are added, never changed
+    const [all, ofShape] = this.#module.RawRuntime.tunedFormat() as unknown as [number, number];
+    const products = new Map<string, string>();
+    for (let at = this.#kept; at < measured.length; at += all) {
+      const product = [...measured.subarray(at, at + all)];
+      products.set(product.slice(0, ofShape).join(" "), JSON.stringify(product));
+    }
     this.#kept = measured.length;
-    await remember(this.#measured, JSON.stringify([...measured]));
+    await remember(this.#measured, products);
   }
 
   async #call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
@@ -311,14 +325,18 @@ export class Runtime {
   }
 }
 
-/** The numbers of a kept text; none of any other. */
-function numbers(text: string | undefined): Float64Array {
-  try {
-    const list: unknown = JSON.parse(text ?? "[]");
-    return Float64Array.from(Array.isArray(list) ? list.map(Number) : []);
-  } catch {
-    return new Float64Array();
-  }
+/** The numbers of the kept texts that are lists of so many. */
+function numbers(texts: readonly string[], count: number): Float64Array {
+  const products = texts.flatMap((text) => {
+    try {
+      const list: unknown = JSON.parse(text);
+      const whole = Array.isArray(list) && list.length === count && list.every(Number.isFinite);
+      return whole ? (list as number[]) : [];
+    } catch {
+      return []; // damaged
+    }
+  });
+  return Float64Array.from(products);
 }
 
 function features(given: FeatureOptions | false | undefined) {

@@ -18,8 +18,14 @@ pub struct TunedProduct {
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
 const NUMBERS: usize = 15;
+/// The first of them, which are its shape's.
+const SHAPE_NUMBERS: usize = 7;
 
 impl TunedProduct {
+    /// Tells the numbers of this version from others that may have been kept: how many of them there are,
+    /// how many of those are the shape's, and a count of changes in what they mean.
+    pub const FORMAT: [usize; 3] = [NUMBERS, SHAPE_NUMBERS, 1];
+
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {

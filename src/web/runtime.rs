@@ -123,6 +123,12 @@ impl RawRuntime {
         Ok(TunedProduct::to_numbers(&self.device_rc()?.tuned().unwrap_or_default()))
     }
 
+    /// Numbers of a product in `tuned`, how many of the first are its shape's, and the format's number.
+    #[wasm_bindgen(js_name = tunedFormat)]
+    pub fn tuned_format() -> Vec<f64> {
+        TunedProduct::FORMAT.map(|x| x as f64).to_vec()
+    }
+
     /// The crate's version. Measurements kept between sessions carry it.
     pub fn version() -> String {
         env!("CARGO_PKG_VERSION").into()

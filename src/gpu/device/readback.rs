@@ -93,11 +93,16 @@ impl StagingPool {
             }
             loss.alive()?;
             let staging = filled.taken();
-            let range = staging.get_mapped_range(..bytes).map_err(|error| {
-                Error::internal(format!("a readback could not be mapped: {error}"))
-            })?;
-            let data = range.to_vec();
-            drop(range);
+            // Destroying a device unmaps its buffers, be they just mapped.
+            let data = staging.get_mapped_range(..bytes).map(|range| range.to_vec());
+            let data = match data {
+                Ok(data) => data,
+                Err(error) => {
+                    staging.destroy();
+                    let message = format!("the GPU's bytes could not be read: {error}; call again");
+                    return Err(loss.or(Error::internal(message)).await);
+                }
+            };
             staging.unmap();
             pool.give_back(staging);
             Ok(data)

@@ -293,6 +293,64 @@ export const cases = {
     equal(codes, { "device-lost": 4 }, "codes");
   },
 
+  async "a runtime whose measurements cannot be read gives its device back"({ tinyloom, gpu }) {
+    const adapter = await gpu.requestAdapter();
+    const { from } = Float64Array;
+    const devices = [];
+    const note = async function (own, ...args) {
+      devices.push(await own.apply(this, args));
+      return devices[0];
+    };
+    Float64Array.from = () => {
+      throw new RangeError("no room for an array");
+    };
+    try {
+      await faulty(adapter, "requestDevice", note, () =>
+        refuses("internal", "no room", () => tinyloom.Runtime.create({ gpu, tune: true })),
+      );
+    } finally {
+      Float64Array.from = from;
+    }
+    equal(devices.length, 1, "devices made");
+    equal((await devices[0].lost).reason, "destroyed", "how the device ended");
+  },
+
+  async "runtimes that measure at the same time keep each other's products"({ tinyloom, gpu }) {
+    const tiny = { ...config, num_hidden_layers: 1, vocab_size: 64, intermediate_size: 32 };
+    const shapes = [
+      { ...tiny, hidden_size: 32, head_dim: 16 },
+      { ...tiny, hidden_size: 24, head_dim: 12 },
+    ];
+    const measure = async (runtime, shape) => {
+      const model = await tinyloom.Model.create(runtime, shape);
+      const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 8 });
+      const rows = trainer.plan().filter(({ reason }) => reason.startsWith("measured: "));
+      return new Map(rows.map(({ label, reason }) => [label, reason]));
+    };
+    const open = () => tinyloom.Runtime.create({ gpu, tune: true });
+    const both = [await open(), await open()]; // neither knows of the other
+    const first = await measure(both[0], shapes[0]);
+    await measure(both[1], shapes[1]);
+    const later = await open();
+    const again = await measure(later, shapes[0]);
+    ok(first.size > 0, "products were measured");
+    for (const [label, reason] of first) equal(again.get(label), reason, label);
+    for (const runtime of [...both, later]) runtime.destroy();
+    return `${first.size} products`;
+  },
+
+  async "a write that throws is a failure in words, and the module goes on"({ runtime }) {
+    const refuse = () => {
+      throw new TypeError("no such write");
+    };
+    await faulty(runtime.device.queue, "writeBuffer", refuse, () =>
+      refuses("internal", "no such write", async () => runtime.tensor([1, 2], [2])),
+    );
+    const tensor = runtime.tensor([1, 2], [2]);
+    equal([...(await tensor.data())], [1, 2]);
+    tensor.free();
+  },
+
   async "what was saved before a fault is what is saved after it"(context) {
     const { model } = await made(context);
     const before = await model.save();
@@ -335,7 +393,7 @@ export async function lose(tinyloom, gpu, turn) {
   const end = performance.now() + 20_000;
   while (code === "none" && performance.now() < end) {
     await call().catch((error) => {
-      code = error.code ?? `${error}`;
+      code = error.code === "device-lost" ? error.code : `${error.code}: ${error.message}`;
     });
   }
   runtime.destroy();
