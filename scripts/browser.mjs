@@ -3,7 +3,7 @@ import puppeteer from "puppeteer-core";
 import { Failure } from "./lib.mjs";
 import { browserVariable, findBrowser, softwareOnly } from "./machine.mjs";
 
-/** Chromium's flags that keep it from calling home, and its timers running in the background. */
+/** Chromium's flags that keep it from calling home. */
 const QUIET = [
   "--disable-background-networking",
   "--disable-component-update",
@@ -11,6 +11,10 @@ const QUIET = [
   "--disable-default-apps",
   "--disable-quic",
   "--no-first-run",
+];
+
+/** Those that keep pages in the background as quick as others; puppeteer gives them too. */
+const AWAKE = [
   "--disable-background-timer-throttling",
   "--disable-renderer-backgrounding",
   "--disable-backgrounding-occluded-windows",
@@ -27,11 +31,18 @@ function gpuFlags() {
     : ["--enable-unsafe-webgpu", "--ignore-gpu-blocklist"];
 }
 
-function chromiumOptions(more) {
+function chromiumOptions(more, throttled) {
   const asRoot = process.platform === "linux" && process.getuid() === 0;
   return {
     browser: "chrome",
-    args: [...gpuFlags(), ...QUIET, ...more, ...(asRoot ? ["--no-sandbox"] : [])],
+    args: [
+      ...gpuFlags(),
+      ...QUIET,
+      ...(throttled ? [] : AWAKE),
+      ...more,
+      ...(asRoot ? ["--no-sandbox"] : []),
+    ],
+    ...(throttled && { ignoreDefaultArgs: AWAKE }),
   };
 }
 
@@ -59,14 +70,18 @@ function firefoxOptions() {
  *
  * @param options - `flags`: more flags of Chromium's; `extensions`: whether unpacked extensions can be
  *   installed; `ends`: whether the browser ends by itself when this process is asked to (default). With
- *   false the caller closes it.
+ *   false the caller closes it. `throttled`: whether pages in the background are slowed down, as in a
+ *   user's browser.
  */
-export async function launch(kind, { flags = [], extensions = false, ends = true } = {}) {
+export async function launch(
+  kind,
+  { flags = [], extensions = false, ends = true, throttled = false } = {},
+) {
   const executablePath = findBrowser(kind);
   if (!executablePath) {
     throw new Failure(`no ${kind} was found; install it or set ${browserVariable(kind)}`);
   }
-  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(flags);
+  const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(flags, throttled);
   try {
     return await puppeteer.launch({
       ...options,

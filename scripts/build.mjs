@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
-import { olderTypes, oneFile, packModule, reportScripts } from "./bundle.mjs";
+import { olderTypes, oneFile, packModule, reportScripts, workerFiles } from "./bundle.mjs";
 import {
   Failure,
   filesBelow,
@@ -115,10 +115,13 @@ async function typescript() {
   });
 }
 
-/** What is made of both: the module as JavaScript, the one file for CDNs, older declarations. */
+/** What is made of both: the module as JavaScript, the one file for CDNs, the worker's, older declarations. */
 async function bundles() {
-  const inputs = filesBelow(["pkg/dist"], /\.d\.ts$|\.map$|packed\.js$|\.min\.js$/);
-  const made = ["packed.js", "tinyloom.inline.min.js", "ts5/index.d.ts"];
+  const inputs = filesBelow(
+    ["pkg/dist"],
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|comlink)\.js$/,
+  );
+  const made = ["packed.js", "tinyloom.inline.min.js", "worker-thread.js", "ts5/index.d.ts"];
   const print = fingerprint([...inputs, "scripts/bundle.mjs", "pkg/package.json"]);
   await unlessDone(
     "bundles",
@@ -128,6 +131,7 @@ async function bundles() {
       packModule();
       olderTypes();
       await oneFile();
+      await workerFiles();
     },
   );
   await reportScripts();

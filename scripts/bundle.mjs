@@ -1,7 +1,8 @@
-// What is made of the compiled package with esbuild: the module as JavaScript, the one file for CDNs,
-// declarations for older TypeScript, and the size that apps pay.
+// What is made of the compiled package with esbuild: the module as JavaScript, the one file for CDNs, the
+// worker's file, declarations for older TypeScript, and the size that apps pay.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { Failure, root, step } from "./lib.mjs";
 
@@ -34,6 +35,26 @@ export async function oneFile() {
   });
   const bytes = readFileSync(outfile);
   step(`tinyloom.inline.min.js: ${kb(bytes.length)}, gzipped ${kb(gzipped(bytes))}`);
+}
+
+/**
+ * What is not compiled of `tinyloom/worker`: Comlink, so that users need not install it, and the worker's
+ * file, in one piece so that any bundler takes it as it is.
+ */
+export async function workerFiles() {
+  const esbuild = await import("esbuild");
+  const require = createRequire(join(root, "pkg", "package.json"));
+  const comlink = join(dirname(require.resolve("comlink")), "..", "esm", "comlink.mjs");
+  const text = readFileSync(comlink, "utf8").replace(/^\/\/# sourceMappingURL.*$/m, "");
+  writeFileSync(join(dist, "worker", "comlink.js"), text);
+  await esbuild.build({
+    entryPoints: [join(dist, "worker", "thread.js")],
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    external: ["./fallback.js"],
+    outfile: join(dist, "worker-thread.js"),
+  });
 }
 
 /**

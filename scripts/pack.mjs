@@ -17,7 +17,8 @@ import { Failure, filesBelow, isMain, main, root, run, step, target } from "./li
 const pkg = join(root, "pkg");
 
 /** Files of dist that no source of the same name has. */
-const GENERATED = /^(tinyloom|packed|tinyloom\.inline\.min)\.(js|d\.ts)$|^tinyloom_bg\.wasm$|^ts5$/;
+const GENERATED =
+  /^(tinyloom|packed|tinyloom\.inline\.min|worker-thread|worker\/comlink)\.(js|d\.ts)$|^tinyloom_bg\.wasm$|^ts5$/;
 
 /** What `npm publish` answers while there is no address. */
 export const REFUSAL =

@@ -15,6 +15,7 @@ import { show } from "./show.js";
  * - `module-unavailable`: the wasm module did not come: nothing, an error or a page of HTML answered.
  * - `content-security`: the page's content-security policy forbids WebAssembly.
  * - `storage-full`: the disk, or the site's share of it, has no room for a file.
+ * - `worker-unavailable`: `connect()` of `tinyloom/worker` can open no worker here, or it does not answer.
  * - `internal`: a defect in tinyloom; please report it.
  */
 export type ErrorCode =
@@ -33,6 +34,7 @@ export type ErrorCode =
   | "module-unavailable"
   | "content-security"
   | "storage-full"
+  | "worker-unavailable"
   | "internal";
 
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
@@ -51,6 +53,7 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   "module-unavailable",
   "content-security",
   "storage-full",
+  "worker-unavailable",
   "internal",
 ]);
 

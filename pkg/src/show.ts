@@ -1,3 +1,6 @@
+/** Names the class of an object that lives in a worker, as a property of what stands for it in the page. */
+export const REMOTE = Symbol.for("tinyloom.remote");
+
 /** The text of a value in a message: short, and never throwing, whatever a proxy or a getter does. */
 export function show(value: unknown): string {
   try {
@@ -14,5 +17,7 @@ function text(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
   if (value instanceof Error) return `${value.name}: ${value.message}`;
   if (Array.isArray(value)) return `an array of length ${value.length}`;
+  const remote = (value as { [REMOTE]?: unknown })[REMOTE];
+  if (typeof remote === "string") return `a ${remote} that lives in a worker (see tinyloom/worker)`;
   return `an object (${value.constructor?.name ?? "no prototype"})`;
 }

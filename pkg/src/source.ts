@@ -1,5 +1,6 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
+import { baseAddress } from "./base.js";
 import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
 import { fileSystem, inNode } from "./node.js";
 import { abortSignal, callback, called, inspect, invalid, type Rules, show } from "./options.js";
@@ -79,7 +80,7 @@ function opened(where: string, source: unknown, options: LongOptions): Source {
 
 /** A URL made whole by the page's. */
 export function wholeUrl(where: string, source: string | URL, otherwise = ""): URL {
-  const page = typeof location === "object" ? location.href : undefined;
+  const page = baseAddress();
   try {
     return new URL(source, page);
   } catch {

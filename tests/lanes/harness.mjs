@@ -11,8 +11,12 @@ const BLANK = Buffer.from(
 );
 const PROGRESS = "lane-progress ";
 
-/** Runs work with a page of that browser that can import from /tests, /testing and /pkg. */
-export async function withPage(kind, onConsole, work) {
+/**
+ * Runs work with a page of that browser that can import from /tests, /testing and /pkg.
+ *
+ * @param options - of `launch`.
+ */
+export async function withPage(kind, onConsole, work, options = {}) {
   const server = await serve({
     "/blank.html": BLANK,
     "/tests": join(root, "tests"),
@@ -20,7 +24,7 @@ export async function withPage(kind, onConsole, work) {
     "/pkg": join(root, "pkg", "dist"),
   });
   try {
-    const browser = await launch(kind);
+    const browser = await launch(kind, options);
     try {
       const page = await openPage(browser, `${server.url}/blank.html`, onConsole);
       return await work(page, server.url);

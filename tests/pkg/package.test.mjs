@@ -22,6 +22,7 @@ const IMPORT = `
   const ops = await import("tinyloom/ops");
   const inline = await import("tinyloom/inline");
   if (Object.keys(inline).join() !== Object.keys(tinyloom).join()) throw new Error("inline differs");
+  const worker = await import("tinyloom/worker");
   const after = Reflect.ownKeys(globalThis).map(String).sort().join();
   if (before !== after) throw new Error("globals changed on import");
   const code = await tinyloom.Runtime.create().catch((error) => error.code);
@@ -30,14 +31,14 @@ const IMPORT = `
 `;
 
 test("importing touches neither the GPU nor globals", () => {
-  const program = `${IMPORT}; console.log(code, Object.keys(tinyloom).sort().join(), Object.keys(ops).sort().join());`;
+  const program = `${IMPORT}; console.log(code, Object.keys(tinyloom).sort().join(), Object.keys(ops).sort().join(), Object.keys(worker).sort().join());`;
   const stdout = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
     cwd: root,
     encoding: "utf8",
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax",
+    "webgpu-unavailable ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Trainer Tensor,TinyloomError,attention,softmax ByteTokenizer,TinyloomError,connect,serve,transfer",
   );
 });
 
@@ -108,11 +109,16 @@ test("npm would publish only what users need, with sources and their maps", asyn
     "dist/inline.d.ts",
     "dist/packed.js",
     "dist/tinyloom.inline.min.js",
+    "dist/worker/index.js",
+    "dist/worker/index.d.ts",
+    "dist/worker/comlink.js",
+    "dist/worker-thread.js",
     "dist/tinyloom.js",
     "dist/tinyloom_bg.wasm",
     "dist/ts5/index.d.ts",
     "inline/package.json",
     "ops/package.json",
+    "worker/package.json",
     "src/index.ts",
   ]) {
     assert.ok(names.includes(needed), `${needed} is missing`);
@@ -152,6 +158,7 @@ test("publint and attw find nothing", async () => {
     "cjs-resolves-to-esm",
     "--exclude-entrypoints",
     "./tinyloom_bg.wasm",
+    "./worker-thread.js",
   );
 });
 

@@ -9,6 +9,7 @@ import {
   Model,
   type ModelConfig,
   type Phase,
+  type PlanRow,
   type ResolvedTrainerOptions,
   Runtime,
   type Schedule,
@@ -17,6 +18,7 @@ import {
   Trainer,
 } from "tinyloom";
 import { type AttentionResult, attention, softmax, Tensor } from "tinyloom/ops";
+import * as worker from "tinyloom/worker";
 
 export async function use(blob: Blob, controller: AbortController): Promise<void> {
   const runtime = await Runtime.create({
@@ -130,6 +132,46 @@ export async function operate(runtime: Runtime, numbers: Float32Array): Promise<
   // @ts-expect-error: only through runtime.tensor
   new Tensor();
   saved.logsumexp.free();
+}
+
+export async function useWorker(file: File, signal: AbortSignal, given: Worker): Promise<void> {
+  const { Runtime, Model, Trainer, Dataset, ByteTokenizer, close } = await worker.connect();
+  const runtime: worker.Runtime = await Runtime.create({ features: false });
+  const vendor: string = runtime.capabilities.adapter.vendor;
+  const model: worker.Model = await Model.create(runtime, { hidden_size: 64 }, { seed: 1 });
+  const trainer: worker.Trainer = await Trainer.create(model, { schedule: "linear" });
+  const dataset = await Dataset.fromTokens(worker.transfer(new Uint32Array(9)));
+  void (await Dataset.fromText(file, new ByteTokenizer()));
+  for await (const m of trainer.run(dataset, { steps: 2, signal })) {
+    const loss: number = (m satisfies StepMetrics).loss;
+    void loss;
+  }
+  for await (const { token } of model.generate([1], { maxTokens: 2 })) void (token + vendor.length);
+  const count: number = trainer.model.parameterCount;
+  const rows = await trainer.plan();
+  const bytes: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];
+  void ((await model.save({ to: await navigator.storage.getDirectory() })) satisfies undefined);
+  const same = await Trainer.resume(runtime, { "model.safetensors": bytes });
+  const { reason } = await runtime.lost;
+  void [count, rows[0]?.kernel, same.model.config.hidden_size, reason, model instanceof Model];
+  // @ts-expect-error: the device stays in the worker
+  runtime.device;
+  const tensor: worker.Tensor = await runtime.tensor([1], [1]);
+  // @ts-expect-error: so does a tensor's buffer
+  tensor.buffer;
+  // @ts-expect-error: synchronous there, a promise here
+  const plan: PlanRow[] = trainer.plan();
+  // @ts-expect-error: a runtime of the page is none of the worker's
+  await Model.create(await import("tinyloom").then((direct) => direct.Runtime.create()), {});
+  // @ts-expect-error: operations stay in the worker
+  await softmax(tensor);
+  await model.free();
+  await close();
+  const extra = { count: async function* (_to: number) {}, add: (a: number, b: number) => a + b };
+  const own = await worker.connect<typeof extra>({ worker: given });
+  const sum: number = await own.add(1, 2);
+  for await (const _ of own.count(sum)) void plan;
+  worker.serve(extra);
 }
 
 export function explain(error: unknown): ErrorCode | undefined {

@@ -1,0 +1,2 @@
+// The build puts Comlink's own module beside the compiled files, so that users need not install it.
+export * from "comlink";

@@ -1,0 +1,34 @@
+/**
+ * The same API with everything in a dedicated worker, so that training never holds up the page. Importing
+ * this module opens no worker.
+ *
+ * @example
+ * ```ts
+ * import { connect } from "tinyloom/worker";
+ *
+ * const { Runtime, Model } = await connect();
+ * const runtime = await Runtime.create();
+ * ```
+ *
+ * @packageDocumentation
+ */
+
+export { TinyloomError } from "../error.js";
+export type * from "../index.js";
+export { ByteTokenizer } from "../tokenizer.js";
+export { type ConnectOptions, connect } from "./connect.js";
+export type { WorkerLike } from "./open.js";
+export { transfer } from "./pack.js";
+export { serve } from "./serve.js";
+export type {
+  Connected,
+  Dataset,
+  Model,
+  Remote,
+  RemoteClass,
+  RemoteExports,
+  RemoteMethod,
+  Runtime,
+  Tensor,
+  Trainer,
+} from "./types.js";

@@ -1,0 +1,156 @@
+/** The page's classes: made from what the worker says of its own. */
+
+import type { TinyloomError } from "../error.js";
+import { invalid } from "../options.js";
+import { REMOTE } from "../show.js";
+import type { Connection } from "./connection.js";
+import {
+  type Kind,
+  type Properties,
+  type Shape,
+  SYMBOLS,
+  type Target,
+  unpackError,
+  WIRE,
+  type Wire,
+  wireKind,
+} from "./wire.js";
+
+/** An object of the worker, as the page has it. */
+export type Mirror = object;
+/** A class of such objects. */
+export type MirrorClass = { new (): Mirror; readonly prototype: Mirror };
+
+interface State {
+  readonly connection: Connection;
+  readonly id: number;
+  readonly properties: Map<string, () => unknown>;
+  /** Of a property that was set and refused since. */
+  refused?: TinyloomError;
+}
+
+const states = new WeakMap<Mirror, State>();
+
+/** Connection and number of a mirror; undefined for anything else. */
+export function mirrorState(value: object): State | undefined {
+  return states.get(value);
+}
+
+/** A class whose methods call the worker's. */
+export function mirrorClass(connection: Connection, { name, members }: Shape): MirrorClass {
+  const made = class {
+    constructor() {
+      if (new.target === made) {
+        throw invalid(`new ${name}() cannot be called from the page; use its static methods`);
+      }
+    }
+  };
+  Object.defineProperty(made, "name", { value: name });
+  Object.defineProperty(made.prototype, REMOTE, { value: name });
+  for (const [member, kind] of Object.entries(members)) {
+    const key = SYMBOLS[member] ?? member;
+    if (kind === "method" || kind === "iterator") {
+      const work = caller(connection, kind, member, function target(this: Mirror) {
+        return stateOf(this, name, member);
+      });
+      Object.defineProperty(made.prototype, key, {
+        value: work,
+        configurable: true,
+        writable: true,
+      });
+    } else {
+      Object.defineProperty(made.prototype, key, accessor(name, member, kind));
+    }
+  }
+  return made;
+}
+
+function stateOf(mirror: Mirror, name: string, member: string): State {
+  const state = states.get(mirror);
+  if (state) return state;
+  throw invalid(`${name}.${member} was called on something else than a ${name}`);
+}
+
+/** A function that calls the worker: of a method it gives a promise, of an iterator one of those. */
+export function caller(
+  connection: Connection,
+  kind: Kind,
+  member: string,
+  target: Target | ((this: Mirror) => State),
+): (...values: unknown[]) => unknown {
+  return function call(this: Mirror, ...values: unknown[]) {
+    const state = typeof target === "function" ? target.call(this) : undefined;
+    const at = state ? state.id : (target as Target);
+    if (kind === "iterator") return connection.iterate(at, member, values);
+    const refused = state?.refused;
+    if (refused) {
+      delete state.refused;
+      return Promise.reject(refused);
+    }
+    return connection.call(at, member, values);
+  };
+}
+
+function accessor(name: string, member: string, kind: Kind): PropertyDescriptor {
+  return {
+    configurable: true,
+    enumerable: true,
+    get(this: Mirror) {
+      return states.get(this)?.properties.get(member)?.();
+    },
+    ...(kind === "settable" && {
+      set(this: Mirror, value: unknown) {
+        const state = stateOf(this, name, member);
+        state.properties.set(member, () => value);
+        state.connection.set(state.id, member, value).catch((error: TinyloomError) => {
+          state.refused = error;
+        });
+      },
+    }),
+  };
+}
+
+/** A mirror of the worker's object. Its properties follow. */
+export function makeMirror(connection: Connection, type: MirrorClass, id: number): Mirror {
+  const mirror = Object.create(type.prototype) as Mirror;
+  states.set(mirror, { connection, id, properties: new Map() });
+  return mirror;
+}
+
+/** Takes over properties that the worker has sent. */
+export function setProperties(mirror: Mirror, changes: Properties): void {
+  const { connection, id, properties } = states.get(mirror) as State;
+  const type = (mirror as { [REMOTE]?: string })[REMOTE] as string;
+  for (const [name, wire] of Object.entries(changes)) {
+    properties.set(name, reader(connection, id, `${type}.${name}`, name, wire));
+    if (name in mirror) continue;
+    Object.defineProperty(mirror, name, accessor(type, name, "property"));
+  }
+}
+
+function reader(
+  connection: Connection,
+  id: number,
+  where: string,
+  name: string,
+  wire: unknown,
+): () => unknown {
+  const kind = typeof wire === "object" && wire !== null ? wireKind(wire) : undefined;
+  if (kind === "thrown") {
+    const { error } = wire as Wire & { [WIRE]: "thrown" };
+    return () => {
+      throw unpackError(error);
+    };
+  }
+  if (kind === "stays") {
+    const { type } = wire as Wire & { [WIRE]: "stays" };
+    return () => {
+      throw invalid(
+        `${where} is a ${type}, which stays in the worker; use it in a worker of your own, and give ` +
+          "that to connect({ worker })",
+      );
+    };
+  }
+  const value = kind === "promise" ? connection.settled(id, name) : connection.unpack(wire);
+  return () => value;
+}

@@ -1,0 +1,182 @@
+/** The page's values on their way to the worker. */
+
+import { invalid, show } from "../options.js";
+import * as Comlink from "./comlink.js";
+import type { Connection } from "./connection.js";
+import { mirrorState } from "./mirror.js";
+import {
+  isGpuObject,
+  isPlain,
+  isPlatform,
+  localName,
+  replaceDeep,
+  WIRE,
+  type Wire,
+  wholeBuffers,
+} from "./wire.js";
+
+const given = new WeakSet<object>();
+
+/**
+ * Lets the next call take these arrays instead of copying them: they are empty afterwards. It costs no time
+ * however large they are.
+ *
+ * @param value - an array or `ArrayBuffer`, or an object of them, such as checkpoint files.
+ * @returns the same value.
+ *
+ * @example
+ * ```ts
+ * const dataset = await Dataset.fromTokens(transfer(tokens));
+ * ```
+ */
+export function transfer<T extends object>(value: T): T {
+  given.add(value);
+  return value;
+}
+
+let lastSignal = 0;
+
+/** The arguments of one call, with stand-ins for what cannot be cloned. */
+export class PackedCall {
+  readonly values: unknown[];
+  /** Settles when the values are complete, where they have to be read first. */
+  readonly ready: Promise<unknown> | undefined;
+  readonly #connection: Connection;
+  readonly #where: string;
+  readonly #abort: (id: number, reason: unknown) => void;
+  readonly #cleanup: (() => void)[] = [];
+  readonly #reading: Promise<void>[] = [];
+  readonly #transfers = new Set<Transferable>();
+
+  /**
+   * @param where - the call, as the user wrote it.
+   * @param abort - called when the signal of that number has fired.
+   */
+  constructor(
+    connection: Connection,
+    where: string,
+    values: unknown[],
+    abort: (id: number, reason: unknown) => void,
+  ) {
+    this.#connection = connection;
+    this.#where = where;
+    this.#abort = abort;
+    this.values = [];
+    try {
+      // A copy in any case: what Comlink keeps for an array is not for the caller's.
+      this.values = [
+        ...(replaceDeep(values, (value, name) => this.#replace(value, name)) as unknown[]),
+      ];
+    } catch (error) {
+      this.ended();
+      throw (error as { code?: unknown }).code === undefined
+        ? invalid(`${where}: an option's getter threw ${show(error)}`, "invalid-options", error)
+        : error;
+    }
+    const move = () => void Comlink.transfer(this.values, [...this.#transfers]);
+    if (this.#reading.length > 0) this.ready = Promise.all(this.#reading).then(move);
+    else move();
+  }
+
+  /** The call is over: signals are not listened to any more. */
+  ended(): void {
+    for (const clean of this.#cleanup) clean();
+  }
+
+  #replace(value: object, name: string): unknown {
+    if (given.delete(value)) for (const buffer of wholeBuffers(value)) this.#transfers.add(buffer);
+    if (typeof value === "function") return this.#function(value as Callable, name);
+    const state = mirrorState(value);
+    if (state) {
+      if (state.connection === this.#connection) return { [WIRE]: "object", id: state.id };
+      throw this.#refuse(value, "it belongs to another connection; use one connect() for both");
+    }
+    if (isSignal(value)) return this.#signal(value);
+    const local = localName(value);
+    if (local) return { [WIRE]: "local", name: local };
+    if (value instanceof URL) return { [WIRE]: "url", href: value.href };
+    if (typeof Response === "function" && value instanceof Response) return this.#response(value);
+    if (isStream(value)) {
+      this.#transfers.add(value as Transferable);
+      return value;
+    }
+    if (isGpuObject(value)) {
+      throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
+    }
+    if (Array.isArray(value) || isPlain(value) || isPlatform(value)) return undefined;
+    throw this.#refuse(
+      value,
+      "instances of classes stay on their side, except those that connect() gave; pass plain data, or " +
+        "make the object in a worker of your own and give that to connect({ worker })",
+    );
+  }
+
+  #refuse(value: unknown, why: string): Error {
+    return invalid(`${this.#where}: ${show(value)} cannot go to the worker: ${why}`);
+  }
+
+  #signal(signal: AbortSignal): Wire {
+    const id = ++lastSignal;
+    const { aborted } = signal;
+    if (!aborted) {
+      const listener = () => this.#abort(id, cloneable(signal.reason));
+      signal.addEventListener("abort", listener);
+      this.#cleanup.push(() => signal.removeEventListener("abort", listener));
+    }
+    return {
+      [WIRE]: "signal",
+      id,
+      aborted,
+      reason: aborted ? cloneable(signal.reason) : undefined,
+    };
+  }
+
+  /** The worker's calls arrive here one by one, and wait for what the function gives. */
+  #function(work: Callable, name: string): Wire {
+    const handler = Comlink.transferHandlers.get("proxy") as Comlink.TransferHandler<
+      Callable,
+      Transferable
+    >;
+    const connection = this.#connection;
+    const [port, ports] = handler.serialize((values) =>
+      work(...(connection.unpack(values) as unknown[])),
+    );
+    for (const one of ports) this.#transfers.add(one);
+    return { [WIRE]: "function", port, name };
+  }
+
+  #response(response: Response): Wire {
+    const wire: Wire = { [WIRE]: "response", body: undefined };
+    if (!response.ok) {
+      throw this.#refuse(response, `the server answered ${response.status} ${response.statusText}`);
+    }
+    const read = async () => {
+      const body = await response.arrayBuffer();
+      wire.body = body;
+      this.#transfers.add(body);
+    };
+    this.#reading.push(read());
+    return wire;
+  }
+}
+
+type Callable = (...values: unknown[]) => unknown;
+
+function isSignal(value: object): value is AbortSignal {
+  const { aborted, addEventListener } = value as Partial<AbortSignal>;
+  return typeof aborted === "boolean" && typeof addEventListener === "function";
+}
+
+function isStream(value: object): boolean {
+  const streams = ["ReadableStream", "WritableStream", "TransformStream", "MessagePort"];
+  return streams.includes(value.constructor?.name ?? "") && isPlatform(value);
+}
+
+/** A reason as the worker can have it. */
+function cloneable(reason: unknown): unknown {
+  try {
+    return structuredClone(reason);
+  } catch {
+    return show(reason);
+  }
+}

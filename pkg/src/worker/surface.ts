@@ -1,0 +1,88 @@
+/**
+ * What the classes offer, read from the classes themselves: a new method or property needs no entry here.
+ * Only methods that give an iterator are listed, since the page has to know of them before it calls; the
+ * compiler refuses a list that lacks one.
+ */
+
+import type * as direct from "../index.js";
+import { type Kind, type Members, SYMBOLS } from "./wire.js";
+
+type Direct = typeof direct;
+
+/** The instances of a class; never of a function. */
+export type InstanceOf<E> = E extends (...args: never[]) => unknown
+  ? never
+  : E extends { readonly prototype: infer P }
+    ? P
+    : never;
+
+type IteratorsOf<T> = {
+  readonly [K in keyof T as T[K] extends (...args: never[]) => AsyncIterable<unknown>
+    ? K
+    : never]: true;
+};
+
+/** The classes that have such a method. */
+type WithIterators = {
+  [K in keyof Direct]: [InstanceOf<Direct[K]>] extends [never]
+    ? never
+    : keyof IteratorsOf<InstanceOf<Direct[K]>> extends never
+      ? never
+      : K;
+}[keyof Direct];
+
+/** Every method of the API that gives an async iterator, by class. */
+const ITERATORS: { readonly [K in WithIterators]: IteratorsOf<InstanceOf<Direct[K]>> } = {
+  Model: { generate: true },
+  Trainer: { run: true },
+};
+
+/** Whether the function gives an async iterator. */
+function givesIterator(name: string, member: string, work: unknown): boolean {
+  const listed: { readonly [name: string]: { readonly [member: string]: true } } = ITERATORS;
+  return (
+    listed[name]?.[member] === true ||
+    Object.prototype.toString.call(work) === "[object AsyncGeneratorFunction]"
+  );
+}
+
+/** What a function is to the page. */
+export function functionKind(name: string, member: string, work: unknown): Kind {
+  return givesIterator(name, member, work) ? "iterator" : "method";
+}
+
+/** Whether the value is a class: its prototype cannot be replaced. */
+export function isClass(value: unknown): value is { readonly prototype: object } {
+  return (
+    typeof value === "function" &&
+    Object.getOwnPropertyDescriptor(value, "prototype")?.writable === false
+  );
+}
+
+const HIDDEN = /^(_|constructor$|length$|name$|prototype$|arguments$|caller$)/;
+
+/**
+ * The public members of an object and of what it inherits from, up to the built-in prototypes. Names that
+ * begin with an underscore are the project's own.
+ *
+ * @param name - of its class.
+ */
+export function membersOf(name: string, object: object): Members {
+  const members: Record<string, Kind> = {};
+  const builtIn: readonly unknown[] = [Object.prototype, Function.prototype, null];
+  for (let one = object; !builtIn.includes(one); one = Object.getPrototypeOf(one)) {
+    for (const key of Object.getOwnPropertyNames(one)) {
+      if (HIDDEN.test(key) || Object.hasOwn(members, key)) continue;
+      members[key] = kindOf(name, key, Object.getOwnPropertyDescriptor(one, key));
+    }
+    for (const [key, symbol] of Object.entries(SYMBOLS)) {
+      if (symbol !== undefined && Object.hasOwn(one, symbol)) members[key] = "method";
+    }
+  }
+  return members;
+}
+
+function kindOf(name: string, key: string, property: PropertyDescriptor | undefined): Kind {
+  if (typeof property?.value === "function") return functionKind(name, key, property.value);
+  return property?.set ? "settable" : "property";
+}

@@ -1,0 +1,4 @@
+// The file of the package's own worker.
+import { serve } from "./serve.js";
+
+serve();

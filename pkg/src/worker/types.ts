@@ -1,0 +1,100 @@
+/** The API as a page has it whose objects live in a worker, derived from the API itself. */
+
+import type * as direct from "../index.js";
+import type { InstanceOf } from "./surface.js";
+import type { PAGE } from "./wire.js";
+
+type Direct = typeof direct;
+
+/** Every class whose objects live in the worker. */
+type Mirrored = {
+  [K in Exclude<keyof Direct, keyof typeof PAGE>]: InstanceOf<Direct[K]>;
+}[Exclude<keyof Direct, keyof typeof PAGE>];
+
+/** What stays in the worker. */
+type Raw = GPUDevice | GPUBuffer;
+
+type Callable = (...values: never[]) => unknown;
+
+/**
+ * An object that lives in a worker: what {@link connect} makes of a class. Properties are the same, methods
+ * give promises, and raw GPU objects are left out.
+ */
+export type Remote<T> = {
+  [K in keyof T as T[K] extends Raw ? never : K]: T[K] extends Callable
+    ? RemoteMethod<T[K]>
+    : Crossed<T[K]>;
+};
+
+/** A function that runs in the worker: of the last two of its overloads, if it has several. */
+export type RemoteMethod<F> = F extends {
+  (...values: infer A): infer R;
+  (...values: infer B): infer S;
+}
+  ? unknown extends R
+    ? RemoteCall<B, S>
+    : RemoteCall<A, R> & RemoteCall<B, S>
+  : F extends (...values: infer A) => infer R
+    ? RemoteCall<A, R>
+    : never;
+
+type RemoteCall<A extends readonly unknown[], R> =
+  R extends AsyncGenerator<infer Y, infer X, infer N>
+    ? (...values: CrossedAll<A>) => AsyncGenerator<Crossed<Y>, X, N>
+    : (...values: CrossedAll<A>) => Promise<Crossed<Awaited<R>>>;
+
+/** A class whose objects live in a worker. */
+export type RemoteClass<C extends { readonly prototype: unknown }> = {
+  readonly prototype: Remote<C["prototype"]>;
+  [Symbol.hasInstance](value: unknown): boolean;
+} & {
+  readonly [K in Exclude<keyof C, "prototype">]: C[K] extends Callable ? RemoteMethod<C[K]> : C[K];
+};
+
+/** The exports of a worker as the page has them. */
+export type RemoteExports<E> = {
+  readonly [K in keyof E]: K extends keyof typeof PAGE
+    ? E[K]
+    : E[K] extends Callable
+      ? RemoteMethod<E[K]>
+      : E[K] extends { readonly prototype: unknown }
+        ? RemoteClass<E[K]>
+        : E[K];
+};
+
+/** What {@link connect} gives. */
+export interface Connected extends RemoteExports<Direct> {
+  /**
+   * Ends the connection: calls fail with code "freed" from then on. The package's own worker ends with all
+   * that lives in it; a worker that was given goes on.
+   */
+  close(): Promise<void>;
+}
+
+/** A value on the other side: objects of the worker as the page has them, at the top or one level below. */
+type Crossed<T> = T extends Mirrored
+  ? Remote<T>
+  : T extends Callable
+    ? T
+    : HasMirrored<T> extends true
+      ? { [K in keyof T]: Crossed<T[K]> }
+      : T;
+
+type HasMirrored<T> = T extends object
+  ? true extends { [K in keyof T]-?: Extract<T[K], Mirrored> extends never ? false : true }[keyof T]
+    ? true
+    : false
+  : false;
+
+type CrossedAll<A extends readonly unknown[]> = { [I in keyof A]: Crossed<A[I]> };
+
+/** A {@link direct.Runtime} in a worker. */
+export type Runtime = Remote<direct.Runtime>;
+/** A {@link direct.Model} in a worker. */
+export type Model = Remote<direct.Model>;
+/** A {@link direct.Trainer} in a worker. */
+export type Trainer = Remote<direct.Trainer>;
+/** A {@link direct.Dataset} in a worker. */
+export type Dataset = Remote<direct.Dataset>;
+/** A {@link direct.Tensor} in a worker. */
+export type Tensor = Remote<direct.Tensor>;

@@ -1,0 +1,293 @@
+// The API through `connect()`, beside the API itself: the same numbers to the bit, the same errors.
+import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { batch, collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+
+async function make(tinyloom, runtime, options = trainerOptions) {
+  const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
+  return tinyloom.Trainer.create(model, options);
+}
+
+const withoutTime = ({ milliseconds, ...rest }) => rest;
+
+/** What a program that awaits every call gets, here or in a worker. */
+async function program(tinyloom, runtime) {
+  const trainer = await make(tinyloom, runtime);
+  const { model } = trainer;
+  const data = await dataset(tinyloom);
+  const metrics = await collect(trainer.run(data, { steps: 4, evaluateEvery: 2 }));
+  const one = await trainer.step(batch(16));
+  const tokens = await collect(model.generate([116, 104], { maxTokens: 8, seed: 3 }));
+  const logits = await model.logits([1, 2, 3]);
+  const gradients = await trainer.gradients();
+  const result = {
+    metrics: [...metrics, one].map(withoutTime),
+    tokens,
+    loss: await model.loss(batch(16).tokens),
+    evaluated: await trainer.evaluate(data),
+    logits: [...logits],
+    gradients: Object.entries(gradients).map(([name, values]) => [name, values.length, values[0]]),
+    plan: (await trainer.plan()).length,
+    model: [model.parameterCount, model.gpuBytes, model.config],
+    count: await tinyloom.Model.countParameters(runtime, config),
+  };
+  const files = await trainer.save();
+  await data.free();
+  await model.free();
+  return { result, files };
+}
+
+export const cases = {
+  async "a program gives the same to the bit"({ tinyloom, direct, runtime, gpu }) {
+    const here = await direct.Runtime.create({ gpu });
+    const expected = await program(direct, here);
+    const actual = await program(tinyloom, runtime);
+    for (const [name, value] of Object.entries(expected.result)) {
+      equal(actual.result[name], value, name);
+    }
+    sameFiles(actual.files, expected.files);
+    equal(runtime.capabilities, here.capabilities, "capabilities");
+    here.destroy();
+  },
+
+  async "what is a property here is a property there"({ tinyloom, direct, runtime, gpu }) {
+    const here = await direct.Runtime.create({ gpu });
+    const pairs = [[here, runtime]];
+    const [mine, theirs] = [await make(direct, here), await make(tinyloom, runtime)];
+    pairs.push([mine, theirs], [mine.model, theirs.model]);
+    pairs.push([here.tensor([1, 2], [2]), await runtime.tensor([1, 2], [2])]);
+    pairs.push([await dataset(direct), await dataset(tinyloom)]);
+    const raw = ["Runtime.device", "Tensor.buffer"];
+    let compared = 0;
+    for (const [one, other] of pairs) {
+      for (const name of properties(one)) {
+        const where = `${one.constructor.name}.${name}`;
+        if (raw.includes(where)) {
+          await refuses("invalid-options", [where, "connect({ worker })"], () => other[name]);
+          continue;
+        }
+        ok(name in other, `${where} is missing`);
+        const [a, b] = [one[name], other[name]];
+        equal(typeof b, typeof a, `the type of ${where}`);
+        if (a?.constructor !== Object && typeof a === "object" && !Array.isArray(a)) {
+          equal(b.constructor.name, a.constructor.name, `the class of ${where}`);
+        } else equal(b, a, where);
+        compared += 1;
+      }
+    }
+    ok(theirs.model instanceof tinyloom.Model, "trainer.model is a Model");
+    const before = theirs.model.gpuBytes;
+    await theirs.free();
+    ok(theirs.model.gpuBytes < before, "gpuBytes follows free()");
+    await theirs.model.free();
+    await refuses("freed", "Model", () => theirs.model.gpuBytes);
+    here.destroy();
+    return `${compared} properties`;
+  },
+
+  async "a run is cancelled, left and continued, and a resume goes on to the bit"({
+    tinyloom,
+    runtime,
+  }) {
+    const data = await dataset(tinyloom);
+    const whole = await make(tinyloom, runtime);
+    const expected = (await collect(whole.run(data, { steps: 9 }))).map((m) => m.loss);
+    const trainer = await make(tinyloom, runtime);
+    const losses = [];
+    const controller = new AbortController();
+    await refuses("aborted", "run", async () => {
+      for await (const m of trainer.run(data, { steps: 9, signal: controller.signal })) {
+        losses.push(m.loss);
+        if (m.step === 3) controller.abort();
+      }
+    });
+    equal(losses.length, 3, "steps before the signal");
+    for await (const m of trainer.run(data, { steps: 6 })) {
+      losses.push(m.loss);
+      if (m.step === 6) break;
+    }
+    const files = await trainer.save();
+    const state = JSON.parse(new TextDecoder().decode(files["trainer_state.json"]));
+    equal(state.progress.step, 6, "no step after the loop was left");
+    const resumed = await tinyloom.Trainer.resume(runtime, files);
+    for await (const m of resumed.run(data, { steps: 3 })) losses.push(m.loss);
+    equal(losses, expected, "losses");
+    for (const { model } of [whole, trainer, resumed]) await model.free();
+  },
+
+  async "errors have their codes"({ tinyloom, runtime }) {
+    const { Model, Runtime, Trainer, Dataset, ByteTokenizer, TinyloomError } = tinyloom;
+    const model = await Model.create(runtime, config);
+    const error = await refuses("invalid-config", "hidden_size", () =>
+      Model.create(runtime, { hidden_size: -1 }),
+    );
+    ok(error instanceof TinyloomError, "the class is the page's");
+    await refuses("invalid-options", "temprature", () => model.generate([1], { temprature: 1 }));
+    await refuses("invalid-options", "learningRate", () =>
+      Trainer.create(model, { learningRate: -1 }),
+    );
+    await refuses("invalid-tokens", "256", () => model.logits([256]));
+    await refuses("invalid-tokens", "text", () => Dataset.fromText("", new ByteTokenizer()));
+    await refuses("invalid-checkpoint", "config.json", () => Model.fromPretrained(runtime, {}));
+    const capped = await Runtime.create({ limits: { maxStorageBufferBindingSize: 32_768 } });
+    const narrow = await Model.create(capped, config);
+    await refuses("limit-exceeded", "32768", () => Trainer.create(narrow, { tokensPerStep: 64 }));
+    await capped.destroy();
+    const signal = AbortSignal.abort();
+    await refuses("aborted", "", () => model.generate([1], { signal }));
+    await refuses("invalid-options", "Runtime", () => Model.create({}, config));
+    await model.free();
+    await refuses("freed", "Model", () => model.logits([1]));
+    await refuses("freed", "Model", () => model.generate([1]));
+  },
+
+  async "generation is left early, and two take turns"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
+    const options = { maxTokens: 12, seed: 5 };
+    const all = await collect(model.generate([1, 2], options));
+    equal(all.length, 12);
+    const some = [];
+    for await (const one of model.generate([1, 2], options)) {
+      some.push(one);
+      if (some.length === 3) break;
+    }
+    equal(some, all.slice(0, 3), "the tokens before the loop was left");
+    const [a, b] = [model.generate([1, 2], options), model.generate([1, 2], options)];
+    // Tokens alone: who comes second has its text read again, which sums logarithms in another order.
+    const ids = all.map(({ token }) => token);
+    const turns = { a: [], b: [] };
+    for (let index = 0; index < 4; index++) {
+      turns.a.push((await a.next()).value.token);
+      turns.b.push((await b.next()).value.token);
+      await model.loss([1, 2, 3]);
+    }
+    equal(turns, { a: ids.slice(0, 4), b: ids.slice(0, 4) }, "tokens");
+    await a.return();
+    equal((await a.next()).done, true);
+    equal((await b.next()).value.token, ids[4], "the other goes on");
+    await model.free();
+  },
+
+  async "saving and loading report progress, whose errors end them"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 2 });
+    const stages = new Set();
+    let last;
+    const onProgress = (progress) => {
+      stages.add(progress.stage);
+      last = progress;
+    };
+    const files = await model.save({ onProgress });
+    equal(last.loaded, last.total, "the end of the saving was reported before its result");
+    const same = await tinyloom.Model.fromPretrained(runtime, files, { onProgress });
+    equal([...stages].sort(), ["read model.safetensors", "upload"]);
+    equal(await same.loss([1, 2, 3]), await model.loss([1, 2, 3]), "loss");
+    const blobs = Object.fromEntries(
+      Object.entries(files).map(([name, bytes]) => [name, new Blob([bytes])]),
+    );
+    await (await tinyloom.Model.fromPretrained(runtime, blobs)).free();
+    const stop = () => {
+      throw new Error("mine");
+    };
+    await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress: stop }));
+    const bytes = files["model.safetensors"];
+    const given = tinyloom.transfer(files);
+    await (await tinyloom.Model.fromPretrained(runtime, given)).free();
+    equal(bytes.length, 0, "what is given away");
+    await Promise.all([model.free(), same.free()]);
+  },
+
+  async "calls that alternate run in order"({ tinyloom, runtime }) {
+    const data = await dataset(tinyloom);
+    const trainer = await make(tinyloom, runtime);
+    const run = trainer.run(data, { steps: 3 });
+    // The second step is asked for when the first has ended, and so comes after the others.
+    const [first, loss, second, files] = await Promise.all([
+      run.next(),
+      trainer.model.loss(batch(16).tokens),
+      run.next(),
+      trainer.save(),
+    ]);
+    equal([first.value.step, second.value.step], [1, 2]);
+    ok(Number.isFinite(loss), "the loss between them");
+    equal(JSON.parse(new TextDecoder().decode(files["trainer_state.json"])).progress.step, 1);
+    await run.return();
+    await trainer.model.free();
+  },
+
+  async "two runtimes live beside each other, and one that is destroyed refuses"({
+    tinyloom,
+    runtime,
+  }) {
+    const other = await tinyloom.Runtime.create();
+    const [a, b] = [await make(tinyloom, runtime), await make(tinyloom, other)];
+    const data = await tinyloom.Dataset.fromTokens(
+      new tinyloom.ByteTokenizer().encode(text),
+      datasetOptions,
+    );
+    const losses = async (trainer) =>
+      (await collect(trainer.run(data, { steps: 3 }))).map((m) => m.loss);
+    equal(await losses(b), await losses(a), "losses");
+    const running = b.run(data, { steps: 100 });
+    await running.next();
+    await other.destroy();
+    const { reason, message } = await other.lost;
+    ok(reason && typeof message === "string", "lost settles");
+    await refuses("freed", "Trainer", () => running);
+    await refuses("freed", "", () => b.model.logits([1]));
+    await refuses("freed", "", () => b.model.parameterCount);
+    await refuses("freed", "", () => tinyloom.Model.create(other, config));
+    equal((await a.step(batch(16))).step, 4, "the other goes on");
+    await a.model.free();
+  },
+
+  async "tensors are there, and what they are made of stays there"({ tinyloom, direct, runtime }) {
+    const tensor = await runtime.tensor([1, 2, 3, 4, 5, 6], [2, 3]);
+    const view = await tensor.transpose(0, 1);
+    equal(view.shape, [3, 2], "shape");
+    equal([...(await view.data())], [1, 4, 2, 5, 3, 6]);
+    await refuses("invalid-options", "tinyloom/worker", () => direct.ops.softmax(tensor));
+    await refuses("invalid-options", "tinyloom/worker", () => direct.Model.create(runtime, config));
+    await refuses("invalid-options", "softmax of tinyloom/ops", () => tinyloom.softmax);
+    await tensor.free();
+    await refuses("freed", "Tensor", () => view.data());
+  },
+};
+
+/** What a worker of the user's own adds: it may use what stays there. */
+export const extra = (ops) => ({
+  async norms(tensor) {
+    const output = await ops.softmax(tensor);
+    return { output, sum: (await output.data()).reduce((sum, one) => sum + one, 0) };
+  },
+  vendor: (runtime) => (runtime.device ? runtime.capabilities.adapter.vendor : ""),
+  async *count(to) {
+    for (let at = 1; at <= to; at++) yield at;
+  },
+});
+
+/** A worker of the user's own: functions and iterators of its own beside the API. */
+export async function useOwn({ connect, worker }) {
+  const remote = await connect({ worker });
+  const runtime = await remote.Runtime.create();
+  const tensor = await runtime.tensor([1, 2, 3, 4], [1, 4]);
+  const { output, sum } = await remote.norms(tensor);
+  equal(Math.round(sum * 1e6), 1e6, "the sum of a softmax");
+  equal(output.shape, [1, 4], "the tensor's shape");
+  ok(output instanceof remote.Tensor, "the class of a tensor that a function of one's own gave");
+  equal(await remote.vendor(runtime), runtime.capabilities.adapter.vendor);
+  equal(await collect(remote.count(3)), [1, 2, 3]);
+  await runtime.destroy();
+  await remote.close();
+  await refuses("freed", "closed", () => remote.vendor(runtime));
+  const again = await connect({ worker });
+  equal(await collect(again.count(1)), [1], "the worker goes on after close()");
+  await again.close();
+}
+
+/** Names of the public properties of an object: its own, and getters of its class. */
+function properties(object) {
+  const prototype = Object.getPrototypeOf(object);
+  const getters = Object.entries(Object.getOwnPropertyDescriptors(prototype))
+    .filter(([, { get }]) => get)
+    .map(([name]) => name);
+  return [...Object.keys(object), ...getters].filter((name) => !name.startsWith("_"));
+}

@@ -1,0 +1,216 @@
+// The API through `tinyloom/worker`: in Node with threads, in Chromium and in Firefox.
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
+import * as direct from "tinyloom";
+import { connect } from "tinyloom/worker";
+import { root } from "../../scripts/lib.mjs";
+import { dawnEnv } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
+
+const LONG = { timeout: 1_200_000 };
+/** No task of the main thread may take so long, in milliseconds. */
+const TASK = 50;
+
+async function report(t, results) {
+  for (const { name, ok, detail, milliseconds } of results) {
+    await t.test(name, (sub) => {
+      sub.diagnostic(`${milliseconds} ms${ok && detail ? `, ${detail}` : ""}`);
+      assert.ok(ok, detail);
+    });
+  }
+  assert.ok(results.length > 8, `${results.length} cases`);
+}
+
+/** Public names of an object and of what it inherits from. */
+function names(object) {
+  const found = new Set();
+  for (let one = object; one && one !== Object.prototype && one !== Function.prototype; ) {
+    for (const name of Object.getOwnPropertyNames(one)) found.add(name);
+    one = Object.getPrototypeOf(one);
+  }
+  return [...found].filter((name) => !/^(_.*|constructor|length|name|prototype)$/.test(name));
+}
+
+test("every export and member of the API is there", async (t) => {
+  const remote = await connect();
+  t.after(() => remote.close());
+  const types = readFileSync(join(root, "pkg", "dist", "worker", "types.d.ts"), "utf8");
+  let members = 0;
+  for (const [name, value] of Object.entries(direct)) {
+    assert.equal(typeof remote[name], typeof value, name);
+    const local = remote[name] === value;
+    assert.equal(local, ["ByteTokenizer", "TinyloomError"].includes(name), `${name} is the page's`);
+    if (local || typeof value !== "function") continue;
+    assert.match(types, new RegExp(`export type ${name} = Remote<`), `the type ${name}`);
+    for (const [here, there] of [
+      [value, remote[name]],
+      [value.prototype, remote[name].prototype],
+    ]) {
+      for (const member of names(here)) {
+        assert.ok(member in there, `${name}'s ${member}`);
+        members += 1;
+      }
+      for (const symbol of [Symbol.dispose, Symbol.asyncDispose]) {
+        if (symbol && symbol in here) assert.ok(symbol in there, `${name}'s ${String(symbol)}`);
+      }
+    }
+  }
+  assert.ok(members > 30, `${members} members`);
+});
+
+test("a worker that cannot be opened, or does not answer, is told", async () => {
+  const failing = new Worker("throw new Error('mine')", { eval: true });
+  await assert.rejects(connect({ worker: failing }), (error) => {
+    for (const word of ["mine", "connect({ worker })", "serve()"]) {
+      assert.ok(error.message.includes(word), error.message);
+    }
+    return error.code === "worker-unavailable";
+  });
+  await assert.rejects(connect({ worker: {} }), { code: "invalid-options" });
+  await assert.rejects(connect({ workers: failing }), { code: "invalid-options" });
+});
+
+test("a worker that ends ends its calls", async () => {
+  const worker = new Worker(new URL("own-worker.mjs", import.meta.url));
+  const remote = await connect({ worker });
+  const steps = remote.count(1000);
+  await steps.next();
+  const dataset = await remote.Dataset.fromTokens([1, 2, 3], { validationFraction: 0 });
+  await worker.terminate();
+  await assert.rejects(dataset.free(), { code: "worker-unavailable" });
+  await assert.rejects(steps.next(), { code: "worker-unavailable" });
+});
+
+test("through a thread of Node with Dawn", LONG, async (t) => {
+  const child = fork(fileURLToPath(new URL("worker-node.mjs", import.meta.url)), [], {
+    env: { ...process.env, ...dawnEnv() },
+  });
+  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
+  const arrived = [];
+  child.on("message", ({ results }) => arrived.push(...results));
+  const code = await ended;
+  await report(t, arrived);
+  assert.equal(code, 0, `the Node process ended with ${code}`);
+});
+
+/** In the page: every case. */
+async function runInPage(base) {
+  const direct = await import(`${base}/pkg/index.js`);
+  const ops = await import(`${base}/pkg/ops.js`);
+  const { connect, transfer } = await import(`${base}/pkg/worker/index.js`);
+  const { runWorkerBody } = await import(`${base}/tests/pkg/bodies/worker-run.mjs`);
+  const program = `import * as ops from "${base}/pkg/ops.js";
+    import { serve } from "${base}/pkg/worker/index.js";
+    import { extra } from "${base}/tests/pkg/bodies/worker.mjs";
+    serve(extra(ops));`;
+  const file = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
+  const own = () => new Worker(file, { type: "module" });
+  const results = await runWorkerBody({
+    direct: { ...direct, ops },
+    connect,
+    transfer,
+    gpu: navigator.gpu,
+    own,
+  });
+  const { Runtime, Model, close } = await connect();
+  const runtime = await Runtime.create({ wasm: await fetch(`${base}/pkg/tinyloom_bg.wasm`) });
+  const relative = await Model.fromPretrained(runtime, "tests/reference/fixtures/llama");
+  await runtime.destroy();
+  await close();
+  const missing = new Worker(`${base}/none.js`, { type: "module" });
+  const error = await connect({ worker: missing }).catch((one) => one);
+  return {
+    results,
+    relative: relative.config.model_type,
+    missing: `${error.code} ${error.message}`,
+  };
+}
+
+/** In the page: what a frame sees while 200 steps are trained. */
+async function frames(base, steps) {
+  const { connect } = await import(`${base}/pkg/worker/index.js`);
+  const { trainWithFrames } = await import(`${base}/tests/pkg/bodies/frames.mjs`);
+  return trainWithFrames(connect, steps);
+}
+
+for (const kind of ["chromium", "firefox"]) {
+  test(`in ${kind}`, LONG, async (t) => {
+    const errors = [];
+    const onConsole = (type, text) => {
+      if (type === "error" && !text.includes("none.js")) errors.push(text);
+    };
+    await withPage(kind, onConsole, async (page, url) => {
+      const { results, relative, missing } = await page.evaluate(runInPage, url);
+      await report(t, results);
+      assert.equal(relative, "llama", "a relative address starts from the page");
+      assert.match(missing, /^worker-unavailable .*serve\(\)/);
+    });
+    assert.deepEqual(errors, [], "the page's console has errors");
+  });
+
+  test(`200 steps with a chart and a text field in use, in ${kind}`, LONG, (t) =>
+    withPage(
+      kind,
+      () => {},
+      async (page, url) => {
+        const training = page.evaluate(frames, url, 200);
+        let trained = false;
+        training.finally(() => {
+          trained = true;
+        });
+        await page.waitForSelector("#field");
+        for (let typed = 0; !trained; typed++) {
+          await page.keyboard.type("ab c"[typed % 4]);
+          await new Promise((done) => setTimeout(done, 100));
+        }
+        const seen = await training;
+        t.diagnostic(
+          `longest task ${seen.measuresTasks ? `${seen.task || `below ${TASK}`} ms` : "not measured here"}, ` +
+            `longest gap between frames ${Math.round(seen.gap)} ms, ${seen.frames} frames`,
+        );
+        assert.equal(seen.steps, 200);
+        assert.ok(seen.typed > 10, `${seen.typed} letters typed`);
+        assert.equal(seen.measuresTasks, kind === "chromium");
+        assert.ok(seen.task < TASK, `a task of ${seen.task} ms on the main thread`);
+      },
+    ),
+  );
+
+  test(`a hidden tab goes on training, in ${kind}`, LONG, (t) =>
+    withPage(
+      kind,
+      () => {},
+      async (page, url) => {
+        await page.evaluate(async (base) => {
+          const tinyloom = await import(`${base}/pkg/index.js`);
+          const { connect } = await import(`${base}/pkg/worker/index.js`);
+          const { trainHidden } = await import(`${base}/tests/pkg/bodies/frames.mjs`);
+          await trainHidden(tinyloom, connect);
+        }, url);
+        const steps = () => page.evaluate(() => ({ ...globalThis.steps, hidden: document.hidden }));
+        const reach = async (least) => {
+          for (;;) {
+            const now = await steps();
+            assert.equal(now.failed, undefined);
+            if (now.page >= least.page && now.worker >= least.worker) return now;
+            await new Promise((done) => setTimeout(done, 200));
+          }
+        };
+        await reach({ page: 2, worker: 2 });
+        const other = await page.browser().newPage();
+        await other.bringToFront();
+        const before = await steps();
+        assert.equal(before.hidden, true, "the page is hidden");
+        const after = await reach({ page: before.page + 20, worker: before.worker + 20 });
+        assert.equal(after.hidden, true, "the page was hidden all the while");
+        t.diagnostic(`hidden: from ${JSON.stringify(before)} to ${JSON.stringify(after)}`);
+      },
+      { throttled: true },
+    ),
+  );
+}
