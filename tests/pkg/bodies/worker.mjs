@@ -1,6 +1,15 @@
 // The API through `connect()`, beside the API itself: the same numbers to the bit, the same errors.
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
-import { batch, collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+import {
+  batch,
+  collect,
+  concat,
+  config,
+  dataset,
+  datasetOptions,
+  text,
+  trainerOptions,
+} from "./kit.mjs";
 
 async function make(tinyloom, runtime, options = trainerOptions) {
   const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
@@ -188,6 +197,16 @@ export const cases = {
       throw new Error("mine");
     };
     await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress: stop }));
+    const pieces = { "config.json": [], "model.safetensors": [] };
+    const to = Object.fromEntries(
+      Object.entries(pieces).map(([name, list]) => [
+        name,
+        new WritableStream({ write: (bytes) => void list.push(bytes) }),
+      ]),
+    );
+    equal(await same.save({ to }), undefined, "what a save to streams of the page gives");
+    const written = Object.entries(pieces).map(([name, list]) => [name, concat(list)]);
+    sameFiles(Object.fromEntries(written), files, "streams of the page");
     const bytes = files["model.safetensors"];
     const given = tinyloom.transfer(files);
     await (await tinyloom.Model.fromPretrained(runtime, given)).free();
