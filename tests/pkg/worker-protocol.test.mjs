@@ -191,10 +191,26 @@ test("a property can be set; a refused value is told by the next call, and the o
   assert.equal(engine.rate, 3);
   assert.equal(await engine.step(), 4);
   engine.rate = -1;
-  await pause(20);
-  assert.equal(engine.rate, 4);
   await assert.rejects(engine.step(), code("invalid-options", "rate is -1"));
+  assert.equal(engine.rate, 4);
   assert.equal(await engine.step(), 5);
+  const seen = [];
+  await assert.rejects(
+    async () => {
+      for await (const { at } of engine.run({ steps: 9 })) {
+        seen.push(at);
+        if (at === 2) engine.rate = -2;
+      }
+    },
+    code("invalid-options", "rate is -2"),
+  );
+  assert.deepEqual(
+    [seen, engine.log],
+    [
+      [1, 2],
+      [1, 2, "left"],
+    ],
+  );
 });
 
 test("what throws there throws here; a promise is a promise; a GPU object stays", async (t) => {

@@ -89,9 +89,10 @@ export class Connection {
     return this.#send(where, values, (packed) => this.#host.call(target, member, packed));
   }
 
-  /** Sets a property. */
-  async set(target: number, member: string, value: unknown): Promise<void> {
-    await this.#send(member, [value], (packed) => this.#host.set(target, member, packed));
+  /** Sets a property. If the worker refuses the value, the next call on the object tells it. */
+  set(target: number, member: string, value: unknown): void {
+    const set = this.#send(member, [value], (packed) => this.#host.set(target, member, packed));
+    set.catch(() => undefined); // of a connection that has ended, which every call tells
   }
 
   /** The value of a property that is a promise. */
@@ -160,7 +161,9 @@ export class Connection {
   async #send(where: string, values: unknown[], send: Send): Promise<unknown> {
     const call = this.#pack(where, values);
     try {
-      return this.#accept(await this.#post(call, send));
+      const value = this.#accept(await this.#post(call, send));
+      await call.written();
+      return value;
     } finally {
       call.ended();
     }

@@ -34,6 +34,8 @@ interface Held {
   readonly shape: Shape;
   /** How often it was sent. */
   count: number;
+  /** What a property refused: told by the next call, since setting one gives no answer. */
+  refused?: unknown;
   /** Its properties as last sent. */
   readonly sent: Map<string, Sent>;
 }
@@ -118,15 +120,14 @@ export class Host implements HostApi {
   }
 
   set(target: number, member: string, [value]: unknown[]): Reply {
+    const held = this.#find(target);
     try {
-      const { object } = this.#find(target);
-      (object as Record<string, unknown>)[member] = value;
-      return { updates: this.#updates() };
+      (held.object as Record<string, unknown>)[member] = value;
     } catch (error) {
-      // The page has put its value there already.
-      this.#held.get(target)?.sent.delete(member);
-      return { error: packError(error), updates: this.#updates() };
+      held.refused ??= error;
+      held.sent.delete(member); // the page has put its value there already
     }
+    return { updates: this.#updates() };
   }
 
   /** Opens an iterator and makes its first step. */
@@ -150,6 +151,7 @@ export class Host implements HostApi {
     const { iterator, scope, target } = iteration;
     let done = false;
     const reply = await this.#reply(async () => {
+      this.#expectAccepted(target);
       const step = await iterator.next();
       done = step.done === true;
       return this.#settle(scope, step.value);
@@ -211,7 +213,17 @@ export class Host implements HostApi {
     throw new TinyloomError("internal", `the worker has no object ${id}`);
   }
 
+  /** Tells what a property of the object has refused. */
+  #expectAccepted(target: Target): void {
+    const held = typeof target === "number" ? this.#held.get(target) : undefined;
+    if (held?.refused === undefined) return;
+    const { refused } = held;
+    delete held.refused;
+    throw refused;
+  }
+
   #method(target: Target, member: string): Callable {
+    this.#expectAccepted(target);
     const owner = typeof target === "number" ? this.#find(target).object : this.#exports[target];
     if (member === "") return owner as Callable;
     const key = SYMBOLS[member] ?? member;

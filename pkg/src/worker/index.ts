@@ -16,6 +16,7 @@
 export { TinyloomError } from "../error.js";
 export type * from "../index.js";
 export { ByteTokenizer } from "../tokenizer.js";
+export { IGNORE_INDEX } from "../tokens.js";
 export { type ConnectOptions, connect } from "./connect.js";
 export type { WorkerLike } from "./open.js";
 export { transfer } from "./pack.js";

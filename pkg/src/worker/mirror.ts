@@ -1,6 +1,5 @@
 /** The page's classes: made from what the worker says of its own. */
 
-import type { TinyloomError } from "../error.js";
 import { invalid } from "../options.js";
 import { REMOTE } from "../show.js";
 import type { Connection } from "./connection.js";
@@ -25,8 +24,6 @@ interface State {
   readonly connection: Connection;
   readonly id: number;
   readonly properties: Map<string, () => unknown>;
-  /** Of a property that was set and refused since. */
-  refused?: TinyloomError;
 }
 
 const states = new WeakMap<Mirror, State>();
@@ -82,11 +79,6 @@ export function caller(
     const state = typeof target === "function" ? target.call(this) : undefined;
     const at = state ? state.id : (target as Target);
     if (kind === "iterator") return connection.iterate(at, member, values);
-    const refused = state?.refused;
-    if (refused) {
-      delete state.refused;
-      return Promise.reject(refused);
-    }
     return connection.call(at, member, values);
   };
 }
@@ -102,9 +94,7 @@ function accessor(name: string, member: string, kind: Kind): PropertyDescriptor 
       set(this: Mirror, value: unknown) {
         const state = stateOf(this, name, member);
         state.properties.set(member, () => value);
-        state.connection.set(state.id, member, value).catch((error: TinyloomError) => {
-          state.refused = error;
-        });
+        state.connection.set(state.id, member, value);
       },
     }),
   };

@@ -46,6 +46,7 @@ export class PackedCall {
   readonly #abort: (id: number, reason: unknown) => void;
   readonly #cleanup: (() => void)[] = [];
   readonly #reading: Promise<void>[] = [];
+  readonly #writing: Promise<void>[] = [];
   readonly #transfers = new Set<Transferable>();
 
   /**
@@ -78,6 +79,11 @@ export class PackedCall {
     else move();
   }
 
+  /** Settles when what the call wrote to the page's streams has arrived there. */
+  async written(): Promise<void> {
+    await Promise.all(this.#writing);
+  }
+
   /** The call is over: signals are not listened to any more. */
   ended(): void {
     for (const clean of this.#cleanup) clean();
@@ -96,7 +102,8 @@ export class PackedCall {
     if (local) return { [WIRE]: "local", name: local };
     if (value instanceof URL) return { [WIRE]: "url", href: value.href };
     if (typeof Response === "function" && value instanceof Response) return this.#response(value);
-    if (isStream(value)) {
+    if (isOf(["WritableStream"], value)) return this.#writable(value as WritableStream);
+    if (isOf(["ReadableStream", "TransformStream", "MessagePort"], value)) {
       this.#transfers.add(value as Transferable);
       return value;
     }
@@ -145,6 +152,16 @@ export class PackedCall {
     return { [WIRE]: "function", port, name };
   }
 
+  /** A stream that is moved ends there before its last bytes are here, so one that is piped here moves. */
+  #writable(stream: WritableStream): WritableStream {
+    const { readable, writable } = new TransformStream();
+    const writing = readable.pipeTo(stream);
+    writing.catch(() => undefined); // the worker's writing fails with it
+    this.#writing.push(writing);
+    this.#transfers.add(writable as unknown as Transferable);
+    return writable;
+  }
+
   #response(response: Response): Wire {
     const wire: Wire = { [WIRE]: "response", body: undefined };
     if (!response.ok) {
@@ -167,9 +184,8 @@ function isSignal(value: object): value is AbortSignal {
   return typeof aborted === "boolean" && typeof addEventListener === "function";
 }
 
-function isStream(value: object): boolean {
-  const streams = ["ReadableStream", "WritableStream", "TransformStream", "MessagePort"];
-  return streams.includes(value.constructor?.name ?? "") && isPlatform(value);
+function isOf(names: readonly string[], value: object): boolean {
+  return names.includes(value.constructor?.name ?? "") && isPlatform(value);
 }
 
 /** A reason as the worker can have it. */

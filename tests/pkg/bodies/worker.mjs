@@ -84,6 +84,14 @@ export const cases = {
       }
     }
     ok(theirs.model instanceof tinyloom.Model, "trainer.model is a Model");
+    for (const trainer of [mine, theirs]) trainer.learningRate = 5e-4;
+    equal(theirs.learningRate, 5e-4, "a rate that was set");
+    const [a, b] = [await mine.step(batch(16)), await theirs.step(batch(16))];
+    equal(withoutTime(b), withoutTime(a), "a step at that rate");
+    equal(theirs.steps, 1, "steps");
+    theirs.learningRate = -1;
+    await refuses("invalid-options", "learningRate", () => theirs.step(batch(16)));
+    equal(theirs.learningRate, 5e-4, "the rate after one that was refused");
     const before = theirs.model.gpuBytes;
     await theirs.free();
     ok(theirs.model.gpuBytes < before, "gpuBytes follows free()");
