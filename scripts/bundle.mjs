@@ -53,6 +53,9 @@ export async function workerFiles() {
     format: "esm",
     target: "es2022",
     external: ["./fallback.js"],
+    // Names stay: messages have those of classes.
+    minifySyntax: true,
+    minifyWhitespace: true,
     outfile: join(dist, "worker-thread.js"),
   });
 }
