@@ -22,6 +22,7 @@ const HUB = {
 const MODULES = {
   tinyloom: "/node_modules/tinyloom/dist/index.js",
   "tinyloom/ops": "/node_modules/tinyloom/dist/ops.js",
+  "tinyloom/worker": "/node_modules/tinyloom/dist/worker/index.js",
 };
 const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ imports: MODULES })}</script>`;
 

@@ -135,47 +135,6 @@ async function runInPage(base) {
   };
 }
 
-/** The program of a guide: its blocks of JavaScript, one after the other. */
-function programOf(guide) {
-  const text = readFileSync(join(root, "docs", "guides", guide), "utf8");
-  return [...text.matchAll(/^```js\n(.*?)^```$/gms)].map(([, block]) => block).join("");
-}
-
-test("the guide's program runs as printed", LONG, async (t) => {
-  const said = [];
-  await withPage(
-    "chromium",
-    (type, text) => said.push(`${type}: ${text}`),
-    async (page, url) => {
-      await page.evaluate(
-        (base, program) =>
-          new Promise((done, fail) => {
-            const imports = {
-              "tinyloom/ops": `${base}/pkg/ops.js`,
-              "tinyloom/worker": `${base}/pkg/worker/index.js`,
-            };
-            const add = (type, text) => {
-              const script = document.createElement("script");
-              script.type = type;
-              script.textContent = text;
-              document.head.append(script);
-            };
-            add("importmap", JSON.stringify({ imports }));
-            globalThis.ended = done;
-            addEventListener("error", ({ message }) => fail(new Error(message)));
-            addEventListener("unhandledrejection", ({ reason }) => fail(reason));
-            add("module", `${program}\nglobalThis.ended();`);
-          }),
-        url,
-        programOf("worker.md"),
-      );
-    },
-  );
-  t.diagnostic(said.join("; "));
-  for (const line of ["log: aborted enough", "log: 34"]) assert.ok(said.includes(line), line);
-  assert.ok(!said.some((line) => line.startsWith("error")), said.join("\n"));
-});
-
 /** In the page: what a frame sees while 200 steps are trained. */
 async function frames(base, steps) {
   const { connect } = await import(`${base}/pkg/worker/index.js`);
