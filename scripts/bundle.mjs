@@ -53,9 +53,8 @@ export async function workerFiles() {
     format: "esm",
     target: "es2022",
     external: ["./fallback.js"],
-    // Names stay: messages have those of classes.
-    minifySyntax: true,
-    minifyWhitespace: true,
+    minify: true,
+    keepNames: true, // messages have those of classes
     outfile: join(dist, "worker-thread.js"),
   });
 }

@@ -52,8 +52,11 @@ async function visit(t, path, files, work) {
       (message.type() === "error" ? errors : console).push(message.text());
     });
     page.on("pageerror", (error) => errors.push(String(error?.stack ?? error)));
-    await page.setRequestInterception(true);
-    page.on("request", (request) => answer(request, server.url));
+    // Puppeteer leaves the imports of a worker without an answer where it intercepts requests.
+    if (!buffers.some(([, text]) => text.includes("new Worker("))) {
+      await page.setRequestInterception(true);
+      page.on("request", (request) => answer(request, server.url));
+    }
     await page.goto(server.url + path, { waitUntil: "load" });
     await work(page, errors);
     assert.deepEqual(errors, [], `the page's console has errors, after\n${console.join("\n")}`);

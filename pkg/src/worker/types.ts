@@ -62,14 +62,14 @@ export type RemoteExports<E> = {
         : E[K];
 };
 
-/** What {@link connect} gives. */
-export interface Connected extends RemoteExports<Direct> {
+/** What {@link connect} gives: the API, and the end of the connection. */
+export type Connected = RemoteExports<Direct> & {
   /**
    * Ends the connection: calls fail with code "freed" from then on. The package's own worker ends with all
    * that lives in it; a worker that was given goes on.
    */
   close(): Promise<void>;
-}
+};
 
 /** A value on the other side: objects of the worker as the page has them, at the top or one level below. */
 type Crossed<T> = T extends Mirrored
