@@ -204,7 +204,7 @@ fn a_long_config_is_refused_unread() {
     assert!(error.message.contains("at most 1048576"), "{error}");
     // Its length alone is read: this is not even JSON.
     assert!(refused(&"x".repeat(64 << 20)).message.contains("at most 1048576"));
-    let many: Vec<String> = (0..2000).map(|i| format!(r#""hidden_siz{i}":0"#)).collect();
+    let many: Vec<String> = (0..2000).map(|i| format!(r#""hidden_sizes{i}":0"#)).collect();
     let error = refused(&format!("{{{}}}", many.join(",")));
     assert!(error.message.contains("more than 1024 fields"), "{error}");
     let long = format!(r#"{{"hidden_size":[{}0]}}"#, "0,".repeat(20_000));

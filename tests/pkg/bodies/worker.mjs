@@ -138,7 +138,7 @@ export const cases = {
       Model.create(runtime, { hidden_size: -1 }),
     );
     ok(error instanceof TinyloomError, "the class is the page's");
-    await refuses("invalid-options", "temprature", () => model.generate([1], { temprature: 1 }));
+    await refuses("invalid-options", "heat", () => model.generate([1], { heat: 1 }));
     await refuses("invalid-options", "learningRate", () =>
       Trainer.create(model, { learningRate: -1 }),
     );
