@@ -6,10 +6,10 @@ use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{AttentionShape, Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
+use tinyloom::kernels::{Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, InferencePlans, TrainChoices, TrainPlans, cache_bytes, inference_plans,
-    train_plans,
+    InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape, cache_bytes,
+    inference_plans, train_plans,
 };
 use tinyloom::params::{ALIGN, Params};
 use tinyloom::plan::{
@@ -447,7 +447,7 @@ fn inference_sizes(
 ) -> BufferSizes {
     let (chunk, hidden) = (plans.chunk as u64, config.hidden_size as u64 * 4);
     let vocabulary = config.vocab_size as u64;
-    let shape = AttentionShape::of(config, plans.chunk);
+    let shape = attention_shape(Architecture::of(config).layers[0].attention, plans.chunk, None);
     let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
     let mut sizes: BufferSizes = (0..).map(Buffer::Slot).zip(plans.slots.iter().copied()).collect();
     sizes.extend(plans.packed.iter().copied());

@@ -51,7 +51,7 @@ function read(name: string, ids: unknown): Uint32Array {
   return result;
 }
 
-/** A copy of the ids, of which there must be one at least. */
+/** A copy of the ids. There must be at least one. */
 export function toSomeTokens(name: string, ids: unknown): Uint32Array {
   return some(name, toTokens(name, ids));
 }

@@ -5,8 +5,8 @@ import type { Ask } from "./raw.js";
 import { type LongOptions, report } from "./source.js";
 
 /**
- * Runs such a call. It is told of progress, and ends with code "aborted" at the signal or with what
- * `onProgress` threw.
+ * Runs a call that takes `signal` and `onProgress`. It ends with code "aborted" at the signal, or with
+ * what `onProgress` threw.
  *
  * @param what - the call, as the user wrote it, for the message.
  */

@@ -10,7 +10,6 @@ use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
 use super::unrolled::{head_access, head_module};
 use super::workgroup_size;
 use crate::caps::Capabilities;
-use crate::config::ModelConfig;
 use crate::error::Result;
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
@@ -33,20 +32,6 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// The attention of a model for batches of up to `tokens` rows.
-    pub fn of(config: &ModelConfig, tokens: usize) -> Self {
-        Self {
-            heads: config.num_attention_heads,
-            kv_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            window: config.sliding_window,
-            soft_cap: config.attn_logit_softcapping.map(|cap| cap as f32),
-            scale: None,
-            tokens,
-            ring: None,
-        }
-    }
-
     /// Elements of a fused row.
     pub const fn stride(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim

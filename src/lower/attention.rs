@@ -8,7 +8,7 @@ use crate::kernels::{self as k, AttentionShape, KeyValueOwner, KvCache};
 use crate::plan::{Buffer, Slice};
 
 /// The kernels' shape for batches of up to `tokens` rows.
-fn shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
+pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
     AttentionShape {
         heads: attention.heads,
         kv_heads: attention.kv_heads,
@@ -32,7 +32,7 @@ impl Lowering<'_> {
             Rows::Batch { .. } => None,
             Rows::Chunk(cache) | Rows::One(cache) => cache.ring,
         };
-        shape(attention, self.builder.tokens, ring)
+        attention_shape(attention, self.builder.tokens, ring)
     }
 
     pub(super) fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {

@@ -13,7 +13,7 @@ mod rope;
 mod row;
 mod train;
 
-pub use attention::cache_bytes;
+pub use attention::{attention_shape, cache_bytes};
 pub use infer::{InferenceOptions, InferencePlans, inference_plans};
 pub use initialize::initialize_plan;
 pub use train::{TrainChoices, TrainPlans, train_plans, train_plans_of};

@@ -10,7 +10,8 @@ use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::{AttentionShape, KvCache};
+use crate::kernels::KvCache;
+use crate::lower::attention_shape;
 use crate::random::fill_weights;
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions,
@@ -450,7 +451,8 @@ async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
     let config = ModelConfig::from_json(&config).map_err(text)?;
     let whole = ModelConfig { sliding_window: None, ..config.clone() };
     let rows = (config.num_hidden_layers * (2048 - 262)) as u64;
-    let saved = rows * cache.row_words(&AttentionShape::of(&config, 1)) as u64 * 4;
+    let shape = attention_shape(Architecture::of(&config).layers[0].attention, 1, None);
+    let saved = rows * cache.row_words(&shape) as u64 * 4;
     let small = inference_bytes(&gpu, &config, cache).await?;
     let large = inference_bytes(&gpu, &whole, cache).await?;
     if small + saved > large {

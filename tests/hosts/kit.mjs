@@ -184,7 +184,7 @@ function end(child) {
 
 const started = new Set();
 
-/** Has a child's group end with this process, also when that is told to end. */
+/** Ends a child's process group with this process, also when a signal ends this process. */
 function endWithThis(child) {
   if (started.size === 0) {
     process.once("exit", () => started.forEach(end));

@@ -4,8 +4,8 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::LocalFuture;
 use std::sync::{Arc, Mutex};
 
-/// How long a failure waits to learn that the device is lost. Firefox may tell of it 100 ms after the
-/// failures that follow from it.
+/// Milliseconds that a failure waits for news of a lost device. Firefox may report the loss 100 ms after
+/// the failures that it causes.
 #[cfg(target_arch = "wasm32")]
 const PATIENCE: f64 = 2000.0;
 

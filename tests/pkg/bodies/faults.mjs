@@ -1,5 +1,5 @@
-// What the browser refuses is told by the call that asked for it, whose object is then as before. The
-// methods of the real GPU objects are patched, so that the browser itself refuses.
+// A call rejects if the browser refuses its GPU work, and leaves its object as it was. The tests patch
+// methods of the real GPU objects, so that the browser itself refuses.
 import { equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
 import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
 
