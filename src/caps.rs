@@ -148,6 +148,12 @@ impl Capabilities {
         }
     }
 
+    /// Bytes that buffers may take together, where that is known: on a CPU they are the machine's
+    /// memory, of which no API tells, and beyond that the system ends the process without a word.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.software.then_some(4 << 30)
+    }
+
     /// Whether the subgroup forms of the reductions may run: any width from 4 to 128 will do.
     pub fn reduces_by_subgroup(&self) -> bool {
         self.features.subgroups

@@ -8,8 +8,8 @@ use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape, cache_bytes,
-    inference_plans, train_plans,
+    CacheShape, InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape,
+    cache_bytes, inference_plans, train_plans,
 };
 use tinyloom::params::{ALIGN, Params};
 use tinyloom::plan::{
@@ -499,4 +499,17 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
             assert_eq!(without_weights(buffers(plans.all())), expected);
         }
     }
+}
+
+#[test]
+fn a_cache_of_several_texts_takes_as_many_rows() {
+    let (config, _) = configs().remove(1);
+    let layout = Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+    let bytes = |sequences| {
+        let shape = CacheShape { sequences, capacity: 512 };
+        let plans = inference_plans(&floor(), &layout, shape, InferenceOptions::default()).unwrap();
+        assert_eq!(plans.shape, shape);
+        buffers(plans.all())[&Buffer::Cache(0)]
+    };
+    assert_eq!(bytes(3), 3 * bytes(1));
 }

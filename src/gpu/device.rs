@@ -5,7 +5,7 @@ use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, TunedProduct};
-use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE};
+use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE, allocated_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -210,7 +210,7 @@ impl WgpuDevice {
     }
 
     fn make_ranges(&self, plan: &Plan) -> Result<wgpu::Buffer> {
-        let bytes = (plan.ranges.len().max(1) as u64) * RANGE_STRIDE;
+        let bytes = plan.ranges_bytes();
         let buffer = self.allocate(&wgpu::BufferDescriptor {
             label: Some("ranges"),
             size: bytes,
@@ -275,7 +275,7 @@ impl Gpu for WgpuDevice {
 
     fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId> {
         self.loss.alive()?;
-        let bytes = bytes.next_multiple_of(16).max(16);
+        let bytes = allocated_bytes(bytes);
         let have = self.caps.limits.max_buffer_size;
         if bytes > have {
             return Err(Error::limit("maxBufferSize", have, bytes, label));
@@ -318,6 +318,21 @@ impl Gpu for WgpuDevice {
             }
             self.write_raw(&allocation.buffer, offset, data)
         })?
+    }
+
+    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+        self.loss.alive()?;
+        self.copy_buffer(from, to, bytes)
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn yield_now(&self) -> LocalFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn yield_now(&self) -> LocalFuture<()> {
+        Box::pin(browser::next_task())
     }
 
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {

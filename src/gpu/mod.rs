@@ -58,6 +58,13 @@ pub trait Gpu {
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
+    /// Copies the first `bytes` of a buffer into another, behind what has been submitted, under
+    /// [`Gpu::watch`].
+    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()>;
+
+    /// Lets the host do what waits for its thread: input, painting, other tasks.
+    fn yield_now(&self) -> LocalFuture<()>;
+
     /// Compiles the kernels of plans in parallel, where the platform can. [`Gpu::install`] then finds
     /// them. Errors are not reported here; `install` compiles the kernel again and reports them.
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;

@@ -79,7 +79,7 @@ impl Lowering<'_> {
     /// The layer's cache.
     pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Slice {
         let layer = site.layer.expect("attention is in a layer");
-        let bytes = cache_bytes(cache.format, &self.shape(attention), cache.rows);
+        let bytes = cache_bytes(cache.format, &self.shape(attention), cache.sequences * cache.rows);
         Slice::new(Buffer::Cache(layer), 0, bytes)
     }
 

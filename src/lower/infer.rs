@@ -38,6 +38,7 @@ pub struct InferencePlans {
     pub cache_rows: usize,
     /// Most tokens drawn in one submit.
     pub turns: usize,
+    pub shape: CacheShape,
 }
 
 impl InferencePlans {
@@ -53,6 +54,22 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
+
+/// What a key-value cache has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Texts that it holds, one after the other.
+    pub sequences: usize,
+    /// Most tokens of each.
+    pub capacity: usize,
+}
+
+/// One text.
+impl From<usize> for CacheShape {
+    fn from(capacity: usize) -> Self {
+        Self { sequences: 1, capacity }
+    }
+}
 
 /// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -71,7 +88,7 @@ fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
     (rows < architecture.positions).then_some(rows)
 }
 
-/// Compiles a model into the plans of inference, for texts of `capacity` tokens: a RoPE table of
+/// Compiles a model into the plans of inference, for texts of the shape's capacity: a RoPE table of
 /// that length, and a cache of that length or of what a sliding window needs, if that is less. The
 /// kernels do not depend on the capacity.
 ///
@@ -80,9 +97,11 @@ fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
 pub fn inference_plans(
     caps: &Capabilities,
     params: &Params,
-    capacity: usize,
+    shape: impl Into<CacheShape>,
     options: InferenceOptions,
 ) -> Result<InferencePlans> {
+    let shape = shape.into();
+    let CacheShape { sequences, capacity } = shape;
     let architecture = &params.architecture;
     let most =
         (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
@@ -91,7 +110,7 @@ pub fn inference_plans(
     let rows = ring.map_or(capacity, |ring| ring.min(capacity));
     let many = graph::build(architecture);
     let one = graph::fuse(&many);
-    let cache = Cache { format: options.kv_cache, rows, ring };
+    let cache = Cache { format: options.kv_cache, sequences, rows, ring };
     let context =
         Context { caps, params, capacity, chunk, cache, weights: options.weights, many, one };
     let prefill = context.prefill()?.finish(&[]);
@@ -115,6 +134,7 @@ pub fn inference_plans(
         chunk,
         cache_rows: rows,
         turns: TURNS,
+        shape,
     })
 }
 

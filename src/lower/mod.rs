@@ -14,7 +14,7 @@ mod row;
 mod train;
 
 pub use attention::{attention_shape, cache_bytes};
-pub use infer::{InferenceOptions, InferencePlans, inference_plans};
+pub use infer::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 pub use initialize::initialize_plan;
 pub use train::{TrainChoices, TrainPlans, train_plans, train_plans_of};
 
@@ -39,7 +39,9 @@ struct Inputs {
 #[derive(Clone, Copy, Debug)]
 struct Cache {
     format: KvCache,
-    /// Rows of a layer's cache.
+    /// Texts in a layer's cache.
+    sequences: usize,
+    /// Rows of each.
     rows: usize,
     /// Rows after which the cache of a layer with a window begins again.
     ring: Option<usize>,

@@ -15,7 +15,7 @@ mod tune;
 pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
 pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
-pub use buffers::{BufferSizes, buffers};
+pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use tune::product_plan;

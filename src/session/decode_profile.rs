@@ -1,6 +1,6 @@
 //! Times of a decoded token's dispatches, for the benchmark.
 
-use super::inference::Inference;
+use super::key_value_cache::Room;
 use super::model::Model;
 use super::step::{Sampling, Step};
 use crate::error::Result;
@@ -16,11 +16,11 @@ impl Model {
     /// As [`Model::logits`].
     pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
         let options = InferenceOptions::default();
-        self.prepare_inference(context + 1, options).await?;
-        self.touch();
+        let cache = self.prepare_inference(context + 1, options).await?;
+        cache.begin_text(self, 0, context + 1);
         let gpu = &self.gpu.0;
-        let write = |inference: &Inference| {
-            let buffer = |name| inference.resources.get(name);
+        let write = |room: &Room| {
+            let buffer = |name| room.resources.get(name);
             let step = Step { position: context as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
             let sampling = Sampling {
@@ -30,11 +30,11 @@ impl Model {
                 ..Sampling::default()
             };
             gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
-            Ok((inference.decode, inference.sample, inference.capacity))
+            Ok((room.decode, room.sample, room.shape))
         };
-        let (decode, sample, capacity) = made(&**gpu, || self.with_inference(write)).await?;
+        let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.layout, capacity, options)?;
+        let plans = inference_plans(caps, &self.layout, shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let mut rows = plans.decode.rows(most)?;
         rows.extend(plans.sample.rows(most)?);

@@ -1,23 +1,25 @@
 //! Generation: prefill, then several tokens a submit.
 
-use super::inference::Inference;
+use super::key_value_cache::{Held, KeyValueCache, Room};
 use super::model::Model;
+use super::pace::{SUBMIT_MILLISECONDS, Sent};
 use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Pending, Region, Replay, watched};
+use crate::gpu::{LocalFuture, Region, Replay, made, watched};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::InferenceOptions;
 use crate::plan::Buffer;
 use crate::random::split;
 use serde::Deserialize;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Submits that are on their way together: while one is read the next is decoded, so that neither
 /// the GPU nor the host waits for the other.
 const SUBMITS_AHEAD: usize = 2;
-/// The epoch of a generation whose text is not in the cache.
-const NOTHING_CACHED: u64 = u64::MAX;
+/// Most tokens drawn in a submit, for which the cache must have room.
+const MOST_TURNS: usize = 16;
 
 /// Options of `model.generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -105,7 +107,8 @@ pub struct Generation {
     draws: usize,
     /// Positions that the whole text may take, prompt and all.
     room: usize,
-    epoch: u64,
+    /// Its use of the cache; none where that does not hold the text.
+    held: Option<Held>,
     finished: bool,
     /// The token after those given out came from logits that are not finite.
     spoilt: bool,
@@ -115,6 +118,7 @@ pub struct Generation {
 
 struct Ahead {
     turns: usize,
+    sent: Sent,
     drawn: LocalFuture<Result<Vec<u8>>>,
 }
 
@@ -131,7 +135,7 @@ fn not_finite() -> Error {
 }
 
 impl Generation {
-    /// Checks the prompt and options and makes room for the whole text.
+    /// Checks the prompt and options and makes room for the prompt. The cache grows with the text.
     ///
     /// # Errors
     /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
@@ -142,20 +146,18 @@ impl Generation {
     ) -> Result<Self> {
         model.check_tokens(prompt)?;
         options.validate()?;
-        // Room for the whole text at once, as far as the model's positions reach; a prompt that
-        // reaches farther is refused.
+        // The text ends with the model's positions; a prompt that reaches farther is refused.
         let most = model.config.max_position_embeddings;
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
-        model.prepare_inference(room, options.inference()).await?;
+        model.prepare_inference(prompt.len(), options.inference()).await?;
         let finished = options.max_tokens == 0 || prompt.len() == most;
-        let epoch = NOTHING_CACHED;
         Ok(Self {
             model: Rc::clone(model),
             options,
             text: prompt.to_vec(),
             draws: 0,
             room,
-            epoch,
+            held: None,
             finished,
             spoilt: false,
             ahead: VecDeque::new(),
@@ -174,29 +176,22 @@ impl Generation {
         if self.finished {
             return Ok(Vec::new());
         }
-        let drawn = if self.epoch == self.model.epoch.get() {
-            self.decode_ahead()?;
-            let oldest = self.ahead.pop_front();
-            let oldest = oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-            // Where these do not arrive, the next call reads the text again.
-            let epoch = std::mem::replace(&mut self.epoch, NOTHING_CACHED);
-            let drawn = oldest.drawn.await?;
-            self.epoch = epoch;
-            drawn
-        } else {
-            // What is on its way was drawn before the model changed.
-            self.settle().await?;
-            let drawn = self.prefill().await;
-            // What did not arrive is not in the cache.
-            if drawn.is_err() {
-                self.epoch = NOTHING_CACHED;
+        let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
+        // Where the tokens do not arrive, the next call reads the text again.
+        let held = self.held.take().filter(|held| cache.is_held(&self.model, *held));
+        let (held, drawn) = match held {
+            Some(held) => (held, self.next_decoded(&cache).await?),
+            None => {
+                // What is on its way was drawn before the model changed.
+                self.settle().await?;
+                self.prefill(&cache).await?
             }
-            drawn?
         };
+        self.held = Some(held);
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let given = self.take(&drawn);
         // The last token's keys and values come with the next one.
-        self.model.holds(self.epoch, &self.text[..self.text.len() - 1]);
+        cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
             self.settle().await?;
         }
@@ -204,6 +199,20 @@ impl Generation {
             return Err(not_finite());
         }
         Ok(given)
+    }
+
+    /// Positions that the cache needs for all that may be on its way after the next call: decoding
+    /// appends to it without looking at its end.
+    fn reach(&self) -> usize {
+        self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
+    }
+
+    async fn next_decoded(&mut self, cache: &KeyValueCache) -> Result<Vec<u8>> {
+        self.decode_ahead(cache)?;
+        let oldest = self.ahead.pop_front();
+        let Ahead { sent, drawn, .. } =
+            oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
+        self.model.token_pace.arrival(&*self.model.gpu.0, sent, drawn).await
     }
 
     /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error
@@ -217,17 +226,14 @@ impl Generation {
     }
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
-    fn decode_ahead(&mut self) -> Result<()> {
+    fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
         while self.ahead.len() < SUBMITS_AHEAD {
             let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
             }
-            let most = self.model.with_inference(|inference| Ok(inference.turns))?;
-            let turns = most.min(left);
-            let drawn = self.decode(turns, queued)?;
-            self.ahead.push_back(Ahead { turns, drawn });
+            self.ahead.push_back(self.decode(cache, left, queued)?);
         }
         Ok(())
     }
@@ -261,56 +267,44 @@ impl Generation {
     }
 
     /// Reads what the cache does not hold of the text so far and draws the first next token.
-    async fn prefill(&mut self) -> Result<Vec<u8>> {
-        // For what is still to come too: decoding appends to the cache without looking at its end.
-        self.model.prepare_inference(self.room, self.options.inference()).await?;
-        let start = self.model.reusable(&self.text)?;
-        let reach = if start > 0 { self.model.cached.borrow().reach } else { 0 };
-        self.model.touch();
-        self.model.writes_cache(reach.max(self.text.len()));
-        self.epoch = self.model.epoch.get();
-        let mut pending = Pending::default();
-        pending.queue(&*self.model.gpu.0, || self.write_decode_state())?;
-        let chunk = self.model.chunk()?;
-        let rest = &self.text[start..];
-        let chunks = rest.len().div_ceil(chunk);
-        for (index, part) in rest.chunks(chunk).enumerate() {
-            let last = index + 1 == chunks;
-            let done = self.model.run_chunk(start + index * chunk, part, None, |inference| {
+    async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
+        let (model, count) = (&self.model, self.text.len());
+        let mut done = cache.reusable(model, &self.text)?;
+        let held = cache.begin_text(model, done, count);
+        let gpu = &*model.gpu.0;
+        made(gpu, || cache.with(|room| self.write_decode_state(room))).await?;
+        loop {
+            let part = model.next_chunk(cache, done, count)?;
+            let last = part.end == count;
+            let after = |room: &Room| {
                 if !last {
-                    return Ok((Vec::new(), None));
+                    return Ok((vec![], None));
                 }
-                let buffer = inference.resources.get(Buffer::Drawn)?;
-                Ok((
-                    vec![inference.last_row, inference.sample],
-                    Some(Region { buffer, offset: 0, bytes: 8 }),
-                ))
-            })?;
+                let buffer = room.resources.get(Buffer::Drawn)?;
+                let region = Region { buffer, offset: 0, bytes: 8 };
+                Ok((vec![room.last_row, room.sample], Some(region)))
+            };
+            let bytes = model.run_chunk(cache, done, &self.text[part.clone()], None, after).await?;
             if last {
-                let bytes = done.await?;
-                pending.accepted().await?;
-                self.model.holds(self.epoch, &self.text);
-                return Ok(bytes);
+                cache.holds(held, &self.text);
+                return Ok((held, bytes));
             }
-            pending.push(done);
+            done = part.end;
         }
-        Err(Error::internal("a generation without a prompt"))
     }
 
-    fn write_decode_state(&self) -> Result<()> {
+    fn write_decode_state(&self, room: &Room) -> Result<()> {
         let gpu = &self.model.gpu.0;
-        self.model.with_inference(|inference| {
-            let mut seen = vec![0u32; self.model.config.vocab_size.div_ceil(32)];
-            for &token in &self.text {
-                seen[token as usize / 32] |= 1 << (token % 32);
-            }
-            let buffer = |name| inference.resources.get(name);
-            gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
-            let position = self.text.len() as u32 - 1;
-            let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
-            gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
-            self.write_sampling(buffer(Buffer::Sampling)?, 0)
-        })
+        let mut seen = vec![0u32; self.model.config.vocab_size.div_ceil(32)];
+        for &token in &self.text {
+            seen[token as usize / 32] |= 1 << (token % 32);
+        }
+        let buffer = |name| room.resources.get(name);
+        gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
+        let position = self.text.len() as u32 - 1;
+        let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
+        gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
+        self.write_sampling(buffer(Buffer::Sampling)?, 0)
     }
 
     /// The options of draws that come after `queued` ones which were not read yet.
@@ -327,16 +321,28 @@ impl Generation {
         self.model.gpu.0.write(buffer, 0, bytemuck::bytes_of(&sampling))
     }
 
-    /// Decodes `turns` tokens in one submit, behind `queued` ones.
-    fn decode(&self, turns: usize, queued: usize) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let queue = |inference: &Inference| {
-            self.write_sampling(inference.resources.get(Buffer::Sampling)?, queued)?;
-            let turn = [inference.decode, inference.sample].map(|plan| Replay { plan, rows: 1 });
-            let buffer = inference.resources.get(Buffer::Drawn)?;
+    /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
+    fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Ahead> {
+        let (gpu, pace) = (&*self.model.gpu.0, &self.model.token_pace);
+        let counts = Cell::new(None);
+        let queue = |room: &Room| {
+            let token = room.costs.token;
+            let turns = (SUBMIT_MILLISECONDS / pace.predict(token)) as usize;
+            let turns = turns.clamp(1, room.turns.min(MOST_TURNS)).min(left);
+            let work = token.times(turns);
+            let submits = pace.submits(work, room.costs.largest_of_token);
+            self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
+            let turn = [room.decode, room.sample].map(|plan| Replay { plan, rows: 1 });
+            let buffer = room.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
-            self.model.writes_cache(self.text.len() + queued + turns);
-            self.model.gpu.0.submit(&turn.repeat(turns), 1, Some(region))
+            let sent = pace.sent(gpu, work);
+            counts.set(Some((turns, sent)));
+            gpu.submit(&turn.repeat(turns), submits, Some(region))
         };
-        watched(&*self.model.gpu.0, || self.model.with_inference(queue))
+        let drawn = watched(gpu, || cache.with(queue))?;
+        let queued_now = counts.take().ok_or_else(|| Error::internal("nothing was queued"))?;
+        let (turns, sent) = queued_now;
+        cache.writes(self.text.len() + queued + turns);
+        Ok(Ahead { turns, sent, drawn })
     }
 }

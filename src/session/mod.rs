@@ -3,15 +3,22 @@
 
 #[cfg(feature = "testing")]
 mod decode_profile;
+#[cfg(test)]
+mod fake;
 mod generate;
 mod inference;
+mod key_value_cache;
 mod loader;
+mod memory;
 mod model;
 mod ops;
+mod pace;
 mod place;
 mod resources;
 mod resume;
 pub(crate) mod step;
+#[cfg(test)]
+mod tests;
 mod trainer;
 mod tune;
 mod watch;
@@ -19,6 +26,7 @@ mod watch;
 pub use crate::lower::InferenceOptions;
 pub use generate::{GenerateOptions, Generation};
 pub use loader::ModelLoader;
+pub use memory::MemoryBytes;
 pub use model::Model;
 pub use ops::{AttentionOperation, Tensor, attention, softmax};
 pub use resume::Resume;

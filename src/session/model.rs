@@ -1,6 +1,8 @@
 //! A model: its configuration, its layout, its weights on the GPU.
 
-use super::inference::Inference;
+use super::key_value_cache::KeyValueCache;
+use super::memory::{self, MemoryBytes, Purpose};
+use super::pace::{Pace, Pauses};
 use super::place::Place;
 use super::resources::Resources;
 use super::step::Initialize;
@@ -9,7 +11,7 @@ use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Replay, made};
+use crate::gpu::{Gpu, Pending, Replay, made};
 use crate::lower::initialize_plan;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
@@ -18,12 +20,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Elements generated or uploaded at a time, so that host memory stays small.
-const UPLOAD_ELEMENTS: usize = 1 << 20;
-
-/// Most bytes of weights on an adapter that is a CPU: its buffers are the machine's memory, of which no
-/// API tells, and beyond that the system ends the process without a word.
-const MOST_ON_CPU: u64 = 4 << 30;
+/// Elements generated between pauses: a few milliseconds on a slow host.
+const FILLED_ELEMENTS: usize = 1 << 16;
 
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
 const SUBMIT_FLOPS: f64 = 2e10;
@@ -35,23 +33,17 @@ pub struct Model {
     pub(super) config: ModelConfig,
     pub(super) layout: Params,
     pub(super) weights: RefCell<Option<Rc<Resources>>>,
-    pub(super) inference: RefCell<Option<Inference>>,
+    /// One for each of the options with which it has been used.
+    pub(super) caches: RefCell<Vec<Rc<KeyValueCache>>>,
     /// Bytes held by trainers of this model.
     pub(super) trainer_bytes: Cell<u64>,
-    /// Counts changes of the weights and uses of the cache, so that a generation notices both.
-    pub(super) epoch: Cell<u64>,
-    pub(super) cached: RefCell<Cached>,
+    /// Counts uses of the caches.
+    epoch: Cell<u64>,
     /// Counts changes of the weights.
     pub(super) version: Cell<u64>,
-}
-
-/// What the key-value cache holds for the weights as they are.
-#[derive(Debug, Default)]
-pub(super) struct Cached {
-    /// Tokens whose keys and values it holds, from the first position on.
-    pub tokens: Vec<u32>,
-    /// Positions that may have been written, these and later ones.
-    pub reach: usize,
+    /// How fast the GPU reads chunks of a prompt, and decodes tokens.
+    pub(super) chunk_pace: Pace,
+    pub(super) token_pace: Pace,
 }
 
 /// A GPU that can be printed.
@@ -68,15 +60,7 @@ impl Model {
     pub(super) fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
         let binding = gpu.capabilities().limits.binding_bytes().min(1 << 30);
         let layout = Params::new(Architecture::of(&config), binding)?;
-        let bytes: u64 = layout.shards.iter().map(|shard| shard.len as u64 * 4).sum();
-        if gpu.capabilities().software && bytes > MOST_ON_CPU {
-            let message = format!(
-                "the weights take {:.1} GB, and an adapter on the CPU is given {:.1} at most: use a smaller config, or a GPU",
-                bytes as f64 / 1e9,
-                MOST_ON_CPU as f64 / 1e9
-            );
-            return Err(Error::new(ErrorCode::OutOfMemory, message));
-        }
+        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         let mut weights = Resources::new(gpu);
         for (index, shard) in layout.shards.iter().enumerate() {
             weights.add(Buffer::Weights(index), shard.len as u64 * 4)?;
@@ -86,11 +70,12 @@ impl Model {
             config,
             layout,
             weights: RefCell::new(Some(Rc::new(weights))),
-            inference: RefCell::new(None),
+            caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
             epoch: Cell::new(0),
-            cached: RefCell::default(),
             version: Cell::new(0),
+            chunk_pace: Pace::new(gpu.capabilities()),
+            token_pace: Pace::new(gpu.capabilities()),
         })
     }
 
@@ -106,50 +91,57 @@ impl Model {
         watch: Watch<'_>,
     ) -> Result<Rc<Self>> {
         watch.at(0, 1, "initialise weights")?;
-        let made = made(&**gpu, || {
+        let (mut asked, caps) = (MemoryBytes::default(), gpu.capabilities());
+        let allocate = || {
             let model = Self::allocate(gpu, config)?;
-            model.initialize(seed)?;
+            asked = MemoryBytes::of_weights(&model.layout);
+            if !caps.software {
+                model.initialize_matrices(seed)?;
+            }
             Ok(model)
-        });
-        let model = made.await?;
+        };
+        let allocated = made(&**gpu, allocate).await;
+        let model = allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
+        model.initialize(seed, watch).await?;
         watch.at(1, 1, "initialise weights")?;
         Ok(Rc::new(model))
     }
 
-    /// Fills each tensor as its [`Init`] says. Normal ones are drawn by the GPU or, where that is a CPU,
-    /// by this one, to the same bits.
-    fn initialize(&self, seed: u64) -> Result<()> {
-        let weights = self.weights()?;
-        let on_gpu = !self.gpu.0.capabilities().software;
-        if on_gpu {
-            self.initialize_matrices(&weights, seed)?;
-        }
-        let mut values = vec![0f32; UPLOAD_ELEMENTS];
+    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
+    async fn initialize(&self, seed: u64, watch: Watch<'_>) -> Result<()> {
+        let (gpu, weights) = (&*self.gpu.0, self.weights()?);
+        let by_host = gpu.capabilities().software;
+        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let mut values = vec![0f32; FILLED_ELEMENTS];
         for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
-            let drawn = matches!(tensor.init, Init::Normal(_));
-            if on_gpu && drawn {
+            if !by_host && matches!(tensor.init, Init::Normal(_)) {
                 continue;
             }
             let mut done = 0;
             for run in self.layout.runs(tensor) {
-                for start in (0..run.len).step_by(UPLOAD_ELEMENTS) {
-                    let part = &mut values[..UPLOAD_ELEMENTS.min(run.len - start)];
+                let buffer = weights.get(Buffer::Weights(run.shard))?;
+                for start in (0..run.len).step_by(FILLED_ELEMENTS) {
+                    let part = &mut values[..FILLED_ELEMENTS.min(run.len - start)];
                     match tensor.init {
                         Init::Ones => part.fill(1.0),
                         Init::Normal(std) => fill_weights(seed, stream, done, std, part),
                     }
-                    let (buffer, offset) =
-                        (weights.get(Buffer::Weights(run.shard))?, run.offset + start);
-                    self.gpu.0.write(buffer, offset as u64 * 4, bytemuck::cast_slice(part))?;
+                    let offset = (run.offset + start) as u64 * 4;
+                    pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
                     done += part.len() as u32;
+                    if pauses.breathe().await {
+                        pending.accepted().await?;
+                        watch.at(0, 1, "initialise weights")?;
+                    }
                 }
             }
         }
-        Ok(())
+        pending.accepted().await
     }
 
-    fn initialize_matrices(&self, weights: &Resources, seed: u64) -> Result<()> {
-        let gpu = &self.gpu.0;
+    fn initialize_matrices(&self, seed: u64) -> Result<()> {
+        let (gpu, weights) = (&self.gpu.0, &*self.weights()?);
         let plan = initialize_plan(gpu.capabilities(), &self.layout)?;
         let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
         // Given back at the end of this function: the GPU keeps what it has been told to use.
@@ -187,13 +179,13 @@ impl Model {
     /// Bytes on the GPU of the weights, the inference buffers and the trainers.
     pub fn gpu_bytes(&self) -> u64 {
         let weights = self.weights.borrow().as_ref().map_or(0, |w| w.bytes());
-        let inference = self.inference.borrow().as_ref().map_or(0, Inference::bytes);
-        weights + inference + self.trainer_bytes.get()
+        let caches: u64 = self.caches.borrow().iter().map(|cache| cache.bytes()).sum();
+        weights + caches + self.trainer_bytes.get()
     }
 
     /// Gives up the GPU memory. Every later use fails with code `freed`.
     pub fn free(&self) {
-        self.inference.replace(None);
+        self.caches.take();
         self.weights.replace(None);
     }
 
@@ -222,16 +214,15 @@ impl Model {
         place.read_bytes(&self.gpu.0, bytes)?.await
     }
 
-    /// Notes that the weights have changed.
+    /// Notes that the weights have changed: what the caches hold is void.
     pub(crate) fn changed(&self) {
         self.version.set(self.version.get() + 1);
-        self.touch();
     }
 
-    /// Invalidates the key-value cache.
-    pub(super) fn touch(&self) {
+    /// Counts another use of a key-value cache and returns its number, which is never 0.
+    pub(super) fn next_epoch(&self) -> u64 {
         self.epoch.set(self.epoch.get() + 1);
-        self.cached.take();
+        self.epoch.get()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Operations on tensors by themselves, without a model.
 
+use super::memory::{self, MemoryBytes, Purpose};
 use super::model::GpuRef;
 use super::resources::Resources;
 use crate::error::{Error, Result};
@@ -37,6 +38,7 @@ impl Tensor {
             let what = format!("a tensor of {elements} elements of {}", element.name());
             return Err(Error::limit("maxStorageBufferBindingSize", have, bytes, &what));
         }
+        memory::judge(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
         let label = format!("a tensor of {elements} elements of {}", element.name());
         gpu.watch();
         let buffer = gpu.create_buffer(&label, bytes);
@@ -148,6 +150,7 @@ async fn run(
 
 /// Queues a plan whose buffers are tensors, slots, and those of `contents`.
 fn queue(gpu: &Rc<dyn Gpu>, plan: &Plan, contents: &[(Buffer, &[u8])], rows: usize) -> Result<()> {
+    memory::judge(&**gpu, Purpose::Operation, &MemoryBytes::of_plans([plan]))?;
     // Given back at the end of this function: the GPU keeps what it has been told to use.
     let mut resources = Resources::new(gpu);
     for (index, &bytes) in plan.slots.iter().enumerate() {

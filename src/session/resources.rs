@@ -51,6 +51,18 @@ impl Resources {
         found.ok_or_else(|| Error::internal(format!("no buffer {name:?}")))
     }
 
+    pub fn bytes_of(&self, name: Buffer) -> Option<u64> {
+        self.buffers.get(&name).map(|(_, bytes)| *bytes)
+    }
+
+    /// Takes over what it has not itself, and frees the rest.
+    pub fn inherit(&mut self, mut old: Self) {
+        let (kept, replaced) = old.buffers.drain().partition(|(name, _)| !self.has(*name));
+        old.buffers = replaced;
+        let kept: HashMap<_, _> = kept;
+        self.buffers.extend(kept);
+    }
+
     pub fn has(&self, name: Buffer) -> bool {
         self.buffers.contains_key(&name)
     }

@@ -1,12 +1,13 @@
 //! The `Step` uniform of `lib/step.wgsl`, the `Sampling` uniform of `13_sample.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
+use super::pace::Pauses;
 use crate::arch::Rope;
 use crate::error::Result;
-use crate::gpu::{BufferId, Gpu};
+use crate::gpu::{BufferId, Gpu, Pending};
 use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
 use crate::random::{WEIGHTS, split, weight_factor};
-use std::rc::Rc;
+use std::ops::Range;
 
 /// What changes from one replay to the next.
 #[repr(C)]
@@ -96,26 +97,32 @@ const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
 /// Writes (cos, sin) of each position and pair, computed in f64: drivers' own sines err too much. The
-/// host holds a piece of the table at a time.
-pub(super) fn write_rope_table(
-    gpu: &Rc<dyn Gpu>,
+/// host holds a piece of the table at a time, and yields between pieces.
+pub(super) async fn write_rope_table(
+    gpu: &dyn Gpu,
     buffer: BufferId,
-    positions: usize,
+    positions: Range<usize>,
     rope: &Rope,
 ) -> Result<()> {
-    const PIECE: usize = 4096;
+    const PIECE: usize = 8192;
     let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
-    let mut piece = Vec::with_capacity(PIECE.min(positions) * rope.head_dim);
-    for first in (0..positions).step_by(PIECE) {
+    let rows = (PIECE / frequencies.len().max(1)).max(1);
+    let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+    let mut piece = Vec::with_capacity(rows * rope.head_dim);
+    for first in positions.clone().step_by(rows) {
         piece.clear();
-        for position in first..positions.min(first + PIECE) {
+        for position in first..positions.end.min(first + rows) {
             for frequency in &frequencies {
                 let angle = position as f64 * frequency;
                 piece.push((magnitude * libm::cos(angle)) as f32);
                 piece.push((magnitude * libm::sin(angle)) as f32);
             }
         }
-        gpu.write(buffer, first as u64 * rope.head_dim as u64 * 4, bytemuck::cast_slice(&piece))?;
+        let offset = first as u64 * rope.head_dim as u64 * 4;
+        pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(&piece)))?;
+        if pauses.breathe().await {
+            pending.accepted().await?;
+        }
     }
-    Ok(())
+    pending.accepted().await
 }

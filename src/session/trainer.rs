@@ -11,7 +11,9 @@ use loss::LossSum;
 pub use options::{Precision, TrainerOptions};
 pub(super) use state::{TrainerState, saved_sets};
 
+use super::memory::{self, MemoryBytes, Purpose};
 use super::model::{Model, tensor_at};
+use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::place::Place;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
@@ -28,11 +30,6 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-
-/// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
-const SUBMIT_MILLISECONDS: f64 = 100.0;
-/// Most submits that a step is cut into.
-const MOST_SUBMITS: usize = 64;
 
 /// What a step reports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -120,6 +117,7 @@ impl Trainer {
             train_plans(caps, model.layout(), choices)
         };
         let mut plans = plans_on(gpu.capabilities())?;
+        memory::judge(&*gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
         if !tuned.is_empty() {
             plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
@@ -128,8 +126,14 @@ impl Trainer {
         gpu.prepare(&plans.all()).await;
         let weights = model.weights()?;
         watch.at(2, 5, "allocate")?;
+        let asked = MemoryBytes::of_plans(plans.all());
+        let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
-            made(&*gpu, || Self::allocate(model, &weights, &plans, &options)).await?;
+            allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
+        let architecture = &model.layout().architecture;
+        let positions = 0..options.tokens_per_step.min(architecture.positions);
+        let table = resources.get(Buffer::RopeTable)?;
+        write_rope_table(&*gpu, table, positions, &architecture.rope).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
         for (done, plan) in
@@ -144,8 +148,7 @@ impl Trainer {
         };
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
-        let rate = if gpu.capabilities().software { 3e9 } else { 3e11 };
-        let expected = plans.micro_step.flops() / rate * 1e3;
+        let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
         Ok(Rc::new(Self {
             model: Rc::clone(model),
             resources: RefCell::new(Some(resources)),
@@ -164,18 +167,12 @@ impl Trainer {
         }))
     }
 
-    fn allocate(
-        model: &Model,
-        weights: &Resources,
-        plans: &TrainPlans,
-        options: &TrainerOptions,
-    ) -> Result<Resources> {
+    fn allocate(model: &Model, weights: &Resources, plans: &TrainPlans) -> Result<Resources> {
         let gpu = model.gpu();
+        // Again: others may have allocated while kernels were compiled.
+        memory::judge(&**gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
         let mut resources = Resources::new(gpu);
         resources.allocate(&buffers(plans.all()), &[weights])?;
-        let table = resources.get(Buffer::RopeTable)?;
-        let positions = options.tokens_per_step.min(model.config().max_position_embeddings);
-        write_rope_table(gpu, table, positions, &model.layout().architecture.rope)?;
         Ok(resources)
     }
 

@@ -10,7 +10,7 @@ use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::KvCache;
+use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::attention_shape;
 use crate::random::fill_weights;
 use crate::session::{
@@ -109,6 +109,12 @@ pub(super) fn cases() -> Vec<Case> {
         let case = format!("model {name}: a beginning that the cache holds is not read again");
         cases.push(Case::new(case, move |lane| async move { reuse(&lane, config).await }));
     }
+    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, 1.0)] {
+        let case = format!("model untied: a cache that grows with its text, {}", cache.name());
+        cases.push(Case::new(case, move |lane| growth(lane, cache, tolerance)));
+    }
+    let case = "model untied: loss in turns with generation from packed weights";
+    cases.push(Case::new(case, alternating));
     let case = "model wide: loss and gradients with split products";
     cases.push(Case::new(case, |lane| async move {
         let gpu = hardware(&lane)?;
@@ -370,18 +376,20 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
     let pair = Pair::new(lane, &device(lane), &config).await?;
     let prompt = lane.integers(600, pair.config.vocab_size);
     let others = lane.integers(12, pair.config.vocab_size);
+    // Dispatches, since a slow GPU takes the same in more submits.
     let read = async |prompt: &[u32]| {
-        let before = lane.gpu.counters().submits;
+        let before = lane.gpu.counters().dispatches;
         let (tokens, _) = continued(&pair, prompt, KvCache::F32, 1e-4, 6).await?;
-        Ok::<_, String>((tokens, lane.gpu.counters().submits - before))
+        Ok::<_, String>((tokens, lane.gpu.counters().dispatches - before))
     };
+    let (_, one_chunk) = read(&others).await?;
     let (whole, three_chunks) = read(&prompt).await?;
-    let one_chunk = three_chunks - 2;
+    let two_chunks = (one_chunk + three_chunks) / 2;
     let longer = [&whole[..], &others].concat();
     let parted = [&prompt[..300], &others].concat();
     // A ring has given the rows of the 300th position to later ones.
-    let after_ring = if pair.config.sliding_window.is_some() { one_chunk + 1 } else { one_chunk };
-    for (what, text, submits) in [
+    let after_ring = if pair.config.sliding_window.is_some() { two_chunks } else { one_chunk };
+    for (what, text, dispatches) in [
         ("the same text", &prompt, one_chunk),
         ("one that goes on", &longer, one_chunk),
         ("the longer one again", &longer, one_chunk),
@@ -390,8 +398,8 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
         ("the first one", &prompt, three_chunks),
     ] {
         let (_, got) = read(text).await.map_err(|e| format!("{what}: {e}"))?;
-        if got != submits {
-            return Err(format!("{what} took {got} submits instead of {submits}"));
+        if got != dispatches {
+            return Err(format!("{what} took {got} dispatches, not {dispatches}"));
         }
     }
     // The logits of a text are in the cache too; other weights make all of it void.
@@ -400,12 +408,74 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
     pair.model.changed();
     let (_, void) = read(&longer).await?;
     if (got, void) != (one_chunk, three_chunks) {
-        return Err(format!("{got} submits after logits, {void} after other weights"));
+        return Err(format!("{got} dispatches after logits, {void} after other weights"));
     }
-    Ok(format!("{three_chunks} submits, {one_chunk} where the beginning is in the cache"))
+    Ok(format!("{three_chunks} dispatches, {one_chunk} where the beginning is in the cache"))
 }
 
-/// Bytes on the GPU besides the weights, for a text of 700 and 1,000 more tokens.
+/// A text that outgrows its cache: what that holds is copied, not read again, and nothing compiles.
+async fn growth(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
+    let pair = Pair::new(&lane, &device(&lane), UNTIED).await?;
+    let mut dispatches = vec![];
+    for (length, tokens) in [(9, 10), (11, 20), (200, 300)] {
+        let prompt = lane.integers(length, pair.config.vocab_size);
+        let before = lane.gpu.counters();
+        continued(&pair, &prompt, cache, tolerance, tokens).await?;
+        let after = lane.gpu.counters();
+        if length > 9 && after.pipelines != before.pipelines {
+            return Err(format!("{} pipelines compiled", after.pipelines - before.pipelines));
+        }
+        dispatches.push(after.dispatches - before.dispatches);
+    }
+    let of_token = (dispatches[1] - dispatches[0]) / 10;
+    let expected = dispatches[0] + 290 * of_token;
+    if dispatches[2] != expected {
+        return Err(format!("{} dispatches, not {expected}", dispatches[2]));
+    }
+    Ok(format!("{of_token} dispatches per token"))
+}
+
+/// Other options between two calls of the same ones: nothing is made, packed or read again.
+async fn alternating(lane: Rc<Lane>) -> Outcome {
+    let pair = Pair::new(&lane, &device(&lane), UNTIED).await?;
+    let options = GenerateOptions {
+        max_tokens: 8,
+        temperature: 0.0,
+        weights: WeightFormat::Int8,
+        ..GenerateOptions::default()
+    };
+    let (prompt, others) = (lane.integers(40, 64), lane.integers(30, 64));
+    let mut rounds = vec![];
+    for _ in 0..3 {
+        let before = lane.gpu.counters();
+        pair.model
+            .loss(&others, None, InferenceOptions::default(), UNWATCHED)
+            .await
+            .map_err(text)?;
+        let generation = Generation::start(&pair.model, &prompt, options.clone()).await;
+        let mut generation = generation.map_err(text)?;
+        let mut tokens = vec![];
+        loop {
+            match generation.next().await.map_err(text)? {
+                some if some.is_empty() => break,
+                some => tokens.extend(some.iter().map(|drawn| drawn.token)),
+            }
+        }
+        let after = lane.gpu.counters();
+        let made = after.bind_groups - before.bind_groups + after.pipelines - before.pipelines;
+        rounds.push((made, after.gpu_bytes, after.dispatches - before.dispatches, tokens));
+    }
+    let [(made, _, first, _), (none, bytes, second, tokens), last] = &rounds[..] else {
+        return Err("three rounds".into());
+    };
+    if *made == 0 || second >= first || *last != (0, *bytes, *second, tokens.clone()) || *none != 0
+    {
+        return Err(format!("objects, bytes, dispatches and tokens by round: {rounds:?}"));
+    }
+    Ok(format!("{first} dispatches, then {second}"))
+}
+
+/// Bytes on the GPU besides the weights, for a text of 1,700 tokens.
 async fn inference_bytes(
     gpu: &Rc<dyn Gpu>,
     config: &ModelConfig,
@@ -413,9 +483,8 @@ async fn inference_bytes(
 ) -> Result<u64, String> {
     let model = Model::create(gpu, config.clone(), 1, UNWATCHED).await.map_err(text)?;
     let before = model.gpu_bytes();
-    let options =
-        GenerateOptions { max_tokens: 1000, kv_cache: cache, ..GenerateOptions::default() };
-    Generation::start(&model, &[1; 700], options).await.map_err(text)?;
+    let options = GenerateOptions { kv_cache: cache, ..GenerateOptions::default() };
+    Generation::start(&model, &[1; 1700], options).await.map_err(text)?;
     Ok(model.gpu_bytes() - before)
 }
 

@@ -42,6 +42,14 @@ impl Gpu for Pretend {
         self.device.write(buffer, offset, data)
     }
 
+    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+        self.device.copy(from, to, bytes)
+    }
+
+    fn yield_now(&self) -> LocalFuture<()> {
+        self.device.yield_now()
+    }
+
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {
         self.device.prepare(plans)
     }

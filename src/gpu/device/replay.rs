@@ -2,7 +2,7 @@
 
 use super::WgpuDevice;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, LocalFuture, Region, Replay, watched};
+use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, watched};
 use crate::kernels::Grid;
 use crate::plan::Range;
 use std::rc::Rc;
@@ -128,6 +128,14 @@ impl WgpuDevice {
         drop(pass);
         self.count(|c| c.dispatches += dispatches);
         self.finish(encoder, read)
+    }
+
+    pub(super) fn copy_buffer(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+        let mut encoder = self.encoder();
+        let from = self.raw_buffer(from)?;
+        encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, 0, bytes);
+        self.send(encoder);
+        Ok(())
     }
 
     /// Submits an encoder, with a copy to staging at its end if a region is asked for.

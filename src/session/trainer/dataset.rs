@@ -1,10 +1,11 @@
 //! Steps and evaluations over the batches of a dataset.
 
-use super::{MOST_SUBMITS, Metrics, Progress, SUBMIT_MILLISECONDS, Trainer};
+use super::{Metrics, Progress, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Replay, made, watched};
 use crate::plan::Buffer;
+use crate::session::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS};
 use crate::session::step::StepResult;
 use std::rc::Rc;
 

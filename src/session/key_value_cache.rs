@@ -1,0 +1,407 @@
+//! The key-value cache: its buffers and plans, the text that it holds, its growth.
+
+use super::memory::{self, MemoryBytes, Purpose};
+use super::model::Model;
+use super::pace::{Pace, SUBMIT_MILLISECONDS, Work};
+use super::resources::Resources;
+use super::step::write_rope_table;
+use crate::arch::Architecture;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{PlanId, Replay, made};
+use crate::kernels::WeightFormat;
+use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
+use crate::plan::{Buffer, BufferSizes, Plan, buffers};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Fewest tokens of cache allocated.
+const LEAST_CAPACITY: usize = 256;
+/// Most milliseconds that a chunk is predicted to take, in all its submits.
+const CHUNK_MILLISECONDS: f64 = 3000.0;
+
+/// Keys and values of texts in one form, with matrices read in one form. It grows with its text.
+#[derive(Debug)]
+pub(super) struct KeyValueCache {
+    pub options: InferenceOptions,
+    room: RefCell<Option<Room>>,
+    /// Counts changes of `room`, so that a growth notices another one.
+    growths: Cell<u64>,
+    text: RefCell<Text>,
+    /// The version of the weights that are packed.
+    packed: Cell<Option<u64>>,
+}
+
+/// Buffers and installed plans for texts of one shape.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub resources: Resources,
+    pub prefill: PlanId,
+    pub logits: PlanId,
+    pub loss: PlanId,
+    pub last_row: PlanId,
+    pub decode: PlanId,
+    pub sample: PlanId,
+    pack: PlanId,
+    /// Most rows of a chunk.
+    pub chunk: usize,
+    /// Most tokens drawn in one submit.
+    pub turns: usize,
+    pub shape: CacheShape,
+    pub cache_rows: usize,
+    pub costs: Costs,
+}
+
+/// What the plans cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// A whole chunk with its logits and loss.
+    chunk: Work,
+    /// The largest dispatches among those.
+    largest: Work,
+    /// Tokens of a whole chunk.
+    rows: f64,
+    /// Arithmetic of all layers' attention per query and key.
+    attention: f64,
+    /// The same of the layer that has most.
+    largest_attention: f64,
+    /// A token decoded and drawn.
+    pub token: Work,
+    pub largest_of_token: Work,
+    pack: Work,
+    largest_of_pack: Work,
+}
+
+/// What the cache holds for the weights as they are.
+#[derive(Debug, Default)]
+struct Text {
+    /// Tokens whose keys and values it holds, from the first position on.
+    tokens: Vec<u32>,
+    /// Positions that may have been written, these and later ones.
+    reach: usize,
+    held: Held,
+}
+
+/// Who wrote the cache, and for which weights. Two that are equal are the same use of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    epoch: u64,
+    version: u64,
+}
+
+impl Costs {
+    fn new(plans: &InferencePlans, architecture: &Architecture) -> Self {
+        let sum =
+            |plans: [&Plan; 3]| plans.map(Work::of).into_iter().fold(Work::default(), Work::plus);
+        let largest = |plans: [&Plan; 3]| {
+            plans.map(Work::of_largest).into_iter().fold(Work::default(), Work::max)
+        };
+        let chunk = [&plans.prefill, &plans.logits, &plans.loss];
+        let widths = || architecture.layers.iter().map(|layer| layer.attention.width());
+        Self {
+            chunk: sum(chunk),
+            largest: largest(chunk),
+            rows: plans.chunk as f64,
+            attention: 4.0 * widths().sum::<usize>() as f64,
+            largest_attention: 4.0 * widths().max().unwrap_or(0) as f64,
+            token: Work::of(&plans.decode).plus(Work::of(&plans.sample)),
+            largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),
+            pack: Work::of(&plans.pack),
+            largest_of_pack: Work::of_largest(&plans.pack),
+        }
+    }
+
+    /// A chunk of `rows` tokens whose last one sees `keys` positions, and its largest dispatch. Plans
+    /// count the keys of a chunk alone; each byte is taken as moved however few the rows are.
+    pub fn of_chunk(&self, rows: usize, keys: usize) -> [Work; 2] {
+        let (rows, keys) = (rows as f64, keys as f64);
+        let attention = self.largest_attention * rows * keys;
+        let earlier = self.attention * rows * (keys - self.rows).max(0.0);
+        let share = rows / self.rows;
+        let flops = self.chunk.flops * share + earlier;
+        let largest = (self.largest.flops * share).max(attention);
+        [Work { flops, ..self.chunk }, Work { flops: largest, ..self.largest }]
+    }
+}
+
+impl Room {
+    /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
+    /// submit, and all in all without the host waiting for long.
+    pub fn rows(&self, pace: &Pace, position: usize) -> usize {
+        let mut rows = self.chunk;
+        while rows > 1 {
+            let [whole, largest] = self.costs.of_chunk(rows, self.keys(position + rows));
+            if pace.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
+                && pace.predict(whole) <= CHUNK_MILLISECONDS
+            {
+                break;
+            }
+            rows = rows.div_ceil(2);
+        }
+        rows
+    }
+
+    /// Positions that the last of so many sees at most.
+    pub fn keys(&self, positions: usize) -> usize {
+        positions.min(self.cache_rows)
+    }
+}
+
+impl KeyValueCache {
+    pub fn new(options: InferenceOptions) -> Self {
+        Self {
+            options,
+            room: RefCell::default(),
+            growths: Cell::default(),
+            text: RefCell::default(),
+            packed: Cell::default(),
+        }
+    }
+
+    pub fn with<T>(&self, use_it: impl FnOnce(&Room) -> Result<T>) -> Result<T> {
+        let room = self.room.borrow();
+        use_it(room.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
+    }
+
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> u64 {
+        self.room.borrow().as_ref().map_or(0, |room| room.resources.bytes())
+    }
+
+    fn capacity(&self) -> usize {
+        self.room.borrow().as_ref().map_or(0, |room| room.shape.capacity)
+    }
+
+    /// Makes room for texts of `tokens` tokens, twice as many as before where that fits. The text
+    /// that is in the cache stays.
+    pub async fn reserve(&self, model: &Model, tokens: usize) -> Result<()> {
+        while self.capacity() < tokens {
+            let most = model.config.max_position_embeddings;
+            let wanted = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
+            let least = tokens.next_multiple_of(LEAST_CAPACITY).min(most);
+            match self.grow(model, wanted).await {
+                Err(error) if wanted > least && no_room(&error) => self.grow(model, least).await?,
+                grown => grown?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces what is too small for texts of `capacity` tokens, and binds the plans to it. Nothing
+    /// is changed before all of it is there.
+    async fn grow(&self, model: &Model, capacity: usize) -> Result<()> {
+        let gpu = &model.gpu.0;
+        let weights = model.weights()?;
+        let caps = gpu.capabilities();
+        let plans = inference_plans(caps, &model.layout, capacity, self.options)?;
+        let before = self.growths.get();
+        let old = self.capacity();
+        let asked = MemoryBytes::of_sizes(&self.lacking(&plans, &weights));
+        let asked = asked.with_ranges(plans.all());
+        let purpose = Purpose::Inference { tokens: capacity };
+        memory::judge(&**gpu, purpose, &asked)?;
+        if old == 0 {
+            gpu.prepare(&plans.all()).await;
+        }
+        if self.growths.get() != before {
+            return Ok(());
+        }
+        let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
+        let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
+        let positions = old..capacity;
+        let table = larger.resources.get(Buffer::RopeTable)?;
+        write_rope_table(&**gpu, table, positions, &model.layout.architecture.rope).await?;
+        model.weights()?;
+        if self.growths.get() != before {
+            return Ok(());
+        }
+        let settled = made(&**gpu, || self.settle(model, larger)).await;
+        if settled.is_err() {
+            // What was to be copied may be missing.
+            self.text.take();
+        }
+        settled
+    }
+
+    /// What these plans bind and this cache has not, or too small.
+    fn lacking(&self, plans: &InferencePlans, weights: &Resources) -> BufferSizes {
+        let room = self.room.borrow();
+        let mut sizes = buffers(plans.all());
+        sizes.retain(|&name, &mut bytes| {
+            let has = room.as_ref().and_then(|room| room.resources.bytes_of(name)).unwrap_or(0);
+            has < bytes && !weights.has(name)
+        });
+        sizes
+    }
+
+    /// The buffers that are lacking, and all plans bound to them and to those that stay.
+    fn installed(
+        &self,
+        model: &Model,
+        weights: &Resources,
+        plans: &InferencePlans,
+    ) -> Result<Room> {
+        let mut resources = Resources::new(&model.gpu.0);
+        resources.allocate(&self.lacking(plans, weights), &[])?;
+        let room = self.room.borrow();
+        let others: Vec<_> = room.iter().map(|room| &room.resources).chain([weights]).collect();
+        let mut install = |plan| resources.install(plan, &others);
+        let [prefill, logits, loss, last_row, decode, sample, pack] = [
+            install(&plans.prefill)?,
+            install(&plans.logits)?,
+            install(&plans.loss)?,
+            install(&plans.last_row)?,
+            install(&plans.decode)?,
+            install(&plans.sample)?,
+            install(&plans.pack)?,
+        ];
+        let InferencePlans { chunk, turns, cache_rows, shape, .. } = *plans;
+        let costs = Costs::new(plans, &model.layout.architecture);
+        Ok(Room {
+            resources,
+            prefill,
+            logits,
+            loss,
+            last_row,
+            decode,
+            sample,
+            pack,
+            chunk,
+            turns,
+            shape,
+            cache_rows,
+            costs,
+        })
+    }
+
+    /// Moves into a larger room: what is still being computed in the old one is copied once it is done.
+    fn settle(&self, model: &Model, mut larger: Room) -> Result<()> {
+        let mut room = self.room.borrow_mut();
+        if let Some(old) = room.take() {
+            let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
+            for name in layers.chain([Buffer::RopeTable]) {
+                if let (Some(bytes), true) =
+                    (old.resources.bytes_of(name), larger.resources.has(name))
+                {
+                    let (from, to) = (old.resources.get(name)?, larger.resources.get(name)?);
+                    model.gpu.0.copy(from, to, bytes)?;
+                }
+            }
+            larger.resources.inherit(old.resources);
+        }
+        *room = Some(larger);
+        self.growths.set(self.growths.get() + 1);
+        Ok(())
+    }
+
+    /// Packs the matrices as they are now, where they are read packed.
+    pub async fn pack(&self, model: &Model) -> Result<()> {
+        let version = Some(model.version.get());
+        if self.packed.get() == version || self.options.weights == WeightFormat::F32 {
+            return Ok(());
+        }
+        let packing = self.with(|room| {
+            let submits = model.token_pace.submits(room.costs.pack, room.costs.largest_of_pack);
+            model.gpu.0.submit(&[Replay { plan: room.pack, rows: 1 }], submits, None)
+        })?;
+        packing.await?;
+        self.packed.set(version);
+        Ok(())
+    }
+
+    /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
+    /// are wanted.
+    pub fn reusable(&self, model: &Model, text: &[u32]) -> Result<usize> {
+        let held = self.text.borrow();
+        if held.held.version != model.version.get() {
+            return Ok(0);
+        }
+        let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
+        let start = same.min(text.len().saturating_sub(1));
+        // Later positions have taken the rows of the first ones where the cache is a ring. What a
+        // window reaches back to must still be there.
+        let lost = self.with(|room| Ok(held.reach.saturating_sub(room.cache_rows)))?;
+        let window = model.layout.architecture.window().unwrap_or(usize::MAX);
+        let whole = lost == 0 || start + 1 >= lost.saturating_add(window);
+        Ok(if whole { start } else { 0 })
+    }
+
+    /// Whether nobody has used the cache since, and the weights are the same.
+    pub fn is_held(&self, model: &Model, by: Held) -> bool {
+        by == self.text.borrow().held && by.version == model.version.get()
+    }
+
+    /// Gives the cache to a text of `tokens` tokens of which it holds the first `start`.
+    pub fn begin_text(&self, model: &Model, start: usize, tokens: usize) -> Held {
+        let mut text = self.text.borrow_mut();
+        let reach = if start > 0 { text.reach } else { 0 };
+        text.tokens.clear();
+        text.reach = reach.max(tokens);
+        text.held = Held { epoch: model.next_epoch(), version: model.version.get() };
+        text.held
+    }
+
+    /// Notes that positions below `reach` are being written.
+    pub fn writes(&self, reach: usize) {
+        let mut text = self.text.borrow_mut();
+        text.reach = text.reach.max(reach);
+    }
+
+    /// Notes the text that the cache holds, unless it has been used otherwise meanwhile.
+    pub fn holds(&self, by: Held, tokens: &[u32]) {
+        let mut text = self.text.borrow_mut();
+        if text.held == by {
+            text.tokens.clear();
+            text.tokens.extend_from_slice(tokens);
+        }
+    }
+}
+
+/// Whether less of it might have been there.
+fn no_room(error: &Error) -> bool {
+    matches!(error.code, ErrorCode::OutOfMemory | ErrorCode::LimitExceeded)
+}
+
+impl Model {
+    /// A cache with room for `tokens` tokens of context, for a form of keys and values and one of
+    /// weights, which are packed as they are now.
+    pub(super) async fn prepare_inference(
+        &self,
+        tokens: usize,
+        options: InferenceOptions,
+    ) -> Result<Rc<KeyValueCache>> {
+        self.weights()?;
+        let most = self.config.max_position_embeddings;
+        if tokens > most {
+            return Err(Error::tokens(format!(
+                "{tokens} tokens of context are more than max_position_embeddings, {most}; shorten the prompt or maxTokens"
+            )));
+        }
+        let cache = self.cache(options);
+        let mut reserved = cache.reserve(self, tokens).await;
+        let short = |error: &Error| error.code == ErrorCode::OutOfMemory;
+        if reserved.as_ref().is_err_and(short) && self.give_up_caches_but(options) {
+            reserved = cache.reserve(self, tokens).await;
+        }
+        self.weights()?;
+        reserved?;
+        cache.pack(self).await?;
+        Ok(cache)
+    }
+
+    fn cache(&self, options: InferenceOptions) -> Rc<KeyValueCache> {
+        let mut caches = self.caches.borrow_mut();
+        if let Some(cache) = caches.iter().find(|cache| cache.options == options) {
+            return Rc::clone(cache);
+        }
+        caches.push(Rc::new(KeyValueCache::new(options)));
+        Rc::clone(&caches[caches.len() - 1])
+    }
+
+    /// Frees the caches of other options; false where there is none. A generation reads its text again.
+    fn give_up_caches_but(&self, options: InferenceOptions) -> bool {
+        let mut caches = self.caches.borrow_mut();
+        let before = caches.len();
+        caches.retain(|cache| cache.options == options);
+        caches.len() < before
+    }
+}

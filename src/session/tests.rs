@@ -1,0 +1,174 @@
+//! Sessions on a GPU that computes nothing.
+
+use super::fake::Fake;
+use super::{
+    GenerateOptions, Generation, InferenceOptions, MemoryBytes, Model, Trainer, TrainerOptions,
+    UNWATCHED,
+};
+use crate::config::ModelConfig;
+use crate::error::ErrorCode;
+use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
+use crate::lower::inference_plans;
+use pollster::block_on;
+use std::rc::Rc;
+
+fn config(hidden: usize, layers: usize, positions: usize) -> ModelConfig {
+    ModelConfig::from_json(&format!(
+        r#"{{"model_type":"llama","vocab_size":512,"hidden_size":{hidden},
+            "intermediate_size":{},"num_hidden_layers":{layers},"num_attention_heads":4,
+            "num_key_value_heads":2,"max_position_embeddings":{positions}}}"#,
+        2 * hidden
+    ))
+    .unwrap()
+}
+
+fn model(fake: &Rc<Fake>, config: ModelConfig) -> Rc<Model> {
+    let gpu: Rc<dyn Gpu> = Rc::clone(fake) as Rc<dyn Gpu>;
+    block_on(Model::create(&gpu, config, 1, UNWATCHED)).unwrap()
+}
+
+fn generated(model: &Rc<Model>, prompt: usize, options: GenerateOptions) -> usize {
+    block_on(async {
+        let mut generation = Generation::start(model, &vec![1; prompt], options).await.unwrap();
+        let mut count = 0;
+        loop {
+            match generation.next().await.unwrap().len() {
+                0 => return count,
+                some => count += some,
+            }
+        }
+    })
+}
+
+/// The longest submit from one on, and how many there were.
+fn longest(fake: &Fake, from: usize) -> (f64, usize) {
+    let submits = fake.submits.borrow();
+    (submits[from..].iter().copied().fold(0.0, f64::max), submits.len() - from)
+}
+
+#[test]
+fn submits_of_a_prompt_grow_short_on_a_slow_gpu() {
+    // A hundredth of the first guess: 3 GFLOP/s.
+    let fake = Fake::new(false, 3e6, 0.0);
+    let model = model(&fake, config(512, 6, 4096));
+    let prompt = vec![1; 2000];
+    block_on(model.logits(&prompt, InferenceOptions::default(), UNWATCHED)).unwrap();
+    let learnt = fake.submits.borrow().len();
+    block_on(model.logits(&prompt, InferenceOptions::default(), UNWATCHED)).unwrap();
+    let (longest, count) = longest(&fake, learnt);
+    assert!(longest <= 101.0, "{longest} ms, {count} submits");
+    assert!(count > 100, "{count} submits");
+}
+
+#[test]
+fn submits_of_decoding_grow_short_on_a_slow_gpu() {
+    let fake = Fake::new(false, 3e6, 0.0);
+    let model = model(&fake, config(512, 6, 4096));
+    let options = GenerateOptions { max_tokens: 200, ..GenerateOptions::default() };
+    assert_eq!(generated(&model, 4, options.clone()), 200);
+    let learnt = fake.submits.borrow().len();
+    assert_eq!(generated(&model, 4, options), 200);
+    // The first one reads the prompt, at a pace of its own that has been seen once.
+    let (longest, count) = longest(&fake, learnt + 1);
+    assert!(longest <= 101.0, "{longest} ms, {count} submits");
+}
+
+#[test]
+fn a_fast_gpu_takes_a_chunk_and_sixteen_tokens_in_a_submit() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(128, 2, 4096));
+    let before = fake.submits.borrow().len();
+    let options = GenerateOptions { max_tokens: 65, ..GenerateOptions::default() };
+    assert_eq!(generated(&model, 512, options), 65);
+    let (_, count) = longest(&fake, before);
+    assert_eq!(count, 2 + 4, "two chunks with the first token, four times sixteen tokens");
+}
+
+#[test]
+fn the_cache_grows_with_its_text_by_copies() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(128, 2, 65_536));
+    let options = GenerateOptions { max_tokens: 60_000, ..GenerateOptions::default() };
+    let before = model.gpu_bytes();
+    let generation = block_on(Generation::start(&model, &[1; 100], options)).unwrap();
+    let small = model.gpu_bytes() - before;
+    drop(generation);
+    let options = GenerateOptions { max_tokens: 800, ..GenerateOptions::default() };
+    generated(&model, 100, options);
+    let plans = |capacity| {
+        let caps = fake.capabilities();
+        let options = InferenceOptions::default();
+        inference_plans(caps, &model.layout, capacity, options).unwrap()
+    };
+    let whole = |capacity| MemoryBytes::of_plans(plans(capacity).all()).cache;
+    assert_eq!(model.gpu_bytes() - before - small, {
+        let table = |capacity: usize| (capacity * model.config.head_dim * 4) as u64;
+        whole(1024) - whole(256) + table(1024) - table(256)
+    });
+    // 256 rows, then 512, each with as much of the table.
+    let table = (768 * model.config.head_dim * 4) as u64;
+    assert_eq!(fake.copied.get(), whole(256) + whole(512) + table);
+}
+
+#[test]
+fn other_options_leave_a_cache_and_its_packed_weights_alone() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(128, 2, 4096));
+    let packed = GenerateOptions {
+        max_tokens: 5,
+        weights: WeightFormat::Int8,
+        ..GenerateOptions::default()
+    };
+    let round = || {
+        block_on(model.loss(&[1; 50], None, InferenceOptions::default(), UNWATCHED)).unwrap();
+        generated(&model, 20, packed.clone());
+        let counters = fake.counters();
+        (counters.buffers, counters.gpu_bytes, fake.submits.borrow().len())
+    };
+    let (first, second, third) = (round(), round(), round());
+    assert_eq!((first.0, first.1), (second.0, second.1));
+    assert_eq!(second.2 - first.2, third.2 - second.2);
+    model.changed();
+    let packed_again = round();
+    assert_eq!(packed_again.2 - third.2, third.2 - second.2 + 1, "packed once per version");
+}
+
+#[test]
+fn the_host_is_free_between_pieces_of_initial_weights_and_tables() {
+    // Each write stands for 4 ms of work.
+    let fake = Fake::new(true, 3e10, 4.0);
+    let model = model(&fake, config(512, 8, 1 << 17));
+    block_on(model.prepare_inference(1 << 16, InferenceOptions::default())).unwrap();
+    let trainer = TrainerOptions { tokens_per_step: 4096, ..TrainerOptions::default() };
+    block_on(Trainer::create(&model, trainer, UNWATCHED)).unwrap();
+    assert!(fake.longest.get() <= 50.0, "{} ms", fake.longest.get());
+    assert!(fake.now() > 1000.0, "there was work of {} ms", fake.now());
+}
+
+#[test]
+fn what_a_cpu_has_no_memory_for_is_refused_before_it_is_allocated() {
+    let fake = Fake::new(true, 3e10, 0.0);
+    let model = model(&fake, config(128, 70, 1 << 17));
+    let held = fake.counters();
+    let refused = |error: crate::error::Error, kind: &str| {
+        assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
+        assert!(error.message.contains(kind), "{error}");
+        assert_eq!(fake.counters(), held, "{error}");
+    };
+    let options = TrainerOptions { tokens_per_step: 60_000, ..TrainerOptions::default() };
+    refused(
+        block_on(Trainer::create(&model, options, UNWATCHED)).map(drop).unwrap_err(),
+        "tokensPerStep",
+    );
+    let long = block_on(model.prepare_inference(1 << 17, InferenceOptions::default()));
+    refused(long.map(drop).unwrap_err(), "key-value cache");
+    drop(model);
+    // A model for which there is room, and then another.
+    let gpu: Rc<dyn Gpu> = Rc::clone(&fake) as Rc<dyn Gpu>;
+    let tensor = |bytes: u64| super::Tensor::zeros(&gpu, bytes / 4, crate::kernels::Element::F32);
+    let held: Vec<_> = (0..32).map(|_| tensor(128 << 20).unwrap()).collect();
+    let error = tensor(128 << 20).map(drop).unwrap_err();
+    assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
+    drop(held);
+}
