@@ -120,7 +120,8 @@ export interface GenerateOptions {
    * text spends more time on reading them. Neither needs a feature of the adapter. "f16" changes the
    * output of attention by less than 0.2 %, "int8" by less than 2 %, so tokens of nearly equal
    * probability may change places. Reading a prompt also takes one layer's keys and values in f32.
-   * After a change of the format, also by `logits` and `loss`, the text is read again.
+   * The cache grows with the text. Each pair of `kvCache` and `weights`, also of `logits` and `loss`,
+   * has a cache of its own. A cache stays until the model is freed or another pair needs its memory.
    */
   kvCache?: KvCache;
   /**

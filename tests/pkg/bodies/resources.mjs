@@ -206,6 +206,46 @@ export const cases = {
     equal(runtime._counters().gpuBytes, empty, "bytes after the abort");
   },
 
+  async "a state that asks for gigabytes is refused where memory is known"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, { ...config, num_hidden_layers: 24 });
+    const trainer = await tinyloom.Trainer.create(model, { ...trainerOptions, tokensPerStep: 8 });
+    const files = await trainer.save();
+    model.free();
+    await settled(runtime);
+    const { gpuBytes } = runtime._counters();
+    const state = JSON.parse(new TextDecoder().decode(files["trainer_state.json"]));
+    state.options.tokensPerStep = 100_000;
+    const large = { ...files, "trainer_state.json": new Blob([JSON.stringify(state)]) };
+    const { software } = runtime.capabilities;
+    if (!software) return "the memory of this adapter is not known";
+    const words = ["the trainer takes", "gradients", "activations", "GB", "tokensPerStep"];
+    await refuses("out-of-memory", words, () => tinyloom.Trainer.resume(runtime, large));
+    await settled(runtime);
+    equal(runtime._counters().gpuBytes, gpuBytes, "bytes after the refusal");
+  },
+
+  async "a cache grows with its text, and other options leave it alone"({ tinyloom, runtime }) {
+    const long = { ...config, max_position_embeddings: 1024 };
+    const model = await tinyloom.Model.create(runtime, long);
+    const before = model.gpuBytes;
+    const generate = (maxTokens, weights) =>
+      collect(model.generate(batch(9).tokens, { maxTokens, weights, temperature: 0 }));
+    const short = await generate(20);
+    const small = model.gpuBytes - before;
+    const whole = await generate(400);
+    ok(model.gpuBytes - before > small, `${model.gpuBytes - before} bytes, ${small} before`);
+    equal(whole.slice(0, 20), short, "the same tokens");
+    const round = async () => {
+      await model.loss(batch(30).tokens);
+      await generate(8, "int8");
+    };
+    await round();
+    const after = runtime._counters();
+    await round();
+    equal(made(runtime._counters()), made(after), "objects made in another round");
+    model.free();
+  },
+
   async "a profile times every dispatch and changes no weight"({ tinyloom, runtime }) {
     const make = async () =>
       tinyloom.Trainer.create(await tinyloom.Model.create(runtime, config), trainerOptions);

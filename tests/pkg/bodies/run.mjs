@@ -14,6 +14,7 @@ export const BODIES = [
   "runs",
   "resources",
   "faults",
+  "cut",
   "fixtures",
   "tensors",
   "ops",
