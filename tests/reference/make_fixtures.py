@@ -3,9 +3,9 @@
 
     python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
 
-Every fixture is a tiny LlamaForCausalLM, MistralForCausalLM or Qwen3ForCausalLM written by transformers' own `save_pretrained`, with an
-oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come from
-numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
+Every fixture is a tiny LlamaForCausalLM, MistralForCausalLM or Qwen3ForCausalLM written by
+transformers' own `save_pretrained`, with an oracle computed in float32 on one CPU thread (README.md
+lists the tensors). The weights come from numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
 Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
 no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
 """
@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
 from transformers import (
+    GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -45,6 +46,9 @@ OPTIONS = {
 STEPS = 10
 # A tenth of what tinyloom's tests allow: logits and losses absolute, gradients relative in L2.
 LOGIT_NOISE, GRADIENT_NOISE, LOSS_NOISE = 1e-5, 1e-4, 1e-5
+# Greedy texts: tokens of the prompt and of the answer. A margin below ten times what the tests allow in
+# a logit would let rounding choose the token.
+PROMPT, ANSWER, LEAST_MARGIN = 7, 32, 1e-3
 
 # `lengths` are the packed documents; `ignored` are positions whose target does not count.
 # Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
@@ -308,6 +312,26 @@ def logits_oracle(model, fixture):
     return {"logits": logits}
 
 
+def greedy(model, fixture):
+    """What transformers writes from a prompt at temperature 0, and how clear its choices were."""
+    rng = np.random.default_rng([fixture["seed"], 2000])
+    prompt = torch.from_numpy(rng.integers(0, fixture["config"]["vocab_size"], (1, PROMPT)))
+    result = model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        generation_config=GenerationConfig(
+            max_new_tokens=ANSWER,
+            do_sample=False,
+            output_scores=True,
+            return_dict_in_generate=True,
+        ),
+    )
+    tokens = result.sequences[0, PROMPT:].tolist()
+    margins = [(top[0] - top[1]).item() for top in (row[0].topk(2).values for row in result.scores)]
+    assert len(tokens) == ANSWER and min(margins) > LEAST_MARGIN, (tokens, min(margins))
+    return {"prompt": prompt[0].tolist(), "tokens": tokens, "least_margin": min(margins)}
+
+
 def write_json(path, value):
     path.write_text(json.dumps(value, indent=2) + "\n")
 
@@ -333,6 +357,7 @@ def make(name, fixture, out):
     assert not any(info.values()), info
     v4 = config_class.from_pretrained(folder / "config.v4.json")
     assert v4.rope_parameters == model.config.rope_parameters, v4
+    write_json(folder / "greedy.json", greedy(model, fixture))
     if dtype == torch.float32:
         oracle, losses = training_oracle(model, fixture)
         write_json(folder / "losses.json", losses)

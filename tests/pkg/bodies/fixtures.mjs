@@ -138,6 +138,18 @@ async function inference(host, name) {
   return detail;
 }
 
+/** At temperature 0 the text is that of transformers' `generate`, token for token. */
+async function greedyText(host, name) {
+  const expected = JSON.parse(new TextDecoder().decode(await readReference(`${name}/greedy.json`)));
+  const model = await load(host, name);
+  const tokens = [];
+  const options = { maxTokens: expected.tokens.length, temperature: 0, stopTokens: [] };
+  for await (const { token } of model.generate(expected.prompt, options)) tokens.push(token);
+  model.free();
+  equal(tokens, expected.tokens, "greedy tokens");
+  return `${tokens.length} tokens, the closest choice by ${expected.least_margin.toExponential(1)}`;
+}
+
 /** Options under their names in the API. */
 function trainerOptions(options, tokens) {
   const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
@@ -206,6 +218,10 @@ export const cases = {
   ),
   ...Object.fromEntries(
     TRAINED.map((name) => [`${name}: gradients and ten steps`, (host) => training(host, name)]),
+  ),
+
+  ...Object.fromEntries(
+    NAMES.map((name) => [`${name}: greedy text`, (host) => greedyText(host, name)]),
   ),
 
   async "a fresh model is saved with the same bytes everywhere"(host) {
