@@ -41,12 +41,15 @@ fn run(arguments: Vec<String>) -> Result<String, String> {
         if kernel.name != *wanted || !seen.insert(kernel.variant.clone()) {
             continue;
         }
+        let bindings = kernel.bindings.iter().map(|b| format!("{} {:?}", b.name, b.access));
+        let bindings: Vec<_> = bindings.collect();
         texts.push(format!(
-            "// {}: {shape}\n// variant {}: {}\n// bindings {:?}, grid {:?}\n{}",
+            "// {}: {shape}\n// variant {}: {}\n// modules: {}\n// bindings: {}\n// grid {:?}\n{}",
             kernel.name,
             kernel.variant,
             kernel.reason,
-            kernel.bindings,
+            kernel.modules.join(", "),
+            bindings.join(", "),
             kernel.grid,
             kernel.wgsl.text()
         ));

@@ -137,12 +137,16 @@ impl Listing {
             kernel.reason,
             kernel.workgroup_size,
             kernel.grid,
-            kernel.bindings,
+            kernel.bindings.iter().map(|binding| binding.access).collect::<Vec<_>>(),
             fingerprint(&kernel.wgsl.text())
         ))
     }
 
-    fn plan(&mut self, plan: &Plan) -> usize {
+    fn plan(&mut self, caps: &Capabilities, plan: &Plan) -> usize {
+        for kernel in &plan.kernels {
+            let again = kernel.spec.kernel(caps).unwrap();
+            assert_eq!(again, *kernel, "{:?}", kernel.spec);
+        }
         let kernels: Vec<usize> = plan.kernels.iter().map(|kernel| self.kernel(kernel)).collect();
         let mut body = format!("slots {:?}, {} bytes unshared;", plan.slots, plan.unshared_bytes);
         for dispatch in &plan.dispatches {
@@ -161,9 +165,9 @@ impl Listing {
         self.plans.number(body)
     }
 
-    fn note(&mut self, what: &str, plan: Result<&Plan>) {
+    fn note(&mut self, caps: &Capabilities, what: &str, plan: Result<&Plan>) {
         let line = match plan {
-            Ok(plan) => format!("p{}", self.plan(plan)),
+            Ok(plan) => format!("p{}", self.plan(caps, plan)),
             Err(error) => error.to_string(),
         };
         let _ = writeln!(self.cases, "  {what}: {line}");
@@ -178,18 +182,22 @@ impl Listing {
             Ok(layout) => layout,
             Err(error) => return writeln!(self.cases, "  {error}").unwrap(),
         };
-        self.note("initialize", initialize_plan(caps, &layout).as_ref().map_err(Clone::clone));
+        self.note(
+            caps,
+            "initialize",
+            initialize_plan(caps, &layout).as_ref().map_err(Clone::clone),
+        );
         for (name, recompute, mixed) in
             [("", false, false), (", recomputed", true, false), (", mixed", false, true)]
         {
             let choices = TrainChoices { tokens: case.tokens, recompute, mixed };
             match train_plans(caps, &layout, choices) {
                 Ok(plans) => {
-                    self.note(&format!("micro-step{name}"), Ok(&plans.micro_step));
-                    self.note(&format!("evaluate{name}"), Ok(&plans.evaluate));
-                    self.note(&format!("optimizer{name}"), Ok(&plans.optimizer));
+                    self.note(caps, &format!("micro-step{name}"), Ok(&plans.micro_step));
+                    self.note(caps, &format!("evaluate{name}"), Ok(&plans.evaluate));
+                    self.note(caps, &format!("optimizer{name}"), Ok(&plans.optimizer));
                 }
-                Err(error) => self.note(&format!("train{name}"), Err(error)),
+                Err(error) => self.note(caps, &format!("train{name}"), Err(error)),
             }
         }
         let caches =
@@ -203,10 +211,10 @@ impl Listing {
                     let names =
                         ["prefill", "logits", "loss", "last row", "decode", "sample", "pack"];
                     for (name, plan) in names.into_iter().zip(plans.all()) {
-                        self.note(&format!("{what}, {name}"), Ok(plan));
+                        self.note(caps, &format!("{what}, {name}"), Ok(plan));
                     }
                 }
-                Err(error) => self.note(&what, Err(error)),
+                Err(error) => self.note(caps, &what, Err(error)),
             }
         }
     }

@@ -6,7 +6,7 @@ use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Binding, GRAD_NORM_GROUPS, KvCache, WeightFormat};
+use tinyloom::kernels::{Access, GRAD_NORM_GROUPS, KvCache, WeightFormat};
 use tinyloom::lower::{
     CacheShape, InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape,
     cache_bytes, inference_plans, train_plans,
@@ -137,7 +137,7 @@ fn check_plan(what: &str, plan: &Plan, slots: &[u64], caps: &Capabilities, layou
                 other => known.get(&other).copied(),
             };
             assert!(size.is_none_or(|size| slice.offset + slice.bytes <= size), "{label}");
-            let writes = kernel.bindings[i] == Binding::ReadWrite;
+            let writes = kernel.bindings[i].access == Access::ReadWrite;
             let others = dispatch.slices.iter().enumerate();
             let twice = others.filter(|(j, other)| *j != i && other.buffer == slice.buffer).count();
             assert!(

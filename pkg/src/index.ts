@@ -36,6 +36,7 @@ export type {
   Batch,
   Evaluation,
   Phase,
+  PlanBinding,
   PlanRow,
   ProfileRow,
   ResolvedTrainerOptions,

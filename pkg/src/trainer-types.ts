@@ -142,6 +142,13 @@ export interface TrainerFiles extends ModelFiles {
 /** The part of the work that a dispatch belongs to. */
 export type Phase = "forward" | "backward" | "optimizer" | "prefill" | "decode";
 
+/** What a kernel binds at one index. */
+export interface PlanBinding {
+  /** The variable in the WGSL. */
+  readonly name: string;
+  readonly access: "read" | "read-write" | "uniform";
+}
+
 /** One dispatch of a step. */
 export interface PlanRow {
   readonly phase: Phase;
@@ -151,6 +158,11 @@ export interface PlanRow {
   readonly variant: string;
   /** Why this variant was chosen. */
   readonly reason: string;
+  /** What the text is joined from, in order: files in `shaders/` without `.wgsl`, the last the kernel's own, or
+   * functions in `src/kernels/` that write loops out. */
+  readonly modules: readonly string[];
+  /** The binding at each index. */
+  readonly bindings: readonly PlanBinding[];
   readonly workgroupSize: readonly number[];
   /** Workgroups in x, y and z. */
   readonly grid: readonly number[];

@@ -6,11 +6,13 @@ use super::attention_tile::{
     AttentionPass, AttentionTile, FULL_TILE, TALL_TILE, attention_tiles, pick, tiled,
 };
 use super::cache::key_rows;
-use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::spec::{GIVEN_TILE, KernelSpec};
 use super::unrolled::{head_access, head_module};
 use super::workgroup_size;
 use crate::caps::Capabilities;
 use crate::error::Result;
+use std::hash::{Hash, Hasher};
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,6 +31,17 @@ pub struct AttentionShape {
     pub tokens: usize,
     /// Rows after which the key-value cache begins anew, or none where it holds every position.
     pub ring: Option<usize>,
+}
+
+// No kernel is asked for NaN: equality is total, and equal floats have equal bits or are both zero.
+impl Eq for AttentionShape {}
+
+impl Hash for AttentionShape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, tokens, ring } = *self;
+        let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
+        (heads, kv_heads, head_dim, window, bits(soft_cap), bits(scale), tokens, ring).hash(state);
+    }
 }
 
 impl AttentionShape {
@@ -81,32 +94,86 @@ pub(super) enum Operands {
     },
 }
 
-/// The operands of a forward pass over fused rows.
-const fn rows(cached: bool) -> Operands {
-    Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0, kept: false }
-}
-
-const FORWARD_BINDINGS: [Binding; 6] = [Read, Read, Read, ReadWrite, ReadWrite, Uniform];
-const BACKWARD_BINDINGS: [Binding; 7] = [Read, Read, Read, Read, Read, ReadWrite, Uniform];
-const QUERY_KEPT: [Binding; 9] =
-    [Read, Read, Read, Read, Read, ReadWrite, Uniform, ReadWrite, ReadWrite];
-const KEY_VALUE_KEPT: [Binding; 9] = [Read, Read, Read, Read, Read, ReadWrite, Uniform, Read, Read];
-const FORWARD_TENSORS: [Binding; 7] = [Read, Read, Read, Read, ReadWrite, ReadWrite, Uniform];
-const QUERY_TENSORS: [Binding; 8] = [Read, Read, Read, Read, Read, Read, ReadWrite, Uniform];
-const KEY_VALUE_TENSORS: [Binding; 9] =
-    [Read, Read, Read, Read, Read, Read, ReadWrite, ReadWrite, Uniform];
+const FORWARD_ROWS: [Binding; 6] = [
+    read("query"),
+    read("keys"),
+    read("documents"),
+    read_write("output"),
+    read_write("lse"),
+    uniform("step"),
+];
+const BACKWARD_ROWS: [Binding; 7] = [
+    read("qkv"),
+    read("d_output"),
+    read("lse"),
+    read("delta"),
+    read("documents"),
+    read_write("gradient"),
+    uniform("step"),
+];
+const QUERY_KEPT: [Binding; 2] = [read_write("probabilities"), read_write("d_scores")];
+const KEY_VALUE_KEPT: [Binding; 2] = [read("probabilities"), read("d_scores")];
+const FORWARD_TENSORS: [Binding; 7] = [
+    read("query"),
+    read("keys"),
+    read("values"),
+    read("mask"),
+    read_write("output"),
+    read_write("lse"),
+    uniform("geometry"),
+];
+const BACKWARD_TENSORS: [Binding; 6] = [
+    read("query"),
+    read("keys"),
+    read("values"),
+    read("d_output"),
+    read("statistics"),
+    read("mask"),
+];
+const QUERY_TENSORS: [Binding; 2] = [read_write("d_query"), uniform("geometry")];
+const KEY_VALUE_TENSORS: [Binding; 3] =
+    [read_write("d_key"), read_write("d_value"), uniform("geometry")];
 
 impl Operands {
-    fn bindings(self, pass: AttentionPass) -> &'static [Binding] {
+    fn bindings(self, pass: AttentionPass) -> Vec<Binding> {
+        let (first, more): (&[Binding], &[Binding]) = match (self, pass) {
+            (Self::Rows { .. }, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
+            (Self::Rows { kept: false, .. }, _) => (&BACKWARD_ROWS, &[]),
+            (Self::Rows { .. }, AttentionPass::Query) => (&BACKWARD_ROWS, &QUERY_KEPT),
+            (Self::Rows { .. }, AttentionPass::KeyValue) => (&BACKWARD_ROWS, &KEY_VALUE_KEPT),
+            (Self::Tensors { .. }, AttentionPass::Forward) => (&FORWARD_TENSORS, &[]),
+            (Self::Tensors { .. }, AttentionPass::Query) => (&BACKWARD_TENSORS, &QUERY_TENSORS),
+            (Self::Tensors { .. }, AttentionPass::KeyValue) => {
+                (&BACKWARD_TENSORS, &KEY_VALUE_TENSORS)
+            }
+        };
+        [first, more].concat()
+    }
+
+    fn spec(
+        self,
+        shape: AttentionShape,
+        pass: AttentionPass,
+        tile: Option<AttentionTile>,
+    ) -> KernelSpec {
         match (self, pass) {
-            (Self::Rows { .. }, AttentionPass::Forward) => &FORWARD_BINDINGS,
-            (Self::Rows { kept: false, .. }, _) => &BACKWARD_BINDINGS,
-            (Self::Rows { .. }, AttentionPass::Query) => &QUERY_KEPT,
-            (Self::Rows { .. }, AttentionPass::KeyValue) => &KEY_VALUE_KEPT,
-            (Self::Tensors { .. }, AttentionPass::Forward) => &FORWARD_TENSORS,
-            (Self::Tensors { .. }, AttentionPass::Query) => &QUERY_TENSORS,
-            (Self::Tensors { .. }, AttentionPass::KeyValue) => &KEY_VALUE_TENSORS,
+            (Self::Rows { cached, .. }, AttentionPass::Forward) => {
+                KernelSpec::AttentionForward { shape, cached, tile }
+            }
+            (Self::Rows { kept, .. }, AttentionPass::Query) => {
+                KernelSpec::AttentionBackwardQuery { shape, kept, tile }
+            }
+            (Self::Rows { owner, ends, kept, .. }, AttentionPass::KeyValue) => {
+                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, kept, tile }
+            }
+            (Self::Tensors { element, dense, batch }, _) => {
+                KernelSpec::AttentionTensors { shape, pass, element, dense, batch }
+            }
         }
+    }
+
+    const fn kept(self) -> bool {
+        matches!(self, Self::Rows { kept: true, .. })
     }
 
     /// Owners of rows, side by side in the grid: heads, of each batch item.
@@ -247,23 +314,28 @@ const ROW_VARIANT: &str = "invocation a row and head";
 const ROW_REASON: &str =
     "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
 
+const KEPT_REASON: &str = "scores kept for keys and values: five products in place of seven";
+
 /// The kernel of a pass: the tile that is given, or what selection picks.
 pub(super) fn attention_kernel(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
     operands: Operands,
-    given: Option<(AttentionTile, String)>,
+    given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let owners = operands.owners(shape, pass);
+    let kept = operands.kept();
     let (tile, reason) = match given {
-        Some(given) => given,
+        _ if kept => (FULL_TILE, KEPT_REASON.into()),
+        Some(given) => (given, GIVEN_TILE.into()),
         None if caps.software => return row_kernel(caps, shape, pass, operands),
         None => pick(caps, shape, pass, owners)?,
     };
-    let composer = operands.place(common(tiled(caps, shape, pass, tile)?, shape), shape, pass);
+    let spec = operands.spec(shape, pass, given);
+    let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
+    let composer = operands.place(composer, shape, pass);
     let composer = composer.module(shader!("lib/attention_tile"));
-    let kept = matches!(operands, Operands::Rows { kept: true, .. });
     let composer = match pass {
         AttentionPass::Forward => composer.module(shader!("05_attention_forward")),
         AttentionPass::Query => composer.module(shader!("10_attention_backward_query")),
@@ -276,7 +348,8 @@ pub(super) fn attention_kernel(
         }
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
-    composer.finish(caps, operands.bindings(pass), grid, tile.label(), reason)
+    let variant = tile.label() + if kept { ", scores kept" } else { "" };
+    composer.finish(caps, &operands.bindings(pass), grid, variant, reason)
 }
 
 /// The form with one invocation per row and head.
@@ -287,8 +360,8 @@ fn row_kernel(
     operands: Operands,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
-    let composer =
-        common(Composer::new(pass.kernel_name(), size), shape).module(shader!("lib/flat"));
+    let spec = operands.spec(shape, pass, None);
+    let composer = common(Composer::new(spec, size), shape).module(shader!("lib/flat"));
     let composer = operands.place(composer, shape, pass);
     let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
     loads.push(("value_of", "load_value"));
@@ -304,8 +377,8 @@ fn row_kernel(
     }
     let vectors = shape.head_dim / 4;
     let composer = composer
-        .module(&head_module(vectors))
-        .module(&head_access(vectors, &loads, stores))
+        .module(head_module(vectors))
+        .module(head_access(vectors, &loads, stores))
         .module(match pass {
             AttentionPass::Forward => shader!("05_attention_forward_row"),
             AttentionPass::Query => shader!("10_attention_backward_query_row"),
@@ -313,7 +386,7 @@ fn row_kernel(
         });
     let per_group = composer.workgroup_size();
     let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
-    composer.finish(caps, operands.bindings(pass), grid, ROW_VARIANT, ROW_REASON)
+    composer.finish(caps, &operands.bindings(pass), grid, ROW_VARIANT, ROW_REASON)
 }
 
 /// `attention_forward`. Keys and values come from the fused rows themselves, or with `cached` from
@@ -326,8 +399,7 @@ pub fn attention_forward(
     shape: AttentionShape,
     cached: bool,
 ) -> Result<Kernel> {
-    let operands = rows(cached);
-    attention_kernel(caps, shape, AttentionPass::Forward, operands, None)
+    forward(caps, shape, cached, None)
 }
 
 /// [`attention_forward`] with the tile given: for measurements and tests.
@@ -336,10 +408,19 @@ pub fn attention_forward_with_tile(
     shape: AttentionShape,
     cached: bool,
     tile: AttentionTile,
-    reason: String,
 ) -> Result<Kernel> {
-    let operands = rows(cached);
-    attention_kernel(caps, shape, AttentionPass::Forward, operands, Some((tile, reason)))
+    forward(caps, shape, cached, Some(tile))
+}
+
+/// The kernel of [`KernelSpec::AttentionForward`].
+pub(super) fn forward(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cached: bool,
+    tile: Option<AttentionTile>,
+) -> Result<Kernel> {
+    let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0, kept: false };
+    attention_kernel(caps, shape, AttentionPass::Forward, operands, tile)
 }
 
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step.
@@ -350,21 +431,23 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Ker
     let place = |composer: Composer| {
         composer.module(shader!("lib/step")).module(shader!("lib/attention_delta_rows"))
     };
-    delta_kernel(caps, shape, shape.heads, &[Read, Read, ReadWrite, Uniform], place)
+    let bindings = [read("output"), read("d_output"), read_write("delta"), uniform("step")];
+    let spec = KernelSpec::AttentionDelta { shape };
+    delta_kernel(caps, spec, shape, shape.heads, &bindings, place)
 }
 
 /// `attention_delta_backward` for `owners` heads (of all batch items).
 pub(super) fn delta_kernel(
     caps: &Capabilities,
+    spec: KernelSpec,
     shape: AttentionShape,
     owners: usize,
     bindings: &[Binding],
     place: impl Fn(Composer) -> Composer,
 ) -> Result<Kernel> {
-    let name = "attention_delta_backward";
-    let size = workgroup_size(caps, 64, 1, name)?;
+    let size = workgroup_size(caps, 64, 1, spec.name())?;
     let composer =
-        Composer::new(name, size).size("HEADS", shape.heads).size("HEAD_DIM", shape.head_dim);
+        Composer::new(spec, size).size("HEADS", shape.heads).size("HEAD_DIM", shape.head_dim);
     place(composer).module(shader!("lib/flat")).module(shader!("10_attention_delta")).finish(
         caps,
         bindings,
@@ -379,7 +462,7 @@ pub(super) fn delta_kernel(
 /// # Errors
 /// `limit-exceeded` when no tile fits.
 pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    attention_kernel(caps, shape, AttentionPass::Query, rows(false), None)
+    backward_query(caps, shape, false, None)
 }
 
 /// [`attention_backward_query`] with the tile given: for measurements and tests.
@@ -387,9 +470,19 @@ pub fn attention_backward_query_with_tile(
     caps: &Capabilities,
     shape: AttentionShape,
     tile: AttentionTile,
-    reason: String,
 ) -> Result<Kernel> {
-    attention_kernel(caps, shape, AttentionPass::Query, rows(false), Some((tile, reason)))
+    backward_query(caps, shape, false, Some(tile))
+}
+
+/// The kernel of [`KernelSpec::AttentionBackwardQuery`].
+pub(super) fn backward_query(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    kept: bool,
+    tile: Option<AttentionTile>,
+) -> Result<Kernel> {
+    let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0, kept };
+    attention_kernel(caps, shape, AttentionPass::Query, operands, tile)
 }
 
 /// Whose gradients of keys and values a workgroup adds up.
@@ -424,8 +517,7 @@ pub fn attention_backward_key_value(
     owner: KeyValueOwner,
     ends: usize,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends, kept: false };
-    attention_kernel(caps, shape, AttentionPass::KeyValue, operands, None)
+    backward_key_value(caps, shape, (owner, ends), false, None)
 }
 
 /// [`attention_backward_key_value`] with the tile given: for measurements and tests.
@@ -435,18 +527,28 @@ pub fn attention_backward_key_value_with_tile(
     owner: KeyValueOwner,
     ends: usize,
     tile: AttentionTile,
-    reason: String,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends, kept: false };
-    attention_kernel(caps, shape, AttentionPass::KeyValue, operands, Some((tile, reason)))
+    backward_key_value(caps, shape, (owner, ends), false, Some(tile))
+}
+
+/// The kernel of [`KernelSpec::AttentionBackwardKeyValue`].
+pub(super) fn backward_key_value(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    (owner, ends): (KeyValueOwner, usize),
+    kept: bool,
+    tile: Option<AttentionTile>,
+) -> Result<Kernel> {
+    let operands = Operands::Rows { cached: false, owner, ends, kept };
+    attention_kernel(caps, shape, AttentionPass::KeyValue, operands, tile)
 }
 
 /// `attention_group_sum`: adds up the parts of [`KeyValueOwner::Head`]. Bindings: parts, d_qkv,
 /// step.
 pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let name = "attention_group_sum";
-    let size = workgroup_size(caps, 64, 1, name)?;
-    Composer::new(name, size)
+    let spec = KernelSpec::AttentionGroupSum { shape };
+    let size = workgroup_size(caps, 64, 1, spec.name())?;
+    Composer::new(spec, size)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
@@ -457,7 +559,7 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
         .module(shader!("10_attention_group_sum"))
         .finish(
             caps,
-            &[Read, ReadWrite, Uniform],
+            &[read("parts"), read_write("d_qkv"), uniform("step")],
             Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group: size as usize },
             "flat",
             "one invocation a vector of four",

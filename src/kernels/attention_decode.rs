@@ -4,8 +4,9 @@
 use super::attention::AttentionShape;
 use super::attention_tensors::Element;
 use super::cache::KvCache;
-use super::compose::{Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, Module, shader};
 use super::decode_place::{DecodePlace, DecodeStage};
+use super::spec::KernelSpec;
 use super::unrolled::head_module;
 use super::{check_storage, workgroup_size};
 use crate::caps::Capabilities;
@@ -33,13 +34,41 @@ fn groups(shape: AttentionShape) -> usize {
 
 /// Into how many ranges the keys that a query sees are cut at most, and why. How many of them have
 /// work is decided in the kernels, from the tokens in the cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodeSplits {
     pub count: usize,
-    pub reason: String,
+    pub reason: SplitReason,
+}
+
+/// Why keys are cut into so many ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SplitReason {
+    /// So few keys are not worth a merge.
+    Short { keys: usize },
+    /// Each range has so many workgroups (invocations on a CPU) of those that keep the device busy.
+    Busy { each: usize, wanted: usize, unit: &'static str },
+    /// The caller said so.
+    Given,
 }
 
 impl DecodeSplits {
+    /// So many ranges: for measurements and tests.
+    pub const fn given(count: usize) -> Self {
+        Self { count, reason: SplitReason::Given }
+    }
+
+    fn reason(&self) -> String {
+        let count = self.count;
+        match self.reason {
+            SplitReason::Short { keys } => format!("one range: {keys} keys are not worth a merge"),
+            SplitReason::Busy { each, wanted, unit } => format!(
+                "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
+                count * each
+            ),
+            SplitReason::Given => format!("{count} ranges were asked for"),
+        }
+    }
+
     /// Elements of the partial results of a batch item: none for one range.
     pub const fn partials(&self, shape: &AttentionShape) -> usize {
         if self.count == 1 {
@@ -63,8 +92,7 @@ pub fn decode_splits(
 ) -> Result<DecodeSplits> {
     let capacity = shape.window.map_or(capacity, |window| window.min(capacity));
     if capacity <= SHORT {
-        let reason = format!("one range: {capacity} keys are not worth a merge");
-        return Ok(DecodeSplits { count: 1, reason });
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys: capacity } });
     }
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
@@ -74,11 +102,7 @@ pub fn decode_splits(
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);
-    let reason = format!(
-        "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
-        count * each
-    );
-    Ok(DecodeSplits { count, reason })
+    Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
 }
 
 /// A workgroup of `size` invocations: `lanes` share a key, `keys` of them each a turn, `group` query
@@ -171,14 +195,14 @@ fn pick(caps: &Capabilities, shape: AttentionShape) -> Result<Tile> {
 }
 
 fn composer(
-    name: &'static str,
+    spec: KernelSpec,
     size: usize,
     shape: AttentionShape,
     splits: &DecodeSplits,
 ) -> Composer {
     let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
     let scale = base * shape.score_scale();
-    Composer::new(name, size as u32)
+    Composer::new(spec, size as u32)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4)
@@ -228,17 +252,19 @@ fn decode(
     place: DecodePlace,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
-    let (name, stage) = if splits.count == 1 {
-        ("attention_decode", DecodeStage::Whole)
-    } else {
-        ("attention_decode_split", DecodeStage::Split)
+    let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
+    let spec = match place {
+        DecodePlace::Cache(cache) => KernelSpec::AttentionDecode { shape, cache, splits: *splits },
+        DecodePlace::Tensors(element, batch) => {
+            KernelSpec::AttentionDecodeTensors { shape, element, splits: *splits, batch }
+        }
     };
     if caps.software {
-        return row(caps, shape, place, splits, name, stage);
+        return row(caps, spec, shape, place, splits, stage);
     }
     let tile = pick(caps, shape)?;
     let subgroups = caps.reduces_by_subgroup();
-    let composer = composer(name, tile.size, shape, splits)
+    let composer = composer(spec, tile.size, shape, splits)
         .size("LANES", tile.lanes)
         .unrolled("KEYS", tile.keys)
         .unrolled("GROUP", tile.group)
@@ -264,7 +290,7 @@ fn decode(
         ),
         format!(
             "{}; each row read once for {} query heads, {} keys a lane in flight, {} bytes of workgroup memory",
-            splits.reason,
+            splits.reason(),
             tile.group,
             tile.keys,
             tile.bytes(shape, subgroups)
@@ -275,13 +301,13 @@ fn decode(
 /// The form for adapters that run on a CPU.
 fn row(
     caps: &Capabilities,
+    spec: KernelSpec,
     shape: AttentionShape,
     place: DecodePlace,
     splits: &DecodeSplits,
-    name: &'static str,
     stage: DecodeStage,
 ) -> Result<Kernel> {
-    let size = workgroup_size(caps, 8, 1, name)?;
+    let size = workgroup_size(caps, 8, 1, spec.name())?;
     let vectors = shape.head_dim / 4;
     let each = |item: &dyn Fn(usize) -> String, separator: &str| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
@@ -296,19 +322,19 @@ fn row(
         each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
         each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
     );
-    let composer = composer(name, size as usize, shape, splits).module(shader!("lib/flat"));
+    let composer = composer(spec, size as usize, shape, splits).module(shader!("lib/flat"));
     let invocations = place.batch() * shape.heads * splits.count;
     place
         .modules(composer, shape, stage)
-        .module(&head_module(vectors))
-        .module(&heads)
+        .module(head_module(vectors))
+        .module(Module::written("row", heads))
         .module(shader!("05_attention_decode_row"))
         .finish(
             caps,
             &place.bindings(stage),
             Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
             format!("invocation a head and range of {}", place.name()),
-            format!("{}; the adapter runs on a CPU, where barriers are dear", splits.reason),
+            format!("{}; the adapter runs on a CPU, where barriers are dear", splits.reason()),
         )
 }
 
@@ -346,7 +372,13 @@ fn merge(
     place: DecodePlace,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
-    let name = "attention_decode_merge";
+    let spec = match place {
+        DecodePlace::Cache(_) => KernelSpec::AttentionDecodeMerge { shape, splits: *splits },
+        DecodePlace::Tensors(element, batch) => {
+            KernelSpec::AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }
+        }
+    };
+    let name = spec.name();
     let vectors = shape.head_dim / 4;
     // Four neighbours read 64 bytes of a range's sum; the others take other ranges.
     let widest = workgroup_size(caps, if caps.software { 4 } else { SIZE as u32 }, 1, name)?;
@@ -358,7 +390,7 @@ fn merge(
         size /= 2;
     }
     check_storage(caps, 32 * size as u32, name)?;
-    let composer = composer(name, size, shape, splits).size("COLUMNS", columns);
+    let composer = composer(spec, size, shape, splits).size("COLUMNS", columns);
     place
         .modules(composer, shape, DecodeStage::Merge)
         .module(shader!("05_attention_decode_merge"))

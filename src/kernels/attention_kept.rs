@@ -1,7 +1,7 @@
 //! The backward pair that keeps probabilities and score gradients between its kernels, in blocks of the
 //! full tile: when it is chosen, and how it is made.
 
-use super::attention::{AttentionShape, KeyValueOwner, Operands, attention_kernel};
+use super::attention::{AttentionShape, KeyValueOwner, backward_key_value, backward_query};
 use super::attention_tile::{AttentionPass, FULL_TILE, SMALL_HEADS, attention_tiles};
 use super::compose::Kernel;
 use crate::caps::Capabilities;
@@ -39,7 +39,7 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
 /// # Errors
 /// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
 pub fn attention_backward_query_kept(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    kept_kernel(caps, shape, AttentionPass::Query, KeyValueOwner::Group, 0)
+    backward_query(caps, shape, true, None)
 }
 
 /// [`attention_backward_key_value`](super::attention_backward_key_value) from what [`attention_backward_query_kept`] has kept.
@@ -52,21 +52,7 @@ pub fn attention_backward_key_value_kept(
     owner: KeyValueOwner,
     ends: usize,
 ) -> Result<Kernel> {
-    kept_kernel(caps, shape, AttentionPass::KeyValue, owner, ends)
-}
-
-fn kept_kernel(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    pass: AttentionPass,
-    owner: KeyValueOwner,
-    ends: usize,
-) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends, kept: true };
-    let reason = "scores kept for keys and values: five products in place of seven".into();
-    let mut kernel = attention_kernel(caps, shape, pass, operands, Some((FULL_TILE, reason)))?;
-    kernel.variant += ", scores kept";
-    Ok(kernel)
+    backward_key_value(caps, shape, (owner, ends), true, None)
 }
 
 #[cfg(test)]

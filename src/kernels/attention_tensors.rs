@@ -2,7 +2,8 @@
 
 use super::attention::{AttentionShape, Operands, attention_kernel, delta_kernel};
 use super::attention_tile::AttentionPass;
-use super::compose::{Binding::*, Composer, Kernel, shader};
+use super::compose::{Composer, Kernel, read, read_write, shader, uniform};
+use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,13 @@ pub fn attention_delta_tensors(
             .module(composer.module(shader!("lib/attention_geometry")))
             .module(shader!("lib/attention_delta_tensors"))
     };
-    let bindings = [Read, Read, Read, ReadWrite, Uniform];
-    delta_kernel(caps, shape, shape.heads * batch, &bindings, place)
+    let bindings = [
+        read("output"),
+        read("d_output"),
+        read("lse"),
+        read_write("statistics"),
+        uniform("geometry"),
+    ];
+    let spec = KernelSpec::AttentionDeltaTensors { shape, element, batch };
+    delta_kernel(caps, spec, shape, shape.heads * batch, &bindings, place)
 }

@@ -2,6 +2,7 @@
 
 use super::attention::AttentionShape;
 use super::compose::Composer;
+use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -304,6 +305,7 @@ pub(super) fn pick(
 /// `limit-exceeded` when it does not fit.
 pub(super) fn tiled(
     caps: &Capabilities,
+    spec: KernelSpec,
     shape: AttentionShape,
     pass: AttentionPass,
     tile: AttentionTile,
@@ -322,7 +324,7 @@ pub(super) fn tiled(
         1 => (result_vectors, 1),
         _ => (result_vectors - 1, tile.column_groups() / shares),
     };
-    Ok(Composer::new(name, tile.size as u32)
+    Ok(Composer::new(spec, tile.size as u32)
         .size("BQ", tile.rows)
         .size("BK", tile.columns)
         .size("ROW_GROUPS", tile.row_groups)

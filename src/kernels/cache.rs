@@ -1,8 +1,9 @@
 //! The key-value cache: its forms, appending rows to it, expanding it for kernels that read f32.
 
 use super::attention::AttentionShape;
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::elementwise::{composer, finish};
+use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -67,10 +68,10 @@ pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
 /// `cache_append_forward`: key and value heads of fused rows into the cache. Grid: an invocation an
 /// element, or for the packed forms a vector of four.
 pub fn cache_append(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
-    let composer = key_rows(composer(caps, "cache_append_forward")?, shape.ring)
+    let composer = key_rows(composer(caps, KernelSpec::CacheAppend { shape, cache })?, shape.ring)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset());
-    let bindings = [Read, ReadWrite, Uniform];
+    let bindings = [read("qkv"), read_write("cache"), uniform("step")];
     let width = shape.cache_stride();
     if cache == KvCache::F32 {
         let composer = composer.size("CACHE_STRIDE", width).module(shader!("04_cache_append"));
@@ -95,12 +96,12 @@ const EXPAND_GROUPS: u32 = 1024;
 
 /// `cache_expand_forward`: the rows in use of a packed cache as f32. Bindings: rows, cache, step.
 pub fn cache_expand(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
-    let composer = key_rows(composer(caps, "cache_expand_forward")?, shape.ring)
+    let composer = key_rows(composer(caps, KernelSpec::CacheExpand { shape, cache })?, shape.ring)
         .size("KV_HEADS", shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4);
     cache.module(composer).module(shader!("04_cache_expand")).finish(
         caps,
-        &[ReadWrite, Read, Uniform],
+        &[read_write("rows"), read("cache"), uniform("step")],
         Grid::Fixed { x: if caps.software { 16 } else { EXPAND_GROUPS }, y: 1 },
         cache.name(),
         "a fixed grid that strides over the rows in use, whose number is known at run time",

@@ -1,25 +1,73 @@
 //! Builds WGSL by concatenation: directives, constants, shared modules, the kernel, its entry
 //! point. Two modules that define the same functions are how variants differ.
 
+use super::spec::KernelSpec;
 use super::unroll::unroll;
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text of a shared module in `shaders/lib`, or of a kernel in `shaders`, as `build.rs` has copied it.
+/// A part of a kernel's text.
+#[derive(Clone, Debug)]
+pub(super) struct Module {
+    /// Its file below `shaders`, without the ending; of text written in Rust, the function that
+    /// writes it.
+    pub name: &'static str,
+    pub text: Cow<'static, str>,
+}
+
+impl Module {
+    /// Text that no file has: loops written out for one shape.
+    pub fn written(name: &'static str, text: String) -> Self {
+        Self { name, text: Cow::Owned(text) }
+    }
+}
+
+/// A shared module in `shaders/lib`, or a kernel in `shaders`, as `build.rs` has copied it.
 macro_rules! shader {
     ($path:literal) => {
-        include_str!(concat!(env!("OUT_DIR"), "/shaders/", $path, ".wgsl"))
+        $crate::kernels::compose::Module {
+            name: $path,
+            text: std::borrow::Cow::Borrowed(include_str!(concat!(
+                env!("OUT_DIR"),
+                "/shaders/",
+                $path,
+                ".wgsl"
+            ))),
+        }
     };
 }
 pub(super) use shader;
 
-/// How a binding is used. A test holds this table against what naga reads from the WGSL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Binding {
+/// How a kernel uses what is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
     Read,
     ReadWrite,
     Uniform,
+}
+
+/// A row of a kernel's binding table. A test holds both columns against what naga reads from the WGSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Binding {
+    /// The variable in WGSL.
+    pub name: &'static str,
+    pub access: Access,
+}
+
+pub(super) const fn read(name: &'static str) -> Binding {
+    Binding { name, access: Access::Read }
+}
+
+pub(super) const fn read_write(name: &'static str) -> Binding {
+    Binding { name, access: Access::ReadWrite }
+}
+
+pub(super) const fn uniform(name: &'static str) -> Binding {
+    Binding { name, access: Access::Uniform }
 }
 
 /// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
@@ -102,7 +150,9 @@ impl Wgsl {
 /// A kernel ready to compile: what selection decided, and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Entry point, `operation_direction`.
+    /// What it computes.
+    pub spec: KernelSpec,
+    /// Entry point, `operation_direction`: [`KernelSpec::name`].
     pub name: &'static str,
     pub variant: String,
     /// Why this variant, workgroup size and tile.
@@ -111,15 +161,25 @@ pub struct Kernel {
     /// Binding `i` is `bindings[i]`.
     pub bindings: Vec<Binding>,
     pub grid: Grid,
+    /// What the text was joined from, in order: files below `shaders` without the ending.
+    pub modules: Vec<&'static str>,
     pub wgsl: Wgsl,
+}
+
+impl Kernel {
+    /// The index at which something is bound.
+    pub fn binding(&self, name: &str) -> Option<usize> {
+        self.bindings.iter().position(|binding| binding.name == name)
+    }
 }
 
 /// Collects what a kernel is made of.
 #[derive(Debug)]
 pub(super) struct Composer {
-    name: &'static str,
+    spec: KernelSpec,
     workgroup_size: u32,
     header: String,
+    modules: Vec<&'static str>,
     body: String,
     subgroups: bool,
     /// Constants up to which loops are unrolled.
@@ -127,13 +187,14 @@ pub(super) struct Composer {
 }
 
 impl Composer {
-    pub fn new(name: &'static str, workgroup_size: u32) -> Self {
+    pub fn new(spec: KernelSpec, workgroup_size: u32) -> Self {
         let mut header = String::new();
         let _ = writeln!(header, "const WORKGROUP: u32 = {workgroup_size}u;");
         Self {
-            name,
+            spec,
             workgroup_size,
             header,
+            modules: Vec::new(),
             body: String::new(),
             subgroups: false,
             unrolled: Vec::new(),
@@ -168,8 +229,9 @@ impl Composer {
         self
     }
 
-    pub fn module(mut self, source: &str) -> Self {
-        self.body.push_str(source);
+    pub fn module(mut self, module: Module) -> Self {
+        self.modules.push(module.name);
+        self.body.push_str(&module.text);
         self
     }
 
@@ -184,9 +246,9 @@ impl Composer {
     }
 
     /// Adds a module that uses subgroups and declares their ids as `lib/reduce_subgroup.wgsl` does.
-    pub fn subgroup_module(mut self, source: &str) -> Self {
+    pub fn subgroup_module(mut self, module: Module) -> Self {
         self.subgroups = true;
-        self.module(source)
+        self.module(module)
     }
 
     /// Finishes the text with the entry point.
@@ -201,17 +263,17 @@ impl Composer {
         variant: impl Into<String>,
         reason: impl Into<String>,
     ) -> Result<Kernel> {
-        let storage = bindings.iter().filter(|b| **b != Binding::Uniform).count() as u64;
+        let storage = bindings.iter().filter(|b| b.access != Access::Uniform).count() as u64;
         let allowed = u64::from(caps.limits.max_storage_buffers_per_shader_stage);
         if storage > allowed {
             return Err(Error::limit(
                 "maxStorageBuffersPerShaderStage",
                 allowed,
                 storage,
-                self.name,
+                self.spec.name(),
             ));
         }
-        let name = self.name;
+        let name = self.spec.name();
         let enable = if self.subgroups && caps.target == Target::Browser {
             "enable subgroups;\n"
         } else {
@@ -234,12 +296,14 @@ impl Composer {
         );
         let composed = format!("{enable}{}\n{}\n{entry}", self.header, self.body);
         Ok(Kernel {
+            spec: self.spec,
             name,
             variant: variant.into(),
             reason: reason.into(),
             grid,
             workgroup_size: self.workgroup_size,
             bindings: bindings.to_vec(),
+            modules: self.modules,
             wgsl: Wgsl { composed, unrolled: self.unrolled },
         })
     }

@@ -4,7 +4,7 @@
 use super::attention::AttentionShape;
 use super::attention_tensors::Element;
 use super::cache::{KvCache, key_rows};
-use super::compose::{Binding, Composer, shader};
+use super::compose::{Binding, Composer, read, read_write, shader, uniform};
 
 /// What is attended over.
 #[derive(Clone, Copy, Debug)]
@@ -42,24 +42,32 @@ impl DecodePlace {
         }
     }
 
-    /// What is read (from a cache: query, cache; from tensors: query, keys, values, mask; by the
-    /// merge the partial results, and for tensors the mask), what is written (partial results or the
-    /// result, for tensors with the logsumexp), the uniform.
-    fn counts(self, stage: DecodeStage) -> [usize; 2] {
-        let merges = stage == DecodeStage::Merge;
-        match self {
-            Self::Cache(_) => [if merges { 1 } else { 2 }, 1],
-            Self::Tensors(..) => {
-                [if merges { 2 } else { 4 }, if stage == DecodeStage::Split { 1 } else { 2 }]
-            }
+    /// What is read. Of tensors, the last is the mask.
+    const fn reads(self, stage: DecodeStage) -> &'static [&'static str] {
+        match (self, stage) {
+            (Self::Cache(_), DecodeStage::Merge) => &["partials"],
+            (Self::Cache(_), _) => &["query", "cache"],
+            (Self::Tensors(..), DecodeStage::Merge) => &["partials", "mask"],
+            (Self::Tensors(..), _) => &["query", "keys", "values", "mask"],
+        }
+    }
+
+    /// What is written, bound behind it.
+    const fn writes(self, stage: DecodeStage) -> &'static [&'static str] {
+        match (self, stage) {
+            (_, DecodeStage::Split) => &["partials"],
+            (Self::Cache(_), _) => &["output"],
+            (Self::Tensors(..), _) => &["output", "lse"],
         }
     }
 
     pub fn bindings(self, stage: DecodeStage) -> Vec<Binding> {
-        let [reads, writes] = self.counts(stage);
-        let mut bindings = vec![Binding::Read; reads];
-        bindings.resize(reads + writes, Binding::ReadWrite);
-        bindings.push(Binding::Uniform);
+        let mut bindings: Vec<Binding> = self.reads(stage).iter().copied().map(read).collect();
+        bindings.extend(self.writes(stage).iter().copied().map(read_write));
+        bindings.push(uniform(match self {
+            Self::Cache(_) => "step",
+            Self::Tensors(..) => "geometry",
+        }));
         bindings
     }
 
@@ -70,7 +78,7 @@ impl DecodePlace {
         shape: AttentionShape,
         stage: DecodeStage,
     ) -> Composer {
-        let [reads, writes] = self.counts(stage);
+        let (reads, writes) = (self.reads(stage).len(), self.writes(stage).len());
         let composer = composer.size("RESULT", reads).size("UNIFORM", reads + writes);
         let composer = match self {
             Self::Cache(_) => composer

@@ -1,22 +1,23 @@
 //! Kernels in which each output element has one invocation: embedding, RoPE, gated
 //! activations, and two small helpers.
 
-use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::spec::KernelSpec;
 use super::workgroup_size;
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 
 /// Width of the feed-forward block's hidden layer, and its activation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ActivationWidth {
     pub width: usize,
     pub activation: Activation,
 }
 
-pub(super) fn composer(caps: &Capabilities, name: &'static str) -> Result<Composer> {
-    let size = workgroup_size(caps, 256, 1, name)?;
-    Ok(Composer::new(name, size).module(shader!("lib/step")).module(shader!("lib/flat")))
+pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
+    Ok(Composer::new(spec, size).module(shader!("lib/step")).module(shader!("lib/flat")))
 }
 
 /// One invocation for each of `width` elements of a row.
@@ -45,43 +46,56 @@ fn fixed(
 
 /// `embedding_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
 pub fn embedding_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer = composer(caps, "embedding_forward")?
+    let composer = composer(caps, KernelSpec::EmbeddingForward { hidden })?
         .size("HIDDEN", hidden)
         .module(shader!("lib/range"))
         .module(shader!("01_embedding_forward"));
-    finish(composer, caps, &[Read, Read, ReadWrite, Uniform, Uniform], hidden)
+    let bindings =
+        [read("tokens"), read("weight"), read_write("output"), uniform("step"), uniform("range")];
+    finish(composer, caps, &bindings, hidden)
 }
 
 /// `embedding_backward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
 pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer = composer(caps, "embedding_backward")?
+    let composer = composer(caps, KernelSpec::EmbeddingBackward { hidden })?
         .size("HIDDEN", hidden)
         .module(shader!("lib/range"))
         .module(shader!("01_embedding_backward"));
-    finish(composer, caps, &[Read, Read, Read, ReadWrite, Uniform, Uniform], hidden)
+    let bindings = [
+        read("order"),
+        read("tokens"),
+        read("d_output"),
+        read_write("d_weight"),
+        uniform("step"),
+        uniform("range"),
+    ];
+    finish(composer, caps, &bindings, hidden)
 }
 
 /// `initialize_forward`: `count` initial weights. Bindings: weights, options, run.
 pub fn initialize(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    let name = "initialize_forward";
-    let composer = Composer::new(name, workgroup_size(caps, 256, 1, name)?)
+    let spec = KernelSpec::Initialize { count };
+    let composer = Composer::new(spec, workgroup_size(caps, 256, 1, spec.name())?)
         .module(shader!("lib/flat"))
         .module(shader!("lib/philox"))
         .module(shader!("00_initialize"));
-    fixed(composer, caps, &[ReadWrite, Uniform, Uniform], count)
+    let bindings = [read_write("weights"), uniform("options"), uniform("elements")];
+    fixed(composer, caps, &bindings, count)
 }
 
 /// `zero_forward`: clears `count` elements on the first micro-step.
 pub fn zero(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    let composer = composer(caps, "zero_forward")?.module(shader!("00_zero"));
-    fixed(composer, caps, &[ReadWrite, Uniform], count)
+    let composer = composer(caps, KernelSpec::Zero { count })?.module(shader!("00_zero"));
+    fixed(composer, caps, &[read_write("data"), uniform("step")], count)
 }
 
 /// `copy_row_forward`: the batch's last row of `hidden` elements.
 pub fn copy_row(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer =
-        composer(caps, "copy_row_forward")?.size("HIDDEN", hidden).module(shader!("00_copy_row"));
-    fixed(composer, caps, &[Read, ReadWrite, Uniform], hidden)
+    let composer = composer(caps, KernelSpec::CopyRow { hidden })?
+        .size("HIDDEN", hidden)
+        .module(shader!("00_copy_row"));
+    let bindings = [read("input"), read_write("output"), uniform("step")];
+    fixed(composer, caps, &bindings, hidden)
 }
 
 /// `rope_forward` or `rope_backward` over the first `heads` heads of rows of `stride` elements.
@@ -93,13 +107,14 @@ pub fn rope(
     stride: usize,
     forward: bool,
 ) -> Result<Kernel> {
-    let composer = composer(caps, if forward { "rope_forward" } else { "rope_backward" })?
+    let composer = composer(caps, KernelSpec::Rope { heads, head_dim, stride, forward })?
         .size("HEADS", heads)
         .size("HEAD_DIM", head_dim)
         .size("STRIDE", stride)
         .float("DIRECTION", if forward { 1.0 } else { -1.0 })
         .module(shader!("04_rope"));
-    finish(composer, caps, &[ReadWrite, Read, Read, Uniform], heads * head_dim / 2)
+    let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
+    finish(composer, caps, &bindings, heads * head_dim / 2)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
@@ -110,7 +125,7 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
 }
 
 /// `activate` and `activate_derivative`, on top of `lib/math`.
-pub(super) fn activation_module(activation: Activation) -> &'static str {
+pub(super) fn activation_module(activation: Activation) -> Module {
     match activation {
         Activation::Silu => shader!("lib/activation_silu"),
         Activation::Gelu => shader!("lib/activation_gelu"),
@@ -120,14 +135,23 @@ pub(super) fn activation_module(activation: Activation) -> &'static str {
 
 /// `gated_activation_forward`. Grid: `tokens · width` invocations.
 pub fn gated_activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let composer = with_activation(composer(caps, "gated_activation_forward")?, shape)
+    let composer = with_activation(composer(caps, KernelSpec::GatedActivation(shape))?, shape)
         .module(shader!("06_gated_activation"));
-    finish(composer, caps, &[Read, ReadWrite, Uniform], shape.width)
+    let bindings = [read("gate_up"), read_write("output"), uniform("step")];
+    finish(composer, caps, &bindings, shape.width)
 }
 
 /// `gated_activation_backward`. Grid: `tokens · width` invocations.
 pub fn gated_activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let composer = with_activation(composer(caps, "gated_activation_backward")?, shape)
-        .module(shader!("09_gated_activation_backward"));
-    finish(composer, caps, &[Read, Read, ReadWrite, ReadWrite, Uniform], shape.width)
+    let composer =
+        with_activation(composer(caps, KernelSpec::GatedActivationBackward(shape))?, shape)
+            .module(shader!("09_gated_activation_backward"));
+    let bindings = [
+        read("gate_up"),
+        read("d_output"),
+        read_write("d_gate_up"),
+        read_write("output"),
+        uniform("step"),
+    ];
+    finish(composer, caps, &bindings, shape.width)
 }

@@ -1,8 +1,9 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
 //! keeps a GPU busy.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
-use super::linear_tile::{LinearPick, LinearTile, pick};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::linear_tile::{LinearPick, LinearTile, pick, pick_parts};
+use super::spec::{GIVEN_TILE, KernelSpec};
 use super::unrolled::direct_block;
 use super::{WriteMode, workgroup_size};
 use crate::caps::Capabilities;
@@ -110,8 +111,7 @@ pub struct LinearSum {
 /// # Errors
 /// `limit-exceeded` when no form fits.
 pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
-    let pick = pick(caps, shape);
-    linear_with_tile(caps, shape, output, pick)
+    whole(caps, shape, output, pick(caps, shape), None)
 }
 
 /// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
@@ -122,6 +122,51 @@ pub fn linear_with_tile(
     output: Output,
     pick: LinearPick,
 ) -> Result<Linear> {
+    let given = Some(pick.tile);
+    whole(caps, shape, output, LinearPick { reason: GIVEN_TILE.into(), ..pick }, given)
+}
+
+/// Both stages of a product.
+fn whole(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    pick: LinearPick,
+    given: Option<LinearTile>,
+) -> Result<Linear> {
+    let splits = pick.splits;
+    let product = product(caps, shape, output, pick, given)?;
+    let sum = if splits > 1 {
+        let elements = splits as u64 * shape.part_elements();
+        Some(LinearSum { kernel: linear_sum(caps, shape, output, splits)?, elements })
+    } else {
+        None
+    };
+    Ok(Linear { product, sum })
+}
+
+/// The kernel of [`KernelSpec::Linear`]: by the tile given, or by the best one for so many parts of K.
+pub(super) fn linear_product(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+    given: Option<LinearTile>,
+) -> Result<Kernel> {
+    let pick = match given {
+        Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
+        None => pick_parts(caps, shape, splits)?,
+    };
+    product(caps, shape, output, pick, given)
+}
+
+fn product(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    pick: LinearPick,
+    given: Option<LinearTile>,
+) -> Result<Kernel> {
     let name = shape.form.name();
     let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
     if shape.n == 0 || shape.k == 0 || elements > u64::from(u32::MAX) {
@@ -139,11 +184,13 @@ pub fn linear_with_tile(
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
     let target = Destination { output, splits };
-    let composer = constants(Composer::new(name, size), shape, target, tile);
+    let spec = KernelSpec::Linear { shape: *shape, output, splits, tile: given };
+    let composer = constants(Composer::new(spec, size), shape, target, tile);
     let composer = modules(composer, shape, target, tile);
-    let mut bindings = vec![Read, Read, ReadWrite, Uniform, Uniform];
+    let mut bindings =
+        vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     if target.residual() {
-        bindings.push(Read);
+        bindings.push(read("residual"));
     }
     let vectors = match (shape.by_vectors(), shape.half_b) {
         (true, true) => "vec4, b in f16",
@@ -151,15 +198,13 @@ pub fn linear_with_tile(
         (false, _) => "scalar",
     };
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
-    let product = composer.finish(
+    composer.finish(
         caps,
         &bindings,
         grid(caps, shape, tile, splits, size)?,
         format!("{}, {vectors}{parts}", tile.label()),
         reason,
-    )?;
-    let sum = if splits > 1 { Some(sum(caps, shape, output, splits)?) } else { None };
-    Ok(Linear { product, sum })
+    )
 }
 
 /// Where a product's results go: what [`Output`] says, or parts of their own.
@@ -183,21 +228,22 @@ impl Destination {
     }
 }
 
-fn sum(
+/// The kernel of [`KernelSpec::LinearSum`].
+pub(super) fn linear_sum(
     caps: &Capabilities,
     shape: &LinearShape,
     output: Output,
     splits: usize,
-) -> Result<LinearSum> {
-    let name = "linear_sum";
-    let size = workgroup_size(caps, 256, 1, name)?;
+) -> Result<Kernel> {
+    let spec = KernelSpec::LinearSum { shape: *shape, output, splits };
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
     let fixed_rows = shape.form == Form::MatmulAt;
     let residual = output == Output::Residual;
-    let mut bindings = vec![Read, ReadWrite, Uniform, Uniform];
+    let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
     if residual {
-        bindings.push(Read);
+        bindings.push(read("residual"));
     }
-    let composer = Composer::new(name, size)
+    let composer = Composer::new(spec, size)
         .size("N", shape.n)
         .size("SPLITS", splits)
         .size("PART_ROWS", shape.m())
@@ -217,14 +263,13 @@ fn sum(
         .module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.n / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
-    let kernel = composer.finish(
+    composer.finish(
         caps,
         &bindings,
         grid,
         format!("{splits} parts, vec4"),
         "the product before it was split along K",
-    )?;
-    Ok(LinearSum { kernel, elements: splits as u64 * shape.part_elements() })
+    )
 }
 
 fn grid(
@@ -335,7 +380,7 @@ fn modules(
             })
             .module(shader!("03_linear_tiled")),
         (LinearTile::Direct { tm, tn }, form) => {
-            composer.module(shader!("03_linear_direct")).module(&direct_block(form, tm, tn))
+            composer.module(shader!("03_linear_direct")).module(direct_block(form, tm, tn))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::linear::{Form, LinearShape};
 use crate::caps::Capabilities;
+use crate::error::{Error, Result};
 
 /// How results are divided among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +155,25 @@ pub(super) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
         return tuned.pick();
     }
     estimated(caps, shape).swap_remove(0)
+}
+
+/// [`pick`] among tiles for so many parts of K.
+///
+/// # Errors
+/// `internal` where the device has no tile for them.
+pub(super) fn pick_parts(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    parts: usize,
+) -> Result<LinearPick> {
+    let best = pick(caps, shape);
+    if best.splits == parts {
+        return Ok(best);
+    }
+    estimated(caps, shape)
+        .into_iter()
+        .find(|pick| pick.splits == parts)
+        .ok_or_else(|| Error::internal(format!("no tile for {parts} parts of K")))
 }
 
 /// Most candidates for a measurement, and how many times as slow as the first the estimate may think

@@ -1,7 +1,8 @@
 //! Cross-entropy over the vocabulary, and its sum.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::norm::variant;
+use super::spec::KernelSpec;
 use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -9,11 +10,11 @@ use crate::error::Result;
 /// `cross_entropy_backward` (loss, and dLogits in place) or, without `gradient`,
 /// `cross_entropy_forward` (loss only). Grid: one workgroup per row.
 pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> Result<Kernel> {
-    let name = if gradient { "cross_entropy_backward" } else { "cross_entropy_forward" };
+    let spec = KernelSpec::CrossEntropy { vocabulary, gradient };
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, vocabulary, name)?;
+    let size = row_workgroup(caps, vocabulary, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    Composer::new(name, size)
+    Composer::new(spec, size)
         .size("VOCABULARY", vocabulary)
         .flag("GRADIENT", gradient)
         .module(shader!("lib/step"))
@@ -23,7 +24,13 @@ pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> 
         .module(shader!("07_cross_entropy"))
         .finish(
             caps,
-            &[ReadWrite, Read, ReadWrite, Uniform, Uniform],
+            &[
+                read_write("logits"),
+                read("targets"),
+                read_write("losses"),
+                uniform("step"),
+                uniform("range"),
+            ],
             grid,
             variant(subgroups),
             why,
@@ -32,15 +39,15 @@ pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> 
 
 /// `loss_sum_forward`. Grid: one workgroup.
 pub fn loss_sum(caps: &Capabilities) -> Result<Kernel> {
-    let name = "loss_sum_forward";
+    let spec = KernelSpec::LossSum;
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, row_workgroup(caps, 1024, name)?)
+    Composer::new(spec, row_workgroup(caps, 1024, spec.name())?)
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("07_loss_sum"))
         .finish(
             caps,
-            &[Read, Read, ReadWrite, Uniform],
+            &[read("losses"), read("targets"), read_write("metrics"), uniform("step")],
             Grid::Fixed { x: 1, y: 1 },
             variant(subgroups),
             why,

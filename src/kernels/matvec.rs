@@ -3,8 +3,9 @@
 
 use super::attention::AttentionShape;
 use super::cache::key_rows;
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::elementwise::activation_module;
+use super::spec::{Constant, KernelSpec};
 use super::weights::WeightFormat;
 use super::{check_storage, workgroup_size};
 use crate::caps::Capabilities;
@@ -12,17 +13,17 @@ use crate::config::Activation;
 use crate::error::{Error, Result};
 
 /// What a matrix multiplies.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecInput {
     Plain,
     /// The RMSNorm of the row; the norm's weight is bound behind `range`.
     Norm {
-        epsilon: f64,
+        epsilon: Constant,
     },
 }
 
 /// What becomes of the products.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
@@ -46,7 +47,7 @@ impl MatvecOutput {
 }
 
 /// A matrix-vector product of `n` results of `k` products each.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatvecShape {
     pub n: usize,
     pub k: usize,
@@ -72,7 +73,8 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
 /// # Errors
 /// `limit-exceeded` when a workgroup does not fit.
 pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
-    let name = "matvec_forward";
+    let spec = KernelSpec::Matvec(shape);
+    let name = spec.name();
     let MatvecShape { n, k, input, output, weights } = shape;
     let packed = weights.packs(k);
     let elements = if packed { weights.elements() } else { 4 };
@@ -96,7 +98,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let products = output.products();
     let sums = products + usize::from(normed);
     check_storage(caps, 4 * size * sums as u32, name)?;
-    let mut composer = Composer::new(name, size)
+    let mut composer = Composer::new(spec, size)
         .size("N", n)
         .size("K", k)
         .size("LANES", lanes)
@@ -114,12 +116,17 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         operands(composer, input, by_vectors)
     };
     composer = results(composer, output);
-    let mut bindings = vec![Read, Read, ReadWrite, Uniform];
-    if normed || output == MatvecOutput::Residual {
-        bindings.push(Read);
+    let matrix = if packed { "packed" } else { "b" };
+    let heads = matches!(output, MatvecOutput::Heads(_));
+    let place = if heads { "step" } else { "range" };
+    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
+    if normed {
+        bindings.push(read("norm_weight"));
+    } else if output == MatvecOutput::Residual {
+        bindings.push(read("residual"));
     }
-    if matches!(output, MatvecOutput::Heads(_)) {
-        bindings.extend([Read, ReadWrite]);
+    if heads {
+        bindings.extend([read("table"), read_write("cache")]);
     }
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = match output {
@@ -153,7 +160,7 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
     match input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec_plain")),
         MatvecInput::Norm { epsilon } => composer
-            .float("EPSILON", epsilon as f32)
+            .float("EPSILON", epsilon.0 as f32)
             .module(if by_vectors {
                 shader!("lib/matvec_norm_vec4")
             } else {
@@ -193,7 +200,7 @@ fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> C
     match shape.input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec_packed_plain")),
         MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon as f32).module(shader!("lib/matvec_packed_norm"))
+            composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec_packed_norm"))
         }
     }
 }

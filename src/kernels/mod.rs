@@ -18,6 +18,7 @@ mod norm;
 mod optimizer;
 mod sample;
 mod softmax;
+mod spec;
 mod tuned;
 mod unroll;
 mod unrolled;
@@ -31,7 +32,7 @@ pub use attention::{
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
 pub use attention_decode::{
-    DecodeSplits, PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
+    DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason, attention_decode, attention_decode_merge,
     attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
 };
 pub use attention_kept::{
@@ -42,7 +43,7 @@ pub use attention_tensors::{
 };
 pub use attention_tile::{AttentionPass, AttentionTile, attention_tiles};
 pub use cache::{KvCache, cache_append, cache_expand, ring_rows};
-pub use compose::{Binding, Grid, Kernel, Wgsl};
+pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
     ActivationWidth, copy_row, embedding_backward, embedding_forward, gated_activation,
     gated_activation_backward, initialize, rope, zero,
@@ -58,6 +59,7 @@ pub use norm::{
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
 pub use sample::sample;
 pub use softmax::{RowPlace, softmax, softmax_unit};
+pub use spec::{Constant, KernelSpec};
 pub use tuned::TunedProduct;
 pub use weights::{WeightFormat, pack_weights, unpack_weights};
 

@@ -1,6 +1,7 @@
 //! RMSNorm, forward and backward.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::spec::{Constant, KernelSpec};
 use super::{AttentionShape, WriteMode, check_storage, reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -17,18 +18,25 @@ const BLOCKS: usize = 1024;
 
 /// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
 pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
-    let name = "rms_norm_forward";
+    let spec = KernelSpec::RmsNormForward { hidden, epsilon: Constant(epsilon) };
+    let name = spec.name();
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, name)?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    Composer::new(name, size)
+    Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .reduction(subgroups)
         .module(shader!("02_rms_norm_forward"))
-        .finish(caps, &[Read, Read, ReadWrite, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[read("x"), read("weight"), read_write("y"), uniform("step")],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written. Grid: one
@@ -40,11 +48,12 @@ pub fn rms_norm_backward(
     mode: WriteMode,
     rows: usize,
 ) -> Result<Kernel> {
-    let name = "rms_norm_backward";
+    let spec = KernelSpec::RmsNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
+    let name = spec.name();
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, name)?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    Composer::new(name, size)
+    Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
         .size("COLUMNS", hidden.div_ceil(size as usize))
@@ -57,7 +66,14 @@ pub fn rms_norm_backward(
         .module(shader!("02_rms_norm_backward"))
         .finish(
             caps,
-            &[Read, Read, Read, ReadWrite, ReadWrite, Uniform],
+            &[
+                read("x"),
+                read("weight"),
+                read("d_y"),
+                read_write("d_x"),
+                read_write("partial_sums"),
+                uniform("step"),
+            ],
             grid,
             variant(subgroups),
             why,
@@ -71,15 +87,21 @@ pub fn head_norm_forward(
     shape: AttentionShape,
     epsilon: f64,
 ) -> Result<Kernel> {
-    let name = "head_norm_forward";
+    let spec = KernelSpec::HeadNormForward { shape, epsilon: Constant(epsilon) };
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, shape.head_dim, name)?;
+    let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let heads = shape.stride() / shape.head_dim;
     let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
-    head_norm(name, size, shape, epsilon)
+    head_norm(spec, size, shape, epsilon)
         .reduction(subgroups)
         .module(shader!("02_head_norm_forward"))
-        .finish(caps, &[Read, Read, ReadWrite, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[read("x"), read("weight"), read_write("y"), uniform("step")],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `head_norm_backward`, in place on the gradients of rows of `qkv`. Grid: one workgroup per `rows`
@@ -90,20 +112,32 @@ pub fn head_norm_backward(
     epsilon: f64,
     rows: usize,
 ) -> Result<Kernel> {
-    let name = "head_norm_backward";
+    let spec = KernelSpec::HeadNormBackward { shape, epsilon: Constant(epsilon), rows };
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, shape.head_dim, name)?;
+    let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    head_norm(name, size, shape, epsilon)
+    head_norm(spec, size, shape, epsilon)
         .size("ROWS", rows)
         .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
         .reduction(subgroups)
         .module(shader!("02_head_norm_backward"))
-        .finish(caps, &[Read, Read, ReadWrite, ReadWrite, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[
+                read("x"),
+                read("weight"),
+                read_write("d"),
+                read_write("partial_sums"),
+                uniform("step"),
+            ],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
-fn head_norm(name: &'static str, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
-    Composer::new(name, size)
+fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
+    Composer::new(spec, size)
         .size("QUERIES", shape.heads)
         .size("KEYS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
@@ -116,13 +150,14 @@ fn head_norm(name: &'static str, size: u32, shape: AttentionShape, epsilon: f64)
 /// `column_sum_forward`: adds up the partial weight gradients of `rows` rows each. Grid: a
 /// workgroup for neighbouring columns.
 pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Kernel> {
-    let name = "column_sum_forward";
+    let spec = KernelSpec::ColumnSum { hidden, rows };
+    let name = spec.name();
     let (most_lanes, wanted) = if caps.software { (1, 64) } else { (32, 256) };
     let size = workgroup_size(caps, wanted, 1, name)?;
     check_storage(caps, 4 * size, name)?;
     let lanes = most_lanes.min(size as usize);
     let flat = Grid::Flat { rows: 1, per_block: hidden, per_group: size as usize / lanes };
-    Composer::new(name, size)
+    Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
         .size("LANES", lanes)
@@ -133,7 +168,7 @@ pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Ker
         .module(shader!("02_column_sum"))
         .finish(
             caps,
-            &[Read, ReadWrite, Uniform],
+            &[read("partial_sums"), read_write("output"), uniform("step")],
             flat.fixed(caps, 1)?,
             format!("{lanes} lanes a column"),
             "a column's blocks are read by several invocations at a time",

@@ -1,7 +1,8 @@
 //! Global gradient norm, the decision to update, AdamW.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::norm::variant;
+use super::spec::KernelSpec;
 use super::{reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -12,20 +13,26 @@ pub const GRAD_NORM_GROUPS: usize = 512;
 /// `grad_norm_forward` of one shard. Grid: [`GRAD_NORM_GROUPS`] workgroups.
 pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
     let grid = Grid::Fixed { x: GRAD_NORM_GROUPS as u32, y: 1 };
-    let name = "grad_norm_forward";
+    let spec = KernelSpec::GradNorm;
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, row_workgroup(caps, 1024, name)?)
+    Composer::new(spec, row_workgroup(caps, 1024, spec.name())?)
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("12_grad_norm"))
-        .finish(caps, &[Read, ReadWrite, Uniform], grid, variant(subgroups), why)
+        .finish(
+            caps,
+            &[read("gradients"), read_write("squares"), uniform("step")],
+            grid,
+            variant(subgroups),
+            why,
+        )
 }
 
 /// `step_decision_forward` over `partials` partial sums. Grid: one workgroup.
 pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
-    let name = "step_decision_forward";
+    let spec = KernelSpec::StepDecision { partials };
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, row_workgroup(caps, 1024, name)?)
+    Composer::new(spec, row_workgroup(caps, 1024, spec.name())?)
         .size("COUNT", partials)
         .module(shader!("lib/step"))
         .module(shader!("lib/finite"))
@@ -33,7 +40,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
         .module(shader!("12_step_decision"))
         .finish(
             caps,
-            &[Read, ReadWrite, ReadWrite, Uniform],
+            &[read("squares"), read_write("metrics"), read_write("optimizer"), uniform("step")],
             Grid::Fixed { x: 1, y: 1 },
             variant(subgroups),
             why,
@@ -42,19 +49,27 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
 
 /// `adamw_forward` of one shard of `count` elements. Grid: one invocation per element.
 pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    let name = "adamw_forward";
-    let size = workgroup_size(caps, 256, 1, name)?;
+    let spec = KernelSpec::AdamW { count };
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
     let flat = Grid::Flat { rows: 1, per_block: count, per_group: size as usize };
     let most = caps.limits.max_compute_workgroups_per_dimension;
     let [x, y] = flat.resolve(1, most)?.unwrap_or([1, 1]);
-    Composer::new(name, size)
+    Composer::new(spec, size)
         .module(shader!("lib/step"))
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .module(shader!("12_adamw"))
         .finish(
             caps,
-            &[ReadWrite, Read, ReadWrite, ReadWrite, Read, Uniform, Uniform],
+            &[
+                read_write("weights"),
+                read("gradients"),
+                read_write("moment1"),
+                read_write("moment2"),
+                read("optimizer"),
+                uniform("step"),
+                uniform("range"),
+            ],
             Grid::Fixed { x, y },
             "flat",
             "one invocation an element, workgroup as large as the device allows up to 256",

@@ -1,16 +1,17 @@
 //! Sampling on the GPU.
 
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::norm::variant;
+use super::spec::KernelSpec;
 use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
 
 /// `sample_forward` over a vocabulary. Grid: one workgroup.
 pub fn sample(caps: &Capabilities, vocabulary: usize) -> Result<Kernel> {
-    let name = "sample_forward";
+    let spec = KernelSpec::Sample { vocabulary };
     let (subgroups, why) = reduction(caps);
-    Composer::new(name, row_workgroup(caps, vocabulary, name)?)
+    Composer::new(spec, row_workgroup(caps, vocabulary, spec.name())?)
         .size("VOCABULARY", vocabulary)
         .module(shader!("lib/step"))
         .module(shader!("lib/philox"))
@@ -18,7 +19,14 @@ pub fn sample(caps: &Capabilities, vocabulary: usize) -> Result<Kernel> {
         .module(shader!("13_sample"))
         .finish(
             caps,
-            &[Read, ReadWrite, ReadWrite, ReadWrite, ReadWrite, Uniform],
+            &[
+                read("logits"),
+                read_write("seen"),
+                read_write("token"),
+                read_write("drawn"),
+                read_write("step"),
+                uniform("options"),
+            ],
             Grid::Fixed { x: 1, y: 1 },
             variant(subgroups),
             why,

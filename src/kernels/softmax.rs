@@ -1,8 +1,9 @@
 //! Softmax over the last axis of a tensor.
 
 use super::attention_tensors::Element;
-use super::compose::{Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::norm::variant;
+use super::spec::KernelSpec;
 use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -30,12 +31,12 @@ pub const fn softmax_unit(columns: usize, element: Element) -> usize {
 /// `softmax_forward` over rows of `columns` elements. Grid: one workgroup per row, or two rows where
 /// these share a word.
 pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<Kernel> {
-    let name = "softmax_forward";
+    let spec = KernelSpec::Softmax { columns, element };
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, columns, name)?;
+    let size = row_workgroup(caps, columns, spec.name())?;
     let vectors = columns.is_multiple_of(4);
     let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
-    let composer = Composer::new(name, size)
+    let composer = Composer::new(spec, size)
         .module(shader!("lib/row_place"))
         .module(shader!("lib/softmax"))
         .module(shader!("lib/flat"))
@@ -61,5 +62,6 @@ pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<
         format!("{why}; rows of {columns} are not whole vectors")
     };
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    composer.finish(caps, &[Read, ReadWrite, Uniform], grid, variant, reason)
+    let bindings = [read("input"), read_write("output"), uniform("place")];
+    composer.finish(caps, &bindings, grid, variant, reason)
 }

@@ -4,6 +4,7 @@
 //! on SwiftShader a product with 4×4 results per invocation ran at 0.2 GFLOP/s with arrays and at
 //! 1.7 with the same loop written out, 16×16 at 3 to 4 (two cores, 768×256×128).
 
+use super::compose::Module;
 use super::linear::Form;
 use std::fmt::Write;
 
@@ -16,7 +17,7 @@ fn sum_name(i: usize, j: usize) -> String {
 
 /// The body of `03_linear_direct.wgsl`'s `block`: TM×TN results in named vectors, STEPS of K a
 /// turn, a shorter loop for what remains.
-pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
+pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> Module {
     let mut text = String::from(
         "fn block(m0: u32, n0: u32, m_end: u32, k_end: u32, column: u32, target_column: u32) {\n",
     );
@@ -56,7 +57,7 @@ pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
         }
     }
     text.push_str("}\n");
-    text
+    Module::written("direct_block", text)
 }
 
 fn fetch_left_rows(text: &mut String, tm: usize) {
@@ -155,7 +156,7 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
 
 /// A head's vector as a struct of named members, with the operations that attention needs:
 /// `head_dot`, `head_axpy` (y + s · x), `head_scale`.
-pub(super) fn head_module(vectors: usize) -> String {
+pub(super) fn head_module(vectors: usize) -> Module {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -175,7 +176,7 @@ pub(super) fn head_module(vectors: usize) -> String {
         "fn head_scale(s: f32, x: Head) -> Head {{\n  return Head({});\n}}",
         each(", ", &|i| format!("s * x.v{i}"))
     );
-    text
+    Module::written("head_module", text)
 }
 
 /// Whole heads through functions of one vector: `loads` and `stores` are (function, vector function)
@@ -184,7 +185,7 @@ pub(super) fn head_access(
     vectors: usize,
     loads: &[(&str, &str)],
     stores: &[(&str, &str)],
-) -> String {
+) -> Module {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -203,5 +204,5 @@ pub(super) fn head_access(
             "fn {function}(item: u32, row: u32, head: u32, x: Head) {{\n  {items}\n}}"
         );
     }
-    text
+    Module::written("head_access", text)
 }

@@ -1,6 +1,7 @@
 //! Packed weights of inference: their forms, packing a matrix, unpacking it for kernels that read f32.
 
-use super::compose::{Binding, Binding::*, Composer, Grid, Kernel, shader};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader};
+use super::spec::KernelSpec;
 use super::workgroup_size;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -82,9 +83,9 @@ impl WeightFormat {
     }
 }
 
-fn composer(caps: &Capabilities, name: &'static str) -> Result<Composer> {
-    let size = workgroup_size(caps, 256, 1, name)?;
-    Ok(Composer::new(name, size).module(shader!("lib/flat")))
+fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
+    Ok(Composer::new(spec, size).module(shader!("lib/flat")))
 }
 
 /// One invocation for each of `count` units.
@@ -115,7 +116,7 @@ pub fn pack_weights(
         return Err(Error::internal("f32 is not packed"));
     }
     let groups = rows * columns / GROUP;
-    let composer = composer(caps, "pack_weights_forward")?
+    let composer = composer(caps, KernelSpec::PackWeights { format, rows, columns })?
         .size("GROUPS", groups)
         .size("WORDS", GROUP * 4 / format.elements())
         .module(shader!("lib/finite"))
@@ -128,7 +129,7 @@ pub fn pack_weights(
     finish(
         composer,
         caps,
-        &[Read, ReadWrite],
+        &[read("matrix"), read_write("packed")],
         format,
         groups,
         "one invocation a group of 32 elements",
@@ -148,12 +149,13 @@ pub fn unpack_weights(
 ) -> Result<Kernel> {
     let elements = rows * columns;
     let vectors = format.vectors(elements);
-    let composer = composer(caps, "unpack_weights_forward")?.size("VECTORS", vectors);
+    let composer = composer(caps, KernelSpec::UnpackWeights { format, rows, columns })?
+        .size("VECTORS", vectors);
     let composer = format.module(composer, elements).module(shader!("08_unpack_weights"));
     finish(
         composer,
         caps,
-        &[ReadWrite, Read],
+        &[read_write("matrix"), read("packed")],
         format,
         vectors,
         "one invocation a vector of 16 bytes",

@@ -5,7 +5,7 @@ use super::{Lowering, Rows, label};
 use crate::arch::{Attention, Norm, WeightId};
 use crate::error::Result;
 use crate::graph::{Gate, Node, Site};
-use crate::kernels::{self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, MatvecShape};
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
@@ -150,5 +150,5 @@ impl Lowering<'_> {
 }
 
 fn norm_input(norm: Norm) -> MatvecInput {
-    MatvecInput::Norm { epsilon: norm.epsilon }
+    MatvecInput::Norm { epsilon: Constant(norm.epsilon) }
 }

@@ -4,7 +4,7 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Binding, Grid, Kernel, LinearShape, Wgsl};
+use crate::kernels::{Access, Grid, Kernel, LinearShape, Wgsl};
 use std::collections::HashMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
@@ -112,8 +112,9 @@ impl<'a> Builder<'a> {
             )));
         }
         for (i, a) in slices.iter().enumerate() {
-            self.check_binding(&label, kernel.bindings[i], a)?;
-            let writes = kernel.bindings[i] == Binding::ReadWrite;
+            let access = kernel.bindings[i].access;
+            self.check_binding(&label, access, a)?;
+            let writes = access == Access::ReadWrite;
             if writes && slices.iter().enumerate().any(|(j, b)| i != j && a.buffer == b.buffer) {
                 return Err(Error::internal(format!(
                     "{label}: {:?} is bound twice and written",
@@ -139,13 +140,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Holds what a dispatch binds against the device's limits on one binding.
-    fn check_binding(&self, label: &str, binding: Binding, slice: &Slice) -> Result<()> {
+    fn check_binding(&self, label: &str, access: Access, slice: &Slice) -> Result<()> {
         let limits = &self.caps.limits;
-        let (name, have) = match binding {
-            Binding::Uniform => {
+        let (name, have) = match access {
+            Access::Uniform => {
                 ("maxUniformBufferBindingSize", limits.max_uniform_buffer_binding_size)
             }
-            Binding::Read | Binding::ReadWrite => {
+            Access::Read | Access::ReadWrite => {
                 ("maxStorageBufferBindingSize", limits.binding_bytes())
             }
         };

@@ -21,7 +21,7 @@ pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use tune::product_plan;
 
 use crate::error::Result;
-use crate::kernels::{Kernel, LinearShape};
+use crate::kernels::{Binding, Kernel, LinearShape};
 use serde::Serialize;
 
 /// A buffer that a plan refers to; the session decides what it is.
@@ -169,6 +169,10 @@ pub struct PlanRow {
     pub kernel: &'static str,
     pub variant: String,
     pub reason: String,
+    /// What the text is joined from: files below `shaders` without the ending, in order.
+    pub modules: Vec<&'static str>,
+    /// The binding table, in the order of indices.
+    pub bindings: Vec<Binding>,
     pub workgroup_size: [u32; 3],
     pub grid: [u32; 3],
     pub flops: f64,
@@ -191,6 +195,8 @@ impl Plan {
                     kernel: kernel.name,
                     variant: kernel.variant.clone(),
                     reason: kernel.reason.clone(),
+                    modules: kernel.modules.clone(),
+                    bindings: kernel.bindings.clone(),
                     workgroup_size: [kernel.workgroup_size, 1, 1],
                     grid: kernel
                         .grid

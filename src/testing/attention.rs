@@ -115,10 +115,10 @@ pub(super) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
 async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let make = |caps: &Capabilities| {
-        let (shape, why) = (setting.kernel(), String::new());
+        let shape = setting.kernel();
         let picked = k::attention_forward(caps, shape, false);
         with_tiles(caps, setting, k::AttentionPass::Forward, picked, |tile| {
-            k::attention_forward_with_tile(caps, shape, false, tile, why.clone())
+            k::attention_forward_with_tile(caps, shape, false, tile)
         })
     };
     let made = lane.kernels(make).map_err(text)?;

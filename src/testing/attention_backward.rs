@@ -148,7 +148,7 @@ async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {
     side(lane, setting, 0..shape.key_offset(), |caps| {
         let picked = k::attention_backward_query(caps, shape);
         with_tiles(caps, setting, k::AttentionPass::Query, picked, |tile| {
-            k::attention_backward_query_with_tile(caps, shape, tile, String::new())
+            k::attention_backward_query_with_tile(caps, shape, tile)
         })
     })
     .await
@@ -160,8 +160,7 @@ async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
         let owner = KeyValueOwner::Group;
         let picked = k::attention_backward_key_value(caps, shape, owner, ENDS);
         with_tiles(caps, setting, k::AttentionPass::KeyValue, picked, |tile| {
-            let why = String::new();
-            k::attention_backward_key_value_with_tile(caps, shape, owner, ENDS, tile, why)
+            k::attention_backward_key_value_with_tile(caps, shape, owner, ENDS, tile)
         })
     })
     .await

@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 pub(super) fn ranges(count: usize) -> DecodeSplits {
-    DecodeSplits { count, reason: "a test's".into() }
+    DecodeSplits::given(count)
 }
 
 /// Rows of a cache as the words of its form.

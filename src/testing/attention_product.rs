@@ -118,12 +118,12 @@ async fn many(lane: Rc<Lane>) -> Outcome {
         if tiles * owners <= pass.interleaved() {
             return Err(format!("{tiles} × {owners} workgroups of {} are few", pass.kernel_name()));
         }
-        let (owner, why) = (KeyValueOwner::Group, String::new());
+        let owner = KeyValueOwner::Group;
         let kernel = match pass {
-            AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile, why),
-            AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile, why),
+            AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile),
+            AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile),
             AttentionPass::KeyValue => {
-                k::attention_backward_key_value_with_tile(caps, shape, owner, LONG_ENDS, tile, why)
+                k::attention_backward_key_value_with_tile(caps, shape, owner, LONG_ENDS, tile)
             }
         }
         .map_err(text)?;
@@ -169,8 +169,7 @@ impl Kernels {
             choices(lane, setting, AttentionPass::KeyValue, move |caps, tile| match tile {
                 None => k::attention_backward_key_value(caps, shape, owner, ends),
                 Some(tile) => {
-                    let why = String::new();
-                    k::attention_backward_key_value_with_tile(caps, shape, owner, ends, tile, why)
+                    k::attention_backward_key_value_with_tile(caps, shape, owner, ends, tile)
                 }
             })
         };
@@ -182,7 +181,7 @@ impl Kernels {
         };
         let query = choices(lane, setting, AttentionPass::Query, |caps, tile| match tile {
             None => k::attention_backward_query(caps, shape),
-            Some(tile) => k::attention_backward_query_with_tile(caps, shape, tile, String::new()),
+            Some(tile) => k::attention_backward_query_with_tile(caps, shape, tile),
         })?;
         let forward = forward(lane, setting, false)?;
         let key_value = key_value(KeyValueOwner::Group)?;
@@ -266,7 +265,7 @@ fn forward(
     let shape = setting.kernel();
     choices(lane, setting, AttentionPass::Forward, |caps, tile| match tile {
         None => k::attention_forward(caps, shape, cached),
-        Some(tile) => k::attention_forward_with_tile(caps, shape, cached, tile, String::new()),
+        Some(tile) => k::attention_forward_with_tile(caps, shape, cached, tile),
     })
 }
 

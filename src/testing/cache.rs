@@ -107,7 +107,7 @@ async fn newest_row(
     let matvec = MatvecShape {
         n: width / 2,
         k: columns,
-        input: MatvecInput::Norm { epsilon: EPSILON },
+        input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
         output: MatvecOutput::Heads(k::AttentionShape { ring, ..kernel_shape }),
         weights,
     };

@@ -4,7 +4,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionPass, AttentionShape, Binding, DecodeSplits, Kernel, KvCache,
+    self as k, Access, AttentionPass, AttentionShape, Binding, DecodeSplits, Kernel, KvCache,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,10 +40,10 @@ impl Candidate {
         picked: bool,
     ) -> Result<Self> {
         let most = caps.limits.max_compute_workgroups_per_dimension;
-        let access = |binding: &Binding| match binding {
-            Binding::Read => "read",
-            Binding::ReadWrite => "write",
-            Binding::Uniform => "uniform",
+        let access = |binding: &Binding| match binding.access {
+            Access::Read => "read",
+            Access::ReadWrite => "write",
+            Access::Uniform => "uniform",
         };
         Ok(Self {
             name: kernel.name,
@@ -79,16 +79,11 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
             AttentionPass::KeyValue => k::attention_backward_key_value(caps, shape, owner, tokens),
         }?;
         for tile in k::attention_tiles(caps, shape, pass) {
-            let why = String::new();
             let kernel = match pass {
-                AttentionPass::Forward => {
-                    k::attention_forward_with_tile(caps, shape, false, tile, why)
-                }
-                AttentionPass::Query => {
-                    k::attention_backward_query_with_tile(caps, shape, tile, why)
-                }
+                AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile),
+                AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile),
                 AttentionPass::KeyValue => {
-                    k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile, why)
+                    k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile)
                 }
             }?;
             if kernel.wgsl != picked.wgsl {
@@ -132,7 +127,7 @@ pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCand
                 continue;
             }
             seen.push((cache, count));
-            let splits = DecodeSplits { count, reason: String::new() };
+            let splits = DecodeSplits::given(count);
             let whole = count == picked.count;
             let kernel = k::attention_decode(caps, shape, cache, &splits)?;
             let mut stages = vec![Candidate::new(caps, kernel, 1, whole)?];

@@ -106,7 +106,7 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 }
             }
         }
-        let norm = MatvecInput::Norm { epsilon: 1e-5 };
+        let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Residual),
@@ -142,7 +142,7 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let matvec = MatvecShape {
                 n: shape.stride() / 2,
                 k: heads * head_dim,
-                input: MatvecInput::Norm { epsilon: 1e-5 },
+                input: MatvecInput::Norm { epsilon: k::Constant(1e-5) },
                 output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
                 weights,
             };

@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, Region, Replay, made};
-use crate::kernels::{Binding, Kernel};
+use crate::kernels::{Access, Kernel};
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 
 pub(super) use crate::session::step::Step;
@@ -133,14 +133,14 @@ fn lay_out(jobs: &[Job]) -> Result<Layout> {
         let mut outputs = Vec::new();
         let mut slices = Vec::new();
         for (binding, operand) in job.kernel.bindings.iter().zip(&job.operands) {
-            let (arena, buffer) = match binding {
-                Binding::Read => (0, INPUTS),
-                Binding::ReadWrite => (1, OUTPUTS),
-                Binding::Uniform => (2, UNIFORMS),
+            let (arena, buffer) = match binding.access {
+                Access::Read => (0, INPUTS),
+                Access::ReadWrite => (1, OUTPUTS),
+                Access::Uniform => (2, UNIFORMS),
             };
             let offset = layout.arenas[arena].push(operand);
             slices.push(Slice::new(buffer, offset as u64 * 4, operand.0.len() as u64 * 4));
-            if *binding == Binding::ReadWrite {
+            if binding.access == Access::ReadWrite {
                 outputs.push((offset, operand.0.len()));
             }
         }

@@ -275,7 +275,7 @@ impl Run {
 /// Every form of the matrix-vector product: the input as it is and normed; the products as they
 /// are, added to a residual, and gated.
 async fn matvec(lane: Rc<Lane>) -> Outcome {
-    let norm = MatvecInput::Norm { epsilon: EPSILON };
+    let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
     let weights = WeightFormat::F32;
     for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
@@ -323,7 +323,7 @@ pub(super) async fn row_by(
         vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, 1, column, n)];
     let x = match input {
         MatvecInput::Plain => wide(&a),
-        MatvecInput::Norm { epsilon } => {
+        MatvecInput::Norm { epsilon: k::Constant(epsilon) } => {
             operands.push(Operand::floats(&weight));
             rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
         }

@@ -99,7 +99,7 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
 }
 
 async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
-    let norm = MatvecInput::Norm { epsilon: EPSILON };
+    let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gated = MatvecOutput::Gated(Activation::Silu);
     for (n, k) in [(1, 32), (70, 256), (13, 2304)] {
         for (input, output) in [

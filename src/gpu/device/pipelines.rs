@@ -4,7 +4,7 @@
 //! no installed plan uses is kept, since the next model may use it, but only so many of them are.
 
 use crate::gpu::{Counters, LocalFuture};
-use crate::kernels::{Binding, Kernel, Wgsl};
+use crate::kernels::{Access, Binding, Kernel, Wgsl};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const PROVED: u64 = 0;
 
 pub(super) struct Pipelines {
     device: wgpu::Device,
-    layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
+    layouts: RefCell<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
     made: RefCell<HashMap<Wgsl, Kept>>,
     /// Counts uses, so that the pipelines used longest ago go first.
     uses: Cell<u64>,
@@ -69,15 +69,18 @@ impl Pipelines {
 
     pub fn layout(&self, bindings: &[Binding]) -> wgpu::BindGroupLayout {
         let mut layouts = self.layouts.borrow_mut();
-        let make = || {
-            let entries: Vec<_> =
-                (0..).zip(bindings).map(|(binding, kind)| layout_entry(binding, *kind)).collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: None,
-                entries: &entries,
-            })
-        };
-        layouts.entry(bindings.to_vec()).or_insert_with(make).clone()
+        let accesses: Vec<Access> = bindings.iter().map(|binding| binding.access).collect();
+        if let Some(layout) = layouts.get(&accesses) {
+            return layout.clone();
+        }
+        let entries: Vec<_> =
+            (0..).zip(&accesses).map(|(binding, access)| layout_entry(binding, *access)).collect();
+        let layout = self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &entries,
+        });
+        layouts.insert(accesses, layout.clone());
+        layout
     }
 
     /// The pipeline of a kernel, and whether this call compiled it. It compiles a kernel that was never
@@ -223,11 +226,11 @@ impl Pipelines {
     }
 }
 
-fn layout_entry(binding: u32, kind: Binding) -> wgpu::BindGroupLayoutEntry {
-    let ty = match kind {
-        Binding::Read => wgpu::BufferBindingType::Storage { read_only: true },
-        Binding::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
-        Binding::Uniform => wgpu::BufferBindingType::Uniform,
+fn layout_entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {
+    let ty = match access {
+        Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+        Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+        Access::Uniform => wgpu::BufferBindingType::Uniform,
     };
     wgpu::BindGroupLayoutEntry {
         binding,

@@ -292,6 +292,9 @@ export const cases = {
         `row ${JSON.stringify(row)}`,
       );
       ok(row.grid.length === 3 && row.workgroupSize.length === 3, `grid of ${row.kernel}`);
+      ok(row.modules.length > 0, `modules of ${row.kernel}`);
+      const [first] = row.bindings;
+      ok(first.name && ["read", "read-write"].includes(first.access), `bindings of ${row.kernel}`);
       ok(row.flops >= 0 && row.bytes > 0, `cost of ${row.kernel}`);
     }
     const phases = new Set(rows.map((row) => row.phase));

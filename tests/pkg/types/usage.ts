@@ -9,6 +9,7 @@ import {
   Model,
   type ModelConfig,
   type Phase,
+  type PlanBinding,
   type PlanRow,
   type ResolvedTrainerOptions,
   Runtime,
@@ -76,8 +77,9 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   await Promise.all([model.logits([1], long), model.loss([1, 2], undefined, long)]);
   await Promise.all([trainer.gradients(long), trainer.profile(long)]);
   const phase: Phase | undefined = trainer.plan()[0]?.phase;
+  const bound: PlanBinding | undefined = trainer.plan()[0]?.bindings[0];
   const reason: LostInfo["reason"] = (await runtime.lost).reason;
-  void [phase === "forward", reason === "destroyed"];
+  void [phase === "forward", reason === "destroyed", bound?.access === "read"];
 
   // @ts-expect-error: no such phase
   void (phase === "middle");

@@ -1,0 +1,354 @@
+//! What a kernel computes, as plain data: an operation with its shape and options.
+//!
+//! Selection is a pure function of a spec and [`Capabilities`]. A kernel in a plan carries its spec, so
+//! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
+
+use super::{
+    self as k, ActivationWidth, AttentionPass, AttentionShape, AttentionTile, DecodeSplits,
+    DenseMask, Element, Kernel, KeyValueOwner, KvCache, LinearShape, LinearTile, MatvecShape,
+    Output, WeightFormat, WriteMode,
+};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use std::hash::{Hash, Hasher};
+
+/// Why a kernel has the tile that its spec names.
+pub(super) const GIVEN_TILE: &str = "the tile that was asked for";
+
+/// A float of a spec. It is never NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Constant(pub f64);
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Both zeros are equal.
+        (self.0 + 0.0).to_bits().hash(state);
+    }
+}
+
+/// An operation of one dispatch. How many rows it covers, and which part of a matrix, is said by the
+/// dispatch. The header of the shader gives each binding's shape; the CPU twin has the kernel's name.
+///
+/// `tokens` in a shape helps to choose a tile: no result depends on it, except where a field says so.
+/// A `tile` is given for measurements and tests; none leaves it to selection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KernelSpec {
+    /// Clears `count` elements on the first micro-step.
+    Zero {
+        count: usize,
+    },
+    /// The batch's last row of `hidden` elements.
+    CopyRow {
+        hidden: usize,
+    },
+    /// `count` initial weights.
+    Initialize {
+        count: usize,
+    },
+    /// The rows of those tokens that are within the range's columns; the first range clears the others.
+    EmbeddingForward {
+        hidden: usize,
+    },
+    EmbeddingBackward {
+        hidden: usize,
+    },
+    RmsNormForward {
+        hidden: usize,
+        epsilon: Constant,
+    },
+    /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
+    RmsNormBackward {
+        hidden: usize,
+        epsilon: Constant,
+        mode: WriteMode,
+        rows: usize,
+    },
+    HeadNormForward {
+        shape: AttentionShape,
+        epsilon: Constant,
+    },
+    /// In place; `rows` as for [`KernelSpec::RmsNormBackward`], queries' columns before keys'.
+    HeadNormBackward {
+        shape: AttentionShape,
+        epsilon: Constant,
+        rows: usize,
+    },
+    /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch.
+    ColumnSum {
+        hidden: usize,
+        rows: usize,
+    },
+    /// A product. Where K is cut into `splits` > 1 parts it overwrites parts of `tokens` × N each
+    /// (K × N for [`Form::MatmulAt`](super::Form::MatmulAt)), one after the other, whatever `output` is:
+    /// [`KernelSpec::LinearSum`] adds them up.
+    Linear {
+        shape: LinearShape,
+        output: Output,
+        splits: usize,
+        tile: Option<LinearTile>,
+    },
+    LinearSum {
+        shape: LinearShape,
+        output: Output,
+        splits: usize,
+    },
+    Matvec(MatvecShape),
+    /// In place on the first `heads` heads of rows of `stride` elements; backward rotates back.
+    Rope {
+        heads: usize,
+        head_dim: usize,
+        stride: usize,
+        forward: bool,
+    },
+    CacheAppend {
+        shape: AttentionShape,
+        cache: KvCache,
+    },
+    CacheExpand {
+        shape: AttentionShape,
+        cache: KvCache,
+    },
+    /// Keys and values are the batch's own rows, or with `cached` rows of a cache in f32.
+    AttentionForward {
+        shape: AttentionShape,
+        cached: bool,
+        tile: Option<AttentionTile>,
+    },
+    /// The row sums that both backward kernels need.
+    AttentionDelta {
+        shape: AttentionShape,
+    },
+    /// With `kept` it leaves probabilities and score gradients for the kernel of keys and values, in
+    /// square blocks of queries by keys for batches of up to `shape.tokens`.
+    AttentionBackwardQuery {
+        shape: AttentionShape,
+        kept: bool,
+        tile: Option<AttentionTile>,
+    },
+    /// Document ends lie `ends` elements behind the starts.
+    AttentionBackwardKeyValue {
+        shape: AttentionShape,
+        owner: KeyValueOwner,
+        ends: usize,
+        kept: bool,
+        tile: Option<AttentionTile>,
+    },
+    /// Adds up the parts of [`KeyValueOwner::Head`].
+    AttentionGroupSum {
+        shape: AttentionShape,
+    },
+    /// The newest row's queries over a cache: the result where `splits.count` is 1, else partial ones.
+    AttentionDecode {
+        shape: AttentionShape,
+        cache: KvCache,
+        splits: DecodeSplits,
+    },
+    AttentionDecodeMerge {
+        shape: AttentionShape,
+        splits: DecodeSplits,
+    },
+    /// A pass of attention over tensors of `batch` items.
+    AttentionTensors {
+        shape: AttentionShape,
+        pass: AttentionPass,
+        element: Element,
+        dense: DenseMask,
+        batch: usize,
+    },
+    AttentionDeltaTensors {
+        shape: AttentionShape,
+        element: Element,
+        batch: usize,
+    },
+    AttentionDecodeTensors {
+        shape: AttentionShape,
+        element: Element,
+        splits: DecodeSplits,
+        batch: usize,
+    },
+    AttentionDecodeMergeTensors {
+        shape: AttentionShape,
+        element: Element,
+        splits: DecodeSplits,
+        batch: usize,
+    },
+    /// Rows of `columns` elements.
+    Softmax {
+        columns: usize,
+        element: Element,
+    },
+    GatedActivation(ActivationWidth),
+    GatedActivationBackward(ActivationWidth),
+    /// Losses, and with `gradient` the gradient of the logits in their place.
+    CrossEntropy {
+        vocabulary: usize,
+        gradient: bool,
+    },
+    LossSum,
+    PackWeights {
+        format: WeightFormat,
+        rows: usize,
+        columns: usize,
+    },
+    UnpackWeights {
+        format: WeightFormat,
+        rows: usize,
+        columns: usize,
+    },
+    /// Partial sums of the squares of one shard's gradients.
+    GradNorm,
+    /// Whether to update, and how much the gradients are scaled, from `partials` partial sums.
+    StepDecision {
+        partials: usize,
+    },
+    /// An update of `count` elements.
+    AdamW {
+        count: usize,
+    },
+    Sample {
+        vocabulary: usize,
+    },
+}
+
+impl KernelSpec {
+    /// The entry point of the kernel.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Zero { .. } => "zero_forward",
+            Self::CopyRow { .. } => "copy_row_forward",
+            Self::Initialize { .. } => "initialize_forward",
+            Self::EmbeddingForward { .. } => "embedding_forward",
+            Self::EmbeddingBackward { .. } => "embedding_backward",
+            Self::RmsNormForward { .. } => "rms_norm_forward",
+            Self::RmsNormBackward { .. } => "rms_norm_backward",
+            Self::HeadNormForward { .. } => "head_norm_forward",
+            Self::HeadNormBackward { .. } => "head_norm_backward",
+            Self::ColumnSum { .. } => "column_sum_forward",
+            Self::Linear { shape, .. } => shape.form.name(),
+            Self::LinearSum { .. } => "linear_sum",
+            Self::Matvec(_) => "matvec_forward",
+            Self::Rope { forward: true, .. } => "rope_forward",
+            Self::Rope { .. } => "rope_backward",
+            Self::CacheAppend { .. } => "cache_append_forward",
+            Self::CacheExpand { .. } => "cache_expand_forward",
+            Self::AttentionForward { .. } => AttentionPass::Forward.kernel_name(),
+            Self::AttentionDelta { .. } | Self::AttentionDeltaTensors { .. } => {
+                "attention_delta_backward"
+            }
+            Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
+            Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
+            Self::AttentionTensors { pass, .. } => pass.kernel_name(),
+            Self::AttentionGroupSum { .. } => "attention_group_sum",
+            Self::AttentionDecode { splits, .. } | Self::AttentionDecodeTensors { splits, .. } => {
+                if splits.count == 1 {
+                    "attention_decode"
+                } else {
+                    "attention_decode_split"
+                }
+            }
+            Self::AttentionDecodeMerge { .. } | Self::AttentionDecodeMergeTensors { .. } => {
+                "attention_decode_merge"
+            }
+            Self::Softmax { .. } => "softmax_forward",
+            Self::GatedActivation(_) => "gated_activation_forward",
+            Self::GatedActivationBackward(_) => "gated_activation_backward",
+            Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
+            Self::CrossEntropy { .. } => "cross_entropy_forward",
+            Self::LossSum => "loss_sum_forward",
+            Self::PackWeights { .. } => "pack_weights_forward",
+            Self::UnpackWeights { .. } => "unpack_weights_forward",
+            Self::GradNorm => "grad_norm_forward",
+            Self::StepDecision { .. } => "step_decision_forward",
+            Self::AdamW { .. } => "adamw_forward",
+            Self::Sample { .. } => "sample_forward",
+        }
+    }
+
+    /// The kernel on a device: variant, reason, workgroup size, modules, bindings, grid and text.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when no variant fits the device.
+    #[allow(clippy::too_many_lines, reason = "a table")]
+    pub fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        match *self {
+            Self::Zero { count } => k::zero(caps, count),
+            Self::CopyRow { hidden } => k::copy_row(caps, hidden),
+            Self::Initialize { count } => k::initialize(caps, count),
+            Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
+            Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
+            Self::RmsNormForward { hidden, epsilon } => {
+                k::rms_norm_forward(caps, hidden, epsilon.0)
+            }
+            Self::RmsNormBackward { hidden, epsilon, mode, rows } => {
+                k::rms_norm_backward(caps, hidden, epsilon.0, mode, rows)
+            }
+            Self::HeadNormForward { shape, epsilon } => {
+                k::head_norm_forward(caps, shape, epsilon.0)
+            }
+            Self::HeadNormBackward { shape, epsilon, rows } => {
+                k::head_norm_backward(caps, shape, epsilon.0, rows)
+            }
+            Self::ColumnSum { hidden, rows } => k::column_sum(caps, hidden, rows),
+            Self::Linear { shape, output, splits, tile } => {
+                k::linear::linear_product(caps, &shape, output, splits, tile)
+            }
+            Self::LinearSum { shape, output, splits } => {
+                k::linear::linear_sum(caps, &shape, output, splits)
+            }
+            Self::Matvec(shape) => k::matvec(caps, shape),
+            Self::Rope { heads, head_dim, stride, forward } => {
+                k::rope(caps, heads, head_dim, stride, forward)
+            }
+            Self::CacheAppend { shape, cache } => k::cache_append(caps, shape, cache),
+            Self::CacheExpand { shape, cache } => k::cache_expand(caps, shape, cache),
+            Self::AttentionForward { shape, cached, tile } => {
+                k::attention::forward(caps, shape, cached, tile)
+            }
+            Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
+            Self::AttentionBackwardQuery { shape, kept, tile } => {
+                k::attention::backward_query(caps, shape, kept, tile)
+            }
+            Self::AttentionBackwardKeyValue { shape, owner, ends, kept, tile } => {
+                k::attention::backward_key_value(caps, shape, (owner, ends), kept, tile)
+            }
+            Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
+            Self::AttentionDecode { shape, cache, splits } => {
+                k::attention_decode(caps, shape, cache, &splits)
+            }
+            Self::AttentionDecodeMerge { shape, splits } => {
+                k::attention_decode_merge(caps, shape, &splits)
+            }
+            Self::AttentionTensors { shape, pass, element, dense, batch } => {
+                k::attention_tensors(caps, shape, pass, element, dense, batch)
+            }
+            Self::AttentionDeltaTensors { shape, element, batch } => {
+                k::attention_delta_tensors(caps, shape, element, batch)
+            }
+            Self::AttentionDecodeTensors { shape, element, splits, batch } => {
+                k::attention_decode_tensors(caps, shape, element, &splits, batch)
+            }
+            Self::AttentionDecodeMergeTensors { shape, element, splits, batch } => {
+                k::attention_decode_merge_tensors(caps, shape, element, &splits, batch)
+            }
+            Self::Softmax { columns, element } => k::softmax(caps, columns, element),
+            Self::GatedActivation(shape) => k::gated_activation(caps, shape),
+            Self::GatedActivationBackward(shape) => k::gated_activation_backward(caps, shape),
+            Self::CrossEntropy { vocabulary, gradient } => {
+                k::cross_entropy(caps, vocabulary, gradient)
+            }
+            Self::LossSum => k::loss_sum(caps),
+            Self::PackWeights { format, rows, columns } => {
+                k::pack_weights(caps, format, rows, columns)
+            }
+            Self::UnpackWeights { format, rows, columns } => {
+                k::unpack_weights(caps, format, rows, columns)
+            }
+            Self::GradNorm => k::grad_norm(caps),
+            Self::StepDecision { partials } => k::step_decision(caps, partials),
+            Self::AdamW { count } => k::adamw(caps, count),
+            Self::Sample { vocabulary } => k::sample(caps, vocabulary),
+        }
+    }
+}
