@@ -22,6 +22,19 @@ const row = (host, way, pkg, install, apps, work, options = {}) => ({
   },
 });
 
+/** A row for an app that has a second form, with everything in `tinyloom/worker`'s worker. */
+const app = (...words) => ({ ...row(...words), connectable: true });
+
+const connected = (one) => ({
+  ...one,
+  way: `${one.way}, tinyloom/worker`,
+  apps: [...one.apps, "connect"],
+  async run(tarball) {
+    // What the worker loads is not seen from the page.
+    return { ...(await one.run.call(this, tarball)), file: undefined, spare: undefined };
+  },
+});
+
 /** What a build left, opened, with the bytes of JavaScript that the page did not load. */
 async function built(host, folder) {
   const outcome = await host.open(folder);
@@ -29,10 +42,10 @@ async function built(host, folder) {
 }
 
 const vite = (name, label) => [
-  row(label, "dev", "vite", name, ["shared"], (host) =>
+  app(label, "dev", "vite", name, ["shared"], (host) =>
     host.served("vite", ["--host", "127.0.0.1", "--port", "{port}"]),
   ),
-  row(label, "build", "vite", name, ["shared"], async (host) => {
+  app(label, "build", "vite", name, ["shared"], async (host) => {
     await host.command("vite", ["build"]);
     return built(host, "dist");
   }),
@@ -55,12 +68,12 @@ const bundlers = [
     await host.command("vite", ["build"]);
     return host.open("dist");
   }),
-  row("webpack 5", "build", "webpack", "webpack5", ["shared"], async (host) => {
+  app("webpack 5", "build", "webpack", "webpack5", ["shared"], async (host) => {
     await host.command("webpack", ["--mode", "production", "--entry", "./main.js"]);
     host.write("dist/index.html", HTML);
     return built(host, "dist");
   }),
-  row("esbuild", "one file", "esbuild", "esbuild", ["shared"], async (host) => {
+  app("esbuild", "one file", "esbuild", "esbuild", ["shared"], async (host) => {
     await host.command("esbuild", [
       "main.js",
       "--bundle",
@@ -71,31 +84,31 @@ const bundlers = [
     host.write("dist/index.html", HTML);
     return built(host, "dist");
   }),
-  row("esbuild", "splitting", "esbuild", "esbuild", ["shared"], async (host) => {
+  app("esbuild", "splitting", "esbuild", "esbuild", ["shared"], async (host) => {
     const flags = ["--bundle", "--minify", "--splitting", "--format=esm", "--outdir=dist"];
     await host.command("esbuild", ["main.js", ...flags]);
     host.write("dist/index.html", HTML);
     return built(host, "dist");
   }),
-  row("Rollup", "build", "rollup", "rollup", ["shared"], async (host) => {
+  app("Rollup", "build", "rollup", "rollup", ["shared"], async (host) => {
     await host.command("rollup", ["main.js", "-d", "dist", "-f", "es", "-p", "node-resolve"]);
     host.write("dist/index.html", HTML);
     return built(host, "dist");
   }),
-  row("Parcel 2", "build", "parcel", "parcel", ["shared"], async (host) => {
+  app("Parcel 2", "build", "parcel", "parcel", ["shared"], async (host) => {
     await host.command("parcel", ["build", "index.html", "--no-cache"]);
     return built(host, "dist");
   }),
-  row("Parcel 2", "dev", "parcel", "parcel", ["shared"], (host) =>
+  app("Parcel 2", "dev", "parcel", "parcel", ["shared"], (host) =>
     host.served("parcel", ["serve", "index.html", "--port", "{port}", "--no-cache"]),
   ),
 ];
 
 const next = (name, label) => [
-  row(label, "dev", "next", name, ["shared", "next"], (host) =>
+  app(label, "dev", "next", name, ["shared", "next"], (host) =>
     host.served("next", ["dev", "-H", "127.0.0.1", "-p", "{port}"]),
   ),
-  row(label, "build, start", "next", name, ["shared", "next"], async (host) => {
+  app(label, "build, start", "next", name, ["shared", "next"], async (host) => {
     await host.command("next", ["build"]);
     return host.served("next", ["start", "-H", "127.0.0.1", "-p", "{port}"]);
   }),
@@ -104,25 +117,25 @@ const next = (name, label) => [
 const frameworks = [
   ...next("next15", "Next 15"),
   ...next("next16", "Next 16"),
-  row("SvelteKit", "dev", "@sveltejs/kit", "sveltekit", ["shared", "sveltekit"], (host) =>
+  app("SvelteKit", "dev", "@sveltejs/kit", "sveltekit", ["shared", "sveltekit"], (host) =>
     host.served("vite", ["--host", "127.0.0.1", "--port", "{port}"], { node: NODE }),
   ),
-  row("SvelteKit", "build", "@sveltejs/kit", "sveltekit", ["shared", "sveltekit"], async (host) => {
+  app("SvelteKit", "build", "@sveltejs/kit", "sveltekit", ["shared", "sveltekit"], async (host) => {
     await host.command("vite", ["build"], { node: NODE });
     const flags = ["preview", "--host", "127.0.0.1", "--port", "{port}"];
     return host.served("vite", flags, { node: NODE });
   }),
-  row("Astro", "dev", "astro", "astro", ["shared", "astro"], (host) =>
+  app("Astro", "dev", "astro", "astro", ["shared", "astro"], (host) =>
     host.served("astro", ["dev", "--host", "127.0.0.1", "--port", "{port}"], { node: NODE }),
   ),
-  row("Astro", "build", "astro", "astro", ["shared", "astro"], async (host) => {
+  app("Astro", "build", "astro", "astro", ["shared", "astro"], async (host) => {
     await host.command("astro", ["build"], { node: NODE });
     return built(host, "dist");
   }),
 ];
 
 const pages = [
-  row(
+  app(
     "static page",
     "import map",
     undefined,
@@ -241,4 +254,6 @@ async function compiles(host, version, mode) {
   if (Number(version) < 60) await host.without("@webgpu/types", () => trial(["main.ts"]));
 }
 
-export const rows = [...pages, ...bundlers, ...frameworks, ...programs, ...typescript];
+export const rows = [...pages, ...bundlers, ...frameworks, ...programs, ...typescript].flatMap(
+  (one) => (one.connectable ? [one, connected(one)] : [one]),
+);
