@@ -119,9 +119,9 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|comlink)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|comlink|worker\/text)\.js$/,
   );
-  const made = ["packed.js", "tinyloom.inline.min.js", "worker-thread.js", "ts5/index.d.ts"];
+  const made = ["packed.js", "tinyloom.inline.min.js", "worker/text.js", "ts5/index.d.ts"];
   const print = fingerprint([...inputs, "scripts/bundle.mjs", "pkg/package.json"]);
   await unlessDone(
     "bundles",

@@ -47,17 +47,36 @@ export async function workerFiles() {
   const comlink = join(dirname(require.resolve("comlink")), "..", "esm", "comlink.mjs");
   const text = readFileSync(comlink, "utf8").replace(/^\/\/# sourceMappingURL.*$/m, "");
   writeFileSync(join(dist, "worker", "comlink.js"), text);
+  const outfile = join(dist, "worker-thread.js");
   await esbuild.build({
     entryPoints: [join(dist, "worker", "thread.js")],
     bundle: true,
     format: "esm",
     target: "es2022",
-    external: ["./fallback.js"],
+    plugins: [withoutModule],
     minify: true,
     keepNames: true, // messages have those of classes
-    outfile: join(dist, "worker-thread.js"),
+    outfile,
   });
+  // What is left are Node's modules; minifying dropped the comments that tell bundlers so.
+  const made = readFileSync(outfile, "utf8").replaceAll(
+    /\bimport\(/g,
+    "import(/* @vite-ignore *//* webpackIgnore: true */",
+  );
+  writeFileSync(outfile, made);
+  writeFileSync(join(dist, "worker", "text.js"), `export default ${JSON.stringify(made)};\n`);
+  step(`worker-thread.js: ${kb(made.length)}, gzipped ${kb(gzipped(made))}`);
 }
+
+/** The worker's file has no `import()`, which several bundlers refuse in a worker: it asks its page. */
+const withoutModule = {
+  name: "without the module",
+  setup({ onResolve, onLoad }) {
+    const contents = 'export { packedOfPage as packedModule } from "./asked.js";';
+    onResolve({ filter: /^\.\/fallback\.js$/ }, ({ path }) => ({ path, namespace: "asking" }));
+    onLoad({ filter: /./, namespace: "asking" }, () => ({ contents, resolveDir: dist }));
+  },
+};
 
 /**
  * Bytes that an app's bundle gains by `import * from "tinyloom"`: what loads at once, and what would

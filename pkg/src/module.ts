@@ -1,6 +1,7 @@
 /** Where the wasm module comes from, and what to do where it does not come. */
 
 import { type ErrorCode, TinyloomError } from "./error.js";
+import { packedModule } from "./fallback.js";
 import { fileSystem, inNode } from "./node.js";
 import { wholeUrl } from "./source.js";
 
@@ -46,7 +47,7 @@ async function ownFile(): Promise<WebAssembly.Module> {
     if (await refusedByPolicy()) throw fileError;
     let packed: string;
     try {
-      packed = (await import("./fallback.js")).default;
+      packed = await packedModule();
     } catch (cause) {
       const reason = `${said(fileError)}; its copy in JavaScript did not load either: ${said(cause)}`;
       throw new NotThere(reason, { cause: fileError });

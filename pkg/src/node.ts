@@ -17,7 +17,7 @@ export function processId(): number {
 
 /** Node's file system, for `file:` URLs, which its fetch does not read. */
 export function fileSystem(): Promise<Fs> {
-  const specifier = "node:fs/promises"; // a variable, so that bundlers for the web leave it alone
+  const specifier = ["node", "fs/promises"].join(":"); // put together, so that bundlers for the web leave it alone
   return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Fs>;
 }
 

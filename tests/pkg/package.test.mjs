@@ -112,6 +112,7 @@ test("npm would publish only what users need, with sources and their maps", asyn
     "dist/worker/index.js",
     "dist/worker/index.d.ts",
     "dist/worker/comlink.js",
+    "dist/worker/text.js",
     "dist/worker-thread.js",
     "dist/tinyloom.js",
     "dist/tinyloom_bg.wasm",
@@ -137,6 +138,17 @@ test("npm would publish only what users need, with sources and their maps", asyn
   }
   const { size } = statSync(tarball);
   assert.ok(size < 1_600_000, `the package is ${size} bytes`);
+});
+
+test("the worker's file needs no other, and its copy is the same text", async () => {
+  const { folder } = await packed;
+  const file = readFileSync(join(folder, "dist/worker-thread.js"), "utf8");
+  const imports = file.match(/\bimport\b[^.].{0,80}/g) ?? [];
+  // Node's modules alone: several bundlers refuse a worker with further files.
+  for (const one of imports) assert.match(one, /^import\(\/\* @vite-ignore \*\//);
+  assert.equal(imports.length, 4);
+  const { default: text } = await import(join(folder, "dist/worker/text.js"));
+  assert.equal(text, file);
 });
 
 test("publint and attw find nothing", async () => {

@@ -1,7 +1,16 @@
 import { TinyloomError } from "../error.js";
 import { check, invalid, type Rules } from "../options.js";
 import { Connection } from "./connection.js";
-import { join, openWorker, unavailable, type WorkerLike } from "./open.js";
+import {
+  bothFailed,
+  join,
+  type OwnWorker,
+  openCopy,
+  openWorker,
+  unavailable,
+  type WorkerLike,
+  watchPolicy,
+} from "./open.js";
 import type { Connected, RemoteExports } from "./types.js";
 import { PAGE } from "./wire.js";
 
@@ -29,11 +38,12 @@ const OPERATIONS = ["attention", "softmax"];
 
 /**
  * Opens a worker that has the whole API, and gives the same classes here. What they make lives in the
- * worker: methods give promises, properties are read as usual.
+ * worker: methods give promises, properties are read as usual. Where the worker's file does not answer, a copy
+ * of it is imported as JavaScript, which opens as a `blob:` address.
  *
  * @typeParam Extra - what the worker's {@link serve} adds, as `typeof` of that object.
  * @throws {@link TinyloomError} `worker-unavailable` where no worker can be opened or it does not answer,
- * `invalid-options`.
+ * `content-security` where the page's policy forbids it, `invalid-options`.
  *
  * @example
  * ```ts
@@ -48,8 +58,41 @@ export async function connect<Extra extends object = object>(
   options: ConnectOptions = {},
 ): Promise<Connected & RemoteExports<Extra>> {
   const { worker: given } = check<ConnectOptions>("connect", options, RULES);
-  const own = given ? undefined : await openWorker();
-  const worker = (given ?? own) as WorkerLike;
+  const exports = given ? await open(given) : await openOwn();
+  return exports as unknown as Connected & RemoteExports<Extra>;
+}
+
+/** Opens the package's own worker: from its file, or from the copy where that does not answer. */
+async function openOwn(): Promise<Record<string, unknown>> {
+  const page = watchPolicy();
+  try {
+    let fileError: unknown;
+    try {
+      const worker = await openWorker();
+      return await open(worker, worker);
+    } catch (error) {
+      const refused = error instanceof TinyloomError && error.code === "worker-unavailable";
+      if (!refused || typeof Worker !== "function") throw error;
+      fileError = error;
+    }
+    try {
+      const copy = await openCopy();
+      return await open(copy, copy);
+    } catch (copyError) {
+      await new Promise((turn) => setTimeout(turn, 50)); // the policy's refusal may be told after the error
+      throw bothFailed(fileError, copyError, page.refused());
+    }
+  } finally {
+    page.stop();
+  }
+}
+
+/**
+ * Connects to a worker.
+ *
+ * @param own - the same, where it was opened here and ends with the connection.
+ */
+async function open(worker: WorkerLike, own?: OwnWorker): Promise<Record<string, unknown>> {
   const { port1, port2 } = new MessageChannel();
   const connection = new Connection(port1);
   let opened = false;
@@ -60,12 +103,11 @@ export async function connect<Extra extends object = object>(
   join(worker, port2, (error, ended) => {
     if (ended || !opened) connection.end(error);
   });
-  const timer = given && setTimeout(() => connection.end(silent()), PATIENCE);
+  const timer = own ? undefined : setTimeout(() => connection.end(silent()), PATIENCE);
   try {
     const exports = await connection.open();
     opened = true;
-    return withOperations({ ...PAGE, ...exports, close }) as unknown as Connected &
-      RemoteExports<Extra>;
+    return withOperations({ ...PAGE, ...exports, close });
   } catch (error) {
     await close();
     throw error;

@@ -2,6 +2,7 @@
 
 import { baseAddress } from "../base.js";
 import { type TinyloomError, toError } from "../error.js";
+import { packedModule } from "../fallback.js";
 import { invalid } from "../options.js";
 import * as Comlink from "./comlink.js";
 import {
@@ -68,7 +69,9 @@ export class Connection {
 
   /** What the worker exports, as the page has it. */
   async open(): Promise<Record<string, unknown>> {
-    const exported = await this.#guarded(() => this.#host.hello(baseAddress()));
+    const exported = await this.#guarded(() =>
+      this.#host.hello(baseAddress(), Comlink.proxy(packedModule)),
+    );
     const result: Record<string, unknown> = {};
     for (const [name, one] of Object.entries(exported)) result[name] = this.#export(name, one);
     return result;

@@ -1,5 +1,6 @@
 /** The worker's side: makes the calls, and keeps the objects that the page has. */
 
+import { askPage } from "../asked.js";
 import { setBase } from "../base.js";
 import { TinyloomError } from "../error.js";
 import { called, invalid, show } from "../options.js";
@@ -94,8 +95,16 @@ export class Host implements HostApi {
     return this.#signals.size;
   }
 
-  async hello(base: string | undefined): Promise<{ [name: string]: Exported }> {
+  /**
+   * @param base - the page's address.
+   * @param packed - gives the wasm module's bytes, where its file does not answer here.
+   */
+  async hello(
+    base: string | undefined,
+    packed: () => Promise<string>,
+  ): Promise<{ [name: string]: Exported }> {
     setBase(base);
+    askPage(packed);
     await provideGpu();
     const described: { [name: string]: Exported } = {};
     for (const [name, value] of Object.entries(this.#exports)) {
@@ -189,6 +198,7 @@ export class Host implements HostApi {
 
   /** The connection is closed: what runs ends, and nothing is kept. */
   [Comlink.finalizer](): void {
+    askPage(undefined);
     for (const controller of this.#signals.values()) controller.abort();
     for (const { iterator } of this.#iterations.values()) {
       iterator.return?.().catch(() => undefined);

@@ -7,7 +7,7 @@ type Threads = typeof import("node:worker_threads");
 
 /** Node's module of threads. */
 export function threads(): Promise<Threads> {
-  const specifier = "node:worker_threads"; // a variable, so that bundlers for the web leave it alone
+  const specifier = ["node", "worker_threads"].join(":"); // put together, so that bundlers for the web leave it alone
   return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Threads>;
 }
 

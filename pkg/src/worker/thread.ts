@@ -1,4 +1,9 @@
-// The file of the package's own worker.
-import { serve } from "./serve.js";
+// The file of the package's own worker. Its imports are static: it is bundled into one file, and Parcel does
+// not understand what esbuild makes of the others.
 
-serve();
+import * as tinyloom from "../index.js";
+import { expose } from "./comlink.js";
+import { Host } from "./host.js";
+import { onConnect } from "./node.js";
+
+onConnect((port) => expose(new Host({ ...tinyloom }), port));

@@ -67,7 +67,10 @@ export type Target = number | string;
 
 /** What the worker does for the page. */
 export interface HostApi {
-  hello(base: string | undefined): Promise<{ [name: string]: Exported }>;
+  hello(
+    base: string | undefined,
+    packed: () => Promise<string>,
+  ): Promise<{ [name: string]: Exported }>;
   call(target: Target, member: string, values: unknown[]): Promise<Reply>;
   set(target: number, member: string, values: unknown[]): Reply;
   iterate(id: number, target: Target, member: string, values: unknown[]): Promise<Reply>;

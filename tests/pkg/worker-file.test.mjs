@@ -1,0 +1,112 @@
+// Where `connect()` gets its worker from: the file, its copy in JavaScript where the file does not answer,
+// and which error a page gets whose policy forbids both.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+
+const page = (policy) =>
+  Buffer.from(
+    `<!doctype html><link rel="icon" href="data:,"><meta http-equiv="content-security-policy" content="${policy}">`,
+  );
+const STRICT =
+  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; img-src data:";
+const TYPES = `${STRICT}; require-trusted-types-for 'script'; trusted-types`;
+const PAGES = {
+  "/free.html": page("img-src data:"),
+  "/strict.html": page(STRICT),
+  "/blob.html": page(`${STRICT}; worker-src 'self' blob:`),
+  "/typed.html": page(`${TYPES} tinyloom`),
+  "/typed-blob.html": page(`${TYPES} tinyloom; worker-src 'self' blob:`),
+  "/other-types.html": page(`${TYPES} another`),
+};
+const mounts = {
+  "/": join(root, "pkg", "dist"),
+  "/apps": join(root, "tests", "hosts", "apps", "shared"),
+  ...PAGES,
+};
+const HTML = Buffer.from("<!DOCTYPE html><title>home</title>");
+const NOTHING = join(root, "no-such-folder");
+const AWAY = {
+  "not there": { "/worker-thread.js": NOTHING, "/tinyloom_bg.wasm": NOTHING },
+  HTML: { "/worker-thread.js": HTML, "/tinyloom_bg.wasm": HTML },
+};
+
+/** In the page: the outcome of the hosts' common body, the files it loaded, and refusals of the policy. */
+async function workInPage() {
+  const refused = [];
+  addEventListener("securitypolicyviolation", ({ effectiveDirective }) => {
+    refused.push(effectiveDirective);
+  });
+  const { connect } = await import("/worker/index.js");
+  const { work } = await import("/apps/body.js");
+  const { Worker } = globalThis;
+  const outcome = await connect().then(work, ({ code, message }) => ({ code, message }));
+  const loaded = performance.getEntriesByType("resource").map(({ name }) => name.split("/").at(-1));
+  const restored = Worker === globalThis.Worker;
+  return { ...outcome, refused, restored, copied: loaded.includes("text.js") };
+}
+
+for (const kind of ["chromium", "firefox"]) {
+  let browser;
+  const servers = [];
+  before(async () => {
+    browser = await launch(kind);
+  });
+  after(async () => {
+    await browser?.close();
+    for (const server of servers) await server.close();
+  });
+
+  const visit = async (path, away = {}) => {
+    const server = await serve({ ...mounts, ...away });
+    servers.push(server);
+    const tab = await openPage(browser, `${server.url}${path}`);
+    try {
+      return await tab.evaluate(workInPage);
+    } finally {
+      await tab.close();
+    }
+  };
+  const trained = ({ steps, tokens, code, message, restored }) => {
+    assert.deepEqual({ steps, tokens }, { steps: 25, tokens: 12 }, `${code}: ${message}`);
+    assert.ok(restored, "globalThis.Worker is the page's");
+  };
+
+  test(`the file, under a strict policy, without its copy, in ${kind}`, async () => {
+    for (const path of ["/strict.html", "/typed.html"]) {
+      const outcome = await visit(path);
+      trained(outcome);
+      assert.equal(outcome.copied, false, path);
+      assert.deepEqual(outcome.refused, [], path);
+    }
+  });
+
+  for (const [what, away] of Object.entries(AWAY)) {
+    test(`the copy where the file is ${what}, in ${kind}`, async () => {
+      for (const path of ["/free.html", "/blob.html", "/typed-blob.html"]) {
+        const outcome = await visit(path, away);
+        trained(outcome);
+        assert.equal(outcome.copied, true, path);
+      }
+    });
+  }
+
+  test(`a policy that forbids the copy is told, in ${kind}`, async () => {
+    const { code, message } = await visit("/strict.html", AWAY["not there"]);
+    assert.equal(code, "content-security", message);
+    for (const word of ["worker-thread.js", "blob:", "connect({ worker })", "serve()"]) {
+      assert.ok(message.includes(word), message);
+    }
+  });
+
+  test(`a policy without the name of the Trusted Types is told, in ${kind}`, async (t) => {
+    const outcome = await visit("/other-types.html");
+    if (kind === "firefox" && outcome.steps) return t.diagnostic("no Trusted Types here");
+    assert.equal(outcome.code, "content-security", outcome.message);
+    assert.match(outcome.message, /trusted-types.*tinyloom|tinyloom.*trusted-types/);
+    assert.match(outcome.message, /connect\(\{ worker \}\)/);
+  });
+}
