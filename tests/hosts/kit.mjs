@@ -47,7 +47,14 @@ export class Host {
       rmSync(join(host.folder, "node_modules", "tinyloom"), { recursive: true, force: true });
       rmSync(join(host.folder, "node_modules", ".package-lock.json"), { force: true });
       writeFileSync(join(host.folder, "package.json"), text);
-      const quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"];
+      // A host that needs a newer Node has it among its packages.
+      const quiet = [
+        "--engine-strict=false",
+        "--no-audit",
+        "--no-fund",
+        "--no-package-lock",
+        "--loglevel=error",
+      ];
       await host.command("npm", ["install", ...quiet]);
       writeFileSync(stamp, print);
     }
