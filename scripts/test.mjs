@@ -1,38 +1,84 @@
 // `npm test`: set-up, build, then every *.test.mjs under tests with Node's test runner. The native
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
-// `npm run test:full` (`--full`): the kernel lanes alone, and Node's, each with every case of the
-// products that the everyday cases sample.
-import { exitCode, Failure, filesBelow, main, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
+// `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
+// that the everyday cases sample; and the public API's bodies, each whole in every host.
+import { run } from "node:test";
+import { spec as Spec } from "node:test/reporters";
+import { Failure, filesBelow, main, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
 
-await main(async () => {
-  const full = process.argv.includes("--full");
-  const wanted = process.argv.slice(2).filter((word) => word !== "--full");
-  const files = filesBelow([full ? "tests/lanes" : "tests"]).filter(
+/** In this order, the longest first, so that no processor is idle at the end. */
+const LANES = ["lanes/chromium", "lanes/native", "lanes/firefox"];
+
+/** What runs by itself, one file after the other, and why. */
+const ALONE = {
+  "pkg/chromium.": "holds times of steps and readbacks to account",
+  "pkg/firefox.": "holds times of steps and readbacks to account",
+  "pkg/node.": "holds times of steps and readbacks to account",
+  "pkg/worker.": "holds tasks of the main thread to account",
+  "pkg/demo.": "holds tasks of the main thread to account",
+  "pkg/package.": "packs target/package",
+  "pkg/readme.": "packs target/package",
+  "hosts/hosts.": "packs target/package",
+};
+
+/** Files at a time of the others: a software adapter's compiler uses one core. */
+const SIDE_BY_SIDE = 2;
+
+const alone = (path) => Object.keys(ALONE).some((part) => path.includes(`/${part}`));
+const rank = (path) => LANES.findIndex((part) => path.includes(part)) >>> 0;
+
+function selected(full, wanted) {
+  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node)\.)/;
+  const files = filesBelow(["tests"]).filter(
     (path) =>
-      (path.endsWith(".test.mjs") || (full && path.endsWith(".full.mjs"))) &&
+      (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
       (wanted.length === 0 || wanted.some((word) => path.includes(word))),
   );
   if (files.length === 0)
     throw new Failure(`no test file has ${wanted.join(" or ")} in its path`, 2);
+  return files.toSorted((a, b) => rank(a) - rank(b));
+}
+
+/** Runs test files in processes of their own, prints what they report, and gives each file's seconds. */
+async function runFiles(files, concurrency) {
+  step(`testing: ${files.length} files, ${concurrency} at a time`);
+  const seconds = new Map();
+  const stream = run({ files, concurrency });
+  stream.on("test:fail", () => {
+    process.exitCode = 1;
+  });
+  for (const event of ["test:pass", "test:fail"]) {
+    stream.on(event, ({ nesting, file, details }) => {
+      if (nesting > 0) return;
+      seconds.set(file, (seconds.get(file) ?? 0) + details.duration_ms / 1000);
+    });
+  }
+  const report = stream.compose(new Spec());
+  for await (const text of report) process.stdout.write(text);
+  return seconds;
+}
+
+await main(async () => {
+  const full = process.argv.includes("--full");
+  const files = selected(
+    full,
+    process.argv.slice(2).filter((word) => word !== "--full"),
+  );
   const { setup } = await import("./setup.mjs");
   await setup({ browsers: ["chromium", "firefox", "node"], native: true });
   const { build } = await import("./build.mjs");
   await build({ page: !full, job: !full, testing: true });
-  const env = full ? { TINYLOOM_LEVEL: "full" } : {};
-  // The kernel lanes mostly wait for a software adapter's compiler, which uses one core: two at a
-  // time. The others hold step times and submits to account, one after the other.
-  const lanes = files.filter((path) => path.includes("lanes"));
-  const others = files.filter((path) => !path.includes("lanes"));
+  if (full) process.env.TINYLOOM_LEVEL = "full";
+  const times = [];
   for (const [group, concurrency] of [
-    [lanes, 2],
-    [others, 1],
+    [files.filter((path) => !alone(path)), SIDE_BY_SIDE],
+    [files.filter(alone), 1],
   ]) {
-    if (group.length === 0) continue;
-    step(`testing: ${group.length} files, ${concurrency} at a time`);
-    const flags = ["--test", `--test-concurrency=${concurrency}`, "--test-reporter=spec"];
-    const code = await exitCode(process.execPath, [...flags, ...group], { env });
-    if (code !== 0) process.exitCode = 1;
+    if (group.length > 0) times.push(...(await runFiles(group, concurrency)));
   }
+  const slowest = times.toSorted(([, a], [, b]) => b - a).slice(0, 20);
+  step("seconds per file, of those that took longest:");
+  for (const [file, seconds] of slowest) step(`${seconds.toFixed(1).padStart(7)} ${file}`);
   if (process.env[WITHOUT_TRANSFORMERS]) {
     step(
       `${WITHOUT_TRANSFORMERS} is set: without PyTorch, transformers did not read what was saved`,

@@ -45,16 +45,18 @@ fn every_case_passes_on_this_adapter() {
     let cases: Vec<_> =
         cases.into_iter().enumerate().filter(|(i, _)| in_shard(*i)).map(|(_, case)| case).collect();
     for case in &cases {
-        let report = pollster::block_on(testing::run(&device, &case.name, seed()));
+        let report = pollster::block_on(testing::run(&device, &case.name, seed(), None));
         println!(
-            "{}/{} {} {}: {} [{} pipelines, {:.0} ms]",
+            "{}/{} {} {}: {} [{} pipelines, {:.0} ms, compiling {:.0}, running {:.0}]",
             count + 1,
             cases.len(),
             if report.ok { "ok    " } else { "FAILED" },
             report.name,
             report.detail,
             report.pipelines,
-            report.milliseconds
+            report.milliseconds,
+            report.compiling,
+            report.running
         );
         count += 1;
         if !report.ok {
@@ -70,4 +72,26 @@ fn every_case_passes_on_this_adapter() {
     );
     assert!(count > 0, "no case has {wanted:?} in its name");
     assert!(failed.is_empty(), "{} of {count} cases failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// What a lane with two devices of one adapter leaves out.
+#[test]
+fn a_second_device_repeats_only_what_differs() {
+    let open =
+        || pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
+    let (first, second, results) = (open(), open(), testing::Results::default());
+    let run = |device, seed| {
+        let results = Some(results.clone());
+        let report = pollster::block_on(testing::run(device, "loss_sum", seed, results));
+        assert!(report.ok && report.jobs > 0, "{report:?}");
+        report
+    };
+    assert_eq!(run(&first, 7).known, 0, "nothing was there");
+    assert_eq!(run(&first, 7).known, 0, "a device does not take its own results");
+    results.next_device();
+    let again = run(&second, 7);
+    assert_eq!((again.known, again.pipelines), (again.jobs, 0), "all of it was there");
+    let other = run(&second, 8);
+    assert_eq!(other.known, 0, "other operands are another run");
+    assert!(other.pipelines > 0, "and need the text compiled");
 }

@@ -110,7 +110,7 @@ struct Layout {
     outputs: Vec<Vec<(usize, usize)>>,
 }
 
-fn lay_out(jobs: &[Job]) -> Result<Layout> {
+fn lay_out(jobs: &[&Job]) -> Result<Layout> {
     let mut layout = Layout {
         plan: Plan {
             kernels: Vec::new(),
@@ -162,7 +162,7 @@ fn lay_out(jobs: &[Job]) -> Result<Layout> {
 }
 
 /// Fails when a word outside the outputs was written.
-fn check_guards(layout: &Layout, words: &[u32], jobs: &[Job]) -> Result<()> {
+fn check_guards(layout: &Layout, words: &[u32], jobs: &[&Job]) -> Result<()> {
     let mut free = vec![true; words.len()];
     for (offset, len) in layout.outputs.iter().flatten() {
         free[*offset..offset + len].fill(false);
@@ -179,10 +179,11 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[Job]) -> Result<()> {
 }
 
 /// Runs the jobs in order in one submit.
-pub(super) async fn run(lane: &Lane, jobs: &[Job]) -> Result<Vec<Outputs>> {
+pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let layout = lay_out(jobs)?;
     let gpu = &lane.gpu;
     let mut buffers = Vec::new();
+    let began = gpu.now();
     let plan = made(&**gpu, || {
         for (arena, label) in layout.arenas.iter().zip(["inputs", "outputs", "uniforms"]) {
             buffers.push(arena.upload(lane, label)?);
@@ -194,10 +195,13 @@ pub(super) async fn run(lane: &Lane, jobs: &[Job]) -> Result<Vec<Outputs>> {
         gpu.install(&layout.plan, &resolve)
     });
     let plan = plan.await?;
+    let compiled = gpu.now();
     let bytes = layout.arenas[1].words.len() as u64 * 4;
     let region = Region { buffer: buffers[1], offset: 0, bytes };
     let rows = jobs.iter().map(|job| job.rows).max().unwrap_or(0);
     let read = gpu.submit(&[Replay { plan, rows }], 1, Some(region))?.await?;
+    let [compiling, running] = lane.times.get();
+    lane.times.set([compiling + compiled - began, running + gpu.now() - compiled]);
     gpu.uninstall(plan);
     buffers.into_iter().for_each(|buffer| gpu.destroy_buffer(buffer));
     let words = bytemuck::pod_collect_to_vec::<u8, u32>(&read);

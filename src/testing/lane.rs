@@ -2,6 +2,7 @@
 
 use super::adapters::{restrict, table};
 use super::harness::{self, Job, Outputs};
+use super::results::Results;
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, WgpuDevice};
@@ -22,12 +23,24 @@ pub struct Lane {
     stream: Cell<u64>,
     /// Distinct kernels that ran, and that the whole table asks for.
     tally: Cell<[usize; 2]>,
+    /// Milliseconds in which kernels were compiled and bound, and in which they ran.
+    pub(super) times: Cell<[f64; 2]>,
+    /// Jobs, and those among them that another device of the adapter had run.
+    pub(super) jobs: Cell<[usize; 2]>,
+    results: Option<Results>,
 }
 
 impl Lane {
-    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64) -> Self {
-        let gpu = Rc::clone(device);
-        Self { gpu, seed, stream: Cell::new(0), tally: Cell::default() }
+    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64, results: Option<Results>) -> Self {
+        Self {
+            gpu: Rc::clone(device),
+            seed,
+            stream: Cell::new(0),
+            tally: Cell::default(),
+            times: Cell::default(),
+            jobs: Cell::default(),
+            results,
+        }
     }
 
     pub(super) fn caps(&self) -> &Capabilities {
@@ -100,13 +113,22 @@ impl Lane {
         self.kernels(|caps| make(caps).map(|kernel| vec![kernel]))
     }
 
-    /// Runs jobs, several a submit, and gives what each wrote.
+    /// Runs jobs, several per submit, and gives what each wrote. What another device of the adapter
+    /// has left of an equal job is not computed again.
     pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
-        let mut outputs = Vec::with_capacity(jobs.len());
-        for some in jobs.chunks(JOBS) {
-            outputs.extend(harness::run(self, some).await?);
+        let known = |job| self.results.as_ref().and_then(|results| results.of(job));
+        let mut outputs: Vec<Option<Outputs>> = jobs.iter().map(known).collect();
+        let missing: Vec<usize> = (0..jobs.len()).filter(|&i| outputs[i].is_none()).collect();
+        for some in missing.chunks(JOBS) {
+            let some_jobs: Vec<&Job> = some.iter().map(|&i| &jobs[i]).collect();
+            for (&i, got) in some.iter().zip(harness::run(self, &some_jobs).await?) {
+                self.results.iter().for_each(|results| results.record(&jobs[i], &got));
+                outputs[i] = Some(got);
+            }
         }
-        Ok(outputs)
+        let [all, repeated] = self.jobs.get();
+        self.jobs.set([all + jobs.len(), repeated + jobs.len() - missing.len()]);
+        Ok(outputs.into_iter().flatten().collect())
     }
 
     /// What a case that passed reports.

@@ -31,6 +31,7 @@ mod model;
 mod norm;
 mod optimizer;
 mod pretend;
+mod results;
 mod sample;
 mod softmax;
 mod tensor_problem;
@@ -38,6 +39,7 @@ mod training;
 mod weights;
 
 pub use lane::Lane;
+pub use results::Results;
 
 use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
 use serde::Serialize;
@@ -97,6 +99,12 @@ pub struct Report {
     /// Pipelines compiled for it.
     pub pipelines: u64,
     pub milliseconds: f64,
+    /// Of these, those in which kernels by themselves were compiled and bound, and in which they ran.
+    pub compiling: f64,
+    pub running: f64,
+    /// Runs of a kernel, and those that another device of the adapter had done before.
+    pub jobs: usize,
+    pub known: usize,
 }
 
 /// The cases of a level, in the order of the kernels' numbers.
@@ -135,14 +143,23 @@ fn every_case() -> Vec<Case> {
     .collect()
 }
 
-/// Runs the case called `name` with random data from `seed`.
-pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Report {
+/// Runs the case called `name` with random data from `seed`. `results`, where another device of the
+/// adapter has run the case with that seed, has what need not run again.
+pub async fn run(
+    device: &Rc<WgpuDevice>,
+    name: &str,
+    seed: u64,
+    results: Option<Results>,
+) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
+    let lane = Rc::new(Lane::new(device, seed, results));
     let outcome = match every_case().into_iter().find(|case| case.name == name) {
-        Some(case) => (case.body)(Rc::new(Lane::new(device, seed))).await,
+        Some(case) => (case.body)(Rc::clone(&lane)).await,
         None => Err("there is no such case".into()),
     };
+    let [compiling, running] = lane.times.get();
+    let [jobs, known] = lane.jobs.get();
     let (ok, detail) = match outcome {
         Ok(detail) => (true, detail),
         Err(detail) => (false, format!("{detail} (seed {seed})")),
@@ -153,5 +170,9 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Report {
         detail,
         pipelines: device.counters().pipelines - before,
         milliseconds: device.now() - started,
+        compiling,
+        running,
+        jobs,
+        known,
     }
 }

@@ -17,16 +17,36 @@ pub fn testing_cases(full: bool) -> JsResult<String> {
     json(&testing::cases(level).iter().map(|case| case.name.clone()).collect::<Vec<_>>())
 }
 
-/// Runs a case with a fresh seed, or with `seed`, and gives its report as JSON.
+/// What a case left on the devices of one adapter.
+#[wasm_bindgen]
+#[derive(Debug, Default)]
+pub struct TestingResults(testing::Results);
+
+#[wasm_bindgen]
+impl TestingResults {
+    #[wasm_bindgen(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What runs from now on runs on another device.
+    #[wasm_bindgen(js_name = nextDevice)]
+    pub fn next_device(&self) {
+        self.0.next_device();
+    }
+}
+
+/// Runs a case with random data from `seed`, and gives its report as JSON. What an earlier device has
+/// run of the case with `results` and that seed is not run again.
 #[wasm_bindgen]
 pub async fn testing_run(
     runtime: &RawRuntime,
     name: String,
-    seed: Option<f64>,
+    seed: f64,
+    results: &TestingResults,
 ) -> JsResult<String> {
     let device = runtime.device_rc()?;
-    let seed = seed.unwrap_or_else(|| (js_sys::Math::random() * 2f64.powi(53)).floor());
-    json(&testing::run(&device, &name, seed as u64).await)
+    json(&testing::run(&device, &name, seed as u64, Some(results.0.clone())).await)
 }
 
 /// The training kernels of an [`AttentionWork`] as JSON, for the benchmark.

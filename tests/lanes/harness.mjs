@@ -3,13 +3,16 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
+import { softwareOnly } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { ofShard } from "./lane.mjs";
 import { endProgress, full, shard, showProgress, wanted } from "./level.mjs";
 
 const BLANK = Buffer.from(
   '<!doctype html><link rel="icon" href="data:,"><title>tinyloom tests</title>',
 );
-const PROGRESS = "lane-progress ";
+/** Cases to name with their times. */
+const SLOWEST = 20;
 
 /**
  * Runs work with a page of that browser that can import from /tests, /testing and /pkg.
@@ -37,49 +40,71 @@ export async function withPage(kind, onConsole, work, options = {}) {
 }
 
 /**
- * Runs every case of a lane and fails with the list of those that failed.
+ * Runs every case on each device of a browser's adapter, and fails with the list of those that failed:
+ * a subtest per device.
  *
- * @param t - the test's context; cases and pipelines are printed as its diagnostic.
- * @param lane - `{ name, browser, options, expect }`: the runtime's options, and what its
- *   capabilities must have, so that a lane never runs as another by accident.
+ * @param t - the test's context; cases and pipelines are printed as its subtests' diagnostics.
+ * @param browser - the browser's kind.
+ * @param devices - `[{ name, options, expect }]`: the runtime's options, and what its capabilities must
+ *   have, so that a device never runs as another by accident. What a device has run, those after it
+ *   do not run again.
  */
-export async function runLane(t, { name, browser, options, expect = {} }) {
-  const began = Date.now();
+export async function runLane(t, browser, devices) {
   const problems = [];
   const onConsole = (type, text) => {
-    if (text.startsWith(PROGRESS)) showProgress(name, text.slice(PROGRESS.length));
-    else if (type === "error" || type === "warn") problems.push(text);
+    if (type === "error" || type === "warn") problems.push(text);
   };
-  const report = await withPage(browser, onConsole, (page, url) =>
-    page.evaluate(
-      async (base, ...args) =>
-        (await import(`${base}/tests/lanes/lane.mjs`)).runCases(base, ...args),
-      url,
-      options,
-      full,
-      shard,
-      wanted,
+  // A software adapter compiles on one thread of each browser's: two browsers share the cases.
+  const browsers = softwareOnly() ? 2 : 1;
+  const share = { taken: 0, reports: devices.map(() => []) };
+  const opened = await Promise.all(
+    Array.from({ length: browsers }, () =>
+      withPage(browser, onConsole, (page, url) => takeCases(browser, page, url, devices, share)),
     ),
   );
   endProgress();
-  const { capabilities, cases, lost } = report;
-  const failed = cases.filter((one) => !one.ok);
-  const pipelines = cases.reduce((sum, one) => sum + (one.pipelines ?? 0), 0);
-  const seconds = Math.round((Date.now() - began) / 1000);
-  const adapter = [
-    capabilities.adapter.vendor,
-    capabilities.adapter.architecture,
-    capabilities.adapter.description,
-  ];
-  t.diagnostic(
-    `${name}: ${cases.length} cases, ${failed.length} failed, ${pipelines} pipelines compiled, ${seconds} s, ` +
-      `adapter ${adapter.filter(Boolean).join(" ") || "(unnamed)"}`,
+  for (const [index, device] of devices.entries()) {
+    const report = { capabilities: opened[0][index], cases: share.reports[index] };
+    await t.test(device.name, (sub) => checkReport(sub, device, report, problems));
+  }
+  assert.deepEqual(problems, [], "the page's console has errors");
+}
+
+/**
+ * Runs cases that no other page has taken, until none is left or a device is lost. Gives each device's
+ * capabilities.
+ */
+async function takeCases(browser, page, url, devices, share) {
+  const options = devices.map((device) => device.options);
+  const call = (name, ...args) =>
+    page.evaluate(
+      async (base, name, args) => (await import(`${base}/tests/lanes/lane.mjs`))[name](...args),
+      url,
+      name,
+      args,
+    );
+  const { capabilities, names } = await call("open", url, options, full);
+  const mine = ofShard(
+    names.filter((name) => name.includes(wanted)),
+    shard,
   );
-  const slowest = cases
-    .toSorted((a, b) => (b.milliseconds ?? 0) - (a.milliseconds ?? 0))
-    .slice(0, 5)
-    .map((one) => `${one.name} ${Math.round((one.milliseconds ?? 0) / 1000)} s`);
-  t.diagnostic(`${name}: slowest cases: ${slowest.join("; ")}`);
+  while (share.taken < mine.length && !share.lost) {
+    const name = mine[share.taken++];
+    showProgress(browser, `${share.taken}/${mine.length} ${name}`);
+    for (const [index, report] of (await call("runCase", name)).entries()) {
+      share.reports[index].push(report);
+      share.lost ??= report.lost;
+    }
+  }
+  return capabilities;
+}
+
+function checkReport(t, { name, expect = {} }, { capabilities, cases }, problems) {
+  const failed = cases.filter((one) => !one.ok);
+  const { vendor, architecture, description } = capabilities.adapter;
+  const adapter = [vendor, architecture, description].filter(Boolean).join(" ") || "(unnamed)";
+  t.diagnostic(`${name}: ${cases.length} cases, ${failed.length} failed, adapter ${adapter}`);
+  for (const line of account(cases)) t.diagnostic(`${name}: ${line}`);
   for (const [feature, wanted] of Object.entries(expect)) {
     assert.equal(
       capabilities.features[feature],
@@ -88,12 +113,35 @@ export async function runLane(t, { name, browser, options, expect = {} }) {
     );
   }
   assert.ok(cases.length > 0, `lane ${name} has no case`);
-  assert.equal(lost, undefined, `the device was lost: ${lost}`);
+  assert.equal(new Set(cases.map((one) => one.name)).size, cases.length, "a case ran twice");
+  const lost = cases.find((one) => one.lost)?.lost;
+  assert.equal(lost, undefined, `the device was lost: ${JSON.stringify(lost)}`);
   const list = failed.map((one) => `${one.name}: ${one.detail}`).join("\n");
   assert.equal(
     failed.length,
     0,
     `${failed.length} of ${cases.length} cases failed:\n${list}\n${problems.join("\n")}`,
   );
-  assert.deepEqual(problems, [], "the page's console has errors");
+}
+
+/** What the cases ran, and where the time went. */
+function account(cases) {
+  const sum = (key) => cases.reduce((total, one) => total + (one[key] ?? 0), 0);
+  const seconds = (milliseconds) => (milliseconds / 1000).toFixed(1);
+  const slowest = cases
+    .toSorted((a, b) => (b.milliseconds ?? 0) - (a.milliseconds ?? 0))
+    .slice(0, SLOWEST)
+    .map((one) => {
+      const { milliseconds = 0, compiling = 0, running = 0, pipelines = 0 } = one;
+      const parts = `${seconds(compiling)} ${seconds(running)} ${pipelines}`;
+      return `${seconds(milliseconds)} ${parts} ${one.name}`;
+    });
+  return [
+    `${sum("pipelines")} pipelines compiled; kernels ran ${sum("jobs") - sum("known")} times, and ` +
+      `${sum("known")} times the adapter had run the same text on the same operands`,
+    `${seconds(sum("milliseconds"))} s, of which kernels by themselves took ` +
+      `${seconds(sum("compiling"))} s to compile and ${seconds(sum("running"))} s to run`,
+    "slowest cases (seconds, compiling, running, pipelines):",
+    ...slowest,
+  ];
 }

@@ -1,48 +1,65 @@
-// In the page: runs every case of the testing module on one runtime.
+// In the page: runs cases of the testing module, each on one or several devices.
 
 /** Of the cases' names those of a part `[index, count]`: every count-th from the index-th, of 1. */
 export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
+/** A fresh seed of a case's random data. */
+export const freshSeed = () => Math.floor(Math.random() * 2 ** 53);
+
+let testing;
+let lanes;
+
 /**
- * Runs the cases in order. A case that throws counts as failed; the others still run, unless the
- * device was lost.
+ * Opens a device for each of the options.
  *
  * @param base - address of the test server.
- * @param options - of RawRuntime.create.
+ * @param devices - for each device the options of RawRuntime.create.
  * @param full - whether to add the products that the everyday cases sample.
- * @param shard - the part of the cases to run, as of {@link ofShard}.
- * @param wanted - what the names of the cases to run contain.
- * @returns `{ capabilities, cases: [{ name, ok, detail, pipelines }], lost? }`.
+ * @returns `{ capabilities, names }`: those of each device, and of every case.
  */
-export async function runCases(base, options, full, shard, wanted) {
-  const module = await import(`${base}/testing/tinyloom.js`);
-  await module.default({ module_or_path: `${base}/testing/tinyloom_bg.wasm` });
-  const runtime = await create(module, options);
-  const capabilities = JSON.parse(runtime.capabilities());
-  let lost;
-  runtime.lost().then((info) => {
-    lost = info;
-  });
-  const every = JSON.parse(module.testing_cases(full));
-  const names = ofShard(
-    every.filter((name) => name.includes(wanted)),
-    shard,
-  );
-  const cases = [];
-  for (const [index, name] of names.entries()) {
-    console.log(`lane-progress ${index + 1}/${names.length} ${name}`);
-    cases.push(await runCase(module, runtime, name));
-    if (lost) break;
-  }
-  return { capabilities, cases, lost };
+export async function open(base, devices, full) {
+  testing = await import(`${base}/testing/tinyloom.js`);
+  await testing.default({ module_or_path: `${base}/testing/tinyloom_bg.wasm` });
+  lanes = [];
+  for (const options of devices) lanes.push(await openLane(options));
+  const capabilities = lanes.map(({ runtime }) => JSON.parse(runtime.capabilities()));
+  return { capabilities, names: JSON.parse(testing.testing_cases(full)) };
 }
 
-async function create(module, options) {
+/**
+ * Runs a case on every device with the same random data. A case that throws has failed. A kernel text
+ * that a device before has run on the same operands is not run again: the adapter is the same, and so
+ * is what it would leave.
+ *
+ * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`.
+ */
+export async function runCase(name) {
+  const seed = freshSeed();
+  const results = new testing.TestingResults();
+  const reports = [];
+  for (const lane of lanes) {
+    const report = await runOn(lane.runtime, name, seed, results);
+    reports.push({ ...report, lost: lane.lost });
+    results.nextDevice();
+  }
+  results.free();
+  return reports;
+}
+
+async function openLane(options) {
+  const lane = { runtime: await create(options), lost: undefined };
+  lane.runtime.lost().then((info) => {
+    lane.lost = info;
+  });
+  return lane;
+}
+
+async function create(options) {
   try {
     const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
-    return await module.RawRuntime.create(navigator.gpu, adapter, JSON.stringify(options));
+    return await testing.RawRuntime.create(navigator.gpu, adapter, JSON.stringify(options));
   } catch (error) {
     throw new Error(
       `the lane's adapter is missing: ${error.message ?? error} (${error.code ?? "no code"})`,
@@ -50,11 +67,11 @@ async function create(module, options) {
   }
 }
 
-async function runCase(module, runtime, name) {
+async function runOn(runtime, name, seed, results) {
   try {
-    return JSON.parse(await module.testing_run(runtime, name));
+    return JSON.parse(await testing.testing_run(runtime, name, seed, results));
   } catch (error) {
     const detail = error?.code ? `${error.code}: ${error.message}` : String(error?.stack ?? error);
-    return { name, ok: false, detail, pipelines: 0 };
+    return { name, ok: false, detail };
   }
 }

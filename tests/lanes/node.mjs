@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { ofShard } from "./lane.mjs";
+import { freshSeed, ofShard } from "./lane.mjs";
 import { endProgress, shard, showProgress } from "./level.mjs";
 
 const { values, positionals } = parseArgs({
@@ -34,7 +34,9 @@ let failed = 0;
 let pipelines = 0;
 for (const [index, name] of names.entries()) {
   showProgress("node", `${index + 1}/${names.length} ${name}`);
-  const report = JSON.parse(await testing.testing_run(runtime, name));
+  const results = new testing.TestingResults();
+  const report = JSON.parse(await testing.testing_run(runtime, name, freshSeed(), results));
+  results.free();
   pipelines += report.pipelines;
   if (report.ok) {
     if (positionals.length > 0) console.log(`ok ${name}: ${report.detail}`);

@@ -7,7 +7,11 @@ import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { full } from "../lanes/level.mjs";
 import { BODIES } from "./bodies/run.mjs";
+
+/** The host that a body is told: none in `npm run test:full`, where each host runs every case. */
+const placeOf = (host) => (full ? "" : host);
 
 /** Reports a body's results as subtests. */
 async function report(t, body, results) {
@@ -19,7 +23,7 @@ async function report(t, body, results) {
   }
 }
 
-/** Every body in a browser. */
+/** Every body in a browser, as far as it has its place there. */
 export function inBrowser(t, kind) {
   const errors = [];
   const onConsole = (type, text) => {
@@ -28,15 +32,16 @@ export function inBrowser(t, kind) {
   return withPage(kind, onConsole, async (page, url) => {
     for (const body of BODIES) {
       const results = await page.evaluate(
-        async (base, body) => {
+        async (base, body, host) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
           const ops = await import(`${base}/pkg/ops.js`);
           const internal = await import(`${base}/pkg/internal.js`);
           const { runBody } = await import(`${base}/tests/pkg/bodies/run.mjs`);
-          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body);
+          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body, host || undefined);
         },
         url,
         body,
+        placeOf(kind),
       );
       await report(t, body, results);
     }
@@ -47,12 +52,12 @@ export function inBrowser(t, kind) {
 /** Where the Node process keeps saved models. */
 export const saved = join(target, "saved");
 
-/** Every body in a Node process of its own, with the environment that Dawn needs. */
+/** Every body, as far as it has its place in Node, in a Node process of its own, with the environment that Dawn needs. */
 export async function inNode(t) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
   const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
-  const child = fork(host, [saved, ...BODIES], {
+  const child = fork(host, [saved, placeOf("node"), ...BODIES], {
     env: { ...process.env, ...dawnEnv(), XDG_CACHE_HOME: cache },
   });
   const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readdirSync, rmSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { capture, root, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
+import { BODIES } from "./bodies/run.mjs";
 import { inNode, saved } from "./harness.mjs";
 
 const reference = join(root, "tests", "reference");
@@ -17,6 +18,16 @@ function findPython() {
   const candidates = [process.env.PYTHON, which("python3"), which("python")].filter(Boolean);
   return candidates.find((python) => capture(python, ["-c", PROBE]) === "True");
 }
+
+test("every body has its place", () => {
+  const folder = join(import.meta.dirname, "bodies");
+  const bodies = readdirSync(folder).filter((file) =>
+    readFileSync(join(folder, file), "utf8").includes("\nexport const cases = "),
+  );
+  const others = ["worker.mjs"]; // worker.test.mjs runs these
+  const placed = [...BODIES.map((body) => `${body}.mjs`), ...others];
+  assert.deepEqual(bodies.toSorted(), placed.toSorted());
+});
 
 test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => {
   rmSync(saved, { recursive: true, force: true });

@@ -1,26 +1,9 @@
 // Runs test bodies in whichever host: a page, or Node with Dawn.
 
+import { PLACES, placed } from "./places.mjs";
+
 /** The modules with test bodies; each exports `cases`, functions by name. */
-export const BODIES = [
-  "calls", // first: it has a dataset from before the module is loaded
-  "options",
-  "bad-input",
-  "nonsense",
-  "checkpoint",
-  "loading",
-  "saving",
-  "decoding",
-  "training",
-  "runs",
-  "resources",
-  "faults",
-  "cut",
-  "fixtures",
-  "tensors",
-  "ops",
-  "ops-nonsense",
-  "errors",
-];
+export const BODIES = Object.keys(PLACES);
 
 /**
  * Runs the cases of one body module on one runtime. What its `before` gives is made before that
@@ -30,21 +13,22 @@ export const BODIES = [
  *   which users cannot import, as `internal`.
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
+ * @param host - runs the cases that places.mjs gives to that host; all without it.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
  *   (name, files, tokens, logits).
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
-export async function runBody(tinyloom, gpu, body, keep) {
+export async function runBody(tinyloom, gpu, body, host, keep) {
   reveal(tinyloom);
   const { cases, before } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
   const runtime = await tinyloom.Runtime.create({ gpu });
   const results = [];
-  for (const [name, work] of Object.entries(cases)) {
+  for (const name of placed(body, Object.keys(cases), host)) {
     const began = performance.now();
     const result = { name, ok: true, detail: "" };
     try {
-      result.detail = (await work({ tinyloom, gpu, runtime, keep, early })) ?? "";
+      result.detail = (await cases[name]({ tinyloom, gpu, runtime, keep, early })) ?? "";
     } catch (error) {
       result.ok = false;
       result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;

@@ -1,0 +1,142 @@
+// Where each body of the public API's tests runs.
+//
+// The module is the same wasm in every host, and so is the TypeScript over it. What differs: Firefox has
+// another engine, another WebGPU (wgpu, naga, lavapipe), other web APIs. Chromium and Node share engine,
+// WebGPU (Dawn) and adapter (SwiftShader); a page adds the GPU process, whose errors and results come
+// over a pipe, and web APIs. The kernels themselves are compiled and compared in both browsers by
+// tests/lanes.
+
+const EVERYWHERE = ["node", "chromium", "firefox"];
+const NODE = ["node"];
+
+/**
+ * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
+ * touch the host where they can. The order is that of the run.
+ */
+export const PLACES = {
+  calls: {
+    whole: NODE, // first: it has a dataset from before the module is loaded
+    why: "arrays are copied and signals looked at in TypeScript, before the GPU",
+    smoke: [
+      "unawaited steps that share a batch train on it as it was",
+      "a dataset keeps the tokens that it was given",
+    ],
+  },
+  options: {
+    whole: EVERYWHERE,
+    why: "adapters, limits and the loss of a device are the host's; the rest is quick",
+  },
+  "bad-input": {
+    whole: NODE,
+    why: "refused in the module, before the GPU",
+    smoke: ["batches that cannot be", "free before a call begins and while it runs"],
+  },
+  nonsense: {
+    whole: NODE,
+    why: "refused in the module, but for what adapters and errors of the host are like",
+    smoke: [
+      "sizes that no memory holds",
+      "errors of the page's own use of the device",
+      "adapters that are none",
+      "a model freed while its trainer is made",
+    ],
+  },
+  checkpoint: {
+    whole: NODE,
+    why: "bytes are read in the module; Blobs, URLs and signals are the host's",
+    smoke: ["what is saved loads again, from bytes and from Blobs", "loading stops at the signal"],
+  },
+  loading: {
+    whole: NODE,
+    why: "the order of requests and pieces is decided in TypeScript; fetch and its streams are the host's",
+    smoke: [
+      "from servers with and without Range, lengths and Content-Range",
+      "a run resumes over HTTP, in one progress",
+      "a download stops at the signal",
+      "bytes that go away while they are read are reported",
+    ],
+  },
+  saving: {
+    whole: EVERYWHERE,
+    why: "streams and directories are the host's",
+  },
+  decoding: {
+    whole: NODE,
+    why: "the loop over tokens is the module's; submits and readbacks are the host's",
+    smoke: [
+      "greedy tokens are those of the logits",
+      "one seed gives one text",
+      "the signal, a break and two at once",
+    ],
+  },
+  training: {
+    whole: NODE,
+    why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
+    smoke: [
+      "the loss falls and is reported",
+      "training twice gives identical bytes",
+      "products are measured once, and remembered",
+      "20 steps are 10, save, resume, 10: to the bit",
+      "a run stops at the signal and goes on later",
+      "a loss that is not finite skips the step and ends the run",
+    ],
+  },
+  runs: {
+    whole: NODE,
+    why: "whose steps a run counts is decided in TypeScript",
+    smoke: ["a step beside a run is none of the run's"],
+  },
+  resources: {
+    whole: EVERYWHERE,
+    why: "when results are noticed, memory comes back and garbage is collected is the host's",
+  },
+  faults: {
+    whole: EVERYWHERE,
+    why: "what a refused call looks like is the host's",
+  },
+  cut: {
+    whole: EVERYWHERE,
+    why: "limits, memory and submits are the host's",
+  },
+  fixtures: {
+    whole: EVERYWHERE,
+    why: "PyTorch's numbers are to come out of each compiler and adapter",
+  },
+  tensors: {
+    whole: EVERYWHERE,
+    why: "buffers, views and reads are the host's; the whole is quick",
+  },
+  ops: {
+    whole: ["node", "firefox"],
+    why: "PyTorch's numbers are to come out of each compiler and adapter: Chromium has Node's",
+    smoke: ["PyTorch's outputs and gradients", "calls run in their order"],
+  },
+  "ops-nonsense": {
+    whole: NODE,
+    why: "refused in TypeScript and in the module, before the GPU",
+    smoke: ["the other passes"],
+  },
+  errors: {
+    whole: EVERYWHERE,
+    why: "structuredClone, proxies and detached arrays are the engine's",
+  },
+};
+
+/**
+ * The names of a body's cases that a host runs.
+ *
+ * @param all - the names of all its cases.
+ * @param host - "node", "chromium" or "firefox"; undefined: all cases.
+ * @throws Error if the table names a case that the body does not have, or does not know the body.
+ */
+export function placed(body, all, host) {
+  const place = PLACES[body];
+  if (!place) throw new Error(`tests/pkg/bodies/places.mjs does not say where ${body} runs`);
+  const { whole, smoke = [] } = place;
+  const missing = smoke.filter((name) => !all.includes(name));
+  if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
+  if (whole.length < EVERYWHERE.length && smoke.length === 0) {
+    throw new Error(`${body} has no case for the hosts that do not run all of it`);
+  }
+  return host === undefined || whole.includes(host) ? all : smoke;
+}
