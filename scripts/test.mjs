@@ -7,13 +7,18 @@ import { spec as Spec } from "node:test/reporters";
 import { Failure, filesBelow, main, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
 
 /** In this order, the longest first, so that no processor is idle at the end. */
-const LANES = ["lanes/chromium", "lanes/native", "lanes/firefox"];
+const LONGEST = [
+  "lanes/chromium",
+  "lanes/native",
+  "lanes/firefox",
+  "pkg/firefox",
+  "pkg/node.",
+  "pkg/chromium",
+];
 
 /** What runs by itself, one file after the other, and why. */
 const ALONE = {
-  "pkg/chromium.": "holds times of steps and readbacks to account",
-  "pkg/firefox.": "holds times of steps and readbacks to account",
-  "pkg/node.": "holds times of steps and readbacks to account",
+  "pkg/times.": "holds times of steps and readbacks to account",
   "pkg/worker.": "holds tasks of the main thread to account",
   "pkg/demo.": "holds tasks of the main thread to account",
   "pkg/package.": "packs target/package",
@@ -25,10 +30,10 @@ const ALONE = {
 const SIDE_BY_SIDE = 2;
 
 const alone = (path) => Object.keys(ALONE).some((part) => path.includes(`/${part}`));
-const rank = (path) => LANES.findIndex((part) => path.includes(part)) >>> 0;
+const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
 function selected(full, wanted) {
-  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node)\.)/;
+  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node|times)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&

@@ -45,7 +45,8 @@ fn every_case_passes_on_this_adapter() {
     let cases: Vec<_> =
         cases.into_iter().enumerate().filter(|(i, _)| in_shard(*i)).map(|(_, case)| case).collect();
     for case in &cases {
-        let report = pollster::block_on(testing::run(&device, &case.name, seed(), None));
+        let report =
+            pollster::block_on(testing::run(&device, &case.name, seed(), testing::Mode::default()));
         println!(
             "{}/{} {} {}: {} [{} pipelines, {:.0} ms, compiling {:.0}, running {:.0}]",
             count + 1,
@@ -81,8 +82,8 @@ fn a_second_device_repeats_only_what_differs() {
         || pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
     let (first, second, results) = (open(), open(), testing::Results::default());
     let run = |device, seed| {
-        let results = Some(results.clone());
-        let report = pollster::block_on(testing::run(device, "loss_sum", seed, results));
+        let mode = testing::Mode { results: Some(results.clone()), sampled: false };
+        let report = pollster::block_on(testing::run(device, "loss_sum", seed, mode));
         assert!(report.ok && report.jobs > 0, "{report:?}");
         report
     };
@@ -94,4 +95,21 @@ fn a_second_device_repeats_only_what_differs() {
     let other = run(&second, 8);
     assert_eq!(other.known, 0, "other operands are another run");
     assert!(other.pipelines > 0, "and need the text compiled");
+}
+
+/// A lane that samples compiles what it does not run, and chooses by the seed.
+#[test]
+fn a_sampling_lane_compiles_every_text() {
+    let run = |sampled, seed| {
+        let device =
+            pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
+        let mode = testing::Mode { results: None, sampled };
+        let report = pollster::block_on(testing::run(&device, "loss_sum", seed, mode));
+        assert!(report.ok, "{report:?}");
+        report
+    };
+    let (whole, some) = (run(false, 7), run(true, 7));
+    assert_eq!(whole.unrun, 0);
+    assert!(some.unrun > 0 && some.jobs < whole.jobs, "{some:?} of {whole:?}");
+    assert_eq!(some.pipelines, whole.pipelines, "texts compiled");
 }

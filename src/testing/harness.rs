@@ -178,6 +178,19 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[&Job]) -> Result<()> {
     }
 }
 
+/// Compiles kernels and runs none.
+pub(super) async fn compile(lane: &Lane, kernels: &[Kernel]) -> Result<()> {
+    let mut plan = lay_out(&[])?.plan;
+    plan.kernels = kernels.to_vec();
+    let began = lane.gpu.now();
+    let nothing = |name: Buffer| Err(Error::internal(format!("no buffer {name:?}")));
+    let installed = made(&*lane.gpu, || lane.gpu.install(&plan, &nothing)).await?;
+    lane.gpu.uninstall(installed);
+    let [compiling, running] = lane.times.get();
+    lane.times.set([compiling + lane.gpu.now() - began, running]);
+    Ok(())
+}
+
 /// Runs the jobs in order in one submit.
 pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let layout = lay_out(jobs)?;

@@ -9,7 +9,7 @@ use crate::gpu::{Gpu, WgpuDevice};
 use crate::kernels::Kernel;
 use crate::random::{below, philox, split};
 use crate::twins::normal::fill_normal;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Jobs of one submit: software adapters must not be kept busy for long, buffers stay small.
@@ -27,11 +27,23 @@ pub struct Lane {
     pub(super) times: Cell<[f64; 2]>,
     /// Jobs, and those among them that another device of the adapter had run.
     pub(super) jobs: Cell<[usize; 2]>,
-    results: Option<Results>,
+    pub(super) mode: Mode,
+    /// Kernels that a sampling lane only compiles.
+    unrun: RefCell<Vec<Kernel>>,
+}
+
+/// What a lane may leave out.
+#[derive(Clone, Debug, Default)]
+pub struct Mode {
+    /// What other devices of the adapter have run of the case.
+    pub results: Option<Results>,
+    /// Of the kernels that selection returns for other adapters run one, chosen by the seed, and compile
+    /// the others: where another lane runs them all on the same adapter.
+    pub sampled: bool,
 }
 
 impl Lane {
-    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64, results: Option<Results>) -> Self {
+    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64, mode: Mode) -> Self {
         Self {
             gpu: Rc::clone(device),
             seed,
@@ -39,7 +51,8 @@ impl Lane {
             tally: Cell::default(),
             times: Cell::default(),
             jobs: Cell::default(),
-            results,
+            mode,
+            unrun: RefCell::default(),
         }
     }
 
@@ -100,9 +113,33 @@ impl Lane {
                 possible.push(kernel);
             }
         }
+        let own = possible.len().min(1);
+        if self.mode.sampled && possible.len() > own + 1 {
+            let kept = self.integers(1, possible.len() - own)[0] as usize;
+            let others = possible.drain(own..).collect::<Vec<_>>();
+            for (index, kernel) in others.into_iter().enumerate() {
+                if index == kept { possible.push(kernel) } else { self.leave(kernel) }
+            }
+        }
         let [ran, asked] = self.tally.get();
         self.tally.set([ran + possible.len(), asked + all.len()]);
         Ok(possible)
+    }
+
+    fn leave(&self, kernel: Kernel) {
+        let mut unrun = self.unrun.borrow_mut();
+        if unrun.iter().all(|known| known.wgsl != kernel.wgsl) {
+            unrun.push(kernel);
+        }
+    }
+
+    /// Compiles the kernels that were left out, and gives their number.
+    pub(super) async fn compile_unrun(&self) -> Result<usize> {
+        let unrun = self.unrun.take();
+        for some in unrun.chunks(JOBS) {
+            harness::compile(self, some).await?;
+        }
+        Ok(unrun.len())
     }
 
     /// [`Lane::kernels`] of a selection that gives one.
@@ -116,13 +153,13 @@ impl Lane {
     /// Runs jobs, several per submit, and gives what each wrote. What another device of the adapter
     /// has left of an equal job is not computed again.
     pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
-        let known = |job| self.results.as_ref().and_then(|results| results.of(job));
+        let known = |job| self.mode.results.as_ref().and_then(|results| results.of(job));
         let mut outputs: Vec<Option<Outputs>> = jobs.iter().map(known).collect();
         let missing: Vec<usize> = (0..jobs.len()).filter(|&i| outputs[i].is_none()).collect();
         for some in missing.chunks(JOBS) {
             let some_jobs: Vec<&Job> = some.iter().map(|&i| &jobs[i]).collect();
             for (&i, got) in some.iter().zip(harness::run(self, &some_jobs).await?) {
-                self.results.iter().for_each(|results| results.record(&jobs[i], &got));
+                self.mode.results.iter().for_each(|results| results.record(&jobs[i], &got));
                 outputs[i] = Some(got);
             }
         }

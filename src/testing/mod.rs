@@ -38,7 +38,7 @@ mod tensor_problem;
 mod training;
 mod weights;
 
-pub use lane::Lane;
+pub use lane::{Lane, Mode};
 pub use results::Results;
 
 use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
@@ -105,6 +105,8 @@ pub struct Report {
     /// Runs of a kernel, and those that another device of the adapter had done before.
     pub jobs: usize,
     pub known: usize,
+    /// Kernels that were compiled and not run, since another lane runs them.
+    pub unrun: usize,
 }
 
 /// The cases of a level, in the order of the kernels' numbers.
@@ -143,20 +145,19 @@ fn every_case() -> Vec<Case> {
     .collect()
 }
 
-/// Runs the case called `name` with random data from `seed`. `results`, where another device of the
-/// adapter has run the case with that seed, has what need not run again.
-pub async fn run(
-    device: &Rc<WgpuDevice>,
-    name: &str,
-    seed: u64,
-    results: Option<Results>,
-) -> Report {
+/// Runs the case called `name` with random data from `seed`.
+pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
-    let lane = Rc::new(Lane::new(device, seed, results));
+    let lane = Rc::new(Lane::new(device, seed, mode));
     let outcome = match every_case().into_iter().find(|case| case.name == name) {
         Some(case) => (case.body)(Rc::clone(&lane)).await,
         None => Err("there is no such case".into()),
+    };
+    let left = lane.compile_unrun().await.map_err(measure::text);
+    let (outcome, unrun) = match left {
+        Ok(count) => (outcome, count),
+        Err(error) => (outcome.and(Err(error)), 0),
     };
     let [compiling, running] = lane.times.get();
     let [jobs, known] = lane.jobs.get();
@@ -174,5 +175,6 @@ pub async fn run(
         running,
         jobs,
         known,
+        unrun,
     }
 }

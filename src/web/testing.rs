@@ -37,16 +37,18 @@ impl TestingResults {
 }
 
 /// Runs a case with random data from `seed`, and gives its report as JSON. What an earlier device has
-/// run of the case with `results` and that seed is not run again.
+/// run of the case with `results` and that seed is not run again. `sampled`: as of [`testing::Mode`].
 #[wasm_bindgen]
 pub async fn testing_run(
     runtime: &RawRuntime,
     name: String,
     seed: f64,
     results: &TestingResults,
+    sampled: bool,
 ) -> JsResult<String> {
     let device = runtime.device_rc()?;
-    json(&testing::run(&device, &name, seed as u64, Some(results.0.clone())).await)
+    let mode = testing::Mode { results: Some(results.0.clone()), sampled };
+    json(&testing::run(&device, &name, seed as u64, mode).await)
 }
 
 /// The training kernels of an [`AttentionWork`] as JSON, for the benchmark.

@@ -33,14 +33,15 @@ export async function open(base, devices, full) {
  * that a device before has run on the same operands is not run again: the adapter is the same, and so
  * is what it would leave.
  *
+ * @param sampled - whether to run only a sample of the kernels for other adapters, and compile all.
  * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`.
  */
-export async function runCase(name) {
+export async function runCase(name, sampled) {
   const seed = freshSeed();
   const results = new testing.TestingResults();
   const reports = [];
   for (const lane of lanes) {
-    const report = await runOn(lane.runtime, name, seed, results);
+    const report = await runOn(lane.runtime, name, seed, results, sampled);
     reports.push({ ...report, lost: lane.lost });
     results.nextDevice();
   }
@@ -67,9 +68,9 @@ async function create(options) {
   }
 }
 
-async function runOn(runtime, name, seed, results) {
+async function runOn(runtime, name, seed, results, sampled) {
   try {
-    return JSON.parse(await testing.testing_run(runtime, name, seed, results));
+    return JSON.parse(await testing.testing_run(runtime, name, seed, results, sampled));
   } catch (error) {
     const detail = error?.code ? `${error.code}: ${error.message}` : String(error?.stack ?? error);
     return { name, ok: false, detail };

@@ -23,14 +23,14 @@ async function report(t, body, results) {
   }
 }
 
-/** Every body in a browser, as far as it has its place there. */
-export function inBrowser(t, kind) {
+/** Bodies in a browser, as far as they have their place there. */
+export function inBrowser(t, kind, bodies = BODIES) {
   const errors = [];
   const onConsole = (type, text) => {
     if (type === "error") errors.push(text);
   };
   return withPage(kind, onConsole, async (page, url) => {
-    for (const body of BODIES) {
+    for (const body of bodies) {
       const results = await page.evaluate(
         async (base, body, host) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
@@ -52,12 +52,12 @@ export function inBrowser(t, kind) {
 /** Where the Node process keeps saved models. */
 export const saved = join(target, "saved");
 
-/** Every body, as far as it has its place in Node, in a Node process of its own, with the environment that Dawn needs. */
-export async function inNode(t) {
+/** Bodies, as far as they have their place in Node, in a Node process of its own, with the environment that Dawn needs. */
+export async function inNode(t, bodies = BODIES) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
   const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
-  const child = fork(host, [saved, placeOf("node"), ...BODIES], {
+  const child = fork(host, [saved, placeOf("node"), ...bodies], {
     env: { ...process.env, ...dawnEnv(), XDG_CACHE_HOME: cache },
   });
   const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
@@ -66,5 +66,5 @@ export async function inNode(t) {
   const code = await ended;
   for (const { body, results } of arrived) await report(t, body, results);
   assert.equal(code, 0, `the Node process ended with ${code}`);
-  assert.equal(arrived.length, BODIES.length, "every body reported");
+  assert.equal(arrived.length, bodies.length, "every body reported");
 }

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { capture, root, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
-import { BODIES } from "./bodies/run.mjs";
+import { BODIES, TIMED } from "./bodies/run.mjs";
 import { inNode, saved } from "./harness.mjs";
 
 const reference = join(root, "tests", "reference");
@@ -25,7 +25,7 @@ test("every body has its place", () => {
     readFileSync(join(folder, file), "utf8").includes("\nexport const cases = "),
   );
   const others = ["worker.mjs"]; // worker.test.mjs runs these
-  const placed = [...BODIES.map((body) => `${body}.mjs`), ...others];
+  const placed = [...[...BODIES, ...TIMED].map((body) => `${body}.mjs`), ...others];
   assert.deepEqual(bodies.toSorted(), placed.toSorted());
 });
 

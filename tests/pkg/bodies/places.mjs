@@ -11,7 +11,8 @@ const NODE = ["node"];
 
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
- * touch the host where they can. The order is that of the run.
+ * touch the host where they can. A `timed` body holds times to account and has the machine for itself.
+ * The order is that of the run.
  */
 export const PLACES = {
   calls: {
@@ -87,6 +88,7 @@ export const PLACES = {
     smoke: ["a step beside a run is none of the run's"],
   },
   resources: {
+    timed: true,
     whole: EVERYWHERE,
     why: "when results are noticed, memory comes back and garbage is collected is the host's",
   },

@@ -3,7 +3,10 @@
 import { PLACES, placed } from "./places.mjs";
 
 /** The modules with test bodies; each exports `cases`, functions by name. */
-export const BODIES = Object.keys(PLACES);
+export const BODIES = Object.keys(PLACES).filter((body) => !PLACES[body].timed);
+
+/** Those that hold times to account. */
+export const TIMED = Object.keys(PLACES).filter((body) => PLACES[body].timed);
 
 /**
  * Runs the cases of one body module on one runtime. What its `before` gives is made before that
