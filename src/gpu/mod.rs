@@ -10,7 +10,7 @@ pub use counters::Counters;
 pub use device::WgpuDevice;
 
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Plan};
 use std::future::Future;
@@ -195,4 +195,15 @@ pub async fn made<T>(gpu: &dyn Gpu, make: impl FnOnce() -> Result<T>) -> Result<
     let (made, checked) = queued(gpu, make)?;
     checked.await?;
     Ok(made)
+}
+
+/// `out-of-memory` for something with its bytes, beside the `held` bytes of a runtime.
+pub(crate) fn no_memory(what: &str, held: u64) -> Error {
+    Error::new(
+        ErrorCode::OutOfMemory,
+        format!(
+            "the GPU has no memory {what}; this runtime holds or has asked for {held} bytes: use a smaller \
+             model, fewer tokens per step, or free other models and tensors"
+        ),
+    )
 }

@@ -4,6 +4,7 @@
 
 use super::attention::{AttentionShape, Head};
 use super::{Real, dot};
+use std::ops::Range;
 
 /// A batch and what its forward pass left.
 #[derive(Clone, Copy, Debug)]
@@ -61,13 +62,18 @@ impl<'a, R: Real> Pass<'a, R> {
 
     /// d_key and d_value of row `j`: Σ dS q and Σ P dO over the queries that see it.
     pub fn d_key_value(&self, kv_head: usize, j: usize) -> [Vec<R>; 2] {
+        let group = self.shape.n_heads / self.shape.n_kv_heads;
+        self.d_key_value_of(kv_head * group..(kv_head + 1) * group, j)
+    }
+
+    /// The parts of these query heads, which share a key, in d_key and d_value of row `j`.
+    pub fn d_key_value_of(&self, heads: Range<usize>, j: usize) -> [Vec<R>; 2] {
         let shape = self.shape;
-        let group = shape.n_heads / shape.n_kv_heads;
         let mut sums = [(); 2].map(|()| vec![R::ZERO; shape.head_dim]);
         for s in
             (j..shape.tokens).filter(|&s| shape.keys(self.documents[s] as usize, s).contains(&j))
         {
-            for head in kv_head * group..(kv_head + 1) * group {
+            for head in heads.clone() {
                 let (p, d_s) = self.weights(head, s, j);
                 add_multiple(&mut sums[0], d_s, self.query(head, s));
                 add_multiple(&mut sums[1], p, self.d_output(head, s));

@@ -6,8 +6,8 @@
 
 use super::WgpuDevice;
 use super::pipelines::Pipelines;
-use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::LocalFuture;
+use crate::error::{Error, Result};
+use crate::gpu::{LocalFuture, no_memory};
 use crate::kernels::Wgsl;
 use std::rc::Rc;
 
@@ -202,19 +202,10 @@ async fn first_error(
     first
 }
 
-fn no_memory(what: &str, held: u64) -> Error {
-    Error::new(
-        ErrorCode::OutOfMemory,
-        format!(
-            "the GPU has no memory {what}; this runtime holds or has asked for {held} bytes: use a smaller \
-             model, fewer tokens per step, or free other models and tensors"
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn caught(message: Option<&'static str>) -> Caught {
         Box::pin(async move { message.map(str::to_owned) })

@@ -1,0 +1,310 @@
+//! Attention on the fused rows of a batch or of a text, and the key-value cache.
+
+use super::operands::Operands;
+use crate::error::{Error, Result};
+use crate::kernels::{AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS};
+use crate::twins::attention::{self as twins, Head, Part, attend, attention_decode_merge};
+use crate::twins::attention_rows::Pass;
+use crate::twins::cache::{
+    cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
+};
+use crate::twins::{add_assign, cast, dot};
+use std::f32::consts::LOG2_E;
+use std::ops::Range;
+
+/// The shape as the twins know it, for so many rows.
+pub(super) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::AttentionShape> {
+    if shape.scale.is_some() {
+        return Err(Error::internal("the CPU double has no twin of attention with another scale"));
+    }
+    Ok(twins::AttentionShape {
+        n_heads: shape.heads,
+        n_kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        tokens,
+        window: shape.window,
+        soft_cap: shape.soft_cap.map(f64::from),
+    })
+}
+
+/// The row of the cache in which a position lies.
+pub(super) fn cache_row(shape: &AttentionShape, position: usize) -> usize {
+    shape.ring.map_or(position, |ring| position % ring)
+}
+
+/// Rotates the first `heads` heads of rows of `stride` elements; the table has (cos, sin) by position and
+/// pair.
+pub(super) fn rotated(
+    rows: &mut [f32],
+    [heads, head_dim, stride]: [usize; 3],
+    table: &[f32],
+    position: impl Fn(usize) -> usize,
+    forward: bool,
+) {
+    let half = head_dim / 2;
+    for (t, row) in rows.chunks_exact_mut(stride).enumerate() {
+        let turns = &table[position(t) * head_dim..][..head_dim];
+        for head in row[..heads * head_dim].chunks_exact_mut(head_dim) {
+            let (first, second) = head.split_at_mut(half);
+            for ((a, b), turn) in first.iter_mut().zip(second).zip(turns.chunks_exact(2)) {
+                let (cos, sin) = (turn[0], if forward { turn[1] } else { -turn[1] });
+                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+            }
+        }
+    }
+}
+
+pub(super) fn rope(on: &mut Operands, size: [usize; 3], forward: bool) -> Result<()> {
+    let step = on.step()?;
+    let mut rows = on.first("qkv", step.tokens as usize * size[2])?.to_vec();
+    let (table, documents) = (on.f32("table")?, on.u32("documents")?);
+    let position = |t: usize| step.position as usize + t - documents[t] as usize;
+    rotated(&mut rows, size, table, position, forward);
+    on.write("qkv", 0, &rows)
+}
+
+/// Positions of a cache in f32: key heads | value heads.
+fn cached(
+    shape: &AttentionShape,
+    cache: KvCache,
+    words: &[u32],
+    rows: Range<usize>,
+) -> Result<Vec<f32>> {
+    let width = cache.row_words(shape);
+    let kept: Vec<u32> = rows
+        .flat_map(|position| words[cache_row(shape, position) * width..][..width].iter().copied())
+        .collect();
+    Ok(match cache {
+        KvCache::F32 => kept.into_iter().map(f32::from_bits).collect(),
+        KvCache::F16 => cast(&cache_expand_f16(&kept)),
+        KvCache::Int8 => cast(&cache_expand_int8(twin(shape, 1)?, &kept)),
+    })
+}
+
+pub(super) fn append(on: &mut Operands, shape: &AttentionShape, cache: KvCache) -> Result<()> {
+    let step = on.step()?;
+    let rows = on.first("qkv", step.tokens as usize * shape.stride())?;
+    let key_value: Vec<f32> =
+        rows.chunks(shape.stride()).flat_map(|row| row[shape.key_offset()..].to_vec()).collect();
+    let words = match cache {
+        KvCache::F32 => key_value.iter().map(|x| x.to_bits()).collect(),
+        KvCache::F16 => cache_append_f16(&key_value),
+        KvCache::Int8 => cache_append_int8(twin(shape, 1)?, &key_value),
+    };
+    let width = cache.row_words(shape);
+    let kept = on.u32_mut("cache")?;
+    for (t, row) in words.chunks(width).enumerate() {
+        let at = cache_row(shape, step.position as usize + t) * width;
+        kept[at..at + width].copy_from_slice(row);
+    }
+    Ok(())
+}
+
+pub(super) fn expand(on: &mut Operands, shape: &AttentionShape, cache: KvCache) -> Result<()> {
+    let step = on.step()?;
+    let seen = (step.position + step.tokens) as usize;
+    let in_use = shape.ring.map_or(seen, |ring| seen.min(ring));
+    // Where the cache is a ring its rows stay where they are.
+    let rows = cached(shape, cache, on.u32("cache")?, 0..in_use)?;
+    on.write("rows", 0, &rows)
+}
+
+/// Keys and values that a query sees, one row after the other: key heads | value heads.
+struct Seen {
+    rows: Vec<f32>,
+    width: usize,
+    value_offset: usize,
+    head_dim: usize,
+}
+
+impl Seen {
+    fn of_cache(shape: &AttentionShape, rows: Vec<f32>) -> Self {
+        let value_offset = shape.kv_heads * shape.head_dim;
+        let (width, head_dim) = (shape.cache_stride(), shape.head_dim);
+        Self { rows, width, value_offset, head_dim }
+    }
+
+    fn heads(&self, kv_head: usize) -> [Head<'_, f32>; 2] {
+        [0, self.value_offset].map(|offset| Head {
+            data: &self.rows,
+            stride: self.width,
+            offset: offset + kv_head * self.head_dim,
+            head_dim: self.head_dim,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len() / self.width
+    }
+}
+
+pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bool) -> Result<()> {
+    let step = on.step()?;
+    let (tokens, position) = (step.tokens as usize, step.position as usize);
+    let of = twin(shape, tokens)?;
+    let (query, documents) = (on.f32("query")?.to_vec(), on.u32("documents")?.to_vec());
+    for (t, &start) in documents[..tokens].iter().enumerate() {
+        let keys = of.keys(start as usize, position + t);
+        let words = on.u32("keys")?;
+        let rows = if cached_keys {
+            cached(shape, KvCache::F32, words, keys)?
+        } else {
+            let own = |k: usize| words[k * shape.stride()..][..shape.stride()].to_vec();
+            let row = |k: usize| own(k).split_off(shape.key_offset());
+            keys.flat_map(row).map(f32::from_bits).collect()
+        };
+        let seen = Seen::of_cache(shape, rows);
+        for head in 0..shape.heads {
+            let at = t * shape.stride() + head * shape.head_dim;
+            let mut out = vec![0.0; shape.head_dim];
+            let [k, v] = seen.heads(of.kv_head(head));
+            let score = |x| of.score(x).0;
+            let lse = attend(&query[at..][..shape.head_dim], k, v, 0..seen.len(), score, &mut out);
+            on.write("output", t * shape.width() + head * shape.head_dim, &out)?;
+            on.write("lse", t * shape.heads + head, &[lse])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn delta(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+    let all = on.tokens()? * shape.width();
+    let heads = on.first("output", all)?.chunks(shape.head_dim);
+    let d_heads = on.first("d_output", all)?.chunks(shape.head_dim);
+    let delta: Vec<f32> = heads.zip(d_heads).map(|(o, d)| dot(o, d)).collect();
+    on.write("delta", 0, &delta)
+}
+
+/// Runs `each` on what the forward pass has left.
+fn backward<T>(
+    on: &Operands,
+    shape: &AttentionShape,
+    each: impl FnOnce(Pass<'_, f32>) -> T,
+) -> Result<T> {
+    let tokens = on.tokens()?;
+    Ok(each(Pass {
+        shape: twin(shape, tokens)?,
+        qkv: on.first("qkv", tokens * shape.stride())?,
+        documents: on.u32("documents")?,
+        lse: on.first("lse", tokens * shape.heads)?,
+        delta: on.first("delta", tokens * shape.heads)?,
+        d_out: on.first("d_output", tokens * shape.width())?,
+    }))
+}
+
+pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+    let rows: Vec<Vec<f32>> = backward(on, shape, |pass| {
+        let row = |s| (0..shape.heads).flat_map(|head| pass.d_query(head, s)).collect();
+        (0..pass.shape.tokens).map(row).collect()
+    })?;
+    for (s, row) in rows.iter().enumerate() {
+        on.write("gradient", s * shape.stride(), row)?;
+    }
+    Ok(())
+}
+
+pub(super) fn backward_key_value(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    owner: KeyValueOwner,
+) -> Result<()> {
+    let group = shape.heads / shape.kv_heads;
+    let (members, stride, key, value) = match owner {
+        KeyValueOwner::Group => (group, shape.stride(), shape.key_offset(), shape.value_offset()),
+        KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
+    };
+    let owners = shape.heads / members;
+    let gradients: Vec<[Vec<f32>; 2]> = backward(on, shape, |pass| {
+        let of = |i: usize| {
+            let first = i % owners * members;
+            pass.d_key_value_of(first..first + members, i / owners)
+        };
+        (0..pass.shape.tokens * owners).map(of).collect()
+    })?;
+    for (i, [d_key, d_value]) in gradients.iter().enumerate() {
+        let at = i / owners * stride + i % owners * shape.head_dim;
+        on.write("gradient", at + key, d_key)?;
+        on.write("gradient", at + value, d_value)?;
+    }
+    Ok(())
+}
+
+pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+    let (tokens, group) = (on.tokens()?, shape.heads / shape.kv_heads);
+    let parts = on.first("parts", tokens * 2 * shape.width())?.to_vec();
+    for (i, members) in parts.chunks(group * shape.head_dim).enumerate() {
+        let mut sum = vec![0.0; shape.head_dim];
+        members.chunks(shape.head_dim).for_each(|part| add_assign(&mut sum, part));
+        let (row, head) = (i / (2 * shape.kv_heads), i % (2 * shape.kv_heads));
+        on.write("d_qkv", row * shape.stride() + shape.key_offset() + head * shape.head_dim, &sum)?;
+    }
+    Ok(())
+}
+
+/// The keys that the newest row sees in at most `splits` ranges.
+fn ranges(on: &Operands, shape: &AttentionShape, splits: usize) -> Result<Vec<Range<usize>>> {
+    let seen = twin(shape, 1)?.keys(0, on.step()?.position as usize);
+    let even = seen.len().div_ceil(splits);
+    let length = even.div_ceil(RANGE_KEYS).max(1) * RANGE_KEYS;
+    let range = |first: usize| first..seen.end.min(first + length);
+    Ok(seen.clone().step_by(length).map(range).collect())
+}
+
+/// Of one range the output; of several partial results, each the sum of values, the largest score in base
+/// 2 and the sum of weights.
+pub(super) fn decode(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    cache: KvCache,
+    splits: usize,
+) -> Result<()> {
+    let of = twin(shape, 1)?;
+    let ranges = if splits == 1 {
+        vec![of.keys(0, on.step()?.position as usize)]
+    } else {
+        ranges(on, shape, splits)?
+    };
+    for (split, range) in ranges.into_iter().enumerate() {
+        let rows = cached(shape, cache, on.u32("cache")?, range)?;
+        let seen = Seen::of_cache(shape, rows);
+        for head in 0..shape.heads {
+            let query = on.f32("query")?[head * shape.head_dim..][..shape.head_dim].to_vec();
+            let [keys, values] = seen.heads(of.kv_head(head));
+            let part = (0..seen.len()).fold(Part::empty(shape.head_dim), |sum, k| {
+                let largest = of.score(dot(&query, keys.row(k))).0 * LOG2_E;
+                let own = Part { sum: values.row(k).to_vec(), largest, total: 1.0 };
+                attention_decode_merge(&sum, &own)
+            });
+            if splits == 1 {
+                on.write("output", head * shape.head_dim, &result(&part))?;
+            } else {
+                let at = (head * splits + split) * (shape.head_dim + PARTIAL_STATE);
+                on.write("partials", at, &part.sum)?;
+                let state = [part.largest, part.total, 0.0, 0.0];
+                on.write("partials", at + shape.head_dim, &state)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn result(part: &Part<f32>) -> Vec<f32> {
+    let total = if part.total > 0.0 { part.total } else { 1.0 };
+    part.sum.iter().map(|x| x / total).collect()
+}
+
+pub(super) fn decode_merge(on: &mut Operands, shape: &AttentionShape, splits: usize) -> Result<()> {
+    let (count, each) = (ranges(on, shape, splits)?.len(), shape.head_dim + PARTIAL_STATE);
+    for head in 0..shape.heads {
+        let partials = &on.f32("partials")?[head * splits * each..][..count * each];
+        let part = |data: &[f32]| Part {
+            sum: data[..shape.head_dim].to_vec(),
+            largest: data[shape.head_dim],
+            total: data[shape.head_dim + 1],
+        };
+        let parts = partials.chunks(each).map(part);
+        let whole = parts.fold(Part::empty(shape.head_dim), |a, b| attention_decode_merge(&a, &b));
+        on.write("output", head * shape.head_dim, &result(&whole))?;
+    }
+    Ok(())
+}

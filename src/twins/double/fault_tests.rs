@@ -1,0 +1,163 @@
+//! What sessions make of failures.
+
+use super::tests::{Pair, TIED, batch, gpu, weights};
+use super::{Double, Fault};
+use crate::config::ModelConfig;
+use crate::error::{Error, ErrorCode};
+use crate::gpu::Gpu;
+use crate::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
+use futures_util::FutureExt;
+use pollster::block_on;
+use std::rc::Rc;
+
+fn trainer(pair: &Pair) -> Rc<Trainer> {
+    let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
+    block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap()
+}
+
+/// Loss and weights after steps on the batches of these seeds.
+fn run(pair: &Pair, trainer: &Rc<Trainer>, seeds: &[u32]) -> (Vec<f64>, Vec<u8>) {
+    let step = |seed: &u32| block_on(trainer.step(&batch(&pair.config, *seed, 24))).unwrap().loss;
+    (seeds.iter().map(step).collect(), weights(&pair.model))
+}
+
+#[test]
+fn a_refused_submit_rejects_the_step_and_leaves_the_trainer_as_before() {
+    let undisturbed = Pair::new(&Double::floor(), TIED);
+    let expected = run(&undisturbed, &trainer(&undisturbed), &[1, 2]);
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let trainer = trainer(&pair);
+    let first = run(&pair, &trainer, &[1]);
+    double.fail(Fault::RefusedSubmit, 0);
+    let error = block_on(trainer.step(&batch(&pair.config, 9, 24))).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Internal, "{error}");
+    assert!(error.message.contains("refused"), "{error}");
+    assert_eq!(trainer.steps(), 1);
+    assert_eq!(weights(&pair.model), first.1);
+    let second = run(&pair, &trainer, &[2]);
+    assert_eq!([first.0, second.0].concat(), expected.0);
+    assert_eq!(second.1, expected.1);
+}
+
+#[test]
+fn bytes_that_do_not_arrive_reject_their_call_alone() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let before = weights(&pair.model);
+    double.fail(Fault::FailedMap, 0);
+    let error = block_on(pair.model.read_tensor(0)).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Internal, "{error}");
+    assert!(error.message.contains("call again"), "{error}");
+    assert_eq!(weights(&pair.model), before);
+    let trainer = trainer(&pair);
+    double.fail(Fault::FailedMap, 0);
+    let error = block_on(trainer.step(&batch(&pair.config, 1, 24))).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Internal, "{error}");
+    block_on(trainer.step(&batch(&pair.config, 1, 24))).unwrap();
+}
+
+#[test]
+fn a_refused_prompt_leaves_the_model_as_before() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let prompt = [1, 2, 3, 4];
+    let logits = || block_on(pair.model.logits(&prompt, Default::default(), UNWATCHED));
+    let expected = logits().unwrap();
+    double.fail(Fault::RefusedSubmit, 0);
+    assert_eq!(logits().unwrap_err().code, ErrorCode::Internal);
+    assert_eq!(logits().unwrap(), expected);
+}
+
+/// Lets each buffer of a creation get no memory in turn, until the creation needs no more of them.
+fn without_memory<T>(double: &Rc<Double>, create: impl Fn() -> Result<T, Error>) -> usize {
+    let held = double.counters().gpu_bytes;
+    for nth in 0.. {
+        double.fail(Fault::OutOfMemory, nth);
+        let Err(error) = create() else { return nth };
+        assert_eq!(error.code, ErrorCode::OutOfMemory, "{nth}: {error}");
+        assert!(error.message.contains(" bytes; this runtime holds"), "{nth}: {error}");
+        assert_eq!(double.counters().gpu_bytes, held, "buffer {nth} leaves something");
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_creation_without_memory_names_bytes_and_leaves_nothing() {
+    let double = Double::floor();
+    let config = ModelConfig::from_json(TIED).unwrap();
+    let model = || block_on(Model::create(&gpu(&double), config.clone(), 1, UNWATCHED)).map(drop);
+    assert!(without_memory(&double, model) >= 2);
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
+    let trainer = || block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).map(drop);
+    assert!(without_memory(&double, trainer) >= 10);
+}
+
+#[test]
+fn a_generation_without_memory_leaves_the_model_as_before() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let start = || {
+        let options = GenerateOptions { max_tokens: 4, ..GenerateOptions::default() };
+        block_on(Generation::start(&pair.model, &[1, 2], options)).map(drop)
+    };
+    double.fail(Fault::OutOfMemory, 0);
+    let error = start().unwrap_err();
+    assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
+    start().unwrap();
+}
+
+#[test]
+fn a_lost_device_settles_all_that_is_pending() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, TIED);
+    let trainer = trainer(&pair);
+    let batch = batch(&pair.config, 1, 24);
+    double.hold();
+    let mut step = Box::pin(trainer.step(&batch));
+    let mut read = Box::pin(pair.model.read_tensor(0));
+    let mut logits = Box::pin(pair.model.logits(&[1, 2], Default::default(), UNWATCHED));
+    assert!(step.as_mut().now_or_never().is_none());
+    assert!(read.as_mut().now_or_never().is_none());
+    assert!(logits.as_mut().now_or_never().is_none());
+    double.lose("Unknown: a test");
+    let codes = [
+        block_on(step).unwrap_err().code,
+        block_on(read).unwrap_err().code,
+        block_on(logits).unwrap_err().code,
+    ];
+    assert_eq!(codes, [ErrorCode::DeviceLost; 3]);
+    let later = block_on(trainer.step(&batch)).unwrap_err();
+    assert_eq!(later.code, ErrorCode::DeviceLost, "{later}");
+    let config = ModelConfig::from_json(TIED).unwrap();
+    let created = block_on(Model::create(&gpu(&double), config, 1, UNWATCHED)).map(drop);
+    assert_eq!(created.unwrap_err().code, ErrorCode::DeviceLost);
+}
+
+#[test]
+fn a_spec_without_a_twin_is_an_error() {
+    use crate::gpu::Replay;
+    use crate::kernels::{Element, RowPlace, softmax};
+    use crate::plan::{Buffer, Builder, Phase, Slice};
+
+    let double = Double::floor();
+    let caps = double.capabilities().clone();
+    let mut builder = Builder::new(&caps, Phase::Forward, 1, Buffer::Step);
+    let kernel = softmax(&caps, 8, Element::F32).unwrap();
+    let given = |index| Slice::new(Buffer::Given(index), 0, 32);
+    let place = Slice::new(Buffer::Given(2), 0, size_of::<RowPlace>() as u64);
+    builder.dispatch("rows", kernel, vec![given(0), given(1), place], 0.0).unwrap();
+    let plan = builder.finish(&[]);
+    double.watch();
+    let buffers = [0; 3].map(|_| double.create_buffer("rows", 64).unwrap());
+    let resolve = |buffer| match buffer {
+        Buffer::Given(index) => Ok(buffers[index as usize]),
+        other => Err(Error::internal(format!("{other:?}"))),
+    };
+    let plan = double.install(&plan, &resolve).unwrap();
+    let error = double.submit(&[Replay { plan, rows: 1 }], 1, None).err().unwrap();
+    assert!(error.message.contains("no twin of Softmax"), "{error}");
+    block_on(double.checked()).unwrap();
+}

@@ -1,0 +1,121 @@
+//! What a dispatch binds, by name: taken out of memory before a twin runs, put back behind it.
+
+use super::memory::{Bound, Memory};
+use super::uniforms::Step;
+use crate::error::{Error, Result};
+use crate::format::WriteMode;
+use crate::kernels::{Access, Kernel};
+use crate::plan::{RANGE_STRIDE, Range};
+
+pub(super) struct Operands<'a> {
+    kernel: &'a Kernel,
+    bound: &'a [Bound],
+    words: Vec<Vec<u32>>,
+}
+
+impl<'a> Operands<'a> {
+    pub fn take(
+        kernel: &'a Kernel,
+        bound: &'a [Bound],
+        ranges: &[Range],
+        memory: &Memory,
+    ) -> Result<Self> {
+        let words = |slice: &Bound| {
+            let Some(buffer) = slice.buffer else {
+                let range = &ranges[(slice.offset / RANGE_STRIDE) as usize];
+                return Ok(bytemuck::cast_slice(bytemuck::bytes_of(range)).to_vec());
+            };
+            Ok(memory.words(buffer)?[slice.words()].to_vec())
+        };
+        Ok(Self { kernel, bound, words: bound.iter().map(words).collect::<Result<_>>()? })
+    }
+
+    /// Writes back what the kernel may write.
+    pub fn put(self, memory: &mut Memory) -> Result<()> {
+        for ((binding, slice), words) in self.kernel.bindings.iter().zip(self.bound).zip(self.words)
+        {
+            if let (Access::ReadWrite, Some(buffer)) = (binding.access, slice.buffer) {
+                memory.words_mut(buffer)?[slice.words()].copy_from_slice(&words);
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&self, name: &str) -> Result<usize> {
+        let missing = || Error::internal(format!("{} has no binding {name}", self.kernel.name));
+        self.kernel.binding(name).ok_or_else(missing)
+    }
+
+    pub fn u32(&self, name: &str) -> Result<&[u32]> {
+        Ok(&self.words[self.index(name)?])
+    }
+
+    pub fn f32(&self, name: &str) -> Result<&[f32]> {
+        Ok(bytemuck::cast_slice(self.u32(name)?))
+    }
+
+    /// The first `count` numbers.
+    pub fn first(&self, name: &str, count: usize) -> Result<&[f32]> {
+        let short = || Error::internal(format!("{name} is shorter than {count} elements"));
+        self.f32(name)?.get(..count).ok_or_else(short)
+    }
+
+    pub fn u32_mut(&mut self, name: &str) -> Result<&mut [u32]> {
+        let index = self.index(name)?;
+        if self.kernel.bindings[index].access != Access::ReadWrite {
+            return Err(Error::internal(format!("{name} is only read")));
+        }
+        Ok(&mut self.words[index])
+    }
+
+    pub fn f32_mut(&mut self, name: &str) -> Result<&mut [f32]> {
+        Ok(bytemuck::cast_slice_mut(self.u32_mut(name)?))
+    }
+
+    /// Overwrites elements from `at` on.
+    pub fn write(&mut self, name: &str, at: usize, data: &[f32]) -> Result<()> {
+        let target = self.f32_mut(name)?.get_mut(at..at + data.len());
+        let short = || Error::internal(format!("{name} is shorter than {}", at + data.len()));
+        target.ok_or_else(short)?.copy_from_slice(data);
+        Ok(())
+    }
+
+    /// Writes elements from `at` on as `mode` says.
+    pub fn write_by(&mut self, name: &str, at: usize, data: &[f32], adds: bool) -> Result<()> {
+        if !adds {
+            return self.write(name, at, data);
+        }
+        let target = self.f32_mut(name)?.get_mut(at..at + data.len());
+        let short = || Error::internal(format!("{name} is shorter than {}", at + data.len()));
+        target.ok_or_else(short)?.iter_mut().zip(data).for_each(|(total, x)| *total += x);
+        Ok(())
+    }
+
+    pub fn uniform<T: bytemuck::AnyBitPattern>(&self, name: &str) -> Result<T> {
+        let bytes: &[u8] = bytemuck::cast_slice(self.u32(name)?);
+        let size = size_of::<T>();
+        let short = || Error::internal(format!("{name} is shorter than {size} bytes"));
+        Ok(bytemuck::pod_read_unaligned(bytes.get(..size).ok_or_else(short)?))
+    }
+
+    pub fn step(&self) -> Result<Step> {
+        self.uniform("step")
+    }
+
+    pub fn tokens(&self) -> Result<usize> {
+        Ok(self.step()?.tokens as usize)
+    }
+
+    pub fn range(&self) -> Result<Range> {
+        self.uniform("range")
+    }
+
+    /// Whether a write of this mode adds.
+    pub fn adds(&self, mode: WriteMode) -> Result<bool> {
+        Ok(match mode {
+            WriteMode::Overwrite => false,
+            WriteMode::Add => true,
+            WriteMode::AddAfterFirst => self.step()?.accumulate != 0,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Whole plans, executed dispatch by dispatch, against the graph's twin in f64.
+
+use super::Double;
+use super::tests::{NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software};
+use crate::kernels::{KvCache, WeightFormat};
+use crate::session::{
+    GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
+};
+use crate::twins::check::assert_close;
+use crate::twins::loss::log_sum_exp;
+use crate::twins::model::Tensors;
+use crate::twins::optimizer::{BiasCorrection, Decision, OptimizerOptions, adamw_forward};
+use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
+use pollster::block_on;
+use std::rc::Rc;
+
+/// Loss and gradients of two micro-steps by the graph's twin.
+fn expected(pair: &Pair, seeds: [u32; 2], lengths: [usize; 2]) -> (f64, Tensors<f64>) {
+    let batches = [0, 1].map(|i| batch(&pair.config, seeds[i], lengths[i]));
+    let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
+    let (mut loss, mut sums) = (0.0, Tensors::<f64>::new());
+    for batch in &batches {
+        let share = batch.counted() as f64 / counted;
+        let (part, gradients) = pair.reference().loss_and_gradients(batch);
+        loss += share * part;
+        for (name, gradient) in gradients {
+            let sum = sums.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
+            sum.iter_mut().zip(gradient).for_each(|(sum, g)| *sum += share * g);
+        }
+    }
+    (loss, sums)
+}
+
+/// Holds the updated weights to the optimizer's twin.
+fn held_to_adamw(
+    pair: &Pair,
+    gradients: &Tensors<f64>,
+    metrics: &Metrics,
+    options: &TrainerOptions,
+) {
+    let of = OptimizerOptions {
+        learning_rate: metrics.learning_rate,
+        beta1: options.beta1,
+        beta2: options.beta2,
+        epsilon: options.epsilon,
+        weight_decay: options.weight_decay,
+        max_grad_norm: f64::INFINITY,
+        gradient_scale: 1.0,
+    };
+    let norm = gradients.values().flatten().map(|g| g * g).sum::<f64>().sqrt();
+    let clip = options.max_grad_norm.unwrap_or(f64::INFINITY) / (norm + 1e-6);
+    assert!(clip < 1.0, "nothing is clipped at a norm of {norm}");
+    let decision = Decision { norm, update: true, factor: clip };
+    let correction = BiasCorrection { first: 1.0 - of.beta1, second: 1.0 - of.beta2 };
+    for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
+        let mut x = pair.weights[name].clone();
+        let [mut m, mut v] = [(); 2].map(|()| vec![0.0; x.len()]);
+        let g = &gradients[name];
+        // Adam's first step is the gradient's sign: where that is rounding the step has none.
+        let settled = g.iter().all(|g| g.abs() > 1e-5 * norm || *g == 0.0);
+        adamw_forward(&mut x, g, &mut m, &mut v, &of, correction, decision, shape.len() > 1);
+        let bytes = block_on(pair.model.read_tensor(index)).unwrap();
+        let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+        let least = if settled { 1e-6 } else { 2.0 * of.learning_rate };
+        assert_close(name, &got, &x, least, 1e-6);
+    }
+}
+
+fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2]) {
+    let pair = Pair::new(double, config);
+    let options = TrainerOptions {
+        tokens_per_step: lengths[0],
+        gradient_accumulation: 2,
+        recompute,
+        max_grad_norm: Some(0.05),
+        ..TrainerOptions::default()
+    };
+    let trainer = block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).unwrap();
+    let (loss, gradients) = expected(&pair, [3, 5], lengths);
+    let step =
+        |i: usize| block_on(trainer.step(&batch(&pair.config, [3, 5][i], lengths[i]))).unwrap();
+    step(0);
+    let metrics = step(1);
+    assert_close("loss", &[metrics.loss], &[loss], 0.0, 2e-6);
+    let norm = gradients.values().flatten().map(|g| g * g).sum::<f64>().sqrt();
+    assert_close("norm", &[metrics.grad_norm.unwrap()], &[norm], 0.0, 1e-5);
+    for (index, (name, _)) in pair.model.tensors().iter().enumerate() {
+        let got = block_on(trainer.read_gradient(index)).unwrap();
+        assert_close(name, &got, &gradients[name], 1e-7, 2e-5);
+    }
+    held_to_adamw(&pair, &gradients, &metrics, &options);
+}
+
+#[test]
+fn a_step_has_the_twins_loss_gradients_and_weights() {
+    for config in [TIED, UNTIED, WINDOWED, NORMED] {
+        trains(&Double::floor(), config, false, [40, 23]);
+    }
+}
+
+#[test]
+fn recomputed_activations_give_the_same() {
+    for config in [TIED, NORMED] {
+        trains(&software(), config, true, [40, 23]);
+    }
+}
+
+#[test]
+fn kernels_for_hardware_give_the_same() {
+    for config in [UNTIED, NORMED] {
+        trains(&named("NVIDIA"), config, false, [40, 23]);
+    }
+}
+
+/// Products of 256 tokens by 128 columns split K.
+#[test]
+fn split_products_give_the_same() {
+    let wide = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192,
+        "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,
+        "initializer_range":0.05,"max_position_embeddings":512}"#;
+    let double = named("NVIDIA");
+    let pair = Pair::new(&double, wide);
+    let options = TrainerOptions { tokens_per_step: 256, ..TrainerOptions::default() };
+    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let splits = trainer.plan().unwrap().iter().filter(|row| row.kernel == "linear_sum").count();
+    assert!(splits > 0, "no product of the plan is split");
+    let batch = batch(&pair.config, 9, 100);
+    let (loss, gradients) = pair.reference().loss_and_gradients(&batch);
+    let metrics = block_on(trainer.step(&batch)).unwrap();
+    assert_close("loss", &[metrics.loss], &[loss], 0.0, 2e-6);
+    for (index, (name, _)) in pair.model.tensors().iter().enumerate() {
+        let got = block_on(trainer.read_gradient(index)).unwrap();
+        assert_close(name, &got, &gradients[name], 1e-7, 2e-5);
+    }
+}
+
+#[test]
+fn logits_and_loss_of_a_prompt_are_the_twins() {
+    for (double, config) in
+        [(Double::floor(), TIED), (software(), WINDOWED), (named("NVIDIA"), NORMED)]
+    {
+        let pair = Pair::new(&double, config);
+        for tokens in [1, 33] {
+            let prompt = integers(11, tokens, pair.config.vocab_size as u32);
+            let options = InferenceOptions::default();
+            let got = block_on(pair.model.logits(&prompt, options, UNWATCHED)).unwrap();
+            let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
+            assert_close("logits", &got, &expected, 1e-5, 1e-5);
+        }
+    }
+}
+
+/// The worst difference in nats of greedy tokens and their log-probabilities from the twin's.
+fn continued(pair: &Pair, prompt: &[u32], cache: KvCache, weights: WeightFormat) -> f64 {
+    let options = GenerateOptions {
+        max_tokens: 20,
+        temperature: 0.0,
+        kv_cache: cache,
+        weights,
+        ..GenerateOptions::default()
+    };
+    let drawn = block_on(async {
+        let mut generation = Generation::start(&pair.model, prompt, options).await.unwrap();
+        let mut drawn = vec![];
+        loop {
+            match generation.next().await.unwrap() {
+                some if some.is_empty() => break drawn,
+                some => drawn.extend(some),
+            }
+        }
+    });
+    assert_eq!(drawn.len(), 20);
+    let mut tokens = prompt.to_vec();
+    tokens.extend(drawn.iter().map(|d| d.token));
+    let all = pair.reference().logits(&tokens, &vec![0; tokens.len()]);
+    let words = pair.config.vocab_size;
+    let off = drawn.iter().enumerate().map(|(i, d)| {
+        let row = &all[(prompt.len() + i - 1) * words..][..words];
+        let best = row.iter().copied().fold(f64::MIN, f64::max);
+        let own = row[d.token as usize];
+        (best - own).max((f64::from(d.logprob) - (own - log_sum_exp(row))).abs())
+    });
+    off.fold(0.0, f64::max)
+}
+
+#[test]
+fn decoded_tokens_are_the_twins_in_each_cache() {
+    for (cache, nats) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.015), (KvCache::Int8, 0.2)] {
+        for (double, config) in
+            [(Double::floor(), TIED), (named("NVIDIA"), WINDOWED), (software(), NORMED)]
+        {
+            let pair = Pair::new(&double, config);
+            let prompt = integers(13, 9, pair.config.vocab_size as u32);
+            let off = continued(&pair, &prompt, cache, WeightFormat::F32);
+            assert!(off <= nats, "{off} nats with a cache in {}", cache.name());
+        }
+    }
+}
+
+/// A text past 256 tokens, so that its keys are read in ranges.
+#[test]
+fn decoding_behind_a_long_text_is_the_twins() {
+    let pair = Pair::new(&named("NVIDIA"), UNTIED);
+    let prompt = integers(17, 300, pair.config.vocab_size as u32);
+    let off = continued(&pair, &prompt, KvCache::F32, WeightFormat::F32);
+    assert!(off <= 1e-4, "{off} nats");
+}
+
+#[test]
+fn decoded_tokens_are_those_of_the_packed_weights() {
+    for format in [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4] {
+        for double in [Double::floor(), software()] {
+            let mut pair = Pair::new(&double, UNTIED);
+            for (name, shape) in pair.model.tensors() {
+                // The table of embeddings is looked up, not multiplied.
+                if shape.len() == 2 && name != "model.embed_tokens.weight" {
+                    let x: Vec<f32> = pair.weights[&name].iter().map(|x| *x as f32).collect();
+                    let words = pack_weights_forward(format, &x);
+                    pair.weights.insert(name, unpack_weights_forward(format, &words, x.len()));
+                }
+            }
+            let prompt = integers(19, 9, pair.config.vocab_size as u32);
+            let off = continued(&pair, &prompt, KvCache::F32, format);
+            assert!(off <= 1e-4, "{off} nats in {}", format.name());
+        }
+    }
+}

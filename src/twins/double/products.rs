@@ -1,0 +1,176 @@
+//! Products of matrices, of a matrix and a row, and packed matrices.
+
+use super::attention::{cache_row, rotated, twin};
+use super::operands::Operands;
+use super::uniforms::Step;
+use crate::error::Result;
+use crate::kernels::{
+    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WeightFormat,
+};
+use crate::twins::activation::gated_activation_forward;
+use crate::twins::add_assign;
+use crate::twins::cache::cache_expand_f16;
+use crate::twins::cast;
+use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
+use crate::twins::norm::rms_norm_forward;
+use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
+
+/// Elements `columns` of each of `rows` rows that lie `stride` elements apart.
+fn gathered(
+    data: &[f32],
+    stride: usize,
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+) -> Vec<f32> {
+    rows.flat_map(|row| data[row * stride..][columns.clone()].iter().copied()).collect()
+}
+
+/// A part of K: the product of those terms alone.
+fn part(
+    on: &Operands,
+    shape: &LinearShape,
+    b: &[f32],
+    terms: std::ops::Range<usize>,
+) -> Result<Vec<f32>> {
+    let range = on.range()?;
+    let rows = range.rows_of(on.tokens()?);
+    let (a, column) = (on.f32("a")?, range.col0 as usize);
+    let LinearShape { n, k, a_stride, .. } = *shape;
+    let count = terms.len();
+    let of_a = |offset: usize| {
+        let columns = offset + terms.start..offset + terms.end;
+        gathered(a, a_stride, 0..rows, columns)
+    };
+    Ok(match shape.form {
+        Form::MatmulT => {
+            let b = gathered(b, k, 0..n, terms.clone());
+            matmul_t(Product { m: rows, n, k: count }, &of_a(0), &b, None)
+        }
+        Form::Matmul => {
+            let b = &b[terms.start * n..terms.end * n];
+            matmul(Product { m: rows, n, k: count }, &of_a(column), b, None)
+        }
+        Form::MatmulAt => {
+            let a = gathered(a, a_stride, terms.clone(), column..column + k);
+            let b = &b[terms.start * n..terms.end * n];
+            matmul_at(Product { m: k, n, k: count }, &a, b, None)
+        }
+    })
+}
+
+pub(super) fn linear(
+    on: &mut Operands,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+) -> Result<()> {
+    let b =
+        if shape.half_b { cast(&cache_expand_f16(on.u32("b")?)) } else { on.f32("b")?.to_vec() };
+    let rows = on.range()?.rows_of(on.tokens()?);
+    let depth = if shape.form == Form::MatmulAt { rows } else { shape.k };
+    if splits == 1 {
+        let product = part(on, shape, &b, 0..depth)?;
+        return store(on, shape, output, &product);
+    }
+    let each = depth.div_ceil(splits);
+    let m = if shape.form == Form::MatmulAt { shape.k } else { shape.tokens };
+    for split in 0..splits {
+        let terms = (split * each).min(depth)..((split + 1) * each).min(depth);
+        let product = part(on, shape, &b, terms)?;
+        on.write("c", split * m * shape.n, &product)?;
+    }
+    Ok(())
+}
+
+/// Writes rows of N results to C.
+fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]) -> Result<()> {
+    let by_columns = shape.form == Form::MatmulT;
+    let column = if by_columns { on.range()?.col0 as usize } else { 0 };
+    for (row, result) in product.chunks(shape.n).enumerate() {
+        let at = row * shape.c_stride + column;
+        match output {
+            Output::Mode(mode) => {
+                let adds = on.adds(mode)?;
+                on.write_by("c", at, result, adds)?;
+            }
+            Output::Residual => {
+                let mut sum = on.f32("residual")?[at..at + shape.n].to_vec();
+                add_assign(&mut sum, result);
+                on.write("c", at, &sum)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn linear_sum(
+    on: &mut Operands,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+) -> Result<()> {
+    let fixed = shape.form == Form::MatmulAt;
+    let rows = if fixed { shape.k } else { on.range()?.rows_of(on.tokens()?) };
+    let each = if fixed { shape.k } else { shape.tokens } * shape.n;
+    let mut total = vec![0.0; rows * shape.n];
+    for split in 0..splits {
+        add_assign(&mut total, &on.f32("parts")?[split * each..][..rows * shape.n]);
+    }
+    store(on, shape, output, &total)
+}
+
+pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
+    let MatvecShape { n, k, input, output, weights } = *shape;
+    let rows = n * output.products();
+    let matrix = if weights.packs(k) {
+        cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k))
+    } else {
+        on.first("b", rows * k)?.to_vec()
+    };
+    let mut a = on.first("a", k)?.to_vec();
+    if let MatvecInput::Norm { epsilon } = input {
+        a = rms_norm_forward(&a, on.first("norm_weight", k)?, epsilon.0);
+    }
+    let y = matvec_forward(&a, &matrix, None);
+    let column = |on: &Operands| Ok(on.range()?.col0 as usize);
+    match output {
+        MatvecOutput::Plain => {
+            let at = column(on)?;
+            on.write("c", at, &y)
+        }
+        MatvecOutput::Residual => {
+            let at = column(on)?;
+            let mut sum = on.f32("residual")?[at..at + n].to_vec();
+            add_assign(&mut sum, &y);
+            on.write("c", at, &sum)
+        }
+        MatvecOutput::Gated(activation) => {
+            let at = column(on)?;
+            on.write("c", at, &gated_activation_forward(activation, &y, n))
+        }
+        MatvecOutput::Heads(heads) => to_heads(on, &heads, y),
+    }
+}
+
+/// The fused row of a text's newest token: query heads to `c`, keys and values into the cache.
+fn to_heads(on: &mut Operands, shape: &AttentionShape, mut row: Vec<f32>) -> Result<()> {
+    let Step { position, .. } = on.step()?;
+    let heads = shape.heads + shape.kv_heads;
+    let size = [heads, shape.head_dim, twin(shape, 1)?.qkv_width()];
+    rotated(&mut row, size, on.f32("table")?, |_| position as usize, true);
+    let (query, key_value) = row.split_at(shape.width());
+    on.write("c", 0, query)?;
+    let at = cache_row(shape, position as usize) * shape.cache_stride();
+    on.write("cache", at, key_value)
+}
+
+pub(super) fn pack(on: &mut Operands, format: WeightFormat, elements: usize) -> Result<()> {
+    let words = pack_weights_forward(format, on.first("matrix", elements)?);
+    on.u32_mut("packed")?[..words.len()].copy_from_slice(&words);
+    Ok(())
+}
+
+pub(super) fn unpack(on: &mut Operands, format: WeightFormat, elements: usize) -> Result<()> {
+    let matrix: Vec<f32> = cast(&unpack_weights_forward(format, on.u32("packed")?, elements));
+    on.write("matrix", 0, &matrix)
+}

@@ -1,0 +1,87 @@
+//! One dispatch: its spec's twin over its bindings.
+
+use super::memory::{Bound, Memory};
+use super::operands::Operands;
+use super::{attention, optimizer, products, rows};
+use crate::error::{Error, Result};
+use crate::kernels::{Kernel, KernelSpec as Spec};
+use crate::plan::Range;
+
+/// Executes a dispatch.
+///
+/// # Errors
+/// `internal` for a spec that has no twin here, and where bindings are not those of the spec.
+pub(super) fn dispatch(
+    kernel: &Kernel,
+    bound: &[Bound],
+    ranges: &[Range],
+    memory: &mut Memory,
+) -> Result<()> {
+    let mut operands = Operands::take(kernel, bound, ranges, memory)?;
+    execute(kernel.spec, &mut operands)?;
+    operands.put(memory)
+}
+
+fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
+    match spec {
+        Spec::Zero { count } => rows::zero(on, count),
+        Spec::CopyRow { hidden } => rows::copy_row(on, hidden),
+        Spec::Initialize { count } => rows::initialize(on, count),
+        Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),
+        Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
+        Spec::RmsNormForward { hidden, epsilon } => rows::norm(on, hidden, epsilon.0),
+        Spec::RmsNormBackward { hidden, epsilon, mode, rows } => {
+            rows::norm_backward(on, [hidden, rows], epsilon.0, mode)
+        }
+        Spec::HeadNormForward { shape, epsilon } => rows::head_norm(on, &shape, epsilon.0),
+        Spec::HeadNormBackward { shape, epsilon, rows } => {
+            rows::head_norm_gradient(on, &shape, epsilon.0, rows)
+        }
+        Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
+        Spec::GatedActivation(shape) => rows::gate(on, shape),
+        Spec::GatedActivationBackward(shape) => rows::gate_backward(on, shape),
+        Spec::CrossEntropy { vocabulary, gradient } => {
+            rows::cross_entropy(on, vocabulary, gradient)
+        }
+        Spec::LossSum => rows::loss_sum(on),
+        Spec::Rope { heads, head_dim, stride, forward } => {
+            attention::rope(on, [heads, head_dim, stride], forward)
+        }
+        Spec::Linear { shape, output, splits, .. } => products::linear(on, &shape, output, splits),
+        Spec::LinearSum { shape, output, splits } => {
+            products::linear_sum(on, &shape, output, splits)
+        }
+        Spec::Matvec(shape) => products::matvec(on, &shape),
+        Spec::PackWeights { format, rows, columns } => products::pack(on, format, rows * columns),
+        Spec::UnpackWeights { format, rows, columns } => {
+            products::unpack(on, format, rows * columns)
+        }
+        _ => optimize_or_attend(spec, on),
+    }
+}
+
+fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
+    match spec {
+        Spec::CacheAppend { shape, cache } => attention::append(on, &shape, cache),
+        Spec::CacheExpand { shape, cache } => attention::expand(on, &shape, cache),
+        Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
+        Spec::AttentionDelta { shape } => attention::delta(on, &shape),
+        // What a pair of kernels keeps between them, the twins compute again: it is neither left nor read.
+        Spec::AttentionBackwardQuery { shape, .. } => attention::backward_query(on, &shape),
+        Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
+            attention::backward_key_value(on, &shape, owner)
+        }
+        Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
+        Spec::AttentionDecode { shape, cache, splits } => {
+            attention::decode(on, &shape, cache, splits.count)
+        }
+        Spec::AttentionDecodeMerge { shape, splits } => {
+            attention::decode_merge(on, &shape, splits.count)
+        }
+        Spec::GradNorm => optimizer::grad_norm(on),
+        Spec::StepDecision { partials } => optimizer::step_decision(on, partials),
+        Spec::AdamW { count } => optimizer::adamw(on, count),
+        Spec::Sample { vocabulary } => optimizer::sample(on, vocabulary),
+        other => Err(Error::internal(format!("the CPU double has no twin of {other:?}"))),
+    }
+}
