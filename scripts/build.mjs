@@ -4,7 +4,14 @@ import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
-import { olderTypes, oneFile, packModule, reportScripts, workerFiles } from "./bundle.mjs";
+import {
+  olderTypes,
+  oneFile,
+  packModule,
+  reportScripts,
+  threadSource,
+  workerFiles,
+} from "./bundle.mjs";
 import {
   Failure,
   filesBelow,
@@ -119,9 +126,15 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|comlink|worker\/text)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|worker\/text)\.js$/,
   );
-  const made = ["packed.js", "tinyloom.inline.min.js", "worker/text.js", "ts5/index.d.ts"];
+  const made = [
+    "packed.js",
+    "text/thread-source.js",
+    "tinyloom.inline.min.js",
+    "worker/text.js",
+    "ts5/index.d.ts",
+  ];
   const print = fingerprint([...inputs, "scripts/bundle.mjs", "pkg/package.json"]);
   await unlessDone(
     "bundles",
@@ -130,6 +143,7 @@ async function bundles() {
     async () => {
       packModule();
       olderTypes();
+      await threadSource();
       await oneFile();
       await workerFiles();
     },

@@ -1,115 +1,105 @@
+import { DATASET, type DatasetOptions, expectTokenizer, type Prepared } from "./dataset-options.js";
 import { TinyloomError, toError } from "./error.js";
 import { end } from "./handle.js";
 import { datasets } from "./internal.js";
-import {
-  called,
-  check,
-  fraction,
-  inspect,
-  integer,
-  invalid,
-  isA,
-  type Rules,
-  seed,
-  show,
-} from "./options.js";
-import { expectRoom, loadedRaw, type RawDataset, type RawModule } from "./raw.js";
-import { ByteTokenizer, type Tokenizer } from "./tokenizer.js";
+import { textPart } from "./lazy.js";
+import { called, check, integer, invalid, isA, show } from "./options.js";
+import { loadedRaw, type RawDataset, type RawModule } from "./raw.js";
+import type { CheckpointFiles, LongOptions } from "./source.js";
+import type { TextSource } from "./text/read.js";
+import { type Packed, TokenStore } from "./text/store.js";
+import type {
+  Conversation,
+  ConversationOptions,
+  DatasetFiles,
+  DocumentOptions,
+  SourceOptions,
+  TokenizerOptions,
+} from "./text/types.js";
+import type { TextEncoding } from "./tokenizer.js";
 import { asTokens, some, type TokenIds } from "./tokens.js";
 
-/** Options of a {@link Dataset}. */
-export interface DatasetOptions {
-  /**
-   * Tokens per document; default 128, or fewer for a shorter text or a smaller `tokensPerStep`. A trainer
-   * refuses a dataset whose length is given here and exceeds its `tokensPerStep`.
-   */
-  sequenceLength?: number;
-  /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0 keeps none. */
-  validationFraction?: number;
-  /** Seed of the order in which documents are drawn, an unsigned 32-bit number; default 0. */
-  seed?: number;
-}
-
-const RULES: Rules<DatasetOptions> = {
-  sequenceLength: integer(1, 0x7fff_ffff),
-  validationFraction: fraction(),
-  seed,
-};
-
-/** `sequenceLength` where the caller gives none and the text is long enough. */
-const SEQUENCE_LENGTH = 128;
+/** `sequenceLength` where the caller gives none and the text, or a document, is long enough. */
+const [SEQUENCE_LENGTH, DOCUMENT_LENGTH] = [128, 1024];
 
 /**
  * Token ids for training, with the last part kept for validation. It needs no runtime and may be made
- * before one.
+ * before one. Tokens take one, two or four bytes each, as their values need.
  *
- * Each step draws documents: windows of `sequenceLength` tokens from random places of the training
- * split. Where `tokensPerStep` is no multiple of that, a shorter window fills the rest of the step.
+ * Of one text, each step draws windows of `sequenceLength` tokens from random places of the training
+ * split. Where `tokensPerStep` is no multiple of that, a shorter window fills the rest of the step. Of
+ * documents, each step packs as many whole ones as fit, in a shuffled order without replacement.
  */
 export class Dataset {
   /** Tokens in all, of both splits. */
   readonly tokens: number;
   /** Tokens of the validation split. */
   readonly validationTokens: number;
-  /** Length of a document in tokens. */
+  /** Length of a document in tokens; of packed documents the most that one keeps. */
   readonly sequenceLength: number;
-  /** How many documents lie end to end in the training split. */
+  /** How many documents the training split has; of one text, how many lie end to end in it. */
   readonly documents: number;
-  readonly #json: string;
-  #tokens: Uint32Array | undefined;
+  /**
+   * A hash of the tokens, of where documents begin and of what is learned: sixteen hexadecimal digits. It
+   * tells other data from the same, and is no protection against those who want to deceive.
+   */
+  readonly hash: string;
+  /** The tokenizer that made it; undefined for a dataset of token ids. */
+  readonly tokenizer: TextEncoding | undefined;
+  readonly #options: DatasetOptions;
+  readonly #packed: Packed | undefined;
+  #store: TokenStore | undefined;
   #raw: RawDataset | undefined;
-  #freed = false;
 
-  /** @param own - whether the array is nobody else's. */
-  private constructor(tokens: Uint32Array, own: boolean, options: DatasetOptions) {
-    const { validationFraction = 0.1 } = options;
-    this.tokens = tokens.length;
-    this.validationTokens = Math.trunc(tokens.length * validationFraction);
-    const train = this.tokens - this.validationTokens;
-    this.sequenceLength =
-      options.sequenceLength ?? Math.min(SEQUENCE_LENGTH, Math.max(train, 2) - 1);
+  private constructor(store: TokenStore, options: DatasetOptions, tokenizer?: TextEncoding) {
+    const { validationFraction = 0.1, sequenceLength } = options;
+    const { packed, length: tokens } = store;
+    let train = tokens - Math.trunc(tokens * validationFraction);
+    const documents = packed?.trained(validationFraction);
+    if (documents !== undefined) train = packed?.starts[documents] ?? tokens;
+    const [most, longest] = packed
+      ? [DOCUMENT_LENGTH, packed.longest]
+      : [SEQUENCE_LENGTH, train - 1];
+    this.tokens = tokens;
+    this.validationTokens = tokens - train;
+    this.sequenceLength = sequenceLength ?? Math.min(most, Math.max(longest, 1));
     // The target of a document's last token is the token that follows it.
-    this.documents = Math.max(0, Math.floor((train - 1) / this.sequenceLength));
-    this.#json = JSON.stringify(options);
-    const module = loadedRaw();
-    this.#tokens = module || own ? tokens : tokens.slice();
+    this.documents = documents ?? Math.max(0, Math.floor((train - 1) / this.sequenceLength));
+    const { seed } = options;
+    this.#options = { sequenceLength, validationFraction, seed } as DatasetOptions;
+    this.hash = store.hash;
+    this.tokenizer = tokenizer;
+    this.#packed = packed;
+    this.#store = store;
     datasets.set(this, { raw: (loaded) => this.#made(loaded) });
+    const module = loadedRaw();
     if (module) this.#made(module); // a wrong option shows here rather than in the first step
   }
 
   /**
    * A dataset of a text.
    *
-   * @param text - the text, or a Blob or File of it; with a {@link ByteTokenizer} a Blob's bytes are
-   * taken as they are.
+   * @param text - the text, or a Blob or File of it, as {@link Dataset.from} reads it; with a
+   * {@link ByteTokenizer} a Blob's bytes are taken as they are.
    * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens` when the text is empty.
    */
   static async fromText(
     text: string | Blob,
-    tokenizer: Tokenizer,
+    tokenizer: TextEncoding,
     options: DatasetOptions = {},
   ): Promise<Dataset> {
-    const chosen = check("Dataset.fromText", options, RULES);
-    if (typeof text !== "string" && !isA(text, Blob)) {
-      throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
+    const chosen = check("Dataset.fromText", options, DATASET);
+    const encoding = expectTokenizer("Dataset.fromText", tokenizer);
+    if (typeof text !== "string") {
+      if (!isA(text, Blob)) {
+        throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
+      }
+      return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
     }
-    if (inspect("Dataset.fromText", () => typeof tokenizer?.encode !== "function")) {
-      throw invalid(`Dataset.fromText takes a tokenizer, not ${show(tokenizer)}`);
-    }
-    const bytes = isA(tokenizer, ByteTokenizer);
-    let read: string | Uint8Array = "";
-    try {
-      if (typeof text === "string") read = text;
-      else read = bytes ? new Uint8Array(await text.arrayBuffer()) : await text.text();
-    } catch (cause) {
-      const message = `Dataset.fromText: the Blob could not be read: ${show(cause)}`;
-      throw invalid(message, "invalid-options", cause);
-    }
-    const tokens = called("the tokenizer's encode", () =>
-      bytes ? tokenizer.encode(read) : tokenizer.encode(read as string),
-    );
-    const ids = some("the text's token list", asTokens("the text's token list", tokens));
-    return new Dataset(ids, bytes || ids !== tokens, chosen);
+    const encode = () => encoding.encode(text, { addSpecialTokens: false });
+    const ids: unknown = await called("the tokenizer's encode", encode);
+    const name = "the text's token list";
+    return new Dataset(stored(some(name, asTokens(name, ids))), chosen, encoding);
   }
 
   /**
@@ -118,14 +108,79 @@ export class Dataset {
    * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens` when there is none.
    */
   static fromTokens(tokens: TokenIds, options: DatasetOptions = {}): Dataset {
-    const chosen = check("Dataset.fromTokens", options, RULES);
-    const ids = some("tokens", asTokens("tokens", tokens));
-    return new Dataset(ids, ids !== tokens, chosen);
+    const chosen = check("Dataset.fromTokens", options, DATASET);
+    return new Dataset(stored(some("tokens", asTokens("tokens", tokens))), chosen);
   }
 
   /**
-   * Steps of an epoch. Documents are drawn at random places, so an epoch is as many steps as draw as
-   * many tokens as the training split has; some of them are drawn several times and some never.
+   * A dataset of a file, a stream or a URL, read piece by piece. JSONL and CSV give a document per row.
+   *
+   * @param source - a File, a Blob, a ReadableStream of bytes or strings, or a URL.
+   * @throws {@link TinyloomError} `invalid-options`, also for what cannot be read; `invalid-tokens`,
+   * `aborted`.
+   */
+  static from(
+    source: TextSource,
+    tokenizer: TextEncoding,
+    options: SourceOptions = {},
+  ): Promise<Dataset> {
+    return Dataset.#of((part) => part.fromSource("Dataset.from", source, tokenizer, options));
+  }
+
+  /**
+   * A dataset of documents: attention does not cross them, and none is predicted from another.
+   *
+   * @param documents - texts, such as an array or an async generator of them.
+   * @throws {@link TinyloomError} as {@link Dataset.from}.
+   */
+  static fromDocuments(
+    documents: Iterable<string> | AsyncIterable<string>,
+    tokenizer: TextEncoding,
+    options: DocumentOptions = {},
+  ): Promise<Dataset> {
+    return Dataset.#of((part) => part.fromDocuments(documents, tokenizer, options));
+  }
+
+  /**
+   * A dataset of conversations. Each is rendered by a chat template and is one document; by default only
+   * the assistant's answers are learned. The package `@huggingface/jinja` has to be installed.
+   *
+   * @param list - an array of conversations, or a file, a stream or a URL of JSONL with one in each line.
+   * @throws {@link TinyloomError} as {@link Dataset.from}; `module-unavailable` without that package.
+   */
+  static fromConversations(
+    list: readonly Conversation[] | TextSource,
+    tokenizer: TextEncoding,
+    options: ConversationOptions = {},
+  ): Promise<Dataset> {
+    return Dataset.#of((part) => part.fromConversations(list, tokenizer, options));
+  }
+
+  /**
+   * The dataset that {@link Dataset.save} gave, with its tokenizer.
+   *
+   * @param source - the files by name, or a base URL.
+   * @throws {@link TinyloomError} `invalid-checkpoint`, also where the data have another hash.
+   */
+  static load(
+    source: string | URL | CheckpointFiles,
+    options: TokenizerOptions = {},
+  ): Promise<Dataset> {
+    return Dataset.#of((part) => part.loadDataset(source, options));
+  }
+
+  static async #of(
+    make: (part: Awaited<ReturnType<typeof textPart>>) => Promise<Prepared>,
+  ): Promise<Dataset> {
+    const { store, options, tokenizer } = await make(await textPart());
+    return new Dataset(store, options, tokenizer);
+  }
+
+  /**
+   * Steps of an epoch. Windows of one text are drawn at random places, so an epoch is as many steps as
+   * draw as many tokens as the training split has; some of them are drawn several times and some never.
+   * Packed documents are drawn once each in an epoch; the number is that of their order in the data, and
+   * shuffled orders take a few steps more or fewer.
    *
    * @param tokensPerStep - the trainer's; with accumulation, times its `gradientAccumulation`.
    * @throws {@link TinyloomError} `invalid-options`.
@@ -135,31 +190,52 @@ export class Dataset {
     if (allowed) {
       throw invalid(`stepsPerEpoch: tokensPerStep is ${show(tokensPerStep)}; give ${allowed}`);
     }
-    return Math.ceil((this.tokens - this.validationTokens) / tokensPerStep);
+    return (
+      this.#packed?.steps(this.documents, this.sequenceLength, tokensPerStep) ??
+      Math.ceil((this.tokens - this.validationTokens) / tokensPerStep)
+    );
+  }
+
+  /**
+   * The files of the dataset: `dataset.json` with its options and hash, `tokens.bin`, and those of its
+   * tokenizer.
+   *
+   * @throws {@link TinyloomError} `freed`, `aborted`.
+   */
+  async save(options: LongOptions = {}): Promise<DatasetFiles> {
+    const store = this.#kept();
+    return (await textPart()).saveDataset(store, this, this.#options, options);
   }
 
   /** Frees the tokens' memory. Later use gives code "freed". */
   free(): void {
-    this.#freed = true;
-    this.#tokens = undefined;
+    this.#store = undefined;
     if (this.#raw) end(this.#raw);
     this.#raw = undefined;
   }
 
+  #kept(): TokenStore {
+    if (this.#store) return this.#store;
+    throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
+  }
+
   #made(module: RawModule): RawDataset {
-    if (this.#freed) {
-      throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
-    }
-    if (this.#raw === undefined) {
-      const tokens = this.#tokens as Uint32Array;
-      expectRoom(module, `a dataset of ${tokens.length} tokens`, tokens.byteLength);
-      try {
-        this.#raw = new module.RawDataset(tokens, this.#json);
-      } catch (error) {
-        throw toError(error);
-      }
-      this.#tokens = undefined; // the module has its own copy
+    const store = this.#kept();
+    try {
+      this.#raw ??= new module.RawDataset(
+        store,
+        this.#packed?.starts,
+        JSON.stringify(this.#options),
+      );
+    } catch (error) {
+      throw toError(error);
     }
     return this.#raw;
   }
+}
+
+function stored(ids: Uint32Array): TokenStore {
+  const store = new TokenStore();
+  store.append(ids);
+  return store.end();
 }

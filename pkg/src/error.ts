@@ -12,7 +12,7 @@ import { show } from "./show.js";
  * - `device-lost`: the GPU device is gone, with all that was on it; create a new `Runtime`.
  * - `freed`: the object was used after `free()` or `destroy()`.
  * - `aborted`: the caller's `AbortSignal` fired.
- * - `module-unavailable`: the wasm module did not come: nothing, an error or a page of HTML answered.
+ * - `module-unavailable`: the wasm module, a part of tinyloom, or an optional package did not come.
  * - `content-security`: the page's content-security policy forbids WebAssembly, or the worker.
  * - `storage-full`: the disk, or the site's share of it, has no room for a file.
  * - `worker-unavailable`: `connect()` of `tinyloom/worker` can open no worker here, or it does not answer.

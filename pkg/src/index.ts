@@ -5,7 +5,8 @@
  * @module tinyloom
  */
 
-export { Dataset, type DatasetOptions } from "./dataset.js";
+export { Dataset } from "./dataset.js";
+export type { DatasetOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export {
   type GeneratedToken,
@@ -27,9 +28,29 @@ export {
   type RuntimeOptions,
 } from "./runtime.js";
 export type { SaveOptions, SaveTarget } from "./save.js";
-export type { CheckpointFiles, FileContent, LongOptions, Progress } from "./source.js";
+export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
-export { ByteTokenizer, type TokenDecoder, type Tokenizer } from "./tokenizer.js";
+export type { TextSource } from "./text/read.js";
+export type {
+  Conversation,
+  ConversationOptions,
+  DatasetFiles,
+  DocumentOptions,
+  Message,
+  SourceOptions,
+  TokenizerFiles,
+  TokenizerOptions,
+  TrainOptions,
+} from "./text/types.js";
+export {
+  BpeTokenizer,
+  ByteTokenizer,
+  type EncodeOptions,
+  type PretrainedTokenizer,
+  type TextEncoding,
+  type TokenDecoder,
+  Tokenizer,
+} from "./tokenizer.js";
 export { IGNORE_INDEX, type TokenIds } from "./tokens.js";
 export { Trainer } from "./trainer.js";
 export type {

@@ -24,7 +24,9 @@ import { type Files, type SaveOptions, type SaveTarget, saveOptions, saving } fr
 import {
   type CheckpointFiles,
   CONFIG_BYTES,
+  LOAD,
   LONG,
+  type LoadOptions,
   type LongOptions,
   openSource,
   readConfig,
@@ -270,10 +272,10 @@ export class Model {
   static async fromPretrained(
     runtime: Runtime,
     source: string | URL | CheckpointFiles,
-    options: LongOptions = {},
+    options: LoadOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.fromPretrained", runtime);
-    const chosen = check("Model.fromPretrained", options, LONG);
+    const chosen = check("Model.fromPretrained", options, LOAD);
     const files = openSource("Model.fromPretrained", source, chosen);
     return runtimes.of(runtime).call(async (raw, module) => {
       const loader = new module.RawLoader(raw, await readConfig(files));

@@ -7,6 +7,7 @@ import { TinyloomError, toError } from "./error.js";
 import { modulePanicked } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
 import type { TensorSink } from "./safetensors.js";
+import type { TokenReader } from "./text/store.js";
 import * as glue from "./tinyloom.js";
 
 /** A raw object: `release` gives back what it holds, `free` the object itself. */
@@ -134,7 +135,12 @@ export interface RawModule {
     create(runtime: RawRuntime, configJson: string, seed: number, ask: Ask): Promise<RawModel>;
     countParameters(configJson: string): number;
   };
-  RawDataset: new (tokens: Uint32Array, optionsJson: string) => RawDataset;
+  /** Tokens that are read as they are needed; with the first of each document, or one text. */
+  RawDataset: new (
+    tokens: TokenReader,
+    starts: Uint32Array | undefined,
+    optionsJson: string,
+  ) => RawDataset;
   RawTrainer: { create(model: RawModel, optionsJson: string, ask: Ask): Promise<RawTrainer> };
   RawResume: new (loader: RawLoader, stateJson: string) => RawResume;
 }

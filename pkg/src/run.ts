@@ -2,7 +2,7 @@
 
 import type { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
-import { abortSignal, check, integer, invalid, type Rules } from "./options.js";
+import { abortSignal, check, flag, integer, invalid, type Rules } from "./options.js";
 import type { LongOptions } from "./source.js";
 import type { Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
 
@@ -15,6 +15,7 @@ const RULES: Rules<RunOptions> = {
   evaluateEvery: integer(1, MAX_U32),
   maxSkipped: integer(1, MAX_U32),
   stepsAhead: integer(0, 16),
+  dataChanged: flag,
 };
 
 /** The options of `Trainer.run`, checked. */

@@ -1,7 +1,8 @@
 /** Writes a checkpoint's files as they are read back: into memory, a directory, or streams. */
 
-import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
-import { check, inspect, invalid, type Rules, show } from "./options.js";
+import { TinyloomError, throwIfAborted } from "./error.js";
+import { filesPart } from "./lazy.js";
+import { check, inspect, invalid, type Rules } from "./options.js";
 import type { RawWriter } from "./raw.js";
 import { readAhead, tensorSizes } from "./safetensors.js";
 import { LONG, type LongOptions, report } from "./source.js";
@@ -33,12 +34,12 @@ const SAVE: Rules<SaveOptions> = {
 };
 
 /** One file on its way. */
-interface Out {
+export interface Out {
   write(bytes: Uint8Array): Promise<void> | void;
 }
 
 /** What a save writes to. */
-interface Target {
+export interface Target {
   open(name: string, size: number): Promise<Out> | Out;
   /** Ends well: from here on the files are what was written. */
   close(): Promise<void>;
@@ -135,7 +136,7 @@ export async function saving<T>(
 ): Promise<T> {
   const { to } = options;
   const memory = new Memory();
-  const target = to === undefined ? memory : new Streams(await streamsOf(to, names));
+  const target = to === undefined ? memory : await (await filesPart()).openStreams(to, names);
   try {
     await write(new Files(options, target));
     await target.close();
@@ -177,32 +178,6 @@ function allocate(bytes: number): Uint8Array<ArrayBuffer> {
   }
 }
 
-type Writers = Map<string, WritableStreamDefaultWriter<Uint8Array>>;
-
-class Streams implements Target {
-  readonly #writers: Writers;
-
-  constructor(writers: Writers) {
-    this.#writers = writers;
-  }
-
-  open(name: string): Out {
-    const writer = this.#writers.get(name) as WritableStreamDefaultWriter<Uint8Array>;
-    return {
-      // Awaited, so that a slow disk holds back the reading.
-      write: (bytes) => failing(name, () => writer.write(bytes)),
-    };
-  }
-
-  async close(): Promise<void> {
-    for (const [name, writer] of this.#writers) await failing(name, () => writer.close());
-  }
-
-  async abort(cause: unknown): Promise<void> {
-    await Promise.allSettled([...this.#writers.values()].map((writer) => writer.abort(cause)));
-  }
-}
-
 /** A rule for each file: a stream that nobody else writes to. */
 function streams(names: readonly string[]): Rules<{ [name: string]: unknown }> {
   const rule = (value: unknown) =>
@@ -210,52 +185,4 @@ function streams(names: readonly string[]): Rules<{ [name: string]: unknown }> {
       ? undefined
       : "a WritableStream that is not locked";
   return Object.fromEntries(names.map((name) => [name, rule]));
-}
-
-async function streamsOf(to: SaveTarget, names: readonly string[]): Promise<Writers> {
-  const writers: Writers = new Map();
-  try {
-    for (const name of names) {
-      const writer = await failing(name, async () =>
-        (isDirectory(to) ? await fileIn(to, name) : (to[name] as WritableStream)).getWriter(),
-      );
-      writers.set(name, writer);
-    }
-    return writers;
-  } catch (cause) {
-    await new Streams(writers).abort(cause);
-    throw cause;
-  }
-}
-
-async function fileIn(
-  directory: FileSystemDirectoryHandle,
-  name: string,
-): Promise<WritableStream<Uint8Array>> {
-  const handle = await directory.getFileHandle(name, { create: true });
-  if (typeof handle.createWritable !== "function") {
-    throw new TinyloomError(
-      "invalid-options",
-      "this browser cannot write to a directory handle as a stream; give save({ to }) WritableStreams, " +
-        "or save without to",
-    );
-  }
-  return handle.createWritable();
-}
-
-/** What fails in the caller's stream or directory. */
-async function failing<T>(name: string, work: () => T | Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (cause) {
-    if (isTinyloomError(cause)) throw cause;
-    const full = (cause as { name?: unknown } | null)?.name === "QuotaExceededError";
-    throw new TinyloomError(
-      full ? "storage-full" : "invalid-options",
-      full
-        ? `save: there is no room left for ${name}; delete other files, or save elsewhere`
-        : `save: ${name} could not be written: ${show(cause)}`,
-      { cause },
-    );
-  }
 }

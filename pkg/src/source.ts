@@ -2,10 +2,19 @@
 
 import { baseAddress } from "./base.js";
 import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
+import { filesPart } from "./lazy.js";
 import { fileSystem, inNode } from "./node.js";
-import { abortSignal, callback, called, inspect, invalid, type Rules, show } from "./options.js";
+import {
+  abortSignal,
+  callback,
+  called,
+  flag,
+  inspect,
+  invalid,
+  type Rules,
+  show,
+} from "./options.js";
 import { corrupt, type FilePart } from "./safetensors.js";
-import { UrlSource } from "./url-source.js";
 
 /** Bytes of a config at most, as in the module. */
 export const CONFIG_BYTES = 1 << 20;
@@ -41,8 +50,19 @@ export interface LongOptions {
   signal?: AbortSignal;
 }
 
+/** Options of what loads files from the web. */
+export interface LoadOptions extends LongOptions {
+  /**
+   * Keeps files of a URL in the browser's cache storage, under the name `tinyloom`, and takes them from
+   * there the next time. Default false. Without such a storage, as in Node, files are loaded each time.
+   */
+  cache?: boolean;
+}
+
 /** Rules of {@link LongOptions}. */
 export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
+/** Rules of {@link LoadOptions}. */
+export const LOAD: Rules<LoadOptions> = { ...LONG, cache: flag };
 
 /** Tells of progress; what the callback throws ends the operation. */
 export function report(options: LongOptions, progress: Progress): void {
@@ -58,16 +78,16 @@ export interface Source {
 }
 
 /** The files of `fromPretrained` and `resume`. */
-export function openSource(where: string, source: unknown, options: LongOptions): Source {
+export function openSource(where: string, source: unknown, options: LoadOptions): Source {
   return inspect(where, () => opened(where, source, options));
 }
 
-function opened(where: string, source: unknown, options: LongOptions): Source {
+function opened(where: string, source: unknown, options: LoadOptions): Source {
   if (typeof source === "string" || source instanceof URL) {
     const base = baseUrl(where, source);
     return base.protocol === "file:" && inNode()
       ? new FileSource(base)
-      : new UrlSource(base, options);
+      : new UrlFiles(base, options);
   }
   if (typeof source === "object" && source !== null && !isContent(source)) {
     return new ObjectSource(where, source as CheckpointFiles);
@@ -246,6 +266,32 @@ export function blobPart(name: string, place: string, blob: Blob): FilePart {
   const read = (begin: number, end: number) =>
     readable(place, async () => new Uint8Array(await blob.slice(begin, end).arrayBuffer()));
   return { name, place, remote: false, size: blob.size, read };
+}
+
+/** A folder on the web. What reads it is loaded with the first file. */
+class UrlFiles implements Source {
+  readonly #base: URL;
+  readonly #options: LoadOptions;
+
+  constructor(base: URL, options: LoadOptions) {
+    this.#base = base;
+    this.#options = options;
+  }
+
+  place(name: string): string {
+    return this.#url(name).href;
+  }
+
+  #url(name: string): URL {
+    const url = new URL(this.#base);
+    url.pathname += name;
+    return url;
+  }
+
+  async find(name: string, most?: number): Promise<FilePart | undefined> {
+    const { findFile } = await filesPart();
+    return findFile(name, this.#url(name), this.#options, most);
+  }
 }
 
 /** A folder on Node's disk. Files are read piece by piece. */

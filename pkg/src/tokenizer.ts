@@ -1,15 +1,100 @@
 import { TinyloomError } from "./error.js";
+import { textPart } from "./lazy.js";
 import { invalid, show } from "./options.js";
+import type { CheckpointFiles } from "./source.js";
+import type { TextSource } from "./text/read.js";
+import type { TokenizerFiles, TokenizerOptions, TrainOptions } from "./text/types.js";
 import { asTokens, type TokenIds } from "./tokens.js";
 
-/** Turns text into token ids and back. */
-export interface Tokenizer {
+/** Options of `encode`. */
+export interface EncodeOptions {
+  /** Whether the special tokens come along that the tokenizer puts around a text; default true. */
+  addSpecialTokens?: boolean;
+}
+
+/** What a dataset needs of a tokenizer. */
+export interface TextEncoding {
   /** How many ids there are; ids run from 0 to `vocabSize - 1`. */
   readonly vocabSize: number;
+  /** The ids of a text, or a promise of them. */
+  encode(text: string, options?: EncodeOptions): TokenIds | Promise<TokenIds>;
+}
+
+/** Turns text into token ids and back. */
+export abstract class Tokenizer implements TextEncoding {
+  /** How many ids there are; ids run from 0 to `vocabSize - 1`. */
+  abstract readonly vocabSize: number;
   /** The ids of a text. */
-  encode(text: string): Uint32Array;
+  abstract encode(text: string, options?: EncodeOptions): Uint32Array;
   /** The text of some ids. */
-  decode(tokens: TokenIds): string;
+  abstract decode(tokens: TokenIds): string;
+  /**
+   * Decodes ids as they arrive. A character of several tokens appears with its last one.
+   *
+   * @example
+   * ```ts
+   * const decoder = tokenizer.decoder();
+   * for await (const { token } of model.generate(prompt)) output.append(decoder.push(token));
+   * output.append(decoder.end());
+   * ```
+   */
+  abstract decoder(): TokenDecoder;
+
+  /**
+   * The tokenizer of a checkpoint: its `tokenizer.json`, and `tokenizer_config.json` and
+   * `chat_template.jinja` where they are there. What tinyloom's own {@link BpeTokenizer} cannot read is
+   * read by the package `@huggingface/tokenizers`, which then has to be installed.
+   *
+   * @param source - a base URL, or the files by name, as {@link Model.fromPretrained} takes them.
+   * @throws {@link TinyloomError} `invalid-checkpoint`, `module-unavailable` without that package, `aborted`.
+   */
+  static async fromPretrained(
+    source: string | URL | CheckpointFiles,
+    options: TokenizerOptions = {},
+  ): Promise<PretrainedTokenizer> {
+    return (await textPart()).loadTokenizer(source, options);
+  }
+}
+
+/** A tokenizer that has files. */
+export interface PretrainedTokenizer extends Tokenizer {
+  /** The id that ends a text; undefined where the tokenizer names none. */
+  readonly endToken: number | undefined;
+  /** The template of conversations, in Jinja; undefined where there is none. */
+  readonly chatTemplate: string | undefined;
+  /** The files that transformers loads, such as `tokenizer.json`. */
+  save(): TokenizerFiles;
+}
+
+/**
+ * Byte-level byte-pair encoding, as GPT-2 has it: frequent sequences of bytes are one token each. It
+ * encodes every text.
+ *
+ * @example
+ * ```ts
+ * const tokenizer = await BpeTokenizer.train(file, { vocabSize: 4096 });
+ * const dataset = await Dataset.from(file, tokenizer);
+ * const { "tokenizer.json": bytes } = tokenizer.save(); // transformers loads it
+ * ```
+ */
+export abstract class BpeTokenizer extends Tokenizer implements PretrainedTokenizer {
+  abstract readonly endToken: number;
+  abstract readonly chatTemplate: string | undefined;
+  abstract save(): TokenizerFiles;
+
+  /**
+   * Learns the pairs of a text that occur most often. It runs in a worker of its own, or, where a page's
+   * policy forbids that, in short pieces between the page's own work.
+   *
+   * @param text - a string, or what {@link Dataset.from} reads; also an array of these.
+   * @throws {@link TinyloomError} `invalid-options`, `aborted`.
+   */
+  static async train(
+    text: string | TextSource | readonly (string | TextSource)[],
+    options: TrainOptions,
+  ): Promise<BpeTokenizer> {
+    return (await textPart()).train(text, options);
+  }
 }
 
 /**
@@ -21,7 +106,7 @@ export interface Tokenizer {
  * tokenizer.decode(tokenizer.encode("héllo")); // "héllo"
  * ```
  */
-export class ByteTokenizer implements Tokenizer {
+export class ByteTokenizer extends Tokenizer {
   /** 256, one for each byte. */
   readonly vocabSize = 256;
 
@@ -30,7 +115,7 @@ export class ByteTokenizer implements Tokenizer {
     if (typeof text !== "string" && !(text instanceof Uint8Array)) {
       throw invalid(`ByteTokenizer.encode takes a string or a Uint8Array, not ${show(text)}`);
     }
-    return Uint32Array.from(typeof text === "string" ? new TextEncoder().encode(text) : text);
+    return new Uint32Array(typeof text === "string" ? new TextEncoder().encode(text) : text);
   }
 
   /** The text of the bytes; a sequence that is not UTF-8 becomes U+FFFD. */
@@ -38,16 +123,6 @@ export class ByteTokenizer implements Tokenizer {
     return newDecoder().decode(toBytes(tokens));
   }
 
-  /**
-   * Decodes ids as they arrive. A character of several bytes appears with its last byte.
-   *
-   * @example
-   * ```ts
-   * const decoder = tokenizer.decoder();
-   * for await (const { token } of model.generate(prompt)) output.append(decoder.push(token));
-   * output.append(decoder.end());
-   * ```
-   */
   decoder(): TokenDecoder {
     const decoder = newDecoder();
     return {
@@ -57,7 +132,7 @@ export class ByteTokenizer implements Tokenizer {
   }
 }
 
-/** Turns a stream of ids into text; see {@link ByteTokenizer.decoder}. */
+/** Turns a stream of ids into text; see {@link Tokenizer.decoder}. */
 export interface TokenDecoder {
   /** The text that one more id completes; often empty. */
   push(token: number): string;
@@ -66,7 +141,7 @@ export interface TokenDecoder {
 }
 
 /** A decoder that keeps a byte-order mark: it is a character of the text like any other. */
-const newDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
+export const newDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
 
 function toBytes(tokens: TokenIds): Uint8Array<ArrayBuffer> {
   const ids = asTokens("tokens", tokens);

@@ -123,6 +123,11 @@ export interface RunOptions {
    * It cannot be combined with `gradientAccumulation`.
    */
   stepsAhead?: number;
+  /**
+   * Lets the first run after a resume draw from other data than the run that was saved, or from any data
+   * where the state does not say from which it drew. Default false: such a run is refused.
+   */
+  dataChanged?: boolean;
 }
 
 /** A loss on the validation split. */

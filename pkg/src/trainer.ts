@@ -101,6 +101,10 @@ export class Trainer {
   #steps: number;
   /** The last run begun. */
   #run: Run | undefined;
+  /** Hash of the data that the place in the data is of, if any was drawn. */
+  #dataHash: string | undefined;
+  /** Whether that data is of a run before a resume, so that other data would be a mistake. */
+  #resumed = false;
   /** Whether the length of the schedule is the caller's choice, not that of `run`. */
   readonly #fixedTotal: boolean;
   /** The model being trained; usable between steps. */
@@ -190,9 +194,11 @@ export class Trainer {
           weights.release();
           throw error;
         });
-        const { progress, totalStepsGiven } = JSON.parse(state) as SavedState;
+        const { progress, totalStepsGiven, dataHash } = JSON.parse(state) as SavedState;
         const model = adoptModel(runtime, weights);
         const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
+        made.#dataHash = dataHash;
+        made.#resumed = progress.cursor > 0;
         await inner.remember();
         return made;
       } finally {
@@ -360,7 +366,11 @@ export class Trainer {
       saving<TrainerFiles | undefined>(chosen, FILES, async (files) => {
         await saveModel(model, files);
         await files.tensors("optimizer.safetensors", raw);
-        const saved = { ...JSON.parse(await raw.state()), totalStepsGiven: this.#fixedTotal };
+        const saved = {
+          ...JSON.parse(await raw.state()),
+          totalStepsGiven: this.#fixedTotal,
+          dataHash: this.#dataHash,
+        };
         await files.text("trainer_state.json", `${JSON.stringify(saved, null, 2)}\n`);
       }),
     );
@@ -417,8 +427,9 @@ export class Trainer {
   /** What a run needs of this trainer. */
   #runnable(): Runnable {
     return {
-      prepare: (dataset, { stepsAhead = 0, evaluateEvery }) => {
+      prepare: (dataset, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
         const data = this.#data(dataset);
+        if (this.#resumed && !dataChanged) expectSameData(dataset.hash, this.#dataHash);
         this.#handle.now((raw) => {
           if (stepsAhead > 0) raw.expectWholeSteps();
           if (evaluateEvery) raw.evaluationBatches(data);
@@ -438,7 +449,9 @@ export class Trainer {
     const stop = () => signal?.aborted === true || this.#handle.freed;
     return this.#handle.run(async (raw) => {
       try {
-        return this.#note(await raw.stepDataset(this.#data(dataset), stop));
+        const metrics = this.#note(await raw.stepDataset(this.#data(dataset), stop));
+        this.#drew(dataset);
+        return metrics;
       } catch (error) {
         throwIfAborted(signal, "run");
         throw error;
@@ -450,6 +463,7 @@ export class Trainer {
   #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
     return this.#handle.run((raw) => {
       const queued = guarded(() => raw.queueDataset(this.#data(dataset)));
+      this.#drew(dataset);
       const done = queued.then(
         (json) => this.#note(json),
         (error: unknown) => {
@@ -459,6 +473,11 @@ export class Trainer {
       );
       return { done };
     });
+  }
+
+  #drew(dataset: Dataset): void {
+    this.#dataHash = dataset.hash;
+    this.#resumed = false;
   }
 
   #data(dataset: Dataset) {
@@ -500,6 +519,19 @@ function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
 
 /** What this layer reads of trainer_state.json, and the one field that it adds. */
 interface SavedState {
-  readonly progress: { readonly step: number };
+  readonly progress: { readonly step: number; readonly cursor: number };
   readonly totalStepsGiven?: boolean;
+  /** Absent where no data was drawn, and in states of version 0.1.0. */
+  readonly dataHash?: string;
+}
+
+/** Refuses other data than that of which the place was saved. */
+function expectSameData(hash: string, saved: string | undefined): void {
+  if (hash === saved) return;
+  const why = saved
+    ? `the resumed state drew from data with the hash ${saved}, and this dataset's is ${hash}`
+    : "the resumed state does not say from which data it drew";
+  throw invalid(
+    `run: ${why}; give the same dataset, or dataChanged: true if it changed on purpose`,
+  );
 }

@@ -1,85 +1,120 @@
 /** Checkpoint files over HTTP: headers by `Range`, tensors as they arrive. */
 
-import { throwIfAborted, toError } from "./error.js";
+import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { corrupt, type FilePart } from "./safetensors.js";
-import { blobPart, type LongOptions, report, type Source } from "./source.js";
+import { blobPart, type LoadOptions, type LongOptions, report } from "./source.js";
 
 /** Bytes of a file that are asked for first: most headers are shorter. */
 const FIRST = 128 << 10;
 
-/** Files under a URL. */
-export class UrlSource implements Source {
-  readonly #base: URL;
-  readonly #options: LongOptions;
+/**
+ * Asks for a file's first bytes, and so for its size; undefined where there is none.
+ *
+ * @param most - bytes beyond which the file will be refused anyway.
+ */
+export async function findFile(
+  name: string,
+  url: URL,
+  options: LoadOptions,
+  most = Number.POSITIVE_INFINITY,
+): Promise<FilePart | undefined> {
+  const { signal } = options;
+  return fetched(url, signal, async () => {
+    if (options.cache && typeof caches === "object") return kept(name, url, options);
+    let response = await ask(url, signal, 0, FIRST);
+    if (response.status === 416 && rangeOf(response)?.total === 0) {
+      void response.body?.cancel();
+      return blobPart(name, url.href, new Blob());
+    }
+    let range = response.status === 206 ? rangeOf(response) : undefined;
+    if (response.status === 206 && range?.begin !== 0) {
+      // A server of another origin that does not expose Content-Range: the size is unknown.
+      void response.body?.cancel();
+      response = await ask(url, signal);
+      range = undefined;
+    }
+    if (response.status === 404 || response.status === 410) {
+      void response.body?.cancel();
+      return undefined;
+    }
+    if (!response.ok) {
+      void response.body?.cancel();
+      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+    }
+    if (range) {
+      // Read at once: a body left open would hold one of the few connections to the server.
+      const first = new Uint8Array(await response.arrayBuffer());
+      return new UrlFile(name, url, range.total, signal, first);
+    }
+    // With a content encoding, the stated length is not that of the bytes that arrive.
+    const length = response.headers.get("content-length");
+    if (length === null || response.headers.has("content-encoding")) {
+      return blobPart(name, url.href, await download(name, response, options, most));
+    }
+    return new UrlFile(name, url, Number(length), signal, opened(url, response, 0));
+  });
+}
 
-  constructor(base: URL, options: LongOptions) {
-    this.#base = base;
-    this.#options = options;
+/** A file of the browser's cache storage, which is put there first where it is not. */
+async function kept(name: string, url: URL, options: LoadOptions): Promise<FilePart | undefined> {
+  const storage = await caches.open("tinyloom");
+  let answer = await storage.match(url);
+  if (!answer) {
+    const response = await ask(url, options.signal);
+    if (!response.ok || !response.body) {
+      void response.body?.cancel();
+      if (response.status === 404 || response.status === 410) return undefined;
+      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+    }
+    const encoded = response.headers.has("content-encoding");
+    const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
+    const stage = `download ${name}`;
+    const body = response.body.pipeThrough(
+      counted((loaded) => report(options, { loaded, total, stage })),
+    );
+    // Of the headers only the type: a stated length or encoding is that of the transfer.
+    const type = response.headers.get("content-type") ?? "application/octet-stream";
+    try {
+      await storage.put(url, new Response(body, { headers: { "content-type": type } }));
+    } catch (cause) {
+      if ((cause as { name?: unknown } | null)?.name !== "QuotaExceededError") throw cause;
+      const message = `the browser's cache has no room for ${url.href}; leave cache out, or delete other files`;
+      throw new TinyloomError("storage-full", message, { cause });
+    }
+    answer = await storage.match(url);
   }
+  return answer && blobPart(name, url.href, await answer.blob());
+}
 
-  place(name: string): string {
-    return this.#url(name).href;
-  }
+/** Tells how many bytes have passed. */
+function counted(told: (loaded: number) => void): TransformStream<Uint8Array, Uint8Array> {
+  let loaded = 0;
+  return new TransformStream({
+    transform(chunk, controller) {
+      loaded += chunk.length;
+      told(loaded);
+      controller.enqueue(chunk);
+    },
+  });
+}
 
-  #url(name: string): URL {
-    const url = new URL(this.#base);
-    url.pathname += name;
-    return url;
-  }
-
-  /** Asks for the file's first bytes, and so for its size. */
-  async find(name: string, most = Number.POSITIVE_INFINITY): Promise<FilePart | undefined> {
-    const url = this.#url(name);
-    const { signal } = this.#options;
-    return fetched(url, signal, async () => {
-      let response = await ask(url, signal, 0, FIRST);
-      if (response.status === 416 && rangeOf(response)?.total === 0) {
-        void response.body?.cancel();
-        return blobPart(name, url.href, new Blob());
-      }
-      let range = response.status === 206 ? rangeOf(response) : undefined;
-      if (response.status === 206 && range?.begin !== 0) {
-        // A server of another origin that does not expose Content-Range: the size is unknown.
-        void response.body?.cancel();
-        response = await ask(url, signal);
-        range = undefined;
-      }
-      if (response.status === 404 || response.status === 410) {
-        void response.body?.cancel();
-        return undefined;
-      }
-      if (!response.ok) {
-        void response.body?.cancel();
-        throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
-      }
-      if (range) {
-        // Read at once: a body left open would hold one of the few connections to the server.
-        const first = new Uint8Array(await response.arrayBuffer());
-        return new UrlFile(name, url, range.total, signal, first);
-      }
-      // With a content encoding, the stated length is not that of the bytes that arrive.
-      const length = response.headers.get("content-length");
-      if (length === null || response.headers.has("content-encoding")) {
-        return blobPart(name, url.href, await this.#download(name, response, most));
-      }
-      return new UrlFile(name, url, Number(length), signal, opened(url, response, 0));
-    });
-  }
-
-  /** The whole of a file whose size shows at its end, in a Blob, which a browser may keep on disk. */
-  async #download(name: string, response: Response, most: number): Promise<Blob> {
-    const options = this.#options;
-    let loaded = 0;
-    const counter = new TransformStream<Uint8Array, Uint8Array>({
-      transform(chunk, controller) {
-        loaded += chunk.length;
-        report(options, { loaded, total: 0, stage: `download ${name}` });
-        controller.enqueue(chunk);
-        if (loaded > most) controller.terminate();
-      },
-    });
-    return response.body ? new Response(response.body.pipeThrough(counter)).blob() : new Blob();
-  }
+/** The whole of a file whose size shows at its end, in a Blob, which a browser may keep on disk. */
+async function download(
+  name: string,
+  response: Response,
+  options: LongOptions,
+  most: number,
+): Promise<Blob> {
+  let loaded = 0;
+  const counter = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      loaded += chunk.length;
+      report(options, { loaded, total: 0, stage: `download ${name}` });
+      controller.enqueue(chunk);
+      if (loaded > most) controller.terminate();
+    },
+  });
+  return response.body ? new Response(response.body.pipeThrough(counter)).blob() : new Blob();
 }
 
 /** A file whose size is known. */

@@ -1,14 +1,19 @@
 //! A tokenised text as an endless supply of training batches and a fixed validation split.
 
-use super::Batch;
+use super::packed::{Documents, Draw, Walk, packs};
+use super::{Batch, TokenSource};
 use crate::error::{Error, Result};
 use crate::random::{below, philox, split};
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// About how many targets an evaluation looks at when the split has more.
 pub const VALIDATION_TARGETS: usize = 1 << 16;
 
 const DEFAULT_SEQUENCE_LENGTH: usize = 128;
+/// The same for documents, which are kept whole where that is possible.
+const DEFAULT_DOCUMENT_LENGTH: usize = 1024;
 /// Third counter word of the dataset's random stream; keeps it apart from other users of a seed.
 const STREAM: u32 = 0x6461_7461;
 
@@ -33,29 +38,51 @@ impl DatasetOptions {
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|e| Error::options(format!("dataset options: {e}")))
     }
-}
 
-/// Tokens split into a training part and, behind it, a validation part.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dataset {
-    tokens: Vec<u32>,
-    /// Where the validation split starts.
-    boundary: usize,
-    sequence_length: usize,
-    options: DatasetOptions,
-}
-
-impl Dataset {
-    pub fn from_tokens(tokens: Vec<u32>, options: DatasetOptions) -> Result<Self> {
-        let fraction = options.validation_fraction;
+    fn check(&self) -> Result<()> {
+        let fraction = self.validation_fraction;
         if !(0.0..1.0).contains(&fraction) {
             return Err(Error::options(format!(
                 "validationFraction is {fraction}; it must be at least 0 and below 1"
             )));
         }
-        if options.sequence_length == Some(0) {
+        if self.sequence_length == Some(0) {
             return Err(Error::options("sequenceLength is 0; it must be at least 1"));
         }
+        Ok(())
+    }
+}
+
+/// Tokens split into a training part and, behind it, a validation part: one text, of which windows are
+/// drawn at random places, or documents, which are packed whole in a shuffled order.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    tokens: Rc<dyn TokenSource>,
+    documents: Option<Documents>,
+    /// Where the validation split starts.
+    boundary: usize,
+    sequence_length: usize,
+    options: DatasetOptions,
+    /// Where the last batch of documents was drawn.
+    walk: RefCell<Option<Walk>>,
+}
+
+impl Dataset {
+    /// A dataset of one text.
+    ///
+    /// # Errors
+    /// `invalid-options`, `invalid-tokens` for a text that is too short.
+    pub fn from_tokens(tokens: Vec<u32>, options: DatasetOptions) -> Result<Self> {
+        Self::from_source(Rc::new(tokens), options)
+    }
+
+    /// A dataset of one text, whose tokens are kept elsewhere.
+    ///
+    /// # Errors
+    /// As [`Dataset::from_tokens`].
+    pub fn from_source(tokens: Rc<dyn TokenSource>, options: DatasetOptions) -> Result<Self> {
+        options.check()?;
+        let fraction = options.validation_fraction;
         let total = tokens.len();
         let validation = (total as f64 * fraction) as usize;
         let train = total - validation;
@@ -77,7 +104,48 @@ impl Dataset {
                  no validation"
             )));
         }
-        Ok(Self { tokens, boundary: train, sequence_length, options })
+        let (documents, walk) = (None, RefCell::default());
+        Ok(Self { tokens, documents, boundary: train, sequence_length, options, walk })
+    }
+
+    /// A dataset of documents that lie end to end. A token never predicts that of another document. The
+    /// last documents are the validation split. A document longer than `sequence_length` is cut.
+    ///
+    /// # Arguments
+    /// `starts`: the first token of each document, from 0 on, ascending.
+    ///
+    /// # Errors
+    /// `invalid-options`; `invalid-tokens` for wrong starts, or where no document for training has two
+    /// tokens.
+    pub fn from_documents(
+        tokens: Rc<dyn TokenSource>,
+        starts: Vec<u32>,
+        options: DatasetOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let total = tokens.len();
+        let ascending = starts.windows(2).all(|pair| pair[0] <= pair[1]);
+        let last = starts.last().map_or(0, |&last| last as usize);
+        if starts.first() != Some(&0) || !ascending || last > total || total > u32::MAX as usize {
+            return Err(Error::tokens(format!(
+                "the {} documents of {total} tokens do not lie end to end: starts must ascend from 0",
+                starts.len()
+            )));
+        }
+        let documents = Documents::new(starts, total, options.validation_fraction);
+        if !documents.trains(&*tokens) {
+            return Err(Error::tokens(format!(
+                "of {} documents {} are for training, and none of these has a token to learn (behind \
+                 its first): give more documents, or validationFraction 0 for no validation",
+                documents.count(),
+                documents.train
+            )));
+        }
+        let longest = documents.longest();
+        let sequence_length =
+            options.sequence_length.unwrap_or_else(|| DEFAULT_DOCUMENT_LENGTH.min(longest));
+        let (boundary, walk) = (documents.boundary(), RefCell::default());
+        Ok(Self { tokens, documents: Some(documents), boundary, sequence_length, options, walk })
     }
 
     pub fn options(&self) -> &DatasetOptions {
@@ -89,32 +157,60 @@ impl Dataset {
         self.sequence_length
     }
 
-    pub fn train_tokens(&self) -> &[u32] {
-        &self.tokens[..self.boundary]
+    /// The tokens of the training split, read.
+    pub fn train_tokens(&self) -> Vec<u32> {
+        self.read(0..self.boundary)
     }
 
-    pub fn validation_tokens(&self) -> &[u32] {
-        &self.tokens[self.boundary..]
+    /// The tokens of the validation split, read.
+    pub fn validation_tokens(&self) -> Vec<u32> {
+        self.read(self.boundary..self.tokens.len())
+    }
+
+    fn read(&self, range: std::ops::Range<usize>) -> Vec<u32> {
+        let mut tokens = vec![];
+        self.tokens.read(range, &mut tokens);
+        tokens
     }
 
     /// Training batch number `index`, a pure function of the index and two seeds, the dataset's and
-    /// the trainer's: as many documents of `sequence_length` tokens as fit into the step, from random
-    /// places, and a shorter one that fills the rest.
+    /// the trainer's. Of one text: as many windows of `sequence_length` tokens as fit into the step, from
+    /// random places, and a shorter one that fills the rest. Of documents: the next whole ones of the
+    /// epoch's order, as many as fit; an epoch's last batch goes on with documents of the next.
     ///
     /// # Errors
     /// `invalid-options` when a document is longer than the step.
     pub fn batch(&self, seed: u64, index: u64, tokens_per_step: usize) -> Result<Batch> {
         let length = self.document_length(tokens_per_step)?;
-        let [index_low, index_high] = split(index);
         // Turned by half a word, so that equal seeds do not cancel.
-        let key = split(self.options.seed ^ seed.rotate_left(32));
+        let seed = self.options.seed ^ seed.rotate_left(32);
+        if let Some(documents) = &self.documents {
+            let draw = Draw { seed, length, tokens_per_step };
+            return Ok(self.pack(self.walk_to(documents, draw, index).into_iter()));
+        }
+        let [index_low, index_high] = split(index);
+        let key = split(seed);
         let windows = (0..tokens_per_step.div_ceil(length)).map(|document| {
             let length = length.min(tokens_per_step - document * length);
             let counter = [index_low, index_high, STREAM, document as u32];
             let [low, high, ..] = philox(counter, key);
             (below(low, high, (self.boundary - length) as u64) as usize, length)
         });
-        Ok(pack(&self.tokens, windows))
+        Ok(self.pack(windows))
+    }
+
+    /// The pieces of a batch of documents. Batches in their order are found at once; a step back walks
+    /// from the beginning.
+    fn walk_to(&self, documents: &Documents, draw: Draw, index: u64) -> Vec<(usize, usize)> {
+        let mut kept = self.walk.borrow_mut();
+        let walk = match &mut *kept {
+            Some(walk) if walk.leads_to(draw, index) => walk,
+            other => other.insert(Walk::new(documents, draw)),
+        };
+        while walk.index < index {
+            walk.next(documents, &*self.tokens);
+        }
+        walk.next(documents, &*self.tokens)
     }
 
     /// Tokens of a document in steps of that size. Only a length that nobody asked for adapts to a
@@ -148,12 +244,17 @@ impl Dataset {
     /// `invalid-options` when a document is longer than the step.
     pub fn validation_batches(&self, tokens_per_step: usize) -> Result<usize> {
         let length = self.document_length(tokens_per_step)?;
+        if let Some(documents) = &self.documents {
+            let pieces = sampled(documents.validation_pieces(&*self.tokens, length));
+            return Ok(packs(&pieces, tokens_per_step).len());
+        }
         Ok(self.validation_windows(length).1.div_ceil(tokens_per_step / length))
     }
 
     /// Batch `i` of an evaluation. Windows of a document's length lie end to end over the
     /// validation split, the last one short, so that each target counts once; of a split with more
-    /// than [`VALIDATION_TARGETS`] targets, windows evenly spread from its start are used.
+    /// than [`VALIDATION_TARGETS`] targets, windows evenly spread from its start are used. Documents are
+    /// packed whole in their order, and sampled alike.
     ///
     /// # Errors
     /// `invalid-options` when a document is longer than the step.
@@ -162,6 +263,11 @@ impl Dataset {
     /// When `i` is not below [`validation_batches`](Self::validation_batches).
     pub fn validation_batch(&self, i: usize, tokens_per_step: usize) -> Result<Batch> {
         let length = self.document_length(tokens_per_step)?;
+        if let Some(documents) = &self.documents {
+            let pieces = sampled(documents.validation_pieces(&*self.tokens, length));
+            let pack = packs(&pieces, tokens_per_step)[i].clone();
+            return Ok(self.pack(pieces[pack].iter().copied()));
+        }
         let documents = tokens_per_step / length;
         let (all, used) = self.validation_windows(length);
         let first = i * documents;
@@ -172,26 +278,38 @@ impl Dataset {
             let start = self.boundary + place * length;
             (start, length.min(last_target - start))
         });
-        Ok(pack(&self.tokens, windows))
+        Ok(self.pack(windows))
     }
 
     /// The largest token id: must be below the model's vocabulary size.
     pub fn max_token(&self) -> u32 {
-        self.tokens.iter().copied().max().unwrap_or(0)
+        self.read(0..self.tokens.len()).into_iter().max().unwrap_or(0)
+    }
+
+    /// Packs windows (start, length) of the tokens; the target of a window's last token is the token that
+    /// follows the window.
+    fn pack(&self, windows: impl Iterator<Item = (usize, usize)>) -> Batch {
+        let mut batch = Batch::default();
+        for (start, length) in windows {
+            let document = batch.tokens.len() as u32;
+            self.tokens.read(start..start + length, &mut batch.tokens);
+            self.tokens.read_targets(start + 1..start + length + 1, &mut batch.targets);
+            batch.documents.extend(std::iter::repeat_n(document, length));
+        }
+        batch
     }
 }
 
-/// Packs windows (start, length) of a text; the target of a window's last token is the token that
-/// follows the window.
-fn pack(text: &[u32], windows: impl Iterator<Item = (usize, usize)>) -> Batch {
-    let mut batch = Batch::default();
-    for (start, length) in windows {
-        let document = batch.tokens.len() as u32;
-        batch.tokens.extend_from_slice(&text[start..start + length]);
-        batch.targets.extend_from_slice(&text[start + 1..start + length + 1]);
-        batch.documents.extend(std::iter::repeat_n(document, length));
+/// The pieces of an evaluation: all, or some spread evenly from the first on, with about
+/// [`VALIDATION_TARGETS`] targets.
+fn sampled(pieces: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let targets: usize = pieces.iter().map(|(_, length)| length).sum();
+    if targets <= VALIDATION_TARGETS {
+        return pieces;
     }
-    batch
+    let all = pieces.len() as u64;
+    let used = (all * VALIDATION_TARGETS as u64).div_ceil(targets as u64);
+    (0..used).map(|i| pieces[(i * all / used) as usize]).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 mod batch;
 mod dataset;
+mod packed;
+mod source;
 
 pub use batch::{Batch, IGNORE_INDEX, document_ends, sorted_by_token};
 pub use dataset::{Dataset, DatasetOptions, VALIDATION_TARGETS};
+pub use source::{MaskedTokens, TokenSource};

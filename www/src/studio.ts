@@ -119,7 +119,10 @@ export class Studio {
       const { steps } = run.settings;
       if (run.step >= steps) return { finished: true, step: run.step };
       const speed = new Speed();
-      for await (const metrics of run.trainer.run(run.dataset, { steps: steps - run.step })) {
+      for await (const metrics of run.trainer.run(run.dataset, {
+        steps: steps - run.step,
+        dataChanged: true, // the text in the page may be another than that of a loaded run
+      })) {
         run.step = metrics.step;
         const { step, loss, skipped } = metrics;
         this.#emit({ type: "step", step, loss, skipped, tokensPerSecond: speed.add(metrics) });

@@ -22,6 +22,7 @@ export type { WorkerLike } from "./open.js";
 export { transfer } from "./pack.js";
 export { serve } from "./serve.js";
 export type {
+  BpeTokenizer,
   Connected,
   Dataset,
   Model,
@@ -31,5 +32,6 @@ export type {
   RemoteMethod,
   Runtime,
   Tensor,
+  Tokenizer,
   Trainer,
 } from "./types.js";

@@ -98,3 +98,7 @@ export type Trainer = Remote<direct.Trainer>;
 export type Dataset = Remote<direct.Dataset>;
 /** A {@link direct.Tensor} in a worker. */
 export type Tensor = Remote<direct.Tensor>;
+/** A {@link direct.Tokenizer} in a worker. */
+export type Tokenizer = Remote<direct.Tokenizer>;
+/** A {@link direct.BpeTokenizer} in a worker. */
+export type BpeTokenizer = Remote<direct.BpeTokenizer>;

@@ -272,7 +272,7 @@ export const cases = {
     await wrong("onProgress", () => Model.fromPretrained(runtime, files, { onProgress: boom }));
     await wrong("encode", () => Dataset.fromText("abc", { encode: boom }));
     const unread = new Blob(["abc"]);
-    unread.arrayBuffer = async () => boom();
+    unread.stream = boom;
     await wrong("Blob", () => Dataset.fromText(unread, new ByteTokenizer()));
     const broken = new Blob([files["model.safetensors"]]);
     broken.slice = boom;

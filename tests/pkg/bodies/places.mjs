@@ -82,6 +82,10 @@ export const PLACES = {
       "a loss that is not finite skips the step and ends the run",
     ],
   },
+  text: {
+    whole: EVERYWHERE,
+    why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",
+  },
   runs: {
     whole: NODE,
     why: "whose steps a run counts is decided in TypeScript",

@@ -222,6 +222,42 @@ export const cases = {
     await Promise.all([model.free(), same.free()]);
   },
 
+  async "a tokenizer is trained there, and datasets are read there"({ tinyloom, direct, runtime }) {
+    const { BpeTokenizer, Dataset, Tokenizer, Trainer } = tinyloom;
+    const stages = new Set();
+    const onProgress = ({ stage }) => stages.add(stage);
+    const options = { vocabSize: 290 };
+    const tokenizer = await BpeTokenizer.train(new Blob([text]), { ...options, onProgress });
+    const expected = await direct.BpeTokenizer.train(text, options);
+    equal(
+      [tokenizer.vocabSize, tokenizer.endToken],
+      [expected.vocabSize, expected.endToken],
+      "sizes",
+    );
+    equal([...stages], ["count words", "learn pairs"], "stages");
+    const ids = await tokenizer.encode(text);
+    equal([...ids], [...expected.encode(text)], "ids");
+    equal(await tokenizer.decode(ids), text, "decoded");
+    const decoder = await tokenizer.decoder();
+    equal((await decoder.push(ids[0])) + (await decoder.end()), expected.decode(ids.slice(0, 1)));
+    sameFiles(await tokenizer.save(), expected.save());
+    const again = await Tokenizer.fromPretrained(await tokenizer.save());
+    equal([...(await again.encode("the cat"))], [...expected.encode("the cat")], "loaded");
+    const data = await Dataset.from(new Blob([text]).stream(), tokenizer, datasetOptions);
+    const here = await direct.Dataset.fromText(text, expected, datasetOptions);
+    equal([data.tokens, data.hash], [here.tokens, here.hash], "of a stream");
+    const listed = await Dataset.fromDocuments(["one", "two"], again, { validationFraction: 0 });
+    equal(listed.documents, 2, "documents");
+    sameFiles(await data.save(), await here.save());
+    const model = await tinyloom.Model.create(runtime, { ...config, vocab_size: 300 });
+    const trainer = await Trainer.create(model, trainerOptions);
+    await collect(trainer.run(data, { steps: 1 }));
+    const resumed = await Trainer.resume(runtime, await trainer.save());
+    const words = [data.hash, listed.hash, "dataChanged"];
+    await refuses("invalid-options", words, () => collect(resumed.run(listed, { steps: 1 })));
+    for (const one of [resumed.model, model]) await one.free();
+  },
+
   async "calls that alternate run in order"({ tinyloom, runtime }) {
     const data = await dataset(tinyloom);
     const trainer = await make(tinyloom, runtime);

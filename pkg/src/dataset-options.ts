@@ -1,0 +1,43 @@
+/** What datasets are made of: options, a tokenizer, tokens. */
+
+import { fraction, inspect, integer, invalid, type Rules, seed, show } from "./options.js";
+import type { TokenStore } from "./text/store.js";
+import type { TextEncoding } from "./tokenizer.js";
+
+/** Options of a {@link Dataset}. */
+export interface DatasetOptions {
+  /**
+   * Tokens per document. Of one text by default 128, or fewer for a shorter text or a smaller
+   * `tokensPerStep`. Of documents the most tokens that one keeps: a longer one is cut; by default 1024, or
+   * as many as the longest has. A trainer refuses a dataset whose length is given here and exceeds its
+   * `tokensPerStep`.
+   */
+  sequenceLength?: number;
+  /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0 keeps none. */
+  validationFraction?: number;
+  /** Seed of the order in which documents are drawn, an unsigned 32-bit number; default 0. */
+  seed?: number;
+}
+
+/** Rules of {@link DatasetOptions}. */
+export const DATASET: Rules<DatasetOptions> = {
+  sequenceLength: integer(1, 0x7fff_ffff),
+  validationFraction: fraction(),
+  seed,
+};
+
+/** What a dataset is made of. */
+export interface Prepared {
+  readonly store: TokenStore;
+  readonly options: DatasetOptions;
+  readonly tokenizer?: TextEncoding;
+}
+
+/** What has `encode`, from whichever realm. */
+export function expectTokenizer(where: string, tokenizer: unknown): TextEncoding {
+  const given = tokenizer as TextEncoding;
+  if (inspect(where, () => typeof given?.encode !== "function")) {
+    throw invalid(`${where} takes a tokenizer, not ${show(tokenizer)}`);
+  }
+  return given;
+}

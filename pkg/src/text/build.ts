@@ -1,0 +1,195 @@
+/** Datasets of texts and documents. */
+
+import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
+import {
+  called,
+  check,
+  inspect,
+  integer,
+  invalid,
+  isA,
+  oneOf,
+  orNull,
+  type Rules,
+  show,
+} from "../options.js";
+import { LONG } from "../source.js";
+import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
+import { asTokens, some } from "../tokens.js";
+import { DocumentStore } from "./documents.js";
+import { encodePieces } from "./pieces.js";
+import { type Opened, openText, Pace, paced, textOf } from "./read.js";
+import { csvColumn, jsonColumn, separated } from "./rows.js";
+import { TokenStore } from "./store.js";
+import type { DocumentOptions, SourceOptions } from "./types.js";
+
+const someText = (value: unknown) =>
+  typeof value === "string" && value !== "" ? undefined : "a string that is not empty";
+
+const DOCUMENTS: Rules<DocumentOptions> = {
+  ...DATASET,
+  ...LONG,
+  endToken: orNull(integer(0, 0xffff_fffe)),
+};
+const SOURCE: Rules<SourceOptions> = {
+  ...DOCUMENTS,
+  format: oneOf("text", "jsonl", "csv"),
+  column: someText,
+  delimiter: (value) =>
+    typeof value === "string" && value.length === 1 ? undefined : "one character",
+  separator: someText,
+};
+
+/** `Dataset.from`. */
+export async function fromSource(
+  where: string,
+  source: unknown,
+  tokenizer: TextEncoding,
+  given: SourceOptions,
+): Promise<Prepared> {
+  const { signal, onProgress, endToken, format, column, delimiter, separator, ...options } = check(
+    where,
+    given,
+    SOURCE,
+  );
+  const encoding = expectTokenizer(where, tokenizer);
+  const opened = await openText(where, source, signal);
+  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  const pace = new Pace(where, long, opened.total, "read text");
+  const chunks = paced(opened.chunks, pace);
+  const kind = format ?? formatOf(opened);
+  if (kind === "text" && separator === undefined) {
+    const store = new TokenStore();
+    await oneText(store, chunks, encoding);
+    return prepared(store, options, encoding);
+  }
+  const store = new DocumentStore();
+  const texts = textOf(chunks);
+  const comma = delimiter ?? (/\.tsv$/i.test(opened.name) ? "\t" : ",");
+  const documents =
+    kind === "jsonl"
+      ? jsonColumn(where, texts, column ?? "text")
+      : kind === "csv"
+        ? csvColumn(where, texts, column ?? "text", comma)
+        : separated(texts, separator as string);
+  await addDocuments(store, documents, encoding, endToken);
+  return prepared(store, options, encoding);
+}
+
+/** `Dataset.fromDocuments`. */
+export async function fromDocuments(
+  documents: Iterable<string> | AsyncIterable<string>,
+  tokenizer: TextEncoding,
+  given: DocumentOptions,
+): Promise<Prepared> {
+  const where = "Dataset.fromDocuments";
+  const { signal, onProgress, endToken, ...options } = check(where, given, DOCUMENTS);
+  const encoding = expectTokenizer(where, tokenizer);
+  const iterable = inspect(where, () => {
+    const list = documents as { [Symbol.iterator]?: unknown; [Symbol.asyncIterator]?: unknown };
+    return (
+      typeof documents === "object" && (list?.[Symbol.iterator] ?? list?.[Symbol.asyncIterator])
+    );
+  });
+  if (!iterable)
+    throw invalid(`${where} takes texts, such as an array of strings, not ${show(documents)}`);
+  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  const pace = new Pace(
+    where,
+    long,
+    Array.isArray(documents) ? documents.length : 0,
+    "read documents",
+  );
+  const store = new DocumentStore();
+  await addDocuments(store, counted(where, documents, pace), encoding, endToken);
+  return prepared(store, options, encoding);
+}
+
+async function* counted(
+  where: string,
+  documents: Iterable<string> | AsyncIterable<string>,
+  pace: Pace,
+): AsyncGenerator<string> {
+  await pace.done(0);
+  let index = 0;
+  for await (const document of documents) {
+    if (typeof document !== "string") {
+      throw invalid(`${where}: document ${index} is ${show(document)}; give a string`);
+    }
+    index += 1;
+    yield document;
+    await pace.done(1);
+  }
+}
+
+/** A store that is complete, with the options of its dataset. */
+export function prepared(
+  store: TokenStore,
+  options: Prepared["options"],
+  tokenizer: TextEncoding,
+): Prepared {
+  if (store.length === 0) some("the text's token list", new Uint32Array());
+  return { store: store.end(), options, tokenizer };
+}
+
+function formatOf({ name, type }: Opened): SourceOptions["format"] {
+  if (/\.(jsonl|ndjson)$/i.test(name)) return "jsonl";
+  if (/\.(csv|tsv)$/i.test(name) || /^text\/(csv|tab-separated-values)/i.test(type)) return "csv";
+  return "text";
+}
+
+/** The ids of a text, without special tokens around it. */
+export function encoder(tokenizer: TextEncoding): (text: string) => Promise<ArrayLike<number>> {
+  return async (text) => {
+    const encode = () => tokenizer.encode(text, { addSpecialTokens: false });
+    return asTokens("the text's token list", await called("the tokenizer's encode", encode));
+  };
+}
+
+async function oneText(
+  store: TokenStore,
+  chunks: AsyncIterable<Uint8Array | string>,
+  tokenizer: TextEncoding,
+): Promise<void> {
+  if (isA(tokenizer, ByteTokenizer)) {
+    const encode = new TextEncoder();
+    // Strings are joined first: half of a character has no bytes of its own.
+    for await (const chunk of wholeStrings(chunks)) {
+      store.append(typeof chunk === "string" ? encode.encode(chunk) : chunk);
+    }
+    return;
+  }
+  for await (const ids of encodePieces(textOf(chunks), encoder(tokenizer))) store.append(ids);
+}
+
+async function* wholeStrings(chunks: AsyncIterable<Uint8Array | string>) {
+  let half = "";
+  for await (const chunk of chunks) {
+    if (typeof chunk !== "string") {
+      yield chunk;
+      continue;
+    }
+    const text = half + chunk;
+    half = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
+    yield half ? text.slice(0, -1) : text;
+  }
+  if (half) yield half;
+}
+
+async function addDocuments(
+  store: DocumentStore,
+  documents: AsyncIterable<string>,
+  tokenizer: TextEncoding,
+  endToken: number | null | undefined,
+): Promise<void> {
+  const own = (tokenizer as { readonly endToken?: number }).endToken;
+  const end = endToken === undefined ? own : (endToken ?? undefined);
+  const encode = encoder(tokenizer);
+  for await (const document of documents) {
+    store.begin();
+    const before = store.length;
+    for await (const ids of encodePieces([document], encode)) store.append(ids);
+    if (store.length === before) store.drop();
+    else if (end !== undefined) store.append([end]);
+  }
+}

@@ -1,0 +1,217 @@
+/** `Tokenizer.fromPretrained`. */
+
+import { throwIfAborted, toError } from "../error.js";
+import { check, type Rules, show } from "../options.js";
+import { corrupt } from "../safetensors.js";
+import { LOAD, openSource, readText, type Source } from "../source.js";
+import type { PretrainedTokenizer } from "../tokenizer.js";
+import { Bpe, BYTE_CHARACTERS } from "./bpe.js";
+import { load } from "./peers.js";
+import {
+  byteLevelBpe,
+  HuggingFaceTokenizer,
+  type PeerTokenizer,
+  type Spelling,
+  type TokenizerInfo,
+} from "./trained.js";
+import type { TokenizerFiles, TokenizerOptions } from "./types.js";
+
+/** Bytes of a tokenizer's file at most: those of a quarter of a million tokens take about forty million. */
+const MOST = 128 << 20;
+
+/** What is read of tokenizer.json here. */
+export interface TokenizerJson {
+  readonly added_tokens?: readonly AddedToken[];
+  readonly normalizer?: unknown;
+  readonly pre_tokenizer?: Part | null;
+  readonly post_processor?: Part | null;
+  readonly decoder?: (Part & { readonly decoders?: readonly Part[] }) | null;
+  readonly model: Part & {
+    readonly vocab: { readonly [token: string]: number };
+    readonly merges: readonly (string | readonly [string, string])[];
+  };
+}
+
+interface Part {
+  readonly type?: string;
+  readonly [name: string]: unknown;
+}
+
+interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly [flag: string]: unknown;
+}
+
+interface Peer {
+  readonly Tokenizer: new (json: object, config: object) => PeerTokenizer;
+}
+
+const RULES: Rules<TokenizerOptions> = {
+  ...LOAD,
+  library: (value) =>
+    ["string", "object"].includes(typeof value) && value
+      ? undefined
+      : "the module @huggingface/tokenizers, or its address",
+};
+
+export async function loadTokenizer(
+  source: unknown,
+  given: TokenizerOptions,
+): Promise<PretrainedTokenizer> {
+  const where = "Tokenizer.fromPretrained";
+  const { library, ...options } = check(where, given, RULES);
+  throwIfAborted(options.signal, where);
+  const from = openSource(where, source, options);
+  const text = await readText(from, "tokenizer.json", MOST);
+  const json = parsed(from, "tokenizer.json", text) as unknown as TokenizerJson;
+  if (typeof json.model !== "object") {
+    throw corrupt(
+      `${from.place("tokenizer.json")} has no "model"; it is no tokenizer of Hugging Face`,
+    );
+  }
+  const configText = await optional(from, "tokenizer_config.json");
+  const template = await optional(from, "chat_template.jinja");
+  const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
+  const info = infoOf(json, config, { text, configText, template });
+  const bpe = ownBpe(json);
+  if (bpe) return byteLevelBpe(bpe, info);
+  const { Tokenizer } = await load<Peer>("tokenizers", library);
+  let peer: PeerTokenizer;
+  try {
+    peer = new Tokenizer(json, config);
+  } catch (cause) {
+    throw corrupt(
+      `@huggingface/tokenizers refuses ${from.place("tokenizer.json")}: ${show(cause)}`,
+      cause,
+    );
+  }
+  return new HuggingFaceTokenizer(peer, info, spellingOf(json));
+}
+
+/** The text of a file that need not be there. */
+async function optional(from: Source, name: string): Promise<string | undefined> {
+  const file = await from.find(name, MOST);
+  if (!file) return undefined;
+  const bytes = Uint8Array.from(await file.read(0, file.size));
+  file.rest?.();
+  return new TextDecoder().decode(bytes);
+}
+
+function parsed(from: Source, name: string, text: string): { readonly [name: string]: unknown } {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null) return value as { [name: string]: unknown };
+  } catch (cause) {
+    throw corrupt(`${from.place(name)} is not JSON: ${toError(cause).message}`, cause);
+  }
+  throw corrupt(`${from.place(name)} is no JSON object`);
+}
+
+interface Texts {
+  readonly text: string;
+  readonly configText: string | undefined;
+  readonly template: string | undefined;
+}
+
+function infoOf(
+  json: TokenizerJson,
+  config: { readonly [name: string]: unknown },
+  { text, configText, template }: Texts,
+): TokenizerInfo {
+  const bytes = (one: string) => new TextEncoder().encode(one);
+  const files: TokenizerFiles = {
+    "tokenizer.json": bytes(text),
+    ...(configText !== undefined && { "tokenizer_config.json": bytes(configText) }),
+    ...(template !== undefined && { "chat_template.jinja": bytes(template) }),
+  };
+  const own = config["chat_template"];
+  const end = tokenText(config["eos_token"]);
+  const endToken =
+    end === undefined
+      ? undefined
+      : (json.added_tokens?.find(({ content }) => content === end)?.id ?? json.model.vocab?.[end]);
+  return { files, endToken, chatTemplate: template ?? (typeof own === "string" ? own : undefined) };
+}
+
+/** A special token as configs have it: its text, or an object with it. */
+export function tokenText(value: unknown): string | undefined {
+  const text = typeof value === "object" ? (value as { content?: unknown } | null)?.content : value;
+  return typeof text === "string" ? text : undefined;
+}
+
+/** The tokenizer as this package's own, if it is byte-level BPE as GPT-2 has it and nothing else. */
+function ownBpe(json: TokenizerJson): Bpe | undefined {
+  const { pre_tokenizer: words, post_processor: after, decoder, model } = json;
+  const plain =
+    !json.normalizer &&
+    words?.type === "ByteLevel" &&
+    words["add_prefix_space"] === false &&
+    words["use_regex"] !== false &&
+    (!after || after.type === "ByteLevel") &&
+    decoder?.type === "ByteLevel" &&
+    model.type === "BPE" &&
+    !model["dropout"] &&
+    !model["continuing_subword_prefix"] &&
+    !model["end_of_word_suffix"] &&
+    !model["byte_fallback"] &&
+    !model["ignore_merges"];
+  const added = json.added_tokens ?? [];
+  const simple = added.every(
+    (one) =>
+      !one["single_word"] && !one["lstrip"] && !one["rstrip"] && !one["normalized"] && one.content,
+  );
+  if (!plain || !simple) return undefined;
+  const { vocab } = model;
+  const bytes = BYTE_CHARACTERS.map((character) => vocab[character]);
+  if (bytes.some((id) => id === undefined)) return undefined;
+  const special = new Map(added.map(({ content, id }) => [content, id]));
+  const ids = [...Object.values(vocab), ...special.values()];
+  const vocabSize = ids.reduce((most, id) => Math.max(most, id), 0) + 1;
+  if (vocabSize > 1 << 21) return undefined;
+  const merges = new Uint32Array(model.merges.length * 3);
+  for (const [rank, merge] of model.merges.entries()) {
+    const [left, right] = typeof merge === "string" ? merge.split(" ") : merge;
+    const triple = [vocab[left as string], vocab[right as string], vocab[`${left}${right}`]];
+    if (triple.some((id) => id === undefined)) return undefined;
+    merges.set(triple as number[], rank * 3);
+  }
+  return new Bpe({ bytes: Uint32Array.from(bytes as number[]), merges, special, vocabSize });
+}
+
+/**
+ * Which bytes each id stands for: of byte-level tokens by their characters, of those with byte fallback by
+ * their text with spaces for `▁`, and `<0x0A>` for one byte. Undefined of tokens that are decoded otherwise,
+ * as in WordPiece.
+ */
+function spellingOf(json: TokenizerJson): Spelling | undefined {
+  const { decoder, model } = json;
+  if (model.type !== "BPE" || !decoder) return undefined;
+  const parts = decoder.type === "Sequence" ? (decoder.decoders ?? []) : [decoder];
+  const kinds = parts.map(({ type }) => type).join();
+  const byteLevel = kinds === "ByteLevel";
+  if (!byteLevel && !/^Replace,ByteFallback,Fuse(,Strip)?$/.test(kinds)) return undefined;
+  const replaced = JSON.stringify([parts[0]?.["pattern"], parts[0]?.["content"]]);
+  const [, , , cut] = parts;
+  const strips =
+    cut === undefined || (cut["content"] === " " && cut["start"] === 1 && cut["stop"] === 0);
+  if (!byteLevel && (replaced !== '[{"String":"▁"}," "]' || !strips)) return undefined;
+  return { bytes: bytesByToken(json, byteLevel), strip: cut !== undefined };
+}
+
+function bytesByToken(json: TokenizerJson, byteLevel: boolean): (id: number) => Uint8Array {
+  const special = new Map((json.added_tokens ?? []).map(({ id, content }) => [id, content]));
+  const tokens = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
+  const byteOf = new Map(BYTE_CHARACTERS.map((character, byte) => [character, byte]));
+  const utf8 = new TextEncoder();
+  return (id) => {
+    const text = special.get(id);
+    if (text !== undefined) return utf8.encode(text);
+    const token = tokens.get(id) ?? "";
+    if (byteLevel) return Uint8Array.from(token, (character) => byteOf.get(character) ?? 0);
+    const byte = /^<0x([0-9A-F]{2})>$/.exec(token)?.[1];
+    return byte
+      ? Uint8Array.of(Number.parseInt(byte, 16))
+      : utf8.encode(token.replaceAll("▁", " "));
+  };
+}

@@ -1,0 +1,183 @@
+/** Files, streams and URLs as pieces of bytes or text. */
+
+import { isTinyloomError, throwIfAborted } from "../error.js";
+import { fileSystem, inNode } from "../node.js";
+import { inspect, invalid, isA, show } from "../options.js";
+import { type LongOptions, report, wholeUrl } from "../source.js";
+
+/** A text that is read piece by piece. A `File` is a `Blob`. */
+export type TextSource = Blob | ReadableStream<Uint8Array | string> | URL;
+
+type Chunk = Uint8Array | string;
+
+/** Bytes of a file that are read at a time in Node. */
+const PIECE = 256 << 10;
+
+/** What is read, and what is known of it. */
+export interface Opened {
+  /** Its name, for guessing the format; empty where it has none. */
+  readonly name: string;
+  /** The media type, where there is one. */
+  readonly type: string;
+  /** Bytes in all; 0 where that is not known. */
+  readonly total: number;
+  readonly chunks: AsyncIterable<Chunk>;
+}
+
+/** Opens a source. Nothing is read before the first chunk is asked for, except the head of an answer. */
+export async function openText(
+  where: string,
+  source: unknown,
+  signal: AbortSignal | undefined,
+): Promise<Opened> {
+  throwIfAborted(signal, where);
+  if (isA(source, Blob)) {
+    const name = "name" in source && typeof source.name === "string" ? source.name : "";
+    const chunks = worded(where, name || "the Blob", () => streamed(source.stream()));
+    return { name, type: source.type, total: source.size, chunks };
+  }
+  if (isA(source, URL)) return openUrl(where, source, signal);
+  if (inspect(where, () => typeof (source as ReadableStream)?.getReader === "function")) {
+    const chunks = worded(where, "the stream", () => streamed(source as ReadableStream<Chunk>));
+    return { name: "", type: "", total: 0, chunks };
+  }
+  const hint =
+    typeof source === "string"
+      ? "; a text goes to Dataset.fromText, an address into new URL(…)"
+      : "";
+  throw invalid(
+    `${where} takes a File, a Blob, a ReadableStream or a URL, not ${show(source)}${hint}`,
+  );
+}
+
+async function openUrl(
+  where: string,
+  given: URL,
+  signal: AbortSignal | undefined,
+): Promise<Opened> {
+  const url = wholeUrl(where, given);
+  const name = url.pathname;
+  if (url.protocol === "file:" && inNode()) {
+    const chunks = worded(where, url.href, () => fileChunks(url));
+    return { name, type: "", total: 0, chunks };
+  }
+  let response: Response;
+  try {
+    response = await fetch(url, signal ? { signal } : {});
+  } catch (cause) {
+    throwIfAborted(signal, where);
+    throw unreadable(where, url.href, cause);
+  }
+  if (!response.ok || !response.body) {
+    void response.body?.cancel();
+    throw invalid(`${where}: ${url.href} answered ${response.status} ${response.statusText}`);
+  }
+  const { body, headers } = response;
+  const length = headers.has("content-encoding") ? 0 : Number(headers.get("content-length") ?? 0);
+  const chunks = worded(where, url.href, () => streamed(body));
+  return { name, type: headers.get("content-type") ?? "", total: length, chunks };
+}
+
+/** The chunks of a stream; leaving them cancels it. Not every browser's streams can be iterated. */
+async function* streamed(stream: ReadableStream<Chunk>): AsyncGenerator<Chunk> {
+  const reader = stream.getReader();
+  let ended = false;
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      ended = done;
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    if (!ended) reader.cancel().catch(() => undefined);
+  }
+}
+
+async function* fileChunks(url: URL): AsyncGenerator<Uint8Array> {
+  const file = await (await fileSystem()).open(url);
+  try {
+    for (;;) {
+      const piece = new Uint8Array(PIECE);
+      const { bytesRead } = await file.read(piece, 0, PIECE);
+      if (bytesRead === 0) return;
+      yield piece.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** The chunks, whose failures name where they come from. */
+async function* worded(
+  where: string,
+  place: string,
+  open: () => AsyncGenerator<Chunk>,
+): AsyncGenerator<Chunk> {
+  let chunks: AsyncGenerator<Chunk> | undefined;
+  try {
+    chunks = open();
+    for await (const chunk of chunks) {
+      if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) {
+        throw invalid(`${where}: ${place} gave ${show(chunk)}; it has to give bytes or strings`);
+      }
+      yield chunk;
+    }
+  } catch (cause) {
+    throw isTinyloomError(cause) ? cause : unreadable(where, place, cause);
+  }
+}
+
+function unreadable(where: string, place: string, cause: unknown) {
+  return invalid(`${where}: ${place} could not be read: ${show(cause)}`, "invalid-options", cause);
+}
+
+/** Milliseconds of work after which the page gets its turn. */
+const TURN = 16;
+
+/** Lets the page do its own work now and then, and tells of progress. */
+export class Pace {
+  readonly #where: string;
+  readonly #options: LongOptions;
+  readonly #total: number;
+  readonly #stage: string;
+  #loaded = 0;
+  #began = performance.now();
+
+  constructor(where: string, options: LongOptions, total: number, stage: string) {
+    [this.#where, this.#options, this.#total, this.#stage] = [where, options, total, stage];
+  }
+
+  /** So many units are done. */
+  async done(units: number): Promise<void> {
+    throwIfAborted(this.#options.signal, this.#where);
+    this.#loaded += units;
+    report(this.#options, { loaded: this.#loaded, total: this.#total, stage: this.#stage });
+    if (performance.now() - this.#began < TURN) return;
+    await new Promise((turn) => setTimeout(turn));
+    this.#began = performance.now();
+  }
+}
+
+/** The chunks as they are used, with progress in bytes, or characters of a stream of strings. */
+export async function* paced(chunks: AsyncIterable<Chunk>, pace: Pace): AsyncGenerator<Chunk> {
+  await pace.done(0);
+  for await (const chunk of chunks) {
+    yield chunk;
+    await pace.done(chunk.length);
+  }
+}
+
+/** The text of the chunks. No character is cut in two; a byte-order mark at the start is left out. */
+export async function* textOf(chunks: AsyncIterable<Chunk>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let half = "";
+  for await (const chunk of chunks) {
+    let text = half + (typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true }));
+    half = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
+    if (half) text = text.slice(0, -1);
+    if (text) yield text;
+  }
+  const rest = half + decoder.decode();
+  if (rest) yield rest;
+}

@@ -1,0 +1,196 @@
+/** Datasets as files, and back. */
+
+import type { DatasetOptions, Prepared } from "../dataset-options.js";
+import { check } from "../options.js";
+import { corrupt } from "../safetensors.js";
+import {
+  LOAD,
+  LONG,
+  type LongOptions,
+  openSource,
+  readText,
+  required,
+  type Source,
+} from "../source.js";
+import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
+import { DocumentStore } from "./documents.js";
+import { loadTokenizer } from "./pretrained.js";
+import { Pace } from "./read.js";
+import { TokenStore } from "./store.js";
+import type { DatasetFiles, TokenizerOptions } from "./types.js";
+
+const FORMAT = "tinyloom-dataset-1";
+const TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+/** Bytes of dataset.json at most. */
+const MOST = 1 << 20;
+/** Tokens that are read or written at a time. */
+const PIECE = 1 << 20;
+
+/** dataset.json. */
+interface Description {
+  readonly format: string;
+  readonly tokens: number;
+  /** Bytes of a token in tokens.bin: little-endian ids. */
+  readonly width: 1 | 2 | 4;
+  readonly hash: string;
+  readonly options: DatasetOptions;
+  readonly tokenizer: "files" | "bytes" | null;
+  /** Numbers in documents.bin and learned.bin, of four bytes each; absent without the file. */
+  readonly documents?: number;
+  readonly learned?: number;
+}
+
+type Array_ = new (
+  buffer: ArrayBuffer,
+) => Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer> | Uint32Array<ArrayBuffer>;
+const ARRAYS: { readonly [width: number]: Array_ } = {
+  1: Uint8Array,
+  2: Uint16Array,
+  4: Uint32Array,
+};
+
+/** `dataset.save`. */
+export async function saveDataset(
+  store: TokenStore,
+  { hash, tokenizer }: { readonly hash: string; readonly tokenizer: TextEncoding | undefined },
+  options: DatasetOptions,
+  given: LongOptions,
+): Promise<DatasetFiles> {
+  const long = check("dataset.save", given, LONG);
+  const pace = new Pace("dataset.save", long, store.length, "write tokens");
+  const width = widthOf(store);
+  const tokens = new Uint8Array(store.length * width);
+  const view = new (ARRAYS[width] as Array_)(tokens.buffer);
+  await pace.done(0);
+  for (let at = 0; at < store.length; at += PIECE) {
+    const part = store.read(at, Math.min(PIECE, store.length - at), false);
+    view.set(part, at);
+    await pace.done(part.length);
+  }
+  const documents = store instanceof DocumentStore ? store : undefined;
+  const { packed, learned } = documents ?? {};
+  const files = (tokenizer as Partial<PretrainedTokenizer> | undefined)?.save?.();
+  const description: Description = {
+    format: FORMAT,
+    tokens: store.length,
+    width,
+    hash,
+    options,
+    tokenizer: files ? "files" : tokenizer instanceof ByteTokenizer ? "bytes" : null,
+    ...(packed && { documents: packed.starts.length }),
+    ...(learned && { learned: learned.length }),
+  };
+  const bytes = (numbers: Uint32Array<ArrayBuffer>) => new Uint8Array(numbers.buffer);
+  return {
+    "dataset.json": new TextEncoder().encode(`${JSON.stringify(description, null, 2)}\n`),
+    "tokens.bin": tokens,
+    ...(packed && { "documents.bin": bytes(Uint32Array.from(packed.starts)) }),
+    ...(learned && { "learned.bin": bytes(Uint32Array.from(learned)) }),
+    ...files,
+  };
+}
+
+/** Bytes of the widest token. */
+function widthOf(store: TokenStore): 1 | 2 | 4 {
+  let most = 0;
+  for (let at = 0; at < store.length; at += PIECE) {
+    const part = store.read(at, Math.min(PIECE, store.length - at), false);
+    for (const id of part) if (id > most) most = id;
+  }
+  if (most < 1 << 8) return 1;
+  return most < 1 << 16 ? 2 : 4;
+}
+
+/** `Dataset.load`. */
+export async function loadDataset(source: unknown, given: TokenizerOptions): Promise<Prepared> {
+  const where = "Dataset.load";
+  const { library, ...long } = check<TokenizerOptions>(where, given, {
+    ...LOAD,
+    library: () => undefined,
+  });
+  const from = openSource(where, source, long);
+  const description = await describe(from);
+  const { documents, learned, options, tokens, width, hash } = description;
+  const store = documents === undefined ? new TokenStore() : new DocumentStore();
+  const starts = await numbers(from, "documents.bin", documents);
+  const ranges = await numbers(from, "learned.bin", learned);
+  const file = await required(from, "tokens.bin");
+  if (file.size !== tokens * width) {
+    throw corrupt(`${file.place} has ${file.size} bytes; ${tokens} tokens take ${tokens * width}`);
+  }
+  const pace = new Pace(where, long, tokens, "read tokens");
+  let document = 0;
+  for (let at = 0; at < tokens; at += PIECE) {
+    const end = Math.min(tokens, at + PIECE);
+    const bytes = Uint8Array.from(await file.read(at * width, end * width));
+    const ids = new (ARRAYS[width] as Array_)(bytes.buffer);
+    let done = at;
+    for (; document < starts.length && (starts[document] as number) < end; document++) {
+      const start = starts[document] as number;
+      store.append(ids.subarray(done - at, start - at));
+      done = start;
+      (store as DocumentStore).begin();
+    }
+    store.append(ids.subarray(done - at));
+    await pace.done(end - at);
+  }
+  file.rest?.();
+  if (store instanceof DocumentStore && learned !== undefined) {
+    store.learn(0, 0);
+    for (let i = 0; i < ranges.length; i += 2)
+      store.learn(ranges[i] as number, ranges[i + 1] as number);
+  }
+  store.end();
+  if (store.hash !== hash) {
+    throw corrupt(
+      `${from.place("tokens.bin")} has the hash ${store.hash}, and dataset.json says ${hash}`,
+    );
+  }
+  const tokenizer = await tokenizerOf(description, from, { ...long, ...(library && { library }) });
+  return { store, options, ...(tokenizer && { tokenizer }) };
+}
+
+async function tokenizerOf(
+  { tokenizer }: Description,
+  from: Source,
+  options: TokenizerOptions,
+): Promise<TextEncoding | undefined> {
+  if (tokenizer === "bytes") return new ByteTokenizer();
+  if (tokenizer !== "files") return undefined;
+  const files: { [name: string]: Uint8Array } = {};
+  for (const name of TOKENIZER) {
+    const file = await from.find(name);
+    if (file) files[name] = Uint8Array.from(await file.read(0, file.size));
+    file?.rest?.();
+  }
+  return loadTokenizer(files, options);
+}
+
+async function describe(from: Source): Promise<Description> {
+  const text = await readText(from, "dataset.json", MOST);
+  let found: Description | undefined;
+  try {
+    found = JSON.parse(text) as Description;
+  } catch {
+    // refused below
+  }
+  if (found?.format !== FORMAT || !Number.isSafeInteger(found.tokens) || !ARRAYS[found.width]) {
+    throw corrupt(`${from.place("dataset.json")} is none that this version reads: ${FORMAT}`);
+  }
+  return found;
+}
+
+async function numbers(
+  from: Source,
+  name: string,
+  count: number | undefined,
+): Promise<Uint32Array> {
+  if (count === undefined) return new Uint32Array();
+  const file = await required(from, name);
+  if (file.size !== count * 4) {
+    throw corrupt(`${file.place} has ${file.size} bytes; ${count} numbers take ${count * 4}`);
+  }
+  const bytes = Uint8Array.from(await file.read(0, file.size));
+  file.rest?.();
+  return new Uint32Array(bytes.buffer);
+}

@@ -1,0 +1,85 @@
+/** Options of what reads texts. */
+
+import type { DatasetOptions } from "../dataset-options.js";
+import type { LoadOptions, LongOptions } from "../source.js";
+
+/** Options of a dataset of documents. */
+export interface DocumentOptions extends DatasetOptions, LongOptions {
+  /**
+   * The id that is put behind each document, so that the model learns where texts end; null for none.
+   * Default: the tokenizer's `endToken`, if it has one.
+   */
+  endToken?: number | null;
+}
+
+/** Options of a dataset of a file, a stream or a URL. */
+export interface SourceOptions extends DocumentOptions {
+  /**
+   * `"text"`: one text, or documents between separators. `"jsonl"`: a document per line, a JSON object.
+   * `"csv"`: a document per row, below a row with the columns' names. Default: by the file's name, and
+   * otherwise `"text"`.
+   */
+  format?: "text" | "jsonl" | "csv";
+  /** The column, or the field, that has the text; default `"text"`. */
+  column?: string;
+  /** What is between two columns of a CSV file; default `","`, or a tab for a name that ends in `.tsv`. */
+  delimiter?: string;
+  /** What is between two documents of a text, such as `"\n\n"`. Without it, the text is one. */
+  separator?: string;
+}
+
+/** One message of a conversation. Templates may read further fields. */
+export interface Message {
+  readonly role: string;
+  readonly content: string;
+  readonly [field: string]: unknown;
+}
+
+/** A conversation: its messages, in an object if further values go to the template, such as `tools`. */
+export type Conversation =
+  | readonly Message[]
+  | { readonly messages: readonly Message[]; readonly [name: string]: unknown };
+
+/** Options of a dataset of conversations. */
+export interface ConversationOptions extends DatasetOptions, LongOptions {
+  /** The template in Jinja; default that of the tokenizer. */
+  template?: string;
+  /** What is learned: the assistant's answers, or all of it. Default `"answers"`. */
+  learn?: "answers" | "all";
+  /** The module `@huggingface/jinja`, or its address; see {@link TokenizerOptions}. */
+  library?: string | object;
+}
+
+/** Options of `Tokenizer.fromPretrained`. */
+export interface TokenizerOptions extends LoadOptions {
+  /**
+   * The module `@huggingface/tokenizers`, or its address. Default: the installed package, by its name. In a
+   * worker without a bundler no name is found: there, give the address.
+   */
+  library?: string | object;
+}
+
+/** Options of `BpeTokenizer.train`. */
+export interface TrainOptions extends LongOptions {
+  /** How many ids there will be, with the 256 bytes and the special tokens; fewer for a short text. */
+  vocabSize: number;
+  /** Special tokens; the first ends texts. Default `["<|endoftext|>"]`. */
+  specialTokens?: readonly string[];
+  /** How often a pair has to occur to become a token; default 2. */
+  minFrequency?: number;
+  /** Template of conversations, in Jinja, to be saved with the tokenizer. */
+  chatTemplate?: string;
+}
+
+/** Files of a tokenizer, by name. */
+export interface TokenizerFiles {
+  readonly "tokenizer.json": Uint8Array<ArrayBuffer>;
+  readonly [name: string]: Uint8Array<ArrayBuffer>;
+}
+
+/** Files of a dataset, by name. */
+export interface DatasetFiles {
+  readonly "dataset.json": Uint8Array<ArrayBuffer>;
+  readonly "tokens.bin": Uint8Array<ArrayBuffer>;
+  readonly [name: string]: Uint8Array<ArrayBuffer>;
+}

@@ -1,0 +1,190 @@
+// Tokenizers against Python's: token for token on a megabyte of mixed text, and the answers of
+// conversations as transformers' template has them.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { BpeTokenizer, ByteTokenizer, Dataset, TinyloomError, Tokenizer } from "tinyloom";
+import { capture, root, target, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
+
+const folder = join(target, "tokenizers");
+const script = join(root, "tests", "reference", "tokenizers_reference.py");
+const PROBE = "import transformers, tokenizers, jinja2; print(True)";
+const python = [process.env.PYTHON, which("python3"), which("python")]
+  .filter(Boolean)
+  .find((one) => capture(one, ["-c", PROBE]) === "True");
+
+const run = (...args) =>
+  execFileSync(python, [script, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+const json = (...path) => JSON.parse(readFileSync(join(folder, ...path), "utf8"));
+let text;
+
+before(() => {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  if (!python) return;
+  run("train", folder);
+  text = readFileSync(join(folder, "mixed.txt"), "utf8");
+});
+
+/** A test with Python; without one it fails, unless the variable says to do without. */
+function withPython(name, work) {
+  test(name, { timeout: 300_000 }, (t) => {
+    if (python) return work(t);
+    assert.equal(
+      process.env[WITHOUT_TRANSFORMERS],
+      "1",
+      "no Python has transformers, tokenizers and jinja2: name one in PYTHON (pip install -r " +
+        `tests/reference/requirements.txt), or set ${WITHOUT_TRANSFORMERS}=1 to do without this check`,
+    );
+    return t.skip(`${WITHOUT_TRANSFORMERS}=1`);
+  });
+}
+
+/** What Python makes of the text with the tokenizer in that folder. */
+function reference(name) {
+  run("encode", join(folder, name), join(folder, "mixed.txt"), join(folder, name, "ids.json"));
+  return json(name, "ids.json");
+}
+
+function sameIds(ids, expected) {
+  const at = expected.findIndex((id, i) => id !== ids[i]);
+  assert.equal(at, -1, `id ${at} is ${ids[at]} and not ${expected[at]}`);
+  assert.equal(ids.length, expected.length);
+}
+
+withPython("a tokenizer trained here loads in transformers and encodes alike", async (t) => {
+  const tokenizer = await BpeTokenizer.train(text.slice(0, 400_000), { vocabSize: 2000 });
+  mkdirSync(join(folder, "own"));
+  for (const [name, bytes] of Object.entries(tokenizer.save())) {
+    writeFileSync(join(folder, "own", name), bytes);
+  }
+  const { ids: expected, size } = reference("own");
+  const ids = tokenizer.encode(text);
+  sameIds(ids, expected);
+  assert.equal(size, tokenizer.vocabSize);
+  assert.ok(tokenizer.decode(ids) === text, "decoded");
+  t.diagnostic(`${Buffer.byteLength(text)} bytes, ${ids.length} tokens, all the same`);
+});
+
+for (const kind of ["byte-level", "byte-fallback"]) {
+  withPython(`a ${kind} tokenizer of Hugging Face encodes and decodes as Python's`, async (t) => {
+    const { ids: expected, plain, decoded, size } = reference(kind);
+    const tokenizer = await Tokenizer.fromPretrained(pathToFileURL(join(folder, kind)));
+    assert.ok(!(tokenizer instanceof BpeTokenizer), "it is the peer's");
+    sameIds(tokenizer.encode(text), expected);
+    const ids = tokenizer.encode(text, { addSpecialTokens: false });
+    sameIds(ids, plain);
+    assert.equal(decoded, true, "Python decodes it to the text");
+    assert.ok(tokenizer.decode(ids) === text, "decoded");
+    const decoder = tokenizer.decoder();
+    assert.ok(
+      Array.from(ids, (id) => decoder.push(id)).join("") + decoder.end() === text,
+      "streamed",
+    );
+    assert.equal(tokenizer.vocabSize, size);
+    const data = await Dataset.from(new Blob([text]), tokenizer);
+    const whole = Dataset.fromTokens(ids);
+    assert.equal(data.hash, whole.hash, "read in pieces, the tokens are those of the whole");
+    t.diagnostic(`${ids.length} tokens, all the same`);
+  });
+}
+
+const CONVERSATIONS = [
+  [
+    { role: "user", content: "Hello there, how are you?" },
+    { role: "assistant", content: "I'm fine 😀, thanks" },
+  ],
+  [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "東京都?\n\nwhat" },
+    { role: "assistant", content: "  Москва\n\nno. " },
+    { role: "user", content: " and  now" },
+    { role: "assistant", content: "the fox" },
+  ],
+  [{ role: "user", content: "only a question" }],
+];
+
+/** The tokens of a dataset, and whether each is learned. */
+async function learnedOf(data) {
+  const files = await data.save();
+  const ids = new Uint16Array(files["tokens.bin"].buffer);
+  const ranges = new Uint32Array(files["learned.bin"].buffer);
+  const mask = new Array(ids.length).fill(0);
+  for (let i = 0; i < ranges.length; i += 2) mask.fill(1, ranges[i], ranges[i + 1]);
+  return { ids: [...ids], mask };
+}
+
+withPython("answers are those that transformers' template marks", async (t) => {
+  writeFileSync(join(folder, "conversations.json"), JSON.stringify(CONVERSATIONS));
+  const [from, to] = ["conversations.json", "chat.json"].map((name) => join(folder, name));
+  run("chat", join(folder, "byte-level"), from, to);
+  const expected = json("chat.json");
+  const tokenizer = await Tokenizer.fromPretrained(pathToFileURL(join(folder, "byte-level")));
+  const options = { validationFraction: 0 };
+  const data = await Dataset.fromConversations(CONVERSATIONS, tokenizer, options);
+  const { ids, mask } = await learnedOf(data);
+  assert.deepEqual(
+    ids,
+    expected.flatMap((one) => one.ids),
+  );
+  assert.deepEqual(
+    mask,
+    expected.flatMap((one) => one.mask),
+  );
+  const learned = mask.reduce((sum, one) => sum + one);
+  assert.ok(learned > 20 && learned < ids.length / 2);
+  const lines = CONVERSATIONS.map((messages) => JSON.stringify({ messages })).join("\n");
+  const fromFile = await Dataset.fromConversations(new Blob([lines]), tokenizer, options);
+  assert.equal(fromFile.hash, data.hash, "of JSONL");
+  const again = await Dataset.load(await data.save());
+  assert.equal(again.hash, data.hash, "saved and loaded");
+  const all = await Dataset.fromConversations(CONVERSATIONS, tokenizer, {
+    ...options,
+    learn: "all",
+  });
+  assert.notEqual(all.hash, data.hash);
+  t.diagnostic(`${learned} of ${ids.length} tokens are learned, as in transformers`);
+});
+
+test("a template without marks: an answer is what its message adds", async () => {
+  const template =
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}" +
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+  const tokenizer = new ByteTokenizer();
+  const data = await Dataset.fromConversations(CONVERSATIONS, tokenizer, {
+    template,
+    validationFraction: 0,
+  });
+  const files = await data.save();
+  const ranges = new Uint32Array(files["learned.bin"].buffer);
+  const learned = [];
+  for (let i = 0; i < ranges.length; i += 2) {
+    learned.push(tokenizer.decode(files["tokens.bin"].slice(ranges[i], ranges[i + 1])));
+  }
+  assert.deepEqual(learned, ["I'm fine 😀, thanks</s>", "  Москва\n\nno. </s>", "the fox</s>"]);
+  const code = (given) => Dataset.fromConversations(...given).catch((error) => error);
+  const refusals = [
+    [[CONVERSATIONS, tokenizer], "no chat template"],
+    [[[{ text: "a" }], tokenizer, { template }], "conversation 0"],
+    [[CONVERSATIONS, tokenizer, { template: "{{ messages | length }}" }], "generation"],
+  ];
+  for (const [given, words] of refusals) {
+    const error = await code(given);
+    assert.ok(error instanceof TinyloomError && error.code === "invalid-options", String(error));
+    assert.match(error.message, new RegExp(words));
+  }
+});
+
+test("a library that is not there is named", async () => {
+  const json = { model: { type: "WordPiece", vocab: {} } };
+  const files = { "tokenizer.json": new TextEncoder().encode(JSON.stringify(json)) };
+  const library = pathToFileURL(join(folder, "none.mjs")).href;
+  const error = await Tokenizer.fromPretrained(files, { library }).catch((thrown) => thrown);
+  assert.equal(error.code, "module-unavailable");
+  assert.match(error.message, /npm install @huggingface\/tokenizers/);
+  const missing = await Tokenizer.fromPretrained({}).catch((thrown) => thrown);
+  assert.equal(missing.code, "invalid-checkpoint");
+});
