@@ -3,7 +3,7 @@
 
 use super::attention::AttentionShape;
 use super::cache::key_rows;
-use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::elementwise::activation_module;
 use super::spec::{Constant, KernelSpec};
 use super::weights::WeightFormat;
@@ -87,14 +87,6 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let turns = vectors / lanes;
     let unrolled = turns.clamp(1, (ON_THEIR_WAY * 4 / elements).max(1));
     let normed = matches!(input, MatvecInput::Norm { .. });
-    let fits = match output {
-        MatvecOutput::Plain => true,
-        MatvecOutput::Residual => !normed,
-        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) => normed,
-    };
-    if !fits {
-        return Err(Error::internal("no product has both this input and this output"));
-    }
     let products = output.products();
     let sums = products + usize::from(normed);
     check_storage(caps, 4 * size * sums as u32, name)?;
@@ -116,18 +108,6 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         operands(composer, input, by_vectors)
     };
     composer = results(composer, output);
-    let matrix = if packed { "packed" } else { "b" };
-    let heads = matches!(output, MatvecOutput::Heads(_));
-    let place = if heads { "step" } else { "range" };
-    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
-    if normed {
-        bindings.push(read("norm_weight"));
-    } else if output == MatvecOutput::Residual {
-        bindings.push(read("residual"));
-    }
-    if heads {
-        bindings.extend([read("table"), read_write("cache")]);
-    }
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = match output {
         MatvecOutput::Residual => ", residual",
@@ -143,11 +123,37 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     };
     composer.module(shader!("03_matvec")).finish(
         caps,
-        &bindings,
+        &bindings(shape)?,
         flat.fixed(caps, 1)?,
         format!("{lanes} lanes a row, {width}{fused}"),
         "one row: each weight is read once, by neighbours",
     )
+}
+
+/// What a product binds.
+fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Result<Vec<Binding>> {
+    let normed = matches!(input, MatvecInput::Norm { .. });
+    let fits = match output {
+        MatvecOutput::Plain => true,
+        MatvecOutput::Residual => !normed,
+        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) => normed,
+    };
+    if !fits {
+        return Err(Error::internal("no product has both this input and this output"));
+    }
+    let matrix = if weights.packs(k) { "packed" } else { "b" };
+    let heads = matches!(output, MatvecOutput::Heads(_));
+    let place = if heads { "step" } else { "range" };
+    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
+    if normed {
+        bindings.push(read("norm_weight"));
+    } else if output == MatvecOutput::Residual {
+        bindings.push(read("residual"));
+    }
+    if heads {
+        bindings.extend([read("table"), read_write("cache")]);
+    }
+    Ok(bindings)
 }
 
 /// The modules that read a vector and a matrix of f32, and the norm between them.

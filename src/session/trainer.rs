@@ -108,14 +108,7 @@ impl Trainer {
         let schedule = options.validate()?;
         watch.at(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let plans_on = |caps: &Capabilities| {
-            let choices = TrainChoices {
-                tokens: options.tokens_per_step,
-                recompute: options.recompute,
-                mixed: options.precision == Precision::Mixed,
-            };
-            train_plans(caps, model.layout(), choices)
-        };
+        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), choices(&options));
         let mut plans = plans_on(gpu.capabilities())?;
         memory::judge(&*gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
@@ -434,6 +427,15 @@ impl Trainer {
     /// Bytes of the activation slots, and what they would be if no tensor shared one.
     pub fn activation_bytes(&self) -> (u64, u64) {
         (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
+    }
+}
+
+/// What plans depend on of a trainer's options.
+fn choices(options: &TrainerOptions) -> TrainChoices {
+    TrainChoices {
+        tokens: options.tokens_per_step,
+        recompute: options.recompute,
+        mixed: options.precision == Precision::Mixed,
     }
 }
 

@@ -128,6 +128,7 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of kernels")]
 fn attention(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (heads, kv_heads, head_dim) in

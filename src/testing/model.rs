@@ -58,6 +58,7 @@ const INT8_NATS: f64 = 0.2;
 /// Tokens of two micro-steps.
 const SHORT_STEPS: [usize; 2] = [40, 23];
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for (name, config) in

@@ -24,6 +24,9 @@ pub(super) struct InstalledPlan {
     pub ranges: wgpu::Buffer,
 }
 
+/// Queries a set may hold.
+const MOST_QUERIES: usize = 4096;
+
 /// A dispatch with its plan and workgroups.
 type Scheduled<'a> = (&'a InstalledPlan, usize, [u32; 2]);
 
@@ -170,8 +173,6 @@ impl WgpuDevice {
         if !self.capabilities().features.timestamps {
             return Ok(Box::pin(async { Ok(None) }));
         }
-        /// Queries a set may hold.
-        const MOST: usize = 4096;
         let most = self.caps.limits.max_compute_workgroups_per_dimension;
         let plan = self.plan(&replay)?;
         let schedule = plan.schedule(replay.rows, most).collect::<Result<Vec<_>>>()?;
@@ -183,32 +184,10 @@ impl WgpuDevice {
             mapped_at_creation: false,
         });
         let mut encoder = self.encoder();
-        for (batch, dispatches) in schedule.chunks(MOST / 2).enumerate() {
-            let queries = self.device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: None,
-                ty: wgpu::QueryType::Timestamp,
-                count: dispatches.len() as u32 * 2,
-            });
-            for (query, (plan, index, groups)) in (0..).step_by(2).zip(dispatches) {
-                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                    label: None,
-                    timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
-                        query_set: &queries,
-                        beginning_of_pass_write_index: Some(query),
-                        end_of_pass_write_index: Some(query + 1),
-                    }),
-                });
-                let dispatch = &plan.dispatches[*index];
-                pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
-                pass.set_bind_group(0, &dispatch.bind_group, &[]);
-                pass.dispatch_workgroups(groups[0], groups[1], 1);
-            }
-            encoder.resolve_query_set(
-                &queries,
-                0..dispatches.len() as u32 * 2,
-                &resolved,
-                (batch * MOST) as u64 * 8,
-            );
+        for (batch, dispatches) in schedule.chunks(MOST_QUERIES / 2).enumerate() {
+            let queries = self.timed_passes(&mut encoder, dispatches);
+            let (count, offset) = (dispatches.len() as u32 * 2, (batch * MOST_QUERIES) as u64 * 8);
+            encoder.resolve_query_set(&queries, 0..count, &resolved, offset);
         }
         let staging = self.staging(bytes);
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
@@ -230,6 +209,34 @@ impl WgpuDevice {
             }
             Ok(Some(times))
         }))
+    }
+
+    /// Encodes a pass per dispatch, and gives the queries of their timestamps.
+    fn timed_passes(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        dispatches: &[Scheduled],
+    ) -> wgpu::QuerySet {
+        let queries = self.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: None,
+            ty: wgpu::QueryType::Timestamp,
+            count: dispatches.len() as u32 * 2,
+        });
+        for (query, (plan, index, groups)) in (0..).step_by(2).zip(dispatches) {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                    query_set: &queries,
+                    beginning_of_pass_write_index: Some(query),
+                    end_of_pass_write_index: Some(query + 1),
+                }),
+            });
+            let dispatch = &plan.dispatches[*index];
+            pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
+            pass.set_bind_group(0, &dispatch.bind_group, &[]);
+            pass.dispatch_workgroups(groups[0], groups[1], 1);
+        }
+        queries
     }
 }
 
