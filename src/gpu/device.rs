@@ -332,7 +332,7 @@ impl Gpu for WgpuDevice {
 
     #[cfg(target_arch = "wasm32")]
     fn yield_now(&self) -> LocalFuture<()> {
-        Box::pin(browser::next_task())
+        Box::pin(crate::gpu::host::next_task())
     }
 
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {

@@ -4,6 +4,8 @@
 mod adapter;
 mod counters;
 mod device;
+#[cfg(target_arch = "wasm32")]
+pub(crate) mod host;
 
 pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
 pub use counters::Counters;

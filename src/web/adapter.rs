@@ -7,18 +7,28 @@
 //! rejection whatever the adapter's own does: an exception inside wgpu would end the module. Delete
 //! the feature's part when wgpu can ask by itself.
 
+use super::object;
+use super::webgpu::{AdapterInfo, Descriptor, Device, Names, WebAdapter, WebGpu};
 use crate::caps::AdapterName;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice};
+use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice, host};
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
+/// What a page's object, which may be no such thing, gives for a property.
+type Got = std::result::Result<JsValue, JsValue>;
+
+/// What was got, undefined where the object refuses it.
+fn given(got: Got) -> JsValue {
+    got.unwrap_or(JsValue::UNDEFINED)
+}
+
 /// Opens a device on an adapter of this GPU object.
 pub(super) async fn open(
-    gpu: &JsValue,
-    adapter: &JsValue,
+    gpu: &WebGpu,
+    adapter: &WebAdapter,
     request: &DeviceRequest,
 ) -> Result<Rc<WgpuDevice>> {
     let facts = facts(gpu, adapter);
@@ -26,120 +36,121 @@ pub(super) async fn open(
     let instance =
         instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
     let adapter = WgpuDevice::adapter(&instance, request).await?;
-    WgpuDevice::from_adapter(&adapter, &facts, request, now).await
-}
-
-/// Milliseconds by the page's, worker's or Node's own clock.
-fn now() -> f64 {
-    let performance = get(&js_sys::global(), "performance");
-    method(&performance, "now")
-        .and_then(|clock| clock.call0(&performance).ok())
-        .and_then(|ms| ms.as_f64())
-        .unwrap_or_else(js_sys::Date::now)
+    WgpuDevice::from_adapter(&adapter, &facts, request, host::now).await
 }
 
 fn thrown(doing: &str, error: &JsValue) -> Error {
     Error::internal(format!("{doing} failed: {error:?}"))
 }
 
-fn get(object: &JsValue, name: &str) -> JsValue {
-    Reflect::get(object, &name.into()).unwrap_or(JsValue::UNDEFINED)
-}
-
-fn method(object: &JsValue, name: &str) -> Option<Function> {
-    get(object, name).dyn_into().ok()
-}
-
 fn unavailable(reason: String) -> Error {
     Error::new(ErrorCode::AdapterUnavailable, format!("no WebGPU adapter: {reason}"))
 }
 
-fn facts(gpu: &JsValue, adapter: &JsValue) -> AdapterFacts {
-    let info = get(adapter, "info");
-    let text = |name: &str| get(&info, name).as_string().unwrap_or_default();
-    let size = |name: &str| get(&info, name).as_f64().unwrap_or(0.0) as u32;
-    let truth = |object: &JsValue, name: &str| get(object, name).as_bool().unwrap_or(false);
-    let subgroups = has(&get(adapter, "features"), "subgroups");
+fn facts(gpu: &WebGpu, adapter: &WebAdapter) -> AdapterFacts {
+    let info: AdapterInfo = given(adapter.info()).unchecked_into();
+    let text = |got: Got| given(got).as_string().unwrap_or_default();
+    let size = |got: Got| given(got).as_f64().unwrap_or(0.0) as u32;
+    let truth = |got: Got| given(got).as_bool().unwrap_or(false);
+    let subgroups = has(adapter.features(), "subgroups");
     AdapterFacts {
         name: Some(AdapterName {
-            vendor: text("vendor"),
-            architecture: text("architecture"),
-            device: text("device"),
-            description: text("description"),
+            vendor: text(info.vendor()),
+            architecture: text(info.architecture()),
+            device: text(info.device()),
+            description: text(info.description()),
         }),
         subgroups,
-        subgroup_id: subgroups && has(&get(gpu, "wgslLanguageFeatures"), "subgroup_id"),
-        subgroup_size: [size("subgroupMinSize"), size("subgroupMaxSize")],
-        fallback: truth(&info, "isFallbackAdapter") || truth(adapter, "isFallbackAdapter"),
+        subgroup_id: subgroups && has(gpu.wgsl_language_features(), "subgroup_id"),
+        subgroup_size: [size(info.subgroup_min_size()), size(info.subgroup_max_size())],
+        fallback: truth(info.is_fallback()) || truth(adapter.is_fallback()),
     }
 }
 
 /// Membership in one of WebGPU's set-like objects.
-fn has(set: &JsValue, name: &str) -> bool {
-    let test = method(set, "has");
-    test.and_then(|test| test.call1(set, &name.into()).ok()).is_some_and(|found| found.is_truthy())
+fn has(names: Got, name: &str) -> bool {
+    let names: Names = given(names).unchecked_into();
+    given(names.has(name)).is_truthy()
+}
+
+/// A property of the adapter that is an object.
+fn part(name: &str, got: Got) -> Result<JsValue> {
+    let part = given(got);
+    if part.is_object() {
+        return Ok(part);
+    }
+    Err(unavailable(format!("requestAdapter gave an object without {name}")))
 }
 
 /// A stand-in with what wgpu reads of an adapter, once it is there.
-fn checked(adapter: &JsValue, subgroups: bool) -> Result<JsValue> {
-    let stand_in = Object::new();
-    let set = |name: &str, value: &JsValue| {
-        Reflect::set(&stand_in, &name.into(), value).map_err(|e| thrown("setting a property", &e))
-    };
-    for name in ["info", "features", "limits"] {
-        let value = get(adapter, name);
-        if !value.is_object() {
-            return Err(unavailable(format!("requestAdapter gave an object without {name}")));
-        }
-        set(name, &value)?;
-    }
-    let info = get(adapter, "info");
-    for name in ["vendor", "architecture", "device", "description"] {
-        if !get(&info, name).is_string() {
+fn checked(adapter: &WebAdapter, subgroups: bool) -> Result<JsValue> {
+    let info = part("info", adapter.info())?;
+    let features = part("features", adapter.features())?;
+    let limits = part("limits", adapter.limits())?;
+    let info: AdapterInfo = info.unchecked_into();
+    for (name, text) in [
+        ("vendor", info.vendor()),
+        ("architecture", info.architecture()),
+        ("device", info.device()),
+        ("description", info.description()),
+    ] {
+        if !given(text).is_string() {
             return Err(unavailable(format!("the adapter's info has no text {name}")));
         }
     }
     let missing = |name: &str| unavailable(format!("the adapter has no method {name}"));
-    method(&get(adapter, "features"), "has").ok_or_else(|| missing("features.has"))?;
-    let own = method(adapter, "requestDevice").ok_or_else(|| missing("requestDevice"))?;
-    let this = adapter.clone();
-    let request = Closure::once_into_js(move |descriptor: JsValue| -> Promise {
+    if !given(features.unchecked_ref::<Names>().membership()).is_function() {
+        return Err(missing("features.has"));
+    }
+    let own: Function =
+        given(adapter.request_device()).dyn_into().map_err(|_| missing("requestDevice"))?;
+    Ok(object(&[
+        ("info", &info),
+        ("features", &features),
+        ("limits", &limits),
+        ("requestDevice", &requesting(adapter, own, subgroups)),
+    ])
+    .into())
+}
+
+/// The stand-in's `requestDevice`, which asks the adapter's own.
+fn requesting(adapter: &WebAdapter, own: Function, subgroups: bool) -> JsValue {
+    let adapter = JsValue::from(adapter);
+    Closure::once_into_js(move |descriptor: JsValue| -> Promise {
         future_to_promise(async move {
             if subgroups {
-                let features = Array::from(&get(&descriptor, "requiredFeatures"));
+                let asked: &Descriptor = descriptor.unchecked_ref();
+                let features = Array::from(&given(asked.required_features()));
                 features.push(&"subgroups".into());
                 Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
             }
-            let asked = own.call1(&this, &descriptor)?;
+            let asked = own.call1(&adapter, &descriptor)?;
             let device = JsFuture::from(Promise::resolve(&asked)).await?;
-            if get(&device, "queue").is_object() && get(&device, "lost").is_object() {
+            let parts: &Device = device.unchecked_ref();
+            if given(parts.queue()).is_object() && given(parts.lost()).is_object() {
                 return Ok(device);
             }
             Err(js_sys::Error::new("requestDevice gave no GPUDevice").into())
         })
-    });
-    set("requestDevice", &request)?;
-    Ok(stand_in.into())
+    })
 }
 
 /// A wgpu instance whose GPU object answers `requestAdapter` with this adapter.
 fn instance_with(adapter: &JsValue) -> std::result::Result<wgpu::Instance, JsValue> {
-    let stand_in = Object::new();
     let adapter = adapter.clone();
     let answer = Closure::once_into_js(move |_options: JsValue| Promise::resolve(&adapter));
-    Reflect::set(&stand_in, &"requestAdapter".into(), &answer)?;
+    let stand_in = object(&[("requestAdapter", &answer)]);
 
-    let navigator: Object = get(&js_sys::global(), "navigator").dyn_into()?;
-    let before = Object::get_own_property_descriptor(&navigator, &"gpu".into());
-    let property = Object::new();
-    Reflect::set(&property, &"value".into(), &stand_in)?;
-    Reflect::set(&property, &"configurable".into(), &JsValue::TRUE)?;
-    Object::define_property(&navigator, &"gpu".into(), &property);
+    let navigator = host::global().navigator().ok_or("there is no navigator")?;
+    let navigator: &Object = navigator.unchecked_ref();
+    let before = Object::get_own_property_descriptor(navigator, &"gpu".into());
+    let property = object(&[("value", &stand_in), ("configurable", &JsValue::TRUE)]);
+    Object::define_property(navigator, &"gpu".into(), &property);
     let instance = wgpu::Instance::default();
     if before.is_undefined() {
-        Reflect::delete_property(&navigator, &"gpu".into())?;
+        Reflect::delete_property(navigator, &"gpu".into())?;
     } else {
-        Object::define_property(&navigator, &"gpu".into(), before.unchecked_ref());
+        Object::define_property(navigator, &"gpu".into(), before.unchecked_ref());
     }
     Ok(instance)
 }

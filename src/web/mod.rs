@@ -12,6 +12,7 @@ mod runtime;
 #[cfg(feature = "testing")]
 mod testing;
 mod trainer;
+mod webgpu;
 
 use crate::error::Error;
 use js_sys::{Function, Object, Reflect};
@@ -20,22 +21,29 @@ use wasm_bindgen::prelude::*;
 
 type JsResult<T> = Result<T, JsValue>;
 
-/// An error as JavaScript sees it.
-fn to_js(error: Error) -> JsValue {
+/// A plain object with these properties.
+fn object(properties: &[(&str, &JsValue)]) -> Object {
     let object = Object::new();
-    for (name, value) in [("code", error.code.as_str()), ("message", &error.message)] {
+    for (name, value) in properties {
         // Setting a property of a fresh plain object cannot fail.
-        let _ = Reflect::set(&object, &name.into(), &value.into());
+        let _ = Reflect::set(&object, &(*name).into(), value);
     }
-    object.into()
+    object
 }
 
-/// Calls `told` with the message of a panic. After it nothing of the module may be trusted:
-/// what was running never ends.
+/// An error as JavaScript sees it.
+fn to_js(error: Error) -> JsValue {
+    let (code, message) = (error.code.as_str().into(), error.message.into());
+    object(&[("code", &code), ("message", &message)]).into()
+}
+
+/// Calls `told` with the message of a panic, and prints message and stack. After a panic nothing of the
+/// module may be trusted: what was running never ends.
 #[wasm_bindgen(js_name = onPanic)]
 pub fn on_panic(told: Function) {
     std::panic::set_hook(Box::new(move |info| {
         let _ = told.call1(&JsValue::UNDEFINED, &info.to_string().into());
+        console_error_panic_hook::hook(info);
     }));
 }
 

@@ -86,7 +86,9 @@ impl RawRuntime {
     /// Dawn's in Node) gave.
     pub async fn create(gpu: JsValue, adapter: JsValue, options: String) -> JsResult<RawRuntime> {
         let request = request(&options).map_err(to_js)?;
-        let device = adapter::open(&gpu, &adapter, &request).await.map_err(to_js)?;
+        let device = adapter::open(gpu.unchecked_ref(), adapter.unchecked_ref(), &request)
+            .await
+            .map_err(to_js)?;
         Ok(Self { device: RefCell::new(Some(device)) })
     }
 

@@ -1,4 +1,4 @@
-//! What wgpu leaves out of a browser's WebGPU: pipelines compiled side by side, and waiting.
+//! What wgpu leaves out of a browser's WebGPU: error scopes and pipelines compiled side by side.
 //!
 //! wgpu 30 has no `createComputePipelineAsync` and no way to wrap a pipeline that it did not make
 //! (<https://github.com/gfx-rs/wgpu/issues/3794>). So its own request is answered for it: while it
@@ -7,7 +7,7 @@
 //! this when wgpu can ask by itself.
 
 use crate::error::{Error, Result};
-use js_sys::{Function, Object, Promise, Reflect};
+use js_sys::{Object, Promise, Reflect};
 use std::cell::Cell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -28,6 +28,14 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn message(this: &GpuError) -> String;
+
+    type GpuDevice;
+
+    #[wasm_bindgen(method, catch, js_name = createComputePipelineAsync)]
+    fn create_compute_pipeline_async(
+        this: &GpuDevice,
+        descriptor: &JsValue,
+    ) -> std::result::Result<JsValue, JsValue>;
 
     type GpuQueue;
 
@@ -68,28 +76,29 @@ pub(super) fn write_buffer(
 
 const METHOD: &str = "createComputePipeline";
 
-fn raw(device: &wgpu::Device) -> Option<Object> {
+fn raw(device: &wgpu::Device) -> Option<GpuDevice> {
     device.as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone().unchecked_into())
 }
 
 /// Runs `ask` while `answer` stands in for the device's method; not where the device takes none.
 fn standing_in<T>(
-    device: &Object,
+    device: &GpuDevice,
     answer: impl FnOnce(JsValue) -> JsValue + 'static,
     ask: impl FnOnce() -> T,
 ) -> Option<T> {
     let method = JsValue::from(METHOD);
     let answer = Closure::once(answer);
     // A page may have put a method of its own there.
-    let before = Object::get_own_property_descriptor(device, &method);
-    if !Reflect::set(device, &method, answer.as_ref()).unwrap_or(false) {
+    let object: &Object = device.unchecked_ref();
+    let before = Object::get_own_property_descriptor(object, &method);
+    if !Reflect::set(object, &method, answer.as_ref()).unwrap_or(false) {
         return None;
     }
     let asked = ask();
     if before.is_undefined() {
-        let _ = Reflect::delete_property(device, &method);
+        let _ = Reflect::delete_property(object, &method);
     } else {
-        Object::define_property(device, &method, before.unchecked_ref());
+        Object::define_property(object, &method, before.unchecked_ref());
     }
     Some(asked)
 }
@@ -101,8 +110,6 @@ pub(super) fn begin_pipeline<T>(
     ask: impl FnOnce() -> T,
 ) -> Option<JsFuture> {
     let device = raw(device)?;
-    let begin: Function =
-        Reflect::get(&device, &"createComputePipelineAsync".into()).ok()?.dyn_into().ok()?;
     let noted = Rc::new(Cell::new(JsValue::UNDEFINED));
     let note = Rc::clone(&noted);
     let answer = move |descriptor| {
@@ -114,7 +121,7 @@ pub(super) fn begin_pipeline<T>(
     if descriptor.is_undefined() {
         return None;
     }
-    let compiling = begin.call1(&device, &descriptor).ok()?;
+    let compiling = device.create_compute_pipeline_async(&descriptor).ok()?;
     Some(Promise::resolve(&compiling).into())
 }
 
@@ -126,59 +133,4 @@ pub(super) fn adopt_pipeline<T>(
 ) -> Option<T> {
     let compiled = compiled.clone();
     standing_in(&raw(device)?, move |_| compiled, ask)
-}
-
-/// Whether this is Firefox, as it says itself.
-pub(super) fn is_firefox() -> bool {
-    let of = |object: &JsValue, name: &str| Reflect::get(object, &name.into()).ok();
-    let agent =
-        of(&js_sys::global(), "navigator").and_then(|navigator| of(&navigator, "userAgent"));
-    agent.and_then(|agent| agent.as_string()).is_some_and(|agent| agent.contains("Firefox/"))
-}
-
-/// Resolves after this many milliseconds, later in a hidden page.
-pub(super) async fn pause(milliseconds: f64) {
-    let mut begin = |resolve: Function, _: Function| {
-        let timer = Reflect::get(&js_sys::global(), &"setTimeout".into());
-        let set = timer.and_then(|timer| timer.dyn_into::<Function>());
-        let begun = set.and_then(|set| {
-            set.call2(&JsValue::UNDEFINED, &resolve, &JsValue::from_f64(milliseconds))
-        });
-        if begun.is_err() {
-            let _ = resolve.call0(&JsValue::UNDEFINED);
-        }
-    };
-    let _ = JsFuture::from(Promise::new(&mut begin)).await;
-}
-
-#[wasm_bindgen]
-extern "C" {
-    type MessageChannel;
-    #[wasm_bindgen(constructor)]
-    fn new() -> MessageChannel;
-    #[wasm_bindgen(method, getter)]
-    fn port1(this: &MessageChannel) -> MessagePort;
-    #[wasm_bindgen(method, getter)]
-    fn port2(this: &MessageChannel) -> MessagePort;
-
-    type MessagePort;
-    #[wasm_bindgen(method, setter)]
-    fn set_onmessage(this: &MessagePort, handler: &Function);
-    #[wasm_bindgen(method, js_name = postMessage)]
-    fn post_message(this: &MessagePort, message: &JsValue);
-    #[wasm_bindgen(method)]
-    fn close(this: &MessagePort);
-}
-
-/// Resolves in a task of its own. A message is not held back in a hidden page, as a timer is.
-pub(super) async fn next_task() {
-    let channel = MessageChannel::new();
-    let (receiver, sender) = (channel.port1(), channel.port2());
-    let mut begin = |resolve: Function, _: Function| {
-        receiver.set_onmessage(&resolve);
-        sender.post_message(&JsValue::NULL);
-    };
-    let _ = JsFuture::from(Promise::new(&mut begin)).await;
-    // An open port keeps a Node process alive.
-    receiver.close();
 }

@@ -84,7 +84,7 @@ impl Loss {
     /// Waits until the device is known to be lost or to work.
     #[cfg(target_arch = "wasm32")]
     async fn settle(&self) {
-        use super::browser::pause;
+        use crate::gpu::host::pause;
         use futures_util::future::select;
         use std::pin::pin;
 

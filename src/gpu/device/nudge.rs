@@ -11,7 +11,7 @@
 //! go with the error scopes, and some alone long before and after: how long the last readback took may
 //! be no more than how long nobody looked.
 
-use super::browser::{is_firefox, pause};
+use crate::gpu::host::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
