@@ -24,9 +24,13 @@ const GENERATED =
 export const REFUSAL =
   "npm publish is refused: the project has no address yet; set it in scripts/address.mjs";
 
+/** Set by `npm test`, which packs once before tests that run side by side. */
+export const PACKED = "TINYLOOM_PACKED";
+
 /** Packs the package and gives `{ folder, tarball }`: the paths of what npm publishes. */
 export async function pack() {
   const folder = join(target, "package");
+  if (process.env[PACKED]) return { folder, tarball: process.env[PACKED] };
   const { name, version } = stage({ folder });
   await run("npm", ["pack", "--loglevel=error", "--pack-destination", target], { cwd: folder });
   return { folder, tarball: join(target, `${name}-${version}.tgz`) };

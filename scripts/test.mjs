@@ -2,9 +2,10 @@
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
 // that the everyday cases sample; and the public API's bodies, each whole in every host.
+import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
-import { Failure, filesBelow, main, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
+import { Failure, filesBelow, main, root, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
 
 /** In this order, the longest first, so that no processor is idle at the end. */
 const LONGEST = [
@@ -21,9 +22,6 @@ const ALONE = {
   "pkg/times.": "holds times of steps and readbacks to account",
   "pkg/worker.": "holds tasks of the main thread to account",
   "pkg/demo.": "holds tasks of the main thread to account",
-  "pkg/package.": "packs target/package",
-  "pkg/readme.": "packs target/package",
-  "hosts/hosts.": "packs target/package",
 };
 
 /** Files at a time of the others: a software adapter's compiler uses one core. */
@@ -74,6 +72,11 @@ await main(async () => {
   const { build } = await import("./build.mjs");
   await build({ page: !full, job: !full, testing: true });
   if (full) process.env.TINYLOOM_LEVEL = "full";
+  else {
+    // Once: several files use target/package and its tarball at the same time.
+    const { pack, PACKED } = await import("./pack.mjs");
+    process.env[PACKED] = (await pack()).tarball;
+  }
   const times = [];
   for (const [group, concurrency] of [
     [files.filter((path) => !alone(path)), SIDE_BY_SIDE],
@@ -83,7 +86,8 @@ await main(async () => {
   }
   const slowest = times.toSorted(([, a], [, b]) => b - a).slice(0, 20);
   step("seconds per file, of those that took longest:");
-  for (const [file, seconds] of slowest) step(`${seconds.toFixed(1).padStart(7)} ${file}`);
+  for (const [file, seconds] of slowest)
+    step(`${seconds.toFixed(1).padStart(7)} ${relative(root, file)}`);
   if (process.env[WITHOUT_TRANSFORMERS]) {
     step(
       `${WITHOUT_TRANSFORMERS} is set: without PyTorch, transformers did not read what was saved`,

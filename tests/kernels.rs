@@ -4,6 +4,7 @@
 //! takes every eighth case from the second.
 #![cfg(feature = "testing")]
 
+use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
 use tinyloom::testing::{self, Level};
@@ -35,11 +36,21 @@ fn in_shard(index: usize) -> bool {
     index % count == mine - 1
 }
 
+/// Cases to name with their times.
+const SLOWEST: usize = 20;
+
+/// A case's seconds: the whole, and what its kernels by themselves took, lavapipe's compiler included.
+fn account(report: &testing::Report) -> String {
+    let [whole, running] = [report.milliseconds, report.running].map(|x| x / 1e3);
+    format!("{whole:6.1} {running:6.1} {:4} {}", report.pipelines, report.name)
+}
+
 #[test]
 fn every_case_passes_on_this_adapter() {
     let wanted = std::env::var("TINYLOOM_CASE").unwrap_or_default();
     let device = pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
     let (started, mut failed, mut count) = (device.now(), Vec::new(), 0);
+    let mut reports = Vec::new();
     let mut cases = testing::cases(level());
     cases.retain(|case| case.name.contains(&wanted));
     let cases: Vec<_> =
@@ -63,14 +74,23 @@ fn every_case_passes_on_this_adapter() {
         if !report.ok {
             failed.push(format!("{}: {}", report.name, report.detail));
         }
+        reports.push(report);
     }
-    eprintln!(
-        "native: {count} cases, {} failed, {} pipelines compiled, {:.0} s, adapter {:?}",
+    reports.sort_by(|a, b| b.milliseconds.total_cmp(&a.milliseconds));
+    let slowest: Vec<_> = reports.iter().take(SLOWEST).map(account).collect();
+    // Not eprintln, which the test runner keeps to itself where all is well.
+    let mut stderr = std::io::stderr();
+    writeln!(
+        stderr,
+        "native: {count} cases, {} failed, {} pipelines compiled, {:.0} s, adapter {:?}\n\
+         slowest cases (seconds, running, pipelines):\n{}",
         failed.len(),
         device.counters().pipelines,
         (device.now() - started) / 1e3,
-        device.capabilities().adapter
-    );
+        device.capabilities().adapter,
+        slowest.join("\n")
+    )
+    .expect("stderr");
     assert!(count > 0, "no case has {wanted:?} in its name");
     assert!(failed.is_empty(), "{} of {count} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
