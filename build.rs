@@ -7,14 +7,18 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("shaders");
     println!("cargo:rerun-if-changed=shaders");
-    for folder in ["", "lib"] {
-        fs::create_dir_all(out.join(folder))?;
-        for entry in fs::read_dir(Path::new("shaders").join(folder))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "wgsl") {
-                let name = path.file_name().expect("a file has a name");
-                fs::write(out.join(folder).join(name), strip(&fs::read_to_string(&path)?))?;
-            }
+    copy(Path::new("shaders"), &out)
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let name = path.file_name().expect("a file has a name");
+        if path.is_dir() {
+            copy(&path, &to.join(name))?;
+        } else if path.extension().is_some_and(|extension| extension == "wgsl") {
+            fs::write(to.join(name), strip(&fs::read_to_string(&path)?))?;
         }
     }
     Ok(())

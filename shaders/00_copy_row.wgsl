@@ -1,3 +1,4 @@
+// uses: step, flat
 // copy_row_forward: the last row of a batch, for the language-model head of a prefill.
 //
 //   0 input   read   f32 [tokens, HIDDEN]

@@ -1,3 +1,4 @@
+// uses: flat, philox
 // initialize_forward: initial weights, nearly normal: sums of eight uniform 16-bit numbers, brought to
 // their deviation by one product. Integer arithmetic up to there: the host's `fill_weights` and every
 // adapter that rounds to nearest give the same bits.

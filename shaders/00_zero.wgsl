@@ -1,3 +1,4 @@
+// uses: step, flat
 // zero_forward: clears the gradient rows that embedding_backward will only partly write, on the
 // first micro-step of an accumulation.
 //

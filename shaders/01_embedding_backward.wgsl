@@ -1,3 +1,4 @@
+// uses: step, flat, range
 // embedding_backward: d_weight[v, :] += Σ over positions t with tokens[t] = v of d_output[t, :]
 //
 //   0 order     read        u32 [tokens]            positions sorted by token, ties by position

@@ -1,3 +1,4 @@
+// uses: step, flat, range
 // embedding_forward: x[t, :] = weight[tokens[t], :]
 //
 //   0 tokens   read   u32 [tokens]

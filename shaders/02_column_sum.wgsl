@@ -1,3 +1,4 @@
+// uses: step, flat, write_mode
 // column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks.
 //
 //   0 partial  read        f32 [blocks, HIDDEN]

@@ -1,3 +1,4 @@
+// uses: step, flat, reduce_subgroup or reduce_tree
 // head_norm_backward: with r = 1 / sqrt(mean(x²) + EPSILON) for each query and key head of a row,
 //   d_x      = r · (weight · d_y) − x · r³ / HEAD_DIM · Σ (weight · d_y · x)
 //   partial  = Σ over ROWS rows and their heads of d_y · x · r   (summed into d_weight by column_sum)

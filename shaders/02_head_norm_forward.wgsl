@@ -1,3 +1,4 @@
+// uses: step, flat, reduce_subgroup or reduce_tree
 // head_norm_forward: norms each query and key head of a row by itself; value heads are copied.
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight of queries or keys
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)

@@ -1,3 +1,4 @@
+// uses: step, flat, write_mode, reduce_subgroup or reduce_tree
 // rms_norm_backward: with r = 1 / sqrt(mean(x²) + EPSILON) for each row,
 //   d_x      = r · (weight · d_y) − x · r³ / HIDDEN · Σ (weight · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)

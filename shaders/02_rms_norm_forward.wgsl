@@ -1,3 +1,4 @@
+// uses: step, flat, reduce_subgroup or reduce_tree
 // rms_norm_forward: y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + EPSILON) · weight
 // (Zhang and Sennrich, "Root mean square layer normalization", arXiv:1910.07467)
 //

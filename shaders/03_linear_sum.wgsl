@@ -1,3 +1,4 @@
+// uses: step, range, flat, write_mode, linear/sum_residual or linear/previous_vec4
 // The second stage of a product that was split along K: adds up the parts, in their order.
 //
 //   0 parts     read        f32 [SPLITS, PART_ROWS, N]

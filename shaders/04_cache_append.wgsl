@@ -1,9 +1,10 @@
+// uses: step, flat, cache/key_row
 // cache_append_forward: copies the (rotated) key and the value heads of each row behind the rows
 // that the cache already holds.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]         key and value heads from column KEY_OFFSET on
 //   1 cache  write  f32 [capacity, CACHE_STRIDE] rows of step.position … overwritten:
-//                                                lib/key_row.wgsl
+//                                                lib/cache/key_row.wgsl
 //   2 step   uniform
 //
 // Grid: one invocation per element of [tokens, CACHE_STRIDE].

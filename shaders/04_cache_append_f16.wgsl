@@ -1,8 +1,9 @@
+// uses: step, flat, cache/key_row, finite
 // cache_append_forward into a cache of f16, two elements per word.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
 //   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
-//                                                    overwritten: lib/key_row.wgsl
+//                                                    overwritten: lib/cache/key_row.wgsl
 //   2 step   uniform
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.

@@ -1,9 +1,10 @@
+// uses: step, flat, cache/key_row, finite
 // cache_append_forward into a cache of signed bytes with a scale per row and head: the largest
 // magnitude over 127.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
 //   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position …
-//                   overwritten (lib/key_row.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
+//                   overwritten (lib/cache/key_row.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
 //   2 step   uniform
 //
 // A head with a number that is not finite gets NaN as its scale.

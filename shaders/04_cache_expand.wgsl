@@ -1,8 +1,9 @@
+// uses: step, flat, cache/key_row, cache/f32 or cache/f16 or cache/int8
 // cache_expand_forward: the rows of a packed key-value cache in f32, for kernels that read f32.
 //
 //   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  those in use overwritten:
-//                                                            lib/key_row.wgsl
-//   1 cache  read   [capacity, row]                          lib/cache_*.wgsl
+//                                                            lib/cache/key_row.wgsl
+//   1 cache  read   [capacity, row]                          lib/cache/
 //   2 step   uniform
 //
 // Grid: fixed; invocations stride over the vectors of the rows that the cache holds, a run-time

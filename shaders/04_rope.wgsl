@@ -1,3 +1,4 @@
+// uses: step, flat
 // rope_forward, rope_backward: rotates the query and key heads of each row in place, by the angle
 // of its position in its document; backward rotates by the negative angle (the rotation is
 // orthonormal). Pairs are (i, i + HEAD_DIM / 2), as in Hugging Face's checkpoints.

@@ -1,16 +1,17 @@
+// uses: math, attention/decode_score, finite or none, element/quad_f32 or element/quad_f16 or none, step or attention/geometry, attention/decode_seen_cache or attention/decode_seen_tensors, cache/key_row, attention/decode_cache or attention/decode_tensors, attention/decode_ranges or none, attention/decode_whole or attention/decode_partial, attention/lanes_subgroup or attention/lanes_tree, attention/decode_output_row or attention/decode_output_tensors or none, cache/f32 or cache/f16 or cache/int8 or none
 // attention_decode, attention_decode_split: one query row against the key-value cache, for a range
 // of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
 // "Flash-Decoding for long-context inference", 2023).
 //
-// Over a cache (lib/decode_cache.wgsl, lib/decode_seen_cache.wgsl, lib/decode_output_row.wgsl):
+// Over a cache (lib/attention/decode_cache.wgsl, lib/attention/decode_seen_cache.wgsl, lib/attention/decode_output_row.wgsl):
 //
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
-//   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache_*.wgsl
+//   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache/
 //   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten
 //   3 step    uniform                              the cache holds step.position + 1 positions, of
 //                                                  which the query sees the last WINDOW
 //
-// Over tensors, elements f32 or f16 (lib/decode_tensors.wgsl and so on; lib/quad_*.wgsl):
+// Over tensors, elements f32 or f16 (lib/attention/decode_tensors.wgsl and so on; lib/element/quad_*.wgsl):
 //
 //   0 query   read   [batch, HEADS, 1, HEAD_DIM]        strides of all tensors in the geometry
 //   1 keys    read   [batch, KV_HEADS, rows, HEAD_DIM]
@@ -18,10 +19,10 @@
 //   3 mask    read   u32                                the interval of keys of each batch item
 //   4 output  write  [batch, HEADS, 1, HEAD_DIM]        overwritten, and so is
 //   5 lse     write  f32 [batch, HEADS]                 natural log of Σ exp(score)
-//   6 geometry uniform                                 lib/attention_geometry.wgsl
+//   6 geometry uniform                                 lib/attention/geometry.wgsl
 //
 // attention_decode_split writes no output and no lse, but in their place
-//     partials  write  f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  active ranges: lib/decode_partial.wgsl
+//     partials  write  f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  active ranges: lib/attention/decode_partial.wgsl
 //
 // Heads are counted over the batch: a query head of item b is b · HEADS + h.
 // Each key and value is read once for all query heads of the workgroup. LANES neighbours read
@@ -30,7 +31,7 @@
 // scale and log2(e) are folded into the query.
 // Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
 // ranges those without keys return at once; a single one without keys gives zeros. Workgroup memory:
-// 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes, and what lib/lanes_tree.wgsl takes.
+// 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes, and what lib/attention/lanes_tree.wgsl takes.
 
 // Query heads of a key-value head, and the blocks of GROUP that they come in.
 const QUERIES: u32 = HEADS / KV_HEADS;

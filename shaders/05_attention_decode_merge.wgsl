@@ -1,3 +1,4 @@
+// uses: math, attention/decode_score, finite or none, element/quad_f32 or element/quad_f16 or none, step or attention/geometry, attention/decode_seen_cache or attention/decode_seen_tensors, attention/decode_ranges, attention/decode_output_row or attention/decode_output_tensors
 // attention_decode_merge: the results of the ranges of attention_decode_split, put together. Merging
 // is associative, and a range without weight changes nothing.
 //
@@ -12,7 +13,7 @@
 //   1 mask      read   u32                                the interval of keys of each batch item
 //   2 output    write  [batch, HEADS, 1, HEAD_DIM]        overwritten, and so is
 //   3 lse       write  f32 [batch, HEADS]                 natural log of Σ exp(score)
-//   4 geometry  uniform                                   lib/attention_geometry.wgsl
+//   4 geometry  uniform                                   lib/attention/geometry.wgsl
 //
 // COLUMNS neighbours take neighbouring vectors, SLICES invocations per vector's ranges; these meet in
 // a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an

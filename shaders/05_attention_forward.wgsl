@@ -1,8 +1,9 @@
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/forward_rows or attention/forward_tensors, attention/tile, cache/key_row or none
 // attention_forward: grouped-query attention with online softmax (Dao, "FlashAttention-2",
 // arXiv:2307.08691; Milakov and Gimelshein, arXiv:1805.02867). Leaves the output and the natural
-// logarithm of Σ exp(score). Bindings: lib/attention_forward_*.wgsl.
+// logarithm of Σ exp(score). Bindings: lib/attention/forward_*.wgsl.
 //
-// What a query sees: lib/attention_mask_*.wgsl and attention_dense_*.wgsl. Scores are kept in base 2.
+// What a query sees: lib/attention/mask_*.wgsl and dense_*.wgsl. Scores are kept in base 2.
 // Key tiles that no query of the tile sees are skipped, and those that every query sees wholly are
 // not masked. A query that sees no key gives zeros and the logsumexp of MASKED.
 // Grid: x over query tiles of BQ, y over heads and batch items, dealt out by `assigned`.

@@ -1,3 +1,4 @@
+// uses: step, range, flat, reduce_subgroup or reduce_tree
 // cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
 // logits[target], in nats; with GRADIENT the logits are replaced by
 // dLogits = (softmax(logits) − onehot(target)) · step.loss_scale.

@@ -1,4 +1,5 @@
-// pack_weights_forward: a matrix of f32 into a packed one, as lib/weights_*.wgsl read it.
+// uses: flat, finite, weights/pack_f16 or weights/pack_int8 or weights/pack_int4
+// pack_weights_forward: a matrix of f32 into a packed one, as lib/weights/ read it.
 //
 //   0 matrix  read   f32 [GROUPS · 32]           rows one after the other, each of whole groups
 //   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32 where the form has them

@@ -1,7 +1,8 @@
+// uses: flat, weights/f16 or weights/int8 or weights/int4
 // unpack_weights_forward: a packed matrix in f32, for kernels that read f32.
 //
 //   0 matrix  write  f32 [VECTORS · QUADS · 4]  overwritten
-//   1 packed  read   lib/weights_*.wgsl
+//   1 packed  read   lib/weights/
 //
 // Grid: one invocation per vector of the packed matrix.
 @group(0) @binding(0) var<storage, read_write> matrix: array<vec4<f32>>;

@@ -1,3 +1,4 @@
+// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
 // gated_activation_backward: gradients of gate and up, and the forward's output once more (it is
 // cheaper to recompute than to keep).
 //

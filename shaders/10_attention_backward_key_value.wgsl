@@ -1,6 +1,7 @@
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, attention/tile, attention/key_value, attention/mask_rows_back or none
 // attention_backward_key_value: d_key and d_value of grouped-query attention; P is recomputed from
 // the logsumexp (Dao, arXiv:2307.08691, algorithm 2, the key side). Bindings:
-// lib/attention_backward_*.wgsl.
+// lib/attention/backward_*.wgsl.
 //
 // A workgroup owns BQ keys (the rows of the shared tiling) and loops over MEMBERS query heads and
 // tiles of BK queries (the columns), from the first query that sees its first key to the last that

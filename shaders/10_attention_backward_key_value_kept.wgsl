@@ -1,7 +1,8 @@
+// uses: math, attention/score, attention/backward_rows, attention/backward_rows_key_value, attention/kept, step, attention/mask_rows, attention/dense_none, attention/mask_rows_back, attention/tile, attention/key_value
 // attention_backward_key_value from the probabilities and score gradients that the kernel of queries
 // has kept: two products instead of four, for scratch that grows with the square of the tokens.
 //
-//   0 … 6             lib/attention_backward_rows.wgsl
+//   0 … 6             lib/attention/backward_rows.wgsl
 //   7 probabilities  read  f32 [HEADS, query tiles, key tiles, 32, 32]
 //   8 d_scores       read  as probabilities, in units of SCALE
 //

@@ -1,3 +1,4 @@
+// uses: step, flat
 // attention_group_sum: adds up the gradients of keys and values that each query head of a group has
 // left on its own, in the order of the heads.
 //

@@ -1,3 +1,4 @@
+// uses: step, range, flat
 // adamw_forward: one AdamW update of a whole shard with decoupled weight decay
 // (Loshchilov and Hutter, arXiv:1711.05101), clipping fused.
 //

@@ -1,3 +1,4 @@
+// uses: step, reduce_subgroup or reduce_tree
 // grad_norm_forward: first stage of the global gradient norm, one partial sum of squares a
 // workgroup over a fixed stretch of one shard.
 //

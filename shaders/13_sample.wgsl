@@ -1,3 +1,4 @@
+// uses: step, philox, reduce_subgroup or reduce_tree
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty →
 // temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in one
 // submit.

@@ -2,7 +2,7 @@
 //! can be tested against a table of adapters with no GPU present.
 
 use crate::error::{Error, Result};
-use crate::kernels::TunedProduct;
+use crate::products::TunedProduct;
 use serde::{Deserialize, Serialize};
 
 /// Elements in 256 bytes of f32: WebGPU's offset alignment for bindings.

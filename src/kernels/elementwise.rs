@@ -1,19 +1,13 @@
 //! Kernels in which each output element has one invocation: embedding, RoPE, gated
 //! activations, and two small helpers.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::limits::workgroup_size;
+use super::modules::activation_module;
+use super::shape::ActivationWidth;
 use super::spec::KernelSpec;
-use super::workgroup_size;
 use crate::caps::Capabilities;
-use crate::config::Activation;
 use crate::error::Result;
-
-/// Width of the feed-forward block's hidden layer, and its activation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ActivationWidth {
-    pub width: usize,
-    pub activation: Activation,
-}
 
 pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
@@ -124,19 +118,10 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
         .module(activation_module(shape.activation))
 }
 
-/// `activate` and `activate_derivative`, on top of `lib/math`.
-pub(super) fn activation_module(activation: Activation) -> Module {
-    match activation {
-        Activation::Silu => shader!("lib/activation_silu"),
-        Activation::Gelu => shader!("lib/activation_gelu"),
-        Activation::GeluTanh => shader!("lib/activation_gelu_tanh"),
-    }
-}
-
 /// `gated_activation_forward`. Grid: `tokens · width` invocations.
 pub fn gated_activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     let composer = with_activation(composer(caps, KernelSpec::GatedActivation(shape))?, shape)
-        .module(shader!("06_gated_activation"));
+        .module(shader!("06_gated_activation_forward"));
     let bindings = [read("gate_up"), read_write("output"), uniform("step")];
     finish(composer, caps, &bindings, shape.width)
 }

@@ -1,9 +1,8 @@
 //! Cross-entropy over the vocabulary, and its sum.
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
-use super::norm::variant;
+use super::limits::{reduction, row_workgroup, variant};
 use super::spec::KernelSpec;
-use super::{reduction, row_workgroup};
 use crate::caps::Capabilities;
 use crate::error::Result;
 

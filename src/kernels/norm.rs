@@ -1,10 +1,12 @@
 //! RMSNorm, forward and backward.
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
-use super::spec::{Constant, KernelSpec};
-use super::{AttentionShape, WriteMode, check_storage, reduction, row_workgroup, workgroup_size};
+use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
+use super::shape::{AttentionShape, Constant};
+use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::format::WriteMode;
 
 /// Rows that one workgroup of `rms_norm_backward` folds into one partial weight gradient: as many
 /// as leave about `BLOCKS` workgroups, since it works on one row after the other.
@@ -173,8 +175,4 @@ pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Ker
             format!("{lanes} lanes a column"),
             "a column's blocks are read by several invocations at a time",
         )
-}
-
-pub(super) fn variant(subgroups: bool) -> String {
-    if subgroups { "subgroup".into() } else { "tree".into() }
 }

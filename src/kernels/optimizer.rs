@@ -1,9 +1,8 @@
 //! Global gradient norm, the decision to update, AdamW.
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
-use super::norm::variant;
+use super::limits::{reduction, row_workgroup, variant, workgroup_size};
 use super::spec::KernelSpec;
-use super::{reduction, row_workgroup, workgroup_size};
 use crate::caps::Capabilities;
 use crate::error::Result;
 

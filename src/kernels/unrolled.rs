@@ -5,7 +5,7 @@
 //! 1.7 with the same loop written out, 16×16 at 3 to 4 (two cores, 768×256×128).
 
 use super::compose::Module;
-use super::linear::Form;
+use crate::products::Form;
 use std::fmt::Write;
 
 /// Steps of K written out in one turn of the direct product's loop.
@@ -15,7 +15,7 @@ fn sum_name(i: usize, j: usize) -> String {
     format!("sum_{i}_{j}")
 }
 
-/// The body of `03_linear_direct.wgsl`'s `block`: TM×TN results in named vectors, STEPS of K a
+/// The body of `03_matmul_direct.wgsl`'s `block`: TM×TN results in named vectors, STEPS of K a
 /// turn, a shorter loop for what remains.
 pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> Module {
     let mut text = String::from(

@@ -3,21 +3,15 @@
 //! A model is compiled once into a plan for each thing it does; a step replays plans. Activations
 //! are virtual tensors while a plan is built and share slots once it is finished ([`slots`]).
 
-mod attention;
-mod attention_mask;
 mod batch;
 mod buffers;
 mod builder;
 pub mod slots;
-mod softmax;
 mod tune;
 
-pub use attention::{AttentionCall, AttentionPlan, BufferBytes, GradientViews, View};
-pub use attention_mask::{AttentionMask, DensePart, MaskShape, PerItem};
 pub use batch::{BatchLayout, PromptLayout};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
-pub use softmax::{RowsAt, SoftmaxCall, SoftmaxPlan};
 pub use tune::product_plan;
 
 use crate::error::Result;

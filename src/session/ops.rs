@@ -6,7 +6,8 @@ use super::resources::Resources;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, made};
 use crate::kernels::Element;
-use crate::plan::{AttentionCall, Buffer, BufferBytes, Plan, SoftmaxCall};
+use crate::ops::{AttentionCall, BufferBytes, SoftmaxCall};
+use crate::plan::{Buffer, Plan};
 use futures_util::future::{FutureExt, Shared};
 use std::rc::Rc;
 

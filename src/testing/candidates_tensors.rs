@@ -4,10 +4,11 @@ use super::candidates::{AttentionWork, Candidate};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{DenseMask, Element};
-use crate::plan::{
-    AttentionCall, AttentionMask, AttentionPlan, Buffer, DensePart, GradientViews, RowsAt,
-    SoftmaxCall, View,
+use crate::ops::{
+    AttentionCall, AttentionMask, AttentionPlan, DensePart, GradientViews, RowsAt, SoftmaxCall,
+    View,
 };
+use crate::plan::Buffer;
 use serde::Serialize;
 
 /// A call as a benchmark runs it: its kernels in order, over buffers that they name.

@@ -5,9 +5,9 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionShape, Element, Form, Kernel, KeyValueOwner, KvCache,
-    Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WeightFormat,
-    WriteMode,
+    self as k, ActivationWidth, AttentionPass, AttentionShape, DenseMask, Element, Form, Kernel,
+    KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
+    MatvecShape, Output, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -20,6 +20,7 @@ pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
     entries.extend(elementwise(caps));
     entries.extend(linear(caps));
     entries.extend(attention(caps));
+    entries.extend(attention_over_tensors(caps));
     entries
 }
 
@@ -98,6 +99,10 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                     }
                     Err(error) => entries.push((what, Err(error))),
                 };
+                if shape.by_vectors() {
+                    let shape = LinearShape { half_b: true, ..shape };
+                    add(format!("{what}, b in f16"), k::linear(caps, &shape, output));
+                }
                 add(what, k::linear(caps, &shape, output));
                 for tile in k::linear_tiles(caps, form) {
                     let what = format!("{} of {n}x{k} by {tile:?}", form.name());
@@ -156,6 +161,13 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let kernel = k::attention_backward_key_value(caps, shape, owner, 1024);
             add("attention key, value", kernel);
         }
+        let short = AttentionShape { tokens: 500, ..shape };
+        if k::attention_kept(caps, short).is_some() {
+            add("attention query, kept", k::attention_backward_query_kept(caps, short));
+            let kernel =
+                k::attention_backward_key_value_kept(caps, short, KeyValueOwner::Group, 1024);
+            add("attention key, value from kept", kernel);
+        }
         add("attention group sum", k::attention_group_sum(caps, shape));
         add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
         add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));
@@ -199,6 +211,25 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add(&format!("attention decode with a ring in {name}"), made);
         }
         add("attention prefill with a ring", k::attention_forward(caps, ringed, true));
+    }
+    entries
+}
+
+fn attention_over_tensors(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (heads, kv_heads, head_dim) in [(4, 2, 32), (3, 1, 80), (12, 4, 96)] {
+        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+        for element in [Element::F32, Element::F16] {
+            let what = format!("of {head_dim} over {} tensors", element.name());
+            let mut add = |name: &str, kernel| entries.push((format!("{name} {what}"), kernel));
+            add("attention delta", k::attention_delta_tensors(caps, shape, element, 2));
+            for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
+                for dense in [DenseMask::None, DenseMask::Bits, DenseMask::Additive] {
+                    let kernel = k::attention_tensors(caps, shape, pass, element, dense, 2);
+                    add(&format!("{} with {dense:?}", pass.kernel_name()), kernel);
+                }
+            }
+        }
     }
     entries
 }

@@ -7,7 +7,7 @@ use super::measure::wide;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{AttentionPass, DenseMask, Element, Kernel};
-use crate::plan::{
+use crate::ops::{
     AttentionCall, AttentionMask, AttentionPlan, DensePart, GradientViews, PerItem, View,
 };
 use crate::twins::attention_masked::{Inputs, MaskedAttention};

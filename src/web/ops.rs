@@ -5,7 +5,7 @@ use super::{JsResult, to_js};
 use crate::error::{Error, ErrorCode};
 use crate::gpu::{Gpu, WgpuDevice};
 use crate::kernels::Element;
-use crate::plan::{AttentionCall, SoftmaxCall};
+use crate::ops::{AttentionCall, SoftmaxCall};
 use crate::session::{AttentionOperation, Tensor, attention, softmax};
 use js_sys::Promise;
 use std::cell::RefCell;

@@ -1,0 +1,109 @@
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or none, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
+// an invocation in registers.
+//
+//   0 a         read        f32 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
+//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row
+//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual + product
+//   3 step      uniform
+//   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
+//   5 residual  read        f32, as c (only in the residual form)
+//
+// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
+// more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32
+// [SPLITS, PART_ROWS, N]: 03_linear_sum.wgsl adds the parts up.
+//
+// Both tiles lie in workgroup memory with K outermost, so that a step of K is an outer product of
+// a few vectors: an operand stored along K is transposed on its way. The next tiles are loaded into
+// registers while these are multiplied. Loops over an invocation's loads and results and over a
+// tile's K are unrolled when the kernel is composed, and tiles are arrays of arrays, so that
+// unrolled indices are constants, which a browser need not clamp.
+//
+// Grid: x over column tiles and splits, y over row tiles.
+// Workgroup memory: 4 · BK · (BM + BN) bytes, and 32 · BK · TM / 4 or TN / 4 for a transposed operand.
+const CHECK_N: bool = N % BN != 0u;
+const TILES_N: u32 = (N + BN - 1u) / BN;
+const LANES_M: u32 = BM / TM;
+const LANES_N: u32 = BN / TN;
+// Invocations lie in patches of 4×8: a subgroup of 32 reads 4 vectors of one tile and 8 of the other.
+const PATCH_M: u32 = min(LANES_M, 4u);
+const PATCH_N: u32 = min(LANES_N, 8u);
+const PITCH_A: u32 = LANES_M + PAD_A;
+const PITCH_B: u32 = LANES_N + PAD_B;
+
+// Vector i · LANES + lane of a row of the tile, four rows for each vector of K.
+var<workgroup> tile_a: array<array<array<vec4<f32>, VECTORS_K * PITCH_A>, 4>, LEFT_VECTORS>;
+var<workgroup> tile_b: array<array<array<vec4<f32>, VECTORS_K * PITCH_B>, 4>, RIGHT_VECTORS>;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let rows = range_rows(step.tokens, range);
+  let m_end = size_m(rows);
+  let k_all = size_k(rows);
+  let m0 = workgroup.y * BM;
+  let n0 = workgroup.x % TILES_N * BN;
+  let split = workgroup.x / TILES_N;
+  let k_part = (k_all + SPLITS * BK - 1u) / (SPLITS * BK) * BK;
+  let k_begin = split * k_part;
+  let k_end = min(k_begin + k_part, k_all);
+  let column = column_of_a(range);
+  let block = lane / (PATCH_M * PATCH_N);
+  let lane_m = block / (LANES_N / PATCH_N) * PATCH_M + lane / PATCH_N % PATCH_M;
+  let lane_n = block % (LANES_N / PATCH_N) * PATCH_N + lane % PATCH_N;
+
+  var next_a = array<vec4<f32>, LOADS_A>();
+  var next_b = array<FetchedB, LOADS_B>();
+  if k_begin < k_end {
+    for (var i = 0u; i < LOADS_A; i++) {
+      next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
+    }
+  }
+  var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
+  for (var k0 = k_begin; k0 < k_end; k0 += BK) {
+    for (var i = 0u; i < LOADS_A; i++) {
+      put_a(lane + i * WORKGROUP, next_a[i]);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      put_b(lane + i * WORKGROUP, next_b[i]);
+    }
+    workgroupBarrier();
+    if k0 + BK < k_end {
+      for (var i = 0u; i < LOADS_A; i++) {
+        next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
+      }
+      for (var i = 0u; i < LOADS_B; i++) {
+        next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
+      }
+    }
+    for (var v = 0u; v < VECTORS_K; v++) {
+      for (var q = 0u; q < COMPONENTS; q++) {
+        var right = array<vec4<f32>, RIGHT_VECTORS>();
+        for (var j = 0u; j < RIGHT_VECTORS; j++) {
+          right[j] = tile_b[j][q][v * PITCH_B + lane_n];
+        }
+        for (var i = 0u; i < LEFT_VECTORS; i++) {
+          let left = tile_a[i][q][v * PITCH_A + lane_m];
+          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+            sums[i * 4u][j] += left.x * right[j];
+            sums[i * 4u + 1u][j] += left.y * right[j];
+            sums[i * 4u + 2u][j] += left.z * right[j];
+            sums[i * 4u + 3u][j] += left.w * right[j];
+          }
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+
+  for (var i = 0u; i < TM; i++) {
+    let m = m0 + (i / 4u * LANES_M + lane_m) * 4u + i % 4u;
+    for (var j = 0u; j < RIGHT_VECTORS; j++) {
+      let n = n0 + (j * LANES_N + lane_n) * 4u;
+      if m < m_end && (!CHECK_N || n < N) {
+        store_c(split * PART_ROWS + m, n, column_of_c(range), sums[i][j]);
+      }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// Results of matvec as the query, key and value heads of a text's newest row: of query and key heads
+// rotated (04_rope.wgsl), keys and values behind the rows that the cache holds. PRODUCTS = 2: the
+// numbers of a pair, half a head apart, one after the other in the order of heads; N pairs.
+//
+//   2 c      write       f32 [HEADS · HEAD_DIM]            the query heads
+//   3 step   uniform
+//   5 table  read        vec2 [positions, HEAD_DIM / 2]     (cos, sin)
+//   6 cache  write       f32 [rows, 2 · KV_HEADS · HEAD_DIM]  the row of step.position overwritten:
+//                                                          lib/cache/key_row.wgsl
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
+@group(0) @binding(6) var<storage, read_write> cache: array<f32>;
+
+const HALF: u32 = HEAD_DIM / 2u;
+
+fn matrix_row(p: u32, n: u32) -> u32 {
+  return n / HALF * HEAD_DIM + n % HALF + p * HALF;
+}
+
+fn store(sums: ptr<function, array<f32, SUMS>>, n: u32) {
+  let factor = scale(sums);
+  var pair = vec2((*sums)[0], (*sums)[1]) * factor;
+  let head = n / HALF;
+  if head < HEADS + KV_HEADS {
+    // A prompt is one document, which starts at position 0.
+    let rotation = table[step.position * HALF + n % HALF];
+    pair = vec2(pair.x * rotation.x - pair.y * rotation.y, pair.y * rotation.x + pair.x * rotation.y);
+  }
+  let i = matrix_row(0u, n);
+  if head < HEADS {
+    c[i] = pair.x;
+    c[i + HALF] = pair.y;
+  } else {
+    let at = key_row(step.position) * (2u * KV_HEADS * HEAD_DIM) + i - HEADS * HEAD_DIM;
+    cache[at] = pair.x;
+    cache[at + HALF] = pair.y;
+  }
+}

@@ -1,0 +1,384 @@
+//! Attention of one query row over the key-value cache, or of one query row of each batch item over
+//! tensors: in one range of keys or in several that a second kernel merges.
+
+use super::decode_place::{DecodePlace, DecodeStage};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::format::{Element, KvCache};
+use crate::kernels::compose::{Composer, Grid, Kernel, Module, shader};
+use crate::kernels::limits::{check_storage, workgroup_size};
+use crate::kernels::shape::{AttentionShape, DecodeSplits, SplitReason};
+use crate::kernels::spec::KernelSpec;
+use crate::kernels::unrolled::head_module;
+
+/// Ranges of keys are multiples of this long, and a workgroup's turn divides it.
+pub const RANGE_KEYS: usize = 64;
+/// Elements behind a partial sum: largest score, sum of weights, two for alignment.
+pub const PARTIAL_STATE: usize = 4;
+
+/// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
+const SHORT: usize = 256;
+/// Workgroups that keep a large GPU's memory busy, eight for each of 132 multiprocessors: half as
+/// many read a packed cache of 32,768 tokens 14 % slower.
+const GROUPS: usize = 1056;
+/// Ranges that one merge puts together well: at 264 it cost 12 % more.
+const MOST_RANGES: usize = 128;
+/// Invocations that keep a CPU busy: a subgroup of 8 for each of four cores.
+const SOFTWARE_INVOCATIONS: usize = 32;
+
+/// Workgroups wanted: the wider a head, the more of it each has in flight.
+fn groups(shape: AttentionShape) -> usize {
+    GROUPS * 64 / shape.head_dim.max(64)
+}
+
+impl DecodeSplits {
+    /// So many ranges: for measurements and tests.
+    pub const fn given(count: usize) -> Self {
+        Self { count, reason: SplitReason::Given }
+    }
+
+    fn reason(&self) -> String {
+        let count = self.count;
+        match self.reason {
+            SplitReason::Short { keys } => format!("one range: {keys} keys are not worth a merge"),
+            SplitReason::Busy { each, wanted, unit } => format!(
+                "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
+                count * each
+            ),
+            SplitReason::Given => format!("{count} ranges were asked for"),
+        }
+    }
+
+    /// Elements of the partial results of a batch item: none for one range.
+    pub const fn partials(&self, shape: &AttentionShape) -> usize {
+        if self.count == 1 {
+            0
+        } else {
+            shape.heads * self.count * (shape.head_dim + PARTIAL_STATE)
+        }
+    }
+}
+
+/// The ranges for `batch` queries, each of a text of up to `capacity` tokens, of which it sees the
+/// last `shape.window`.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn decode_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+    batch: usize,
+) -> Result<DecodeSplits> {
+    let capacity = shape.window.map_or(capacity, |window| window.min(capacity));
+    if capacity <= SHORT {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys: capacity } });
+    }
+    let (wanted, each, unit) = if caps.software {
+        (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
+    } else {
+        let tile = pick(caps, shape)?;
+        (groups(shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
+    };
+    let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
+    let count = (wanted / each.max(1)).clamp(1, most);
+    Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
+}
+
+/// A workgroup of `size` invocations: `lanes` share a key, `keys` of them each a turn, `group` query
+/// heads.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    size: usize,
+    lanes: usize,
+    keys: usize,
+    group: usize,
+}
+
+impl Tile {
+    fn blocks(&self, shape: AttentionShape) -> usize {
+        (shape.heads / shape.kv_heads).div_ceil(self.group)
+    }
+
+    /// Workgroup memory.
+    fn bytes(&self, shape: AttentionShape, subgroups: bool) -> usize {
+        let (vectors, slots) = (shape.head_dim / 4, self.size / self.lanes);
+        let scores = self.keys * self.group;
+        let sums = if subgroups { 0 } else { 4 * scores * (self.size + slots) };
+        let aligned = |bytes: usize| bytes.next_multiple_of(16);
+        16 * vectors * (self.group + slots) + aligned(8 * slots * self.group) + aligned(sums) + 16
+    }
+}
+
+/// Vectors of results that an invocation keeps: with what it has in flight, they stay in registers.
+const REGISTERS: usize = 16;
+/// Vectors of keys, and as many of values, that an invocation has in flight.
+const IN_FLIGHT: usize = 8;
+/// Scores that an invocation keeps at a time.
+const SCORES: usize = 32;
+/// Neighbours that share a key, where its row allows: they read 128 bytes of it.
+const LANES: usize = 8;
+/// Invocations of a workgroup, and most neighbours that share a key.
+const SIZE: usize = 128;
+const MOST_LANES: usize = 32;
+
+/// Neighbours that share a key: more than [`LANES`] only where one invocation would own too much.
+fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
+    let vectors = shape.head_dim / 4;
+    let narrowest =
+        if caps.reduces_by_subgroup() { caps.subgroup_size[0] as usize } else { MOST_LANES };
+    let most = (1 << vectors.trailing_zeros()).min(narrowest).min(MOST_LANES);
+    let mut lanes = most.min(LANES);
+    while lanes < most && group * vectors / lanes > REGISTERS / 2 {
+        lanes *= 2;
+    }
+    lanes
+}
+
+/// The largest workgroup that fits, all query heads of a key-value head in it if they fit.
+fn pick(caps: &Capabilities, shape: AttentionShape) -> Result<Tile> {
+    let name = "attention_decode";
+    let invocations = workgroup_size(caps, SIZE as u32, 1, name)? as usize;
+    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
+    let subgroups = caps.reduces_by_subgroup();
+    let queries = shape.heads / shape.kv_heads;
+    let mut smallest = usize::MAX;
+    for registers in [REGISTERS, usize::MAX] {
+        for blocks in 1..=queries {
+            let group = queries.div_ceil(blocks);
+            let lanes = lanes(caps, shape, group).min(invocations);
+            let own = shape.head_dim / 4 / lanes;
+            if group * own > registers {
+                continue;
+            }
+            let mut size = invocations.min(RANGE_KEYS * lanes);
+            while size >= lanes {
+                let most = (RANGE_KEYS * lanes / size)
+                    .min(IN_FLIGHT.div_ceil(own))
+                    .min(SCORES.div_ceil(group));
+                let mut keys = 1 << most.ilog2();
+                while keys >= 1 {
+                    let tile = Tile { size, lanes, keys, group };
+                    let bytes = tile.bytes(shape, subgroups);
+                    if bytes <= storage {
+                        return Ok(tile);
+                    }
+                    smallest = smallest.min(bytes);
+                    keys /= 2;
+                }
+                size /= 2;
+            }
+        }
+    }
+    let limit = "maxComputeWorkgroupStorageSize";
+    Err(Error::limit(limit, storage as u64, smallest as u64, name))
+}
+
+fn composer(
+    spec: KernelSpec,
+    size: usize,
+    shape: AttentionShape,
+    splits: &DecodeSplits,
+) -> Composer {
+    let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
+    let scale = base * shape.score_scale();
+    Composer::new(spec, size as u32)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("VECTORS", shape.head_dim / 4)
+        .size("SPLITS", splits.count)
+        .size("RANGE_KEYS", RANGE_KEYS)
+        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
+        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
+        .float("SCORE_SCALE", scale as f32)
+        .module(shader!("lib/math"))
+        .module(shader!("lib/attention/decode_score"))
+}
+
+/// `attention_decode`, or for several ranges `attention_decode_split`: one query row against the
+/// cache. Bindings: query, cache, output or partials, step.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn attention_decode(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cache: KvCache,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
+    decode(caps, shape, DecodePlace::Cache(cache), splits)
+}
+
+/// [`attention_decode`] of one query row of each batch item over tensors: a query sees the interval
+/// of keys that the mask's words give (`shape.window` is not looked at), an empty one gives zeros.
+/// Only the grid depends on `batch`. Bindings: query, keys, values, mask, then output and logsumexp,
+/// or partials (`batch` times [`DecodeSplits::partials`]), then the [`Geometry`](super::Geometry).
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn attention_decode_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    element: Element,
+    splits: &DecodeSplits,
+    batch: usize,
+) -> Result<Kernel> {
+    decode(caps, shape, DecodePlace::Tensors(element, batch), splits)
+}
+
+fn decode(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    place: DecodePlace,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
+    let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
+    let spec = match place {
+        DecodePlace::Cache(cache) => KernelSpec::AttentionDecode { shape, cache, splits: *splits },
+        DecodePlace::Tensors(element, batch) => {
+            KernelSpec::AttentionDecodeTensors { shape, element, splits: *splits, batch }
+        }
+    };
+    if caps.software {
+        return row(caps, spec, shape, place, splits, stage);
+    }
+    let tile = pick(caps, shape)?;
+    let subgroups = caps.reduces_by_subgroup();
+    let composer = composer(spec, tile.size, shape, splits)
+        .size("LANES", tile.lanes)
+        .unrolled("KEYS", tile.keys)
+        .unrolled("GROUP", tile.group)
+        .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
+    let composer = place.modules(composer, shape, stage);
+    let composer = if subgroups {
+        composer.subgroup_module(shader!("lib/attention/lanes_subgroup"))
+    } else {
+        composer.module(shader!("lib/attention/lanes_tree"))
+    };
+    composer.module(shader!("05_attention_decode")).finish(
+        caps,
+        &place.bindings(stage),
+        Grid::Fixed {
+            x: (place.batch() * shape.kv_heads * tile.blocks(shape)) as u32,
+            y: splits.count as u32,
+        },
+        format!(
+            "{} lanes a key of {}, {}",
+            tile.lanes,
+            place.name(),
+            if subgroups { "subgroup" } else { "tree" }
+        ),
+        format!(
+            "{}; each row read once for {} query heads, {} keys a lane in flight, {} bytes of workgroup memory",
+            splits.reason(),
+            tile.group,
+            tile.keys,
+            tile.bytes(shape, subgroups)
+        ),
+    )
+}
+
+/// The form for adapters that run on a CPU.
+fn row(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    shape: AttentionShape,
+    place: DecodePlace,
+    splits: &DecodeSplits,
+    stage: DecodeStage,
+) -> Result<Kernel> {
+    let size = workgroup_size(caps, 8, 1, spec.name())?;
+    let vectors = shape.head_dim / 4;
+    let each = |item: &dyn Fn(usize) -> String, separator: &str| {
+        (0..vectors).map(item).collect::<Vec<_>>().join(separator)
+    };
+    let heads = format!(
+        "fn load_query(head: u32) -> Head {{\n  return Head({});\n}}\n\
+         fn load_key(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
+         fn load_value(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
+         fn store_head(head: u32, split: u32, x: Head, largest: f32, total: f32) {{\n  {}\n}}\n",
+        each(&|i| format!("query_vector(head, {i}u)"), ", "),
+        each(&|i| format!("key_vector(row, head, {i}u)"), ", "),
+        each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
+        each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
+    );
+    let composer = composer(spec, size as usize, shape, splits).module(shader!("lib/flat"));
+    let invocations = place.batch() * shape.heads * splits.count;
+    place
+        .modules(composer, shape, stage)
+        .module(head_module(vectors))
+        .module(Module::written("row", heads))
+        .module(shader!("05_attention_decode_row"))
+        .finish(
+            caps,
+            &place.bindings(stage),
+            Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
+            format!("invocation a head and range of {}", place.name()),
+            format!("{}; the adapter runs on a CPU, where barriers are dear", splits.reason()),
+        )
+}
+
+/// `attention_decode_merge`: the partial results of several ranges as one. Bindings: partials,
+/// output, step.
+///
+/// # Errors
+/// `limit-exceeded` when not even one invocation fits.
+pub fn attention_decode_merge(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
+    merge(caps, shape, DecodePlace::Cache(KvCache::F32), splits)
+}
+
+/// [`attention_decode_merge`] of what [`attention_decode_tensors`] left. Bindings: partials, mask,
+/// output, logsumexp, the [`Geometry`](super::Geometry).
+///
+/// # Errors
+/// `limit-exceeded` when not even one invocation fits.
+pub fn attention_decode_merge_tensors(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    element: Element,
+    splits: &DecodeSplits,
+    batch: usize,
+) -> Result<Kernel> {
+    merge(caps, shape, DecodePlace::Tensors(element, batch), splits)
+}
+
+fn merge(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    place: DecodePlace,
+    splits: &DecodeSplits,
+) -> Result<Kernel> {
+    let spec = match place {
+        DecodePlace::Cache(_) => KernelSpec::AttentionDecodeMerge { shape, splits: *splits },
+        DecodePlace::Tensors(element, batch) => {
+            KernelSpec::AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }
+        }
+    };
+    let name = spec.name();
+    let vectors = shape.head_dim / 4;
+    // Four neighbours read 64 bytes of a range's sum; the others take other ranges.
+    let widest = workgroup_size(caps, if caps.software { 4 } else { SIZE as u32 }, 1, name)?;
+    let columns = (1 << vectors.trailing_zeros()).min(4).min(widest as usize);
+    let storage = caps.limits.max_compute_workgroup_storage_size;
+    let most = (columns * splits.count.next_power_of_two()).min(widest as usize);
+    let mut size = if caps.software { columns } else { most };
+    while size > columns && 32 * size > storage as usize {
+        size /= 2;
+    }
+    check_storage(caps, 32 * size as u32, name)?;
+    let composer = composer(spec, size, shape, splits).size("COLUMNS", columns);
+    place
+        .modules(composer, shape, DecodeStage::Merge)
+        .module(shader!("05_attention_decode_merge"))
+        .finish(
+            caps,
+            &place.bindings(DecodeStage::Merge),
+            Grid::Fixed { x: (place.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
+            format!("{} ranges at a time", size / columns),
+            format!("{columns} neighbouring vectors of up to {} ranges a workgroup", splits.count),
+        )
+}

@@ -1,0 +1,86 @@
+//! The backward pair that keeps probabilities and score gradients between its kernels, in blocks of the
+//! full tile: when it is chosen, and how it is made.
+
+use super::batch::{backward_key_value, backward_query};
+use super::tile::{FULL_TILE, SMALL_HEADS, attention_tiles};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::compose::Kernel;
+use crate::kernels::shape::{AttentionPass, AttentionShape, KeyValueOwner};
+
+// Blocks of queries × keys are counted and read as squares.
+const _: () = assert!(FULL_TILE.rows == FULL_TILE.columns);
+
+/// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
+/// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 16 % off the
+/// backward pass up to this length and this size, and 3 % at two and four times the length. Small heads,
+/// whose tiles it lacks, lost up to 22 % by it up to 1,024 tokens and won up to 4 % (`bench/NOTES.md`).
+const KEPT_TOKENS: usize = 1024;
+/// Most bytes that probabilities, and as many that score gradients, may take.
+const KEPT_BYTES: u64 = 16 << 20;
+
+/// Elements of the probabilities, and of the score gradients, that the backward kernels keep for
+/// batches of up to `shape.tokens`; `None` where they compute them twice.
+pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64> {
+    // In 64 bits: the square of the tokens overflows a browser's 32.
+    let tiles = shape.tokens.div_ceil(FULL_TILE.rows) as u64;
+    let block = (FULL_TILE.rows * FULL_TILE.columns) as u64;
+    let elements = shape.heads as u64 * tiles * tiles * block;
+    let room = 4 * elements <= caps.limits.binding_bytes().min(KEPT_BYTES);
+    let fits = |pass| attention_tiles(caps, shape, pass).contains(&FULL_TILE);
+    let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
+    let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
+    let pays = shape.head_dim > SMALL_HEADS && (1..=KEPT_TOKENS).contains(&shape.tokens);
+    (can && room && storage && pays).then_some(elements)
+}
+
+/// [`attention_backward_query`](super::attention_backward_query) that keeps probabilities and score gradients, two more bindings, for
+/// batches of up to `shape.tokens`.
+///
+/// # Errors
+/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
+pub fn attention_backward_query_kept(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
+    backward_query(caps, shape, true, None)
+}
+
+/// [`attention_backward_key_value`](super::attention_backward_key_value) from what [`attention_backward_query_kept`] has kept.
+///
+/// # Errors
+/// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
+pub fn attention_backward_key_value_kept(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    owner: KeyValueOwner,
+    ends: usize,
+) -> Result<Kernel> {
+    backward_key_value(caps, shape, (owner, ends), true, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+
+    #[test]
+    fn scores_are_kept_as_long_as_they_are_small() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        let of = |head_dim, heads, tokens| {
+            let shape =
+                AttentionShape { heads, kv_heads: heads, head_dim, tokens, ..Default::default() };
+            attention_kept(&caps, shape)
+        };
+        let kept = |heads, tokens| of(64, heads, tokens);
+        assert_eq!(kept(12, 0), None);
+        assert_eq!(kept(12, 33), Some(12 * 64 * 64));
+        assert_eq!(kept(12, 512), Some(12 * 512 * 512));
+        assert_eq!(kept(12, 1024), None);
+        assert_eq!(kept(1, KEPT_TOKENS), Some(1024 * 1024));
+        assert_eq!(kept(1, KEPT_TOKENS + 1), None);
+        assert_eq!(of(SMALL_HEADS, 12, 512), None);
+        // 32 bits would wrap to no bytes at all.
+        for tokens in [16_384, 32_768, 65_536, 16 << 20] {
+            assert_eq!(kept(16, tokens), None);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Softmax over the last axis of a tensor.
+
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::format::Element;
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::limits::{reduction, row_workgroup, variant};
+use crate::kernels::spec::KernelSpec;
+
+/// The uniform of `lib/softmax/row_place.wgsl`, in units of [`softmax_unit`] elements.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct RowPlace {
+    pub rows: u32,
+    /// Where the first row begins.
+    pub input: u32,
+    pub output: u32,
+    pub reserved: u32,
+}
+
+/// Elements of one unit of storage as `softmax_forward` reads it: rows begin at a whole one.
+pub const fn softmax_unit(columns: usize, element: Element) -> usize {
+    match element {
+        _ if columns.is_multiple_of(4) => 4,
+        Element::F32 => 1,
+        Element::F16 => 2,
+    }
+}
+
+/// `softmax_forward` over rows of `columns` elements. Grid: one workgroup per row, or two rows where
+/// these share a word.
+pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<Kernel> {
+    let spec = KernelSpec::Softmax { columns, element };
+    let (subgroups, why) = reduction(caps);
+    let size = row_workgroup(caps, columns, spec.name())?;
+    let vectors = columns.is_multiple_of(4);
+    let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
+    let composer = Composer::new(spec, size)
+        .module(shader!("lib/softmax/row_place"))
+        .module(shader!("lib/softmax/online"))
+        .module(shader!("lib/flat"))
+        .reduction(subgroups);
+    let composer = element.module(composer);
+    let composer = if vectors {
+        composer.size("QUADS", columns / 4).module(shader!("05_softmax_forward"))
+    } else {
+        composer
+            .size("COLUMNS", columns)
+            .size("ROWS", rows)
+            .module(match element {
+                Element::F32 => shader!("lib/element/word_f32"),
+                Element::F16 => shader!("lib/element/word_f16"),
+            })
+            .module(shader!("05_softmax_forward_words"))
+    };
+    let form = if vectors { "vectors" } else { "words" };
+    let variant = format!("{} {} of {form}", variant(subgroups), element.name());
+    let reason = if vectors {
+        format!("{why}; rows are whole vectors")
+    } else {
+        format!("{why}; rows of {columns} are not whole vectors")
+    };
+    let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
+    let bindings = [read("input"), read_write("output"), uniform("place")];
+    composer.finish(caps, &bindings, grid, variant, reason)
+}

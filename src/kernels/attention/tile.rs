@@ -1,0 +1,373 @@
+//! Tiles of the attention kernels: how much workgroup memory each takes, which one a shape gets.
+
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::kernels::compose::Composer;
+use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
+use crate::kernels::spec::KernelSpec;
+
+pub(in crate::kernels) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
+const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
+const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
+/// Tiles for small heads, whose rows leave room for more of them: more scores per invocation, and so
+/// fewer loads from workgroup memory for each.
+const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
+const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
+pub(in crate::kernels) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
+/// Tiles for every head dimension in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`):
+/// more rows or more results per invocation lost at every length with heads of 64 and more, and so did
+/// fewer, except that the half tile fills a GPU better with a short batch. The last two fit where
+/// nothing else does.
+const TILES: [AttentionTile; 6] = [
+    FULL_TILE,
+    HALF_TILE,
+    PARTS_TILE,
+    AttentionTile::new(32, 16, 8, 128),
+    AttentionTile::new(16, 8, 4, 32),
+    AttentionTile::new(8, 4, 2, 8),
+];
+
+impl AttentionPass {
+    /// Kinds of rows, of columns and of weights in workgroup memory.
+    const fn kinds(self) -> [usize; 3] {
+        match self {
+            Self::Forward => [1, 1, 1],
+            Self::Query => [2, 2, 1],
+            Self::KeyValue => [2, 2, 2],
+        }
+    }
+
+    /// Most workgroups that begin with the longest tiles of all owners. On an NVIDIA H200 that took up
+    /// to 39 % off a kernel's time; it cost 1 to 3 % in a few kernels just below these limits, and
+    /// beyond them mostly more, up to 10 % (`bench/NOTES.md`).
+    pub const fn interleaved(self) -> usize {
+        match self {
+            Self::Forward | Self::Query => 4096,
+            Self::KeyValue => 1024,
+        }
+    }
+}
+
+impl AttentionTile {
+    pub const fn new(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
+        Self { rows, columns, row_groups, size, resident: false }
+    }
+
+    pub const fn resident(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
+        Self { rows, columns, row_groups, size, resident: true }
+    }
+
+    const fn column_groups(&self) -> usize {
+        self.size / self.row_groups
+    }
+
+    fn bytes(&self, shape: AttentionShape, pass: AttentionPass, chunk: usize) -> usize {
+        let [rows, columns, weights] = pass.kinds();
+        let statistics = if pass == AttentionPass::Forward {
+            self.column_groups() * (self.rows + 1) + 2 * self.rows
+        } else {
+            0
+        };
+        let row_tile = rows * self.rows * (chunk | 1);
+        let column_tile = columns * self.columns * ((shape.head_dim / 4) | 1);
+        let quads = self.rows / self.row_groups / 4;
+        let weight_tile = weights * self.columns * quads * (self.row_groups | 1);
+        16 * (row_tile + column_tile + weight_tile) + 4 * statistics
+    }
+
+    /// Invocations that share each vector left over when `vectors` are dealt out to the column groups;
+    /// 1 where these cannot be divided so, or the shares do not fit the tile of columns.
+    const fn shares(&self, vectors: usize) -> usize {
+        let rest = vectors % self.column_groups();
+        if rest == 0 || !self.column_groups().is_multiple_of(rest) {
+            return 1;
+        }
+        let shares = self.column_groups() / rest;
+        let fits = (shares - 1) * rest * self.rows <= self.columns * (vectors | 1);
+        if fits { shares } else { 1 }
+    }
+
+    /// Vectors of rows staged at a time: the most that fit `storage` bytes, in equal parts.
+    fn chunk(&self, shape: AttentionShape, pass: AttentionPass, storage: usize) -> Option<usize> {
+        let vectors = shape.head_dim / 4;
+        let least = if self.resident { vectors } else { 1 };
+        let most = if self.resident { vectors } else { MOST_CHUNK };
+        (least..=most.min(vectors))
+            .rev()
+            .filter(|chunk| vectors.is_multiple_of(*chunk))
+            .find(|&chunk| self.bytes(shape, pass, chunk) <= storage)
+    }
+
+    pub(in crate::kernels) fn label(&self) -> String {
+        let resident = if self.resident { ", rows resident" } else { "" };
+        let Self { rows, columns, row_groups, size, .. } = self;
+        format!("tiled {rows}x{columns} by {row_groups}x{}{resident}", size / row_groups)
+    }
+}
+
+/// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
+const MOST_CHUNK: usize = 8;
+
+/// Largest head dimension of small heads.
+pub(in crate::kernels) const SMALL_HEADS: usize = 32;
+
+/// The tiles that only small heads have.
+const fn small_tiles(pass: AttentionPass) -> &'static [AttentionTile] {
+    match pass {
+        AttentionPass::Forward => &[WIDE_TILE, SQUARE_TILE],
+        AttentionPass::Query => &[WIDE_TILE],
+        AttentionPass::KeyValue => &[TALL_TILE],
+    }
+}
+
+/// The tiles that a pass may choose among on this device.
+pub fn attention_tiles(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+) -> Vec<AttentionTile> {
+    let small = if shape.head_dim <= SMALL_HEADS { small_tiles(pass) } else { &[] };
+    let storage = caps.limits.max_compute_workgroup_storage_size as usize;
+    let invocations = caps.limits.workgroup_invocations() as usize;
+    (TILES.iter().chain(small))
+        .filter(|t| t.size <= invocations && t.chunk(shape, pass, storage).is_some())
+        .copied()
+        .collect()
+}
+
+/// Workgroups that a tile makes of a batch; of one of any length, as many as one likes.
+const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> usize {
+    match shape.tokens {
+        0 => usize::MAX,
+        tokens => tokens.div_ceil(tile.rows) * owners,
+    }
+}
+
+/// Forward, the square tile is better than the wide one if it makes more workgroups than this. An NVIDIA
+/// H200 has 132 multiprocessors.
+const SQUARE_GROUPS: usize = 132;
+/// For queries, the wide tile is better than the full one if it makes at most this many workgroups.
+const WIDE_GROUPS: usize = 264;
+/// The tall tile is at least as good as the full one if it makes at least this many workgroups.
+const TALL_GROUPS: usize = 192;
+
+/// The best tile for heads of up to [`SMALL_HEADS`] elements, if another than those for every head
+/// dimension is best. Measured on an NVIDIA H200 with 8 heads of 32, in microseconds:
+///
+/// | pass | tokens | full | half | wide | square | tall |
+/// |---|---|---|---|---|---|---|
+/// | forward | 512 | 26 | 26 | 22 | 28 | |
+/// | forward | 1,024 | 55 | 56 | 42 | 51 | |
+/// | forward | 1,536 | 94 | 89 | 92 | 74 | |
+/// | forward | 2,048 | 137 | 135 | 146 | 100 | |
+/// | queries | 512 | 27 | 25 | 25 | | |
+/// | queries | 1,024 | 62 | 60 | 51 | | |
+/// | queries | 1,536 | 103 | 98 | 113 | | |
+/// | queries | 2,048 | 147 | 164 | 181 | | |
+/// | keys and values | 1,024 | 60 | | | | 94 |
+/// | keys and values | 1,536 | 140 | | | | 139 |
+/// | keys and values | 2,048 | 222 | | | | 185 |
+/// | keys and values | 8,192 | 3,722 | | | | 2,866 |
+fn for_small_heads(
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> Option<AttentionTile> {
+    let groups = |tile| groups(tile, shape, owners);
+    match pass {
+        _ if shape.head_dim > SMALL_HEADS => None,
+        AttentionPass::Forward if groups(SQUARE_TILE) <= SQUARE_GROUPS => Some(WIDE_TILE),
+        AttentionPass::Forward => Some(SQUARE_TILE),
+        AttentionPass::Query => {
+            let middling = few_groups(shape, pass)..=WIDE_GROUPS;
+            middling.contains(&groups(WIDE_TILE)).then_some(WIDE_TILE)
+        }
+        AttentionPass::KeyValue => (groups(TALL_TILE) >= TALL_GROUPS).then_some(TALL_TILE),
+    }
+}
+
+/// Workgroups of the full tile below which the half tile is taken. An NVIDIA H200 has 132 multiprocessors.
+/// Microseconds there, full (in parts for keys of 96) and half: forward, heads of 64, 40 and 37 with 192
+/// workgroups, of 32, 55 and 56 with 256, of 128, 59 and 62 with 128; with 128, keys and values of 32, 33
+/// and 31, of 96, 95 and 90, with 256 188 and 331; what it costs is 1 µs at most (queries of 80, 51 and 53).
+const fn few_groups(shape: AttentionShape, pass: AttentionPass) -> usize {
+    match (pass, shape.head_dim) {
+        (AttentionPass::Forward, ..=64) => 256,
+        (_, ..=96) => 132,
+        _ => 96,
+    }
+}
+
+/// Tokens from which rows whose vectors do not divide among the column groups are better staged in
+/// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80, 83
+/// and 114 at 1,024 tokens, 307 and 263 at 2,048, 5,421 and 4,115 at 8,192; of 96, 91 and 124, 340 and
+/// 294, 6,015 and 4,595; of 128, where they divide, 446 and 521 at 2,048.
+const STAGED_FROM: usize = 2048;
+
+/// Whether the forward pass prefers rows in parts to resident ones.
+fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
+    let (vectors, groups) = (shape.head_dim / 4, FULL_TILE.column_groups());
+    let uneven = vectors > groups && !vectors.is_multiple_of(groups);
+    pass == AttentionPass::Forward && uneven && shape.tokens >= STAGED_FROM
+}
+
+/// Tiles in the order in which a shape prefers them, the special ones with a reason.
+fn preferred(
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> Vec<(AttentionTile, Option<String>)> {
+    let full = groups(FULL_TILE, shape, owners);
+    let mut wanted = vec![];
+    if let Some(tile) = for_small_heads(shape, pass, owners) {
+        let count = groups(tile, shape, owners);
+        let many =
+            if count == usize::MAX { String::new() } else { format!(", {count} workgroups") };
+        wanted.push((tile, Some(format!("heads of {}{many}", shape.head_dim))));
+    }
+    if full < few_groups(shape, pass) {
+        let few = format!("{full} workgroups with the full tile are few for a large GPU");
+        wanted.push((HALF_TILE, Some(few)));
+    }
+    if prefers_parts(shape, pass) {
+        let uneven = shape.head_dim / 4;
+        let why = format!("long, and {uneven} vectors do not divide among the columns");
+        wanted.push((PARTS_TILE, Some(why)));
+    }
+    wanted.extend(TILES.iter().filter(|tile| **tile != HALF_TILE).map(|tile| (*tile, None)));
+    wanted
+}
+
+/// The preferred tile that fits.
+pub(in crate::kernels) fn pick(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> Result<(AttentionTile, String)> {
+    let have = caps.limits.max_compute_workgroup_storage_size;
+    let tiles = attention_tiles(caps, shape, pass);
+    if let Some((tile, reason)) =
+        preferred(shape, pass, owners).into_iter().find(|(tile, _)| tiles.contains(tile))
+    {
+        let fits = || {
+            let chunk = tile.chunk(shape, pass, have as usize);
+            let bytes = chunk.map_or(0, |chunk| tile.bytes(shape, pass, chunk));
+            format!("the preferred tile that fits: {bytes} bytes of workgroup memory")
+        };
+        return Ok((tile, reason.unwrap_or_else(fits)));
+    }
+    let last = TILES[TILES.len() - 1];
+    let invocations = caps.limits.workgroup_invocations() as usize;
+    if invocations < last.size {
+        let name = "maxComputeInvocationsPerWorkgroup";
+        return Err(Error::limit(name, invocations as u64, last.size as u64, pass.kernel_name()));
+    }
+    let need = last.bytes(shape, pass, 1) as u64;
+    let name = "maxComputeWorkgroupStorageSize";
+    Err(Error::limit(name, u64::from(have), need, pass.kernel_name()))
+}
+
+/// The constants of a tile.
+///
+/// # Errors
+/// `limit-exceeded` when it does not fit.
+pub(in crate::kernels) fn tiled(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    tile: AttentionTile,
+) -> Result<Composer> {
+    let have = caps.limits.max_compute_workgroup_storage_size as usize;
+    let [rows, columns, weights] = pass.kinds();
+    let vectors = shape.head_dim / 4;
+    let name = pass.kernel_name();
+    let chunk = tile.chunk(shape, pass, have).ok_or_else(|| {
+        let need = tile.bytes(shape, pass, 1) as u64;
+        Error::limit("maxComputeWorkgroupStorageSize", have as u64, need, name)
+    })?;
+    let result_vectors = vectors.div_ceil(tile.column_groups());
+    let shares = tile.shares(vectors);
+    let (whole, rest) = match shares {
+        1 => (result_vectors, 1),
+        _ => (result_vectors - 1, tile.column_groups() / shares),
+    };
+    Ok(Composer::new(spec, tile.size as u32)
+        .size("BQ", tile.rows)
+        .size("BK", tile.columns)
+        .size("ROW_GROUPS", tile.row_groups)
+        .size("CHUNK", chunk)
+        .flag("RESIDENT", tile.resident)
+        .size("ROW_KINDS", rows)
+        .size("COLUMN_KINDS", columns)
+        .size("WEIGHT_KINDS", weights)
+        .unrolled("RQ", tile.rows / tile.row_groups)
+        .unrolled("RQ4", tile.rows / tile.row_groups / 4)
+        .unrolled("RK", tile.columns / tile.column_groups())
+        .unrolled("RV", result_vectors)
+        .unrolled("RW", whole)
+        .size("SHARES", shares)
+        .size("REST", rest)
+        .size("INTERLEAVED", pass.interleaved())
+        .flag("LAST_IS_LONGEST", pass != AttentionPass::KeyValue)
+        .unrolled("ROW_LOADS", (tile.rows * chunk).div_ceil(tile.size))
+        .unrolled("COLUMN_LOADS", (tile.columns * vectors).div_ceil(tile.size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_heads_have_tiles_of_their_own() {
+        let mut caps = Capabilities::floor(crate::caps::Target::Browser);
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        let tile = |head_dim, tokens, pass| {
+            let shape =
+                AttentionShape { heads: 8, kv_heads: 8, head_dim, tokens, ..Default::default() };
+            pick(&caps, shape, pass, 8).unwrap().0
+        };
+        use AttentionPass::{Forward, KeyValue, Query};
+        for (tokens, expected) in [
+            (128, [WIDE_TILE, HALF_TILE, HALF_TILE]),
+            (1024, [WIDE_TILE, WIDE_TILE, FULL_TILE]),
+            (2048, [SQUARE_TILE, FULL_TILE, TALL_TILE]),
+            (0, [SQUARE_TILE, FULL_TILE, TALL_TILE]),
+        ] {
+            let picked = [Forward, Query, KeyValue].map(|pass| tile(32, tokens, pass));
+            assert_eq!(picked, expected, "{tokens} tokens");
+        }
+        let large = [Forward, Query, KeyValue].map(|pass| tile(64, 2048, pass));
+        assert_eq!(large, [FULL_TILE; 3]);
+        // Where they do not fit, the tiles that every head dimension has.
+        for (kibibytes, expected) in [(32, [FULL_TILE; 3]), (16, [FULL_TILE, PARTS_TILE, TILES[3]])]
+        {
+            let mut caps = caps.clone();
+            caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
+            let shape = AttentionShape {
+                heads: 8,
+                kv_heads: 8,
+                head_dim: 32,
+                tokens: 2048,
+                ..Default::default()
+            };
+            let picked =
+                [Forward, Query, KeyValue].map(|pass| pick(&caps, shape, pass, 8).unwrap().0);
+            assert_eq!(picked, expected, "{kibibytes} KiB");
+        }
+    }
+
+    #[test]
+    fn a_rest_of_vectors_is_shared_where_it_divides_and_fits() {
+        let shares = |tile: AttentionTile, head_dim: usize| tile.shares(head_dim / 4);
+        for (head_dim, expected) in
+            [(32, 2), (64, 1), (80, 4), (96, 2), (112, 1), (128, 1), (256, 1)]
+        {
+            assert_eq!(shares(FULL_TILE, head_dim), expected, "heads of {head_dim}");
+            assert_eq!(shares(HALF_TILE, head_dim), expected, "heads of {head_dim}");
+        }
+        // 256 vectors of shares in a tile of 144.
+        assert_eq!(shares(AttentionTile::new(32, 16, 8, 128), 32), 1);
+    }
+}

@@ -1,0 +1,316 @@
+//! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
+//! keeps a GPU busy.
+
+use super::tile::{LinearPick, pick, pick_parts};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::format::WriteMode;
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::limits::workgroup_size;
+use crate::kernels::shape::Output;
+use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
+use crate::kernels::unrolled::direct_block;
+use crate::products::{Form, LinearShape, LinearTile};
+
+impl Output {
+    fn write_mode(self) -> usize {
+        let mode = if let Self::Mode(mode) = self { mode } else { WriteMode::Overwrite };
+        mode.constant() as usize
+    }
+}
+
+/// A product as it is dispatched: one kernel, or two where K is split.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// Bindings: a, b, c, step, range, and the residual if there is one and K is not split.
+    pub product: Kernel,
+    pub sum: Option<LinearSum>,
+}
+
+/// The second stage of a split product.
+#[derive(Clone, Debug)]
+pub struct LinearSum {
+    /// Bindings: parts, c, step, range, and the residual if there is one.
+    pub kernel: Kernel,
+    /// Elements of the parts, which the product writes instead of c.
+    pub elements: u64,
+}
+
+/// A product of the given shape.
+///
+/// # Errors
+/// `limit-exceeded` when no form fits.
+pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
+    whole(caps, shape, output, pick(caps, shape), None)
+}
+
+/// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
+/// [by vectors](LinearShape::by_vectors) and the tile is not direct.
+pub fn linear_with_tile(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    pick: LinearPick,
+) -> Result<Linear> {
+    let given = Some(pick.tile);
+    whole(caps, shape, output, LinearPick { reason: GIVEN_TILE.into(), ..pick }, given)
+}
+
+/// Both stages of a product.
+fn whole(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    pick: LinearPick,
+    given: Option<LinearTile>,
+) -> Result<Linear> {
+    let splits = pick.splits;
+    let product = product(caps, shape, output, pick, given)?;
+    let sum = if splits > 1 {
+        let elements = splits as u64 * shape.part_elements();
+        Some(LinearSum { kernel: linear_sum(caps, shape, output, splits)?, elements })
+    } else {
+        None
+    };
+    Ok(Linear { product, sum })
+}
+
+/// The kernel of [`KernelSpec::Linear`]: by the tile given, or by the best one for so many parts of K.
+pub(in crate::kernels) fn linear_product(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+    given: Option<LinearTile>,
+) -> Result<Kernel> {
+    let pick = match given {
+        Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
+        None => pick_parts(caps, shape, splits)?,
+    };
+    product(caps, shape, output, pick, given)
+}
+
+fn product(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    pick: LinearPick,
+    given: Option<LinearTile>,
+) -> Result<Kernel> {
+    let name = shape.form.name();
+    let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
+    if shape.n == 0 || shape.k == 0 || elements > u64::from(u32::MAX) {
+        return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
+    }
+    let LinearPick { tile, splits, reason } = pick;
+    if splits > 1 && !(shape.by_vectors() && matches!(tile, LinearTile::Tiled { .. })) {
+        return Err(Error::internal("only tiles of vectors can be summed in parts"));
+    }
+    if shape.half_b && !shape.by_vectors() {
+        return Err(Error::internal("only rows of vectors are read in f16"));
+    }
+    let size = match tile {
+        LinearTile::Tiled { .. } => tile.invocations(),
+        LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
+    };
+    let target = Destination { output, splits };
+    let spec = KernelSpec::Linear { shape: *shape, output, splits, tile: given };
+    let composer = constants(Composer::new(spec, size), shape, target, tile);
+    let composer = modules(composer, shape, target, tile);
+    let mut bindings =
+        vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
+    if target.residual() {
+        bindings.push(read("residual"));
+    }
+    let vectors = match (shape.by_vectors(), shape.half_b) {
+        (true, true) => "vec4, b in f16",
+        (true, false) => "vec4",
+        (false, _) => "scalar",
+    };
+    let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
+    composer.finish(
+        caps,
+        &bindings,
+        grid(caps, shape, tile, splits, size)?,
+        format!("{}, {vectors}{parts}", tile.label()),
+        reason,
+    )
+}
+
+/// Where a product's results go: what [`Output`] says, or parts of their own.
+#[derive(Clone, Copy)]
+struct Destination {
+    output: Output,
+    splits: usize,
+}
+
+impl Destination {
+    fn split(self) -> bool {
+        self.splits > 1
+    }
+
+    fn residual(self) -> bool {
+        self.output == Output::Residual && !self.split()
+    }
+
+    fn write_mode(self) -> usize {
+        if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }.write_mode()
+    }
+}
+
+/// The kernel of [`KernelSpec::LinearSum`].
+pub(in crate::kernels) fn linear_sum(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    output: Output,
+    splits: usize,
+) -> Result<Kernel> {
+    let spec = KernelSpec::LinearSum { shape: *shape, output, splits };
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
+    let fixed_rows = shape.form == Form::MatmulAt;
+    let residual = output == Output::Residual;
+    let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
+    if residual {
+        bindings.push(read("residual"));
+    }
+    let composer = Composer::new(spec, size)
+        .size("N", shape.n)
+        .size("SPLITS", splits)
+        .size("PART_ROWS", shape.m())
+        .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
+        .size("C_STRIDE", shape.c_stride)
+        .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
+        .size("WRITE_MODE", output.write_mode())
+        .module(shader!("lib/step"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"))
+        .module(shader!("lib/write_mode"))
+        .module(if residual {
+            shader!("lib/linear/sum_residual")
+        } else {
+            shader!("lib/linear/previous_vec4")
+        })
+        .module(shader!("03_linear_sum"));
+    let flat = Grid::Flat { rows: 1, per_block: shape.n / 4, per_group: size as usize };
+    let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
+    composer.finish(
+        caps,
+        &bindings,
+        grid,
+        format!("{splits} parts, vec4"),
+        "the product before it was split along K",
+    )
+}
+
+fn grid(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    tile: LinearTile,
+    splits: usize,
+    size: u32,
+) -> Result<Grid> {
+    let grid = match tile {
+        LinearTile::Tiled { bm, bn, .. } => {
+            Grid::RowsByY { rows: bm, x: (shape.n.div_ceil(bn) * splits) as u32 }
+        }
+        LinearTile::Direct { tm, tn } => {
+            Grid::Flat { rows: tm, per_block: shape.n.div_ceil(tn), per_group: size as usize }
+        }
+    };
+    if shape.form == Form::MatmulAt { grid.fixed(caps, shape.k) } else { Ok(grid) }
+}
+
+fn constants(
+    composer: Composer,
+    shape: &LinearShape,
+    target: Destination,
+    tile: LinearTile,
+) -> Composer {
+    let (a_inner, b_inner, b_stride) = match shape.form {
+        Form::MatmulT => (shape.k, shape.k, shape.k),
+        Form::Matmul | Form::MatmulAt => (shape.k, shape.n, shape.n),
+    };
+    let rows_of_c = shape.form == Form::MatmulT && !target.split();
+    let composer = composer
+        .size("N", shape.n)
+        .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
+        .size("A_STRIDE", shape.a_stride)
+        .size("A_INNER", a_inner)
+        .size("B_STRIDE", b_stride)
+        .size("B_INNER", b_inner)
+        .size("C_STRIDE", if target.split() { shape.n } else { shape.c_stride })
+        .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
+        .size("C_COLUMNS", usize::from(rows_of_c))
+        .size("WRITE_MODE", target.write_mode());
+    match tile {
+        LinearTile::Tiled { bm, bn, bk, tm, tn } => {
+            let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
+            let composer = if tile.unrolls_depth() {
+                composer.unrolled("VECTORS_K", bk / 4)
+            } else {
+                composer.size("VECTORS_K", bk / 4)
+            };
+            composer
+                .size("SPLITS", target.splits)
+                .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
+                .size("BM", bm)
+                .size("BN", bn)
+                .size("BK", bk)
+                .unrolled("TM", tm)
+                .size("TN", tn)
+                .unrolled("LOADS_A", loads(bm))
+                .unrolled("LOADS_B", loads(bn))
+                .unrolled("COMPONENTS", 4)
+                .unrolled("LEFT_VECTORS", tm / 4)
+                .unrolled("RIGHT_VECTORS", tn / 4)
+        }
+        LinearTile::Direct { tm, tn } => composer.size("TM", tm).size("TN", tn),
+    }
+}
+
+fn modules(
+    composer: Composer,
+    shape: &LinearShape,
+    target: Destination,
+    tile: LinearTile,
+) -> Composer {
+    let vectors = shape.by_vectors();
+    let composer = composer
+        .module(shader!("lib/step"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"))
+        .module(shader!("lib/write_mode"))
+        .module(if vectors { shader!("lib/linear/vec4") } else { shader!("lib/linear/scalar") })
+        .module(match (target.residual(), vectors) {
+            (true, true) => shader!("lib/linear/residual_vec4"),
+            (true, false) => shader!("lib/linear/residual_scalar"),
+            (false, true) => shader!("lib/linear/previous_vec4"),
+            (false, false) => shader!("lib/linear/previous_scalar"),
+        })
+        .module(match shape.form {
+            Form::MatmulAt => shader!("lib/linear/rows_inner"),
+            Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
+        });
+    let composer = match (vectors, shape.half_b) {
+        (true, true) => composer.module(shader!("lib/linear/b_f16")),
+        (true, false) => composer.module(shader!("lib/linear/b_f32")),
+        (false, _) => composer,
+    };
+    match (tile, shape.form) {
+        (LinearTile::Tiled { .. }, form) => composer
+            .module(if form == Form::MatmulAt {
+                shader!("lib/linear/tile_a_columns")
+            } else {
+                shader!("lib/linear/tile_a_rows")
+            })
+            .module(if form == Form::MatmulT {
+                shader!("lib/linear/tile_b_rows")
+            } else {
+                shader!("lib/linear/tile_b_columns")
+            })
+            .module(shader!("03_matmul_tiled")),
+        (LinearTile::Direct { tm, tn }, form) => {
+            composer.module(shader!("03_matmul_direct")).module(direct_block(form, tm, tn))
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Which tile a product takes, and into how many parts its K is split.
+
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
+
+/// A tile, the parts of K, and why.
+#[derive(Clone, Debug)]
+pub struct LinearPick {
+    pub tile: LinearTile,
+    pub splits: usize,
+    pub reason: String,
+}
+
+impl LinearTile {
+    const fn tiled([bm, bn, bk]: [usize; 3], [tm, tn]: [usize; 2]) -> Self {
+        Self::Tiled { bm, bn, bk, tm, tn }
+    }
+
+    pub(in crate::kernels) fn invocations(self) -> u32 {
+        match self {
+            Self::Tiled { bm, bn, tm, tn, .. } => (bm / tm * (bn / tn)) as u32,
+            Self::Direct { .. } => 1,
+        }
+    }
+
+    /// Bytes of workgroup memory: a tile of each operand, more for one that is transposed.
+    fn bytes(self, form: Form) -> u32 {
+        match self {
+            Self::Tiled { bm, bn, bk, tm, tn } => {
+                let pad = |each: usize, transposed: bool| if transposed { 2 * each } else { 0 };
+                let m = bm + pad(tm, form != Form::MatmulAt);
+                let n = bn + pad(tn, form == Form::MatmulT);
+                (4 * bk * (m + n)) as u32
+            }
+            Self::Direct { .. } => 0,
+        }
+    }
+
+    fn results(self) -> usize {
+        match self {
+            Self::Tiled { bm, bn, .. } => bm * bn,
+            Self::Direct { tm, tn } => tm * tn,
+        }
+    }
+
+    pub(in crate::kernels) fn label(self) -> String {
+        match self {
+            Self::Tiled { bm, bn, bk, tm, tn } => format!("tiled {bm}x{bn}x{bk}, {tm}x{tn} each"),
+            Self::Direct { tm, tn } => format!("direct, {tm}x{tn} each"),
+        }
+    }
+
+    /// Whether its steps of K are unrolled too: a tenth faster, and four times the text to compile.
+    pub(in crate::kernels) fn unrolls_depth(self) -> bool {
+        matches!(self, Self::Tiled { bm: 128, bn: 128, .. })
+    }
+
+    /// Workgroups over the results of a product.
+    pub fn groups(self, shape: &LinearShape) -> usize {
+        match self {
+            Self::Tiled { bm, bn, .. } => shape.m().div_ceil(bm) * shape.n.div_ceil(bn),
+            Self::Direct { tm, tn } => shape.m().div_ceil(tm) * shape.n.div_ceil(tn),
+        }
+    }
+}
+
+impl TunedProduct {
+    fn pick(&self) -> LinearPick {
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+        let (own, estimated) =
+            (microseconds(self.nanoseconds), microseconds(self.estimated_nanoseconds));
+        let reason = if self.nanoseconds == self.estimated_nanoseconds {
+            format!("measured: {own:.1} µs, and no other was faster")
+        } else {
+            format!("measured: {own:.1} µs where the estimate's pick takes {estimated:.1}")
+        };
+        LinearPick { tile: self.tile, splits: self.splits, reason }
+    }
+}
+
+/// A tile that selection may take, and what its cost is estimated from.
+struct Choice {
+    tile: LinearTile,
+    /// Time of a multiply-add, the largest tile's being 1: a smaller one reads each operand more often.
+    factor: f64,
+    /// Workgroups that a compute unit must hold to be busy: it takes as long for fewer.
+    busy: f64,
+}
+
+const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
+    Choice { tile: LinearTile::tiled(sizes, each), factor, busy }
+}
+
+/// Largest first. The second does for the first where that does not fit: with an operand to
+/// transpose it needs 18 KiB. The figures are fitted to 50 products on an H200, each with all tiles
+/// and splits up to 2,048 workgroups (`npm run bench -- matmul`).
+const CHOICES: [Choice; 5] = [
+    choice([128, 128, 16], [8, 8], 1.0, 1.1),
+    choice([128, 128, 8], [8, 8], 1.05, 1.1),
+    choice([128, 64, 16], [8, 8], 1.1, 2.5),
+    choice([64, 64, 16], [8, 4], 1.12, 3.8),
+    choice([32, 32, 16], [4, 4], 1.65, 7.3),
+];
+
+/// Compute units of a large GPU, as the H200's 132 multiprocessors: WebGPU does not tell. A small GPU
+/// would be busy with larger tiles and fewer parts of K for products of a few hundred rows; by this
+/// estimate itself one of 8 to 16 units loses up to 1.8 times there.
+const UNITS: usize = 132;
+/// What a workgroup does before and after its part of K, as steps of K.
+const EDGES: f64 = 8.0;
+/// The second stage, in multiply-adds of a compute unit: its dispatch, which takes a step some 4 µs,
+/// and an element of a part.
+const SUM_DISPATCH: f64 = 800_000.0;
+const SUM_ELEMENT: f64 = 0.15;
+/// Parts that K may be cut into, and the least depth of one.
+const PARTS: [usize; 4] = [1, 2, 4, 8];
+const LEAST_DEPTH: usize = 64;
+/// Most bytes of all parts: memory that the plan keeps, for a tenth of a large product's time.
+const PARTS_BYTES: u64 = 64 << 20;
+
+/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
+/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
+/// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
+/// small ones the second.
+const DIRECT: [LinearTile; 2] =
+    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
+/// Multiply-adds from which the larger block repays its compilation within a hundred steps.
+const LARGE_PRODUCT: u64 = 4 << 20;
+
+/// The tiles that `pick` may choose among on this device, largest first.
+pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
+    let tiles: Vec<_> = choices(caps, form).into_iter().map(|choice| choice.tile).collect();
+    if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
+}
+
+/// What fits the device; nothing on a CPU.
+fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
+    let fits = |tile: LinearTile| {
+        !caps.software
+            && tile.invocations() <= caps.limits.workgroup_invocations()
+            && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
+    };
+    let mut choices: Vec<_> = CHOICES.iter().filter(|choice| fits(choice.tile)).collect();
+    if choices.first().is_some_and(|first| first.tile == CHOICES[0].tile) {
+        choices.retain(|choice| choice.tile != CHOICES[1].tile);
+    }
+    choices
+}
+
+/// What was measured on this device, else the tile and the parts of K that are expected to take the
+/// least time.
+pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
+    let measured = caps.tuned.iter().find(|tuned| tuned.shape == *shape);
+    let can = |tile, splits| {
+        let cut = matches!(tile, LinearTile::Tiled { .. }) && can_cut(caps, shape, splits);
+        linear_tiles(caps, shape.form).contains(&tile) && (splits == 1 || cut)
+    };
+    if let Some(tuned) = measured.filter(|tuned| can(tuned.tile, tuned.splits)) {
+        return tuned.pick();
+    }
+    estimated(caps, shape).swap_remove(0)
+}
+
+/// [`pick`] among tiles for so many parts of K.
+///
+/// # Errors
+/// `internal` where the device has no tile for them.
+pub(in crate::kernels) fn pick_parts(
+    caps: &Capabilities,
+    shape: &LinearShape,
+    parts: usize,
+) -> Result<LinearPick> {
+    let best = pick(caps, shape);
+    if best.splits == parts {
+        return Ok(best);
+    }
+    estimated(caps, shape)
+        .into_iter()
+        .find(|pick| pick.splits == parts)
+        .ok_or_else(|| Error::internal(format!("no tile for {parts} parts of K")))
+}
+
+/// Most candidates for a measurement, and how many times as slow as the first the estimate may think
+/// them: it was up to 1.3 times off on an H200, and knows no other GPU.
+const MOST_CANDIDATES: usize = 4;
+const WORTH_TRYING: f64 = 1.6;
+
+/// Picks that are worth measuring for a product, the estimate's own first.
+pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+    let mut picks = estimated(caps, shape);
+    picks.truncate(MOST_CANDIDATES);
+    picks
+}
+
+/// Picks by their expected time, none much slower than the first.
+fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+    let mut ranked = vec![];
+    for choice in choices(caps, shape.form) {
+        for parts in PARTS {
+            if parts > 1 && !can_cut(caps, shape, parts) {
+                break;
+            }
+            ranked.push((cost(choice, parts, shape), choice.tile, parts));
+        }
+    }
+    if ranked.is_empty() {
+        return direct(caps, shape);
+    }
+    ranked.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    let least = ranked[0].0;
+    ranked.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
+    let pick = |(_, tile, splits): (f64, LinearTile, usize)| {
+        let groups = tile.groups(shape) * splits;
+        let what = if splits > 1 { "tile and split of K" } else { "tile" };
+        let reason = format!("the {what} that should take the least time: {groups} workgroups");
+        LinearPick { tile, splits, reason }
+    };
+    ranked.into_iter().map(pick).collect()
+}
+
+/// Whether K may be cut into this many parts.
+fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
+    let most = PARTS_BYTES.min(caps.limits.binding_bytes());
+    let deep = shape.depth().checked_div(parts).is_some_and(|depth| depth >= LEAST_DEPTH);
+    deep && shape.by_vectors() && shape.part_elements().saturating_mul(4 * parts as u64) <= most
+}
+
+/// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
+/// that gets the most of them ends last.
+fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
+    let Choice { tile, factor, busy } = *choice;
+    let groups = (tile.groups(shape) * parts).div_ceil(UNITS) as f64;
+    let depth = shape.depth() as f64 / parts as f64 + EDGES;
+    let product = groups.max(busy) * depth * tile.results() as f64 * factor;
+    let sum = SUM_DISPATCH + SUM_ELEMENT * (parts + 1) as f64 * shape.part_elements() as f64;
+    product + if parts > 1 { sum } else { 0.0 }
+}
+
+/// Both direct blocks, the better one first.
+fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+    let why = if caps.software {
+        "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
+    } else {
+        "no tile fits the limits on invocations or workgroup memory"
+    };
+    let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
+    let [large, small] = [
+        (DIRECT[0], "a large product repays a large block"),
+        (DIRECT[1], "small product, quick to compile"),
+    ];
+    let order = if operations >= LARGE_PRODUCT { [large, small] } else { [small, large] };
+    let pick = |(tile, size)| LinearPick { tile, splits: 1, reason: format!("{why}; {size}") };
+    order.map(pick).into()
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+    use crate::kernels::TunedProduct;
+    use crate::testing::adapters;
+
+    /// Picks that were the fastest of all tiles and splits on an H200, or within 2 %.
+    #[test]
+    fn picks_are_those_that_measured_best() {
+        let table = adapters::table(Target::Native);
+        let caps = table.iter().find(|caps| caps.adapter.description.contains("NVIDIA")).unwrap();
+        for (form, [m, n, k], best) in [
+            (Form::MatmulT, [4096, 4096, 4096], "128x128x16 in 1"),
+            (Form::MatmulT, [512, 8192, 768], "128x128x16 in 1"),
+            (Form::MatmulT, [4096, 768, 2048], "128x128x16 in 2"),
+            (Form::Matmul, [1024, 1024, 1024], "128x128x16 in 4"),
+            (Form::Matmul, [512, 768, 4096], "128x64x16 in 8"),
+            (Form::MatmulAt, [768, 768, 4096], "64x64x16 in 8"),
+            (Form::MatmulT, [256, 256, 128], "32x32x16 in 1"),
+        ] {
+            let (k, tokens) = if form == Form::MatmulAt { (m, k) } else { (k, m) };
+            let LinearPick { tile, splits, .. } = pick(caps, &LinearShape::new(form, n, k, tokens));
+            let LinearTile::Tiled { bm, bn, bk, .. } = tile else { panic!("{tile:?}") };
+            assert_eq!(format!("{bm}x{bn}x{bk} in {splits}"), best, "{form:?} {m}x{n}x{k}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_picked_where_it_fits() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        let shape = LinearShape::new(Form::MatmulT, 768, 768, 512);
+        let candidates = linear_candidates(&caps, &shape);
+        assert_eq!(candidates[0].tile, pick(&caps, &shape).tile);
+        let LinearPick { tile, splits, .. } = candidates[1];
+        let tuned = |tile, splits| TunedProduct {
+            shape,
+            tile,
+            splits,
+            nanoseconds: 31_250,
+            estimated_nanoseconds: 40_000,
+        };
+        caps.tuned = vec![tuned(tile, splits)];
+        let measured = pick(&caps, &shape);
+        assert_eq!((measured.tile, measured.splits), (tile, splits));
+        assert!(measured.reason.contains("31.2 µs") && measured.reason.contains("40.0"));
+        let other = LinearShape { tokens: 511, ..shape };
+        assert!(!pick(&caps, &other).reason.contains("measured"));
+        // Remembered from another device, or no tile at all: 20 KiB, parts of 3 terms, 7 × 7 results.
+        for (tile, splits) in [
+            (CHOICES[0].tile, 1),
+            (tile, 256),
+            (DIRECT[0], 1),
+            (LinearTile::Direct { tm: 7, tn: 7 }, 1),
+        ] {
+            caps.tuned = vec![tuned(tile, splits)];
+            assert!(!pick(&caps, &shape).reason.contains("measured"), "{tile:?} in {splits}");
+        }
+    }
+
+    #[test]
+    fn parts_stay_within_their_bytes_and_a_binding() {
+        for caps in adapters::table(Target::Native) {
+            let most = PARTS_BYTES.min(caps.limits.binding_bytes());
+            for form in Form::ALL {
+                for (n, k, tokens) in [(1280, 6912, 2048), (3456, 1280, 2048), (8192, 8192, 65_536)]
+                {
+                    let shape = LinearShape::new(form, n, k, tokens);
+                    let pick = pick(&caps, &shape);
+                    let bytes = 4 * pick.splits as u64 * shape.part_elements();
+                    assert!(pick.splits == 1 || bytes <= most, "{shape:?}: {pick:?}");
+                }
+            }
+        }
+    }
+}

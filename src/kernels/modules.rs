@@ -1,0 +1,73 @@
+//! Shared modules that read and write what a format or an option says.
+
+use super::compose::{Composer, Module, shader};
+use super::shape::DenseMask;
+use crate::config::Activation;
+use crate::format::{Element, KvCache, WeightFormat};
+
+impl Element {
+    /// The module that defines `Quad`, `pack_quad` and `unpack_quad`.
+    pub(super) fn module(self, composer: Composer) -> Composer {
+        match self {
+            Self::F32 => composer.module(shader!("lib/element/quad_f32")),
+            Self::F16 => {
+                composer.module(shader!("lib/finite")).module(shader!("lib/element/quad_f16"))
+            }
+        }
+    }
+}
+
+impl DenseMask {
+    pub(super) fn module(self, composer: Composer) -> Composer {
+        composer.module(match self {
+            Self::None => shader!("lib/attention/dense_none"),
+            Self::Bits => shader!("lib/attention/dense_bits"),
+            Self::Additive => shader!("lib/attention/dense_additive"),
+        })
+    }
+}
+
+impl KvCache {
+    /// The module through which kernels read it.
+    pub(super) fn module(self, composer: Composer) -> Composer {
+        composer.module(match self {
+            Self::F32 => shader!("lib/cache/f32"),
+            Self::F16 => shader!("lib/cache/f16"),
+            Self::Int8 => shader!("lib/cache/int8"),
+        })
+    }
+}
+
+impl WeightFormat {
+    /// The module through which kernels read a packed matrix of `elements` elements, with its
+    /// constants.
+    pub(super) fn module(self, composer: Composer, elements: usize) -> Composer {
+        let module = match self {
+            Self::F32 => return composer,
+            Self::F16 => shader!("lib/weights/f16"),
+            Self::Int8 => shader!("lib/weights/int8"),
+            Self::Int4 => shader!("lib/weights/int4"),
+        };
+        composer
+            .unrolled("QUADS", self.elements() / 4)
+            .size("SCALES", self.vectors(elements))
+            .module(module)
+    }
+}
+
+/// The module that says in which row a position lies, with its constants.
+pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
+    composer
+        .flag("RINGED", ring.is_some())
+        .size("RING", ring.unwrap_or(1))
+        .module(shader!("lib/cache/key_row"))
+}
+
+/// `activate` and `activate_derivative`, on top of `lib/math`.
+pub(super) fn activation_module(activation: Activation) -> Module {
+    match activation {
+        Activation::Silu => shader!("lib/activation/silu"),
+        Activation::Gelu => shader!("lib/activation/gelu"),
+        Activation::GeluTanh => shader!("lib/activation/gelu_tanh"),
+    }
+}

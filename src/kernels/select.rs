@@ -1,0 +1,95 @@
+//! From a spec and a device's capabilities to a kernel.
+
+use super as k;
+use super::compose::Kernel;
+use super::spec::KernelSpec;
+use crate::caps::Capabilities;
+use crate::error::Result;
+
+impl KernelSpec {
+    /// The kernel on a device: variant, reason, workgroup size, modules, bindings, grid and text.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when no variant fits the device.
+    #[allow(clippy::too_many_lines, reason = "a table")]
+    pub fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        match *self {
+            Self::Zero { count } => k::zero(caps, count),
+            Self::CopyRow { hidden } => k::copy_row(caps, hidden),
+            Self::Initialize { count } => k::initialize(caps, count),
+            Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
+            Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
+            Self::RmsNormForward { hidden, epsilon } => {
+                k::rms_norm_forward(caps, hidden, epsilon.0)
+            }
+            Self::RmsNormBackward { hidden, epsilon, mode, rows } => {
+                k::rms_norm_backward(caps, hidden, epsilon.0, mode, rows)
+            }
+            Self::HeadNormForward { shape, epsilon } => {
+                k::head_norm_forward(caps, shape, epsilon.0)
+            }
+            Self::HeadNormBackward { shape, epsilon, rows } => {
+                k::head_norm_backward(caps, shape, epsilon.0, rows)
+            }
+            Self::ColumnSum { hidden, rows } => k::column_sum(caps, hidden, rows),
+            Self::Linear { shape, output, splits, tile } => {
+                k::linear::product::linear_product(caps, &shape, output, splits, tile)
+            }
+            Self::LinearSum { shape, output, splits } => {
+                k::linear::product::linear_sum(caps, &shape, output, splits)
+            }
+            Self::Matvec(shape) => k::matvec(caps, shape),
+            Self::Rope { heads, head_dim, stride, forward } => {
+                k::rope(caps, heads, head_dim, stride, forward)
+            }
+            Self::CacheAppend { shape, cache } => k::cache_append(caps, shape, cache),
+            Self::CacheExpand { shape, cache } => k::cache_expand(caps, shape, cache),
+            Self::AttentionForward { shape, cached, tile } => {
+                k::attention::batch::forward(caps, shape, cached, tile)
+            }
+            Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
+            Self::AttentionBackwardQuery { shape, kept, tile } => {
+                k::attention::batch::backward_query(caps, shape, kept, tile)
+            }
+            Self::AttentionBackwardKeyValue { shape, owner, ends, kept, tile } => {
+                k::attention::batch::backward_key_value(caps, shape, (owner, ends), kept, tile)
+            }
+            Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
+            Self::AttentionDecode { shape, cache, splits } => {
+                k::attention_decode(caps, shape, cache, &splits)
+            }
+            Self::AttentionDecodeMerge { shape, splits } => {
+                k::attention_decode_merge(caps, shape, &splits)
+            }
+            Self::AttentionTensors { shape, pass, element, dense, batch } => {
+                k::attention_tensors(caps, shape, pass, element, dense, batch)
+            }
+            Self::AttentionDeltaTensors { shape, element, batch } => {
+                k::attention_delta_tensors(caps, shape, element, batch)
+            }
+            Self::AttentionDecodeTensors { shape, element, splits, batch } => {
+                k::attention_decode_tensors(caps, shape, element, &splits, batch)
+            }
+            Self::AttentionDecodeMergeTensors { shape, element, splits, batch } => {
+                k::attention_decode_merge_tensors(caps, shape, element, &splits, batch)
+            }
+            Self::Softmax { columns, element } => k::softmax(caps, columns, element),
+            Self::GatedActivation(shape) => k::gated_activation(caps, shape),
+            Self::GatedActivationBackward(shape) => k::gated_activation_backward(caps, shape),
+            Self::CrossEntropy { vocabulary, gradient } => {
+                k::cross_entropy(caps, vocabulary, gradient)
+            }
+            Self::LossSum => k::loss_sum(caps),
+            Self::PackWeights { format, rows, columns } => {
+                k::pack_weights(caps, format, rows, columns)
+            }
+            Self::UnpackWeights { format, rows, columns } => {
+                k::unpack_weights(caps, format, rows, columns)
+            }
+            Self::GradNorm => k::grad_norm(caps),
+            Self::StepDecision { partials } => k::step_decision(caps, partials),
+            Self::AdamW { count } => k::adamw(caps, count),
+            Self::Sample { vocabulary } => k::sample(caps, vocabulary),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Shapes and options of operations, as plain data: what a [`KernelSpec`](super::KernelSpec) is made of.
+
+use crate::config::Activation;
+use crate::format::{KvCache, WeightFormat, WriteMode};
+use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
+
+/// A float of a spec. It is never NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Constant(pub f64);
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Both zeros are equal.
+        (self.0 + 0.0).to_bits().hash(state);
+    }
+}
+
+/// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionShape {
+    pub heads: usize,
+    pub kv_heads: usize,
+    /// A multiple of 4, at most 256.
+    pub head_dim: usize,
+    /// A query sees at most this many of the latest keys, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f32>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f32>,
+    /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
+    pub tokens: usize,
+    /// Rows after which the key-value cache begins anew, or none where it holds every position.
+    pub ring: Option<usize>,
+}
+
+// No kernel is asked for NaN: equality is total, and equal floats have equal bits or are both zero.
+impl Eq for AttentionShape {}
+
+impl Hash for AttentionShape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, tokens, ring } = *self;
+        let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
+        (heads, kv_heads, head_dim, window, bits(soft_cap), bits(scale), tokens, ring).hash(state);
+    }
+}
+
+impl AttentionShape {
+    /// Elements of a fused row.
+    pub const fn stride(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Column of the first key head in a fused row.
+    pub const fn key_offset(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Column of the first value head in a fused row.
+    pub const fn value_offset(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim
+    }
+
+    /// Elements of a row of the key-value cache: key heads | value heads.
+    pub const fn cache_stride(&self) -> usize {
+        2 * self.kv_heads * self.head_dim
+    }
+
+    /// Elements of an output row.
+    pub const fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    pub(crate) fn score_scale(&self) -> f64 {
+        self.scale.map_or_else(|| 1.0 / (self.head_dim as f64).sqrt(), f64::from)
+    }
+}
+
+impl KvCache {
+    /// 32-bit words of a cache row.
+    pub const fn row_words(self, shape: &AttentionShape) -> usize {
+        let elements = shape.cache_stride();
+        match self {
+            Self::F32 => elements,
+            Self::F16 => elements / 2,
+            Self::Int8 => elements / 4 + 2 * shape.kv_heads,
+        }
+    }
+}
+
+/// The three kernels that share the tiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionPass {
+    Forward,
+    /// The gradient of queries.
+    Query,
+    /// The gradients of keys and values.
+    KeyValue,
+}
+
+impl AttentionPass {
+    pub const fn kernel_name(self) -> &'static str {
+        match self {
+            Self::Forward => "attention_forward",
+            Self::Query => "attention_backward_query",
+            Self::KeyValue => "attention_backward_key_value",
+        }
+    }
+}
+
+/// A tile of the shared scheme in `lib/attention/tile.wgsl`. In each turn, `row_groups` ×
+/// `size / row_groups` invocations compute `rows` × `columns` scores. The rows per group are a multiple
+/// of 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    pub rows: usize,
+    pub columns: usize,
+    pub row_groups: usize,
+    pub size: usize,
+    /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
+    pub resident: bool,
+}
+
+/// Whose gradients of keys and values a workgroup adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyValueOwner {
+    /// A key-value head: all query heads of its group, straight into d_qkv.
+    Group,
+    /// A query head: into parts that [`attention_group_sum`](super::attention_group_sum) adds up.
+    Head,
+}
+
+/// The part of a mask that is given for each query and key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DenseMask {
+    /// Intervals of keys say all.
+    #[default]
+    None,
+    /// A bit for each key: set, the query sees it.
+    Bits,
+    /// An f32 for each key, added to the score.
+    Additive,
+}
+
+/// Into how many ranges the keys that a query sees are cut at most, and why. How many of them have
+/// work is decided in the kernels, from the tokens in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DecodeSplits {
+    pub count: usize,
+    pub reason: SplitReason,
+}
+
+/// Why keys are cut into so many ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SplitReason {
+    /// So few keys are not worth a merge.
+    Short { keys: usize },
+    /// Each range has so many workgroups (invocations on a CPU) of those that keep the device busy.
+    Busy { each: usize, wanted: usize, unit: &'static str },
+    /// The caller said so.
+    Given,
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    Mode(WriteMode),
+    /// C = residual + product, the residual in a buffer of its own, bound last.
+    Residual,
+}
+
+/// Width of the feed-forward block's hidden layer, and its activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ActivationWidth {
+    pub width: usize,
+    pub activation: Activation,
+}
+
+/// What a matrix multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatvecInput {
+    Plain,
+    /// The RMSNorm of the row; the norm's weight is bound behind `range`.
+    Norm {
+        epsilon: Constant,
+    },
+}
+
+/// What becomes of the products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatvecOutput {
+    Plain,
+    /// Added to a residual, which is bound behind `range`: not together with a norm.
+    Residual,
+    /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
+    Gated(Activation),
+    /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
+    /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
+    /// rotations and the cache are bound last.
+    Heads(AttentionShape),
+}
+
+/// A matrix-vector product of `n` results of `k` products each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatvecShape {
+    pub n: usize,
+    pub k: usize,
+    pub input: MatvecInput,
+    pub output: MatvecOutput,
+    /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
+    pub weights: WeightFormat,
+}

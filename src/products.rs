@@ -1,0 +1,180 @@
+//! Products of matrices as data: their shapes, the tiles that compute them, and what was measured of
+//! them on a device, which takes the place of selection's estimate.
+
+/// Which product, and which of its dimensions is the batch of tokens (a run-time value).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// C[tokens, N] = A[tokens, K] · B[N, K]ᵀ: a linear layer forward.
+    MatmulT,
+    /// C[tokens, N] = A[tokens, K] · B[K, N]: the gradient of its input.
+    Matmul,
+    /// C[K, N] = A[tokens, K]ᵀ · B[tokens, N]: the gradient of its weight.
+    MatmulAt,
+}
+
+impl Form {
+    pub const ALL: [Self; 3] = [Self::MatmulT, Self::Matmul, Self::MatmulAt];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MatmulT => "matmul_t",
+            Self::Matmul => "matmul",
+            Self::MatmulAt => "matmul_at",
+        }
+    }
+}
+
+/// Constant dimensions of a product, in [`Form`]'s letters, and the most tokens it will see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinearShape {
+    pub form: Form,
+    pub n: usize,
+    pub k: usize,
+    /// Elements from one row of A to the next; more than K when A holds further columns.
+    pub a_stride: usize,
+    /// Elements from one row of C to the next.
+    pub c_stride: usize,
+    pub tokens: usize,
+    /// B lies in f16, two elements per word; where rows are [by vectors](Self::by_vectors) alone.
+    pub half_b: bool,
+}
+
+impl LinearShape {
+    /// A product whose operands have no columns besides those used.
+    pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
+        Self { form, n, k, a_stride: k, c_stride: n, tokens, half_b: false }
+    }
+
+    /// Every row begins at, and holds, a multiple of four elements.
+    pub fn by_vectors(&self) -> bool {
+        [self.n, self.k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
+    }
+
+    /// Rows of C.
+    pub(crate) fn m(&self) -> usize {
+        if self.form == Form::MatmulAt { self.k } else { self.tokens }
+    }
+
+    /// Elements of C, or of a part of it.
+    pub(crate) fn part_elements(&self) -> u64 {
+        self.m() as u64 * self.n as u64
+    }
+
+    /// Terms of each sum.
+    pub(crate) fn depth(&self) -> usize {
+        if self.form == Form::MatmulAt { self.tokens } else { self.k }
+    }
+}
+
+/// How results are divided among invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinearTile {
+    /// BM×BN results per workgroup through workgroup memory in steps of BK, TM×TN an invocation.
+    Tiled { bm: usize, bn: usize, bk: usize, tm: usize, tn: usize },
+    /// TM×TN results per invocation, straight from storage.
+    Direct { tm: usize, tn: usize },
+}
+
+/// The fastest tile and split measured for a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunedProduct {
+    pub shape: LinearShape,
+    pub tile: LinearTile,
+    /// Parts of K.
+    pub splits: usize,
+    pub nanoseconds: u64,
+    /// Of what the estimate picks.
+    pub estimated_nanoseconds: u64,
+}
+
+/// Numbers of a product in [`TunedProduct::to_numbers`].
+const NUMBERS: usize = 15;
+/// The first of them, which are its shape's.
+const SHAPE_NUMBERS: usize = 7;
+
+impl TunedProduct {
+    /// Tells the numbers of this version from others that may have been kept: how many of them there are,
+    /// how many of those are the shape's, and a count of changes in what they mean.
+    pub const FORMAT: [usize; 3] = [NUMBERS, SHAPE_NUMBERS, 1];
+
+    /// Products as plain numbers, to be kept where there is only text.
+    pub fn to_numbers(products: &[Self]) -> Vec<f64> {
+        let numbers = |product: &Self| -> [f64; NUMBERS] {
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, half_b } = product.shape;
+            let tile = match product.tile {
+                LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
+                LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
+            };
+            let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
+            let shape = [form as usize, n, k, a_stride, c_stride, tokens, usize::from(half_b)];
+            let [form, n, k, a_stride, c_stride, tokens, half_b] = shape.map(|x| x as f64);
+            let splits = product.splits as f64;
+            let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
+            [
+                form, n, k, a_stride, c_stride, tokens, half_b, bm, bn, bk, tm, tn, splits,
+                times[0], times[1],
+            ]
+        };
+        products.iter().flat_map(numbers).collect()
+    }
+
+    /// The products of [`TunedProduct::to_numbers`]. What is no product is left out.
+    pub fn from_numbers(numbers: &[f64]) -> Vec<Self> {
+        let product = |numbers: &[f64]| {
+            let numbers: [f64; NUMBERS] = numbers.try_into().ok()?;
+            let [
+                form,
+                n,
+                k,
+                a_stride,
+                c_stride,
+                tokens,
+                half_b,
+                bm,
+                bn,
+                bk,
+                tm,
+                tn,
+                splits,
+                own,
+                estimated,
+            ] = numbers.map(|x| x as usize);
+            let form = *Form::ALL.iter().find(|known| **known as usize == form)?;
+            let tile = if bm == 0 {
+                LinearTile::Direct { tm, tn }
+            } else {
+                LinearTile::Tiled { bm, bn, bk, tm, tn }
+            };
+            let half_b = half_b == 1;
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, half_b };
+            let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
+            Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
+        };
+        numbers.chunks(NUMBERS).filter_map(product).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_kept_as_numbers() {
+        let shape = LinearShape::new(Form::MatmulAt, 768, 2048, 511);
+        let tiled = TunedProduct {
+            shape,
+            tile: LinearTile::Tiled { bm: 64, bn: 64, bk: 16, tm: 8, tn: 4 },
+            splits: 8,
+            nanoseconds: 31_250,
+            estimated_nanoseconds: 40_001,
+        };
+        let shape = LinearShape { form: Form::Matmul, a_stride: 4096, half_b: true, ..shape };
+        let direct =
+            TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
+        let numbers = TunedProduct::to_numbers(&[tiled, direct]);
+        assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct]);
+        // Cut off; of a form that does not exist.
+        assert_eq!(TunedProduct::from_numbers(&numbers[..29]), [tiled]);
+        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..15]].concat()), []);
+    }
+}
