@@ -73,18 +73,31 @@ async function bindgen(wasm, folder) {
   await run(findWasmBindgen(), [wasm, "--target", "web", "--omit-default-module-path", ...names]);
 }
 
+/**
+ * Binds and optimises the module that cargo made.
+ *
+ * @param folder - where the module and its JavaScript are to lie.
+ * @param more - further flags of wasm-opt, such as `-g`, which keeps the functions' names.
+ * @returns the module's path.
+ */
+export async function optimised(folder, more = []) {
+  const made = join(folder, "tinyloom_bg.wasm");
+  await bindgen(join(target, "wasm32-unknown-unknown", "wasm", "tinyloom.wasm"), folder);
+  const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
+  const tool = join(dirname(optimiser), "bin", "wasm-opt");
+  // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
+  const flags = ["-Os", "--converge", "--low-memory-unused", ...WASM_FEATURES, ...more];
+  await run(process.execPath, [tool, ...flags, made, "-o", made]);
+  return made;
+}
+
 async function wasmModule() {
   const wasm = await cargo("wasm");
   const print = fingerprint([relative(root, wasm), "scripts/build.mjs", "Cargo.lock"]);
   const made = join(dist, "tinyloom_bg.wasm");
   await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
     step("binding and optimising the wasm module");
-    await bindgen(wasm, dist);
-    const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
-    const tool = join(dirname(optimiser), "bin", "wasm-opt");
-    // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
-    const flags = ["-Os", "--converge", "--low-memory-unused", ...WASM_FEATURES];
-    await run(process.execPath, [tool, ...flags, made, "-o", made]);
+    await optimised(dist);
   });
   reportSize(made);
 }
