@@ -32,6 +32,16 @@ const WASM_BUDGET = 420_000;
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");
 
+/**
+ * Keeps wasm-opt from inlining functions with one caller: LLVM has inlined what pays, and what is left
+ * compresses better apart. With its own limits the module is 3 % smaller, and 7 % larger gzipped.
+ */
+const WITHOUT_INLINING = [
+  "--one-caller-inline-max-function-size=0",
+  "--flexible-inline-max-function-size=0",
+  "--always-inline-max-function-size=0",
+];
+
 /** What rustc emits for this target; wasm-opt refuses instructions it was not told of. */
 const WASM_FEATURES = [
   "--enable-bulk-memory",
@@ -86,8 +96,8 @@ export async function optimised(folder, more = []) {
   const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
   const tool = join(dirname(optimiser), "bin", "wasm-opt");
   // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
-  const flags = ["-Os", "--converge", "--low-memory-unused", ...WASM_FEATURES, ...more];
-  await run(process.execPath, [tool, ...flags, made, "-o", made]);
+  const size = ["-Os", "--converge", "--low-memory-unused", ...WITHOUT_INLINING];
+  await run(process.execPath, [tool, ...size, ...WASM_FEATURES, ...more, made, "-o", made]);
   return made;
 }
 

@@ -333,7 +333,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
 
 /// Sorts the tensors by offset and checks that, end to end, they are exactly the data of the file.
 fn check_layout(file: &str, entries: &mut [(String, Entry)], data_length: u64) -> Result<()> {
-    entries.sort_by_key(|(_, entry)| entry.data_offsets);
+    entries.sort_unstable_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
     let mut covered = 0;
     for (name, entry) in entries.iter() {
         let (begin, end) = entry.data_offsets;

@@ -148,7 +148,7 @@ impl Params {
                 });
             }
         }
-        parts.sort_by_key(|part| (part.state.shard, part.state.offset));
+        parts.sort_unstable_by_key(|part| (part.state.shard, part.state.offset));
         let mut updates: Vec<Update> = vec![];
         for part in parts {
             match updates.last_mut() {

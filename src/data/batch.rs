@@ -121,7 +121,7 @@ pub fn document_ends(documents: &[u32]) -> Vec<u32> {
 /// backward pass sums the run of a token in one invocation per column, and so in a fixed order.
 pub fn sorted_by_token(tokens: &[u32]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..tokens.len() as u32).collect();
-    order.sort_by_key(|&i| tokens[i as usize]);
+    order.sort_unstable_by_key(|&i| (tokens[i as usize], i));
     order
 }
 

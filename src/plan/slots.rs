@@ -19,7 +19,7 @@ impl Lifetime {
 /// and are not made larger. Returns each tensor's slot and the sizes of all slots.
 pub fn assign(tensors: &[Lifetime], existing: &[u64]) -> (Vec<usize>, Vec<u64>) {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
-    order.sort_by_key(|&i| (std::cmp::Reverse(tensors[i].bytes), tensors[i].first));
+    order.sort_unstable_by_key(|&i| (std::cmp::Reverse(tensors[i].bytes), tensors[i].first, i));
     let mut sizes = existing.to_vec();
     let mut tenants: Vec<Vec<usize>> = vec![Vec::new(); sizes.len()];
     let mut slot_of = vec![usize::MAX; tensors.len()];

@@ -155,7 +155,7 @@ impl Purpose {
             Self::Tensor => vec![(asked.activations, "a smaller shape")],
             Self::Operation => vec![(asked.activations, "smaller tensors")],
         };
-        settings.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        settings.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let tenth = asked.total() / 10;
         let used: Vec<_> =
             settings.iter().filter(|(bytes, _)| *bytes > tenth).map(|(_, text)| *text).collect();

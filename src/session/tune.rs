@@ -59,8 +59,9 @@ fn by_work(shapes: &[LinearShape]) -> Vec<LinearShape> {
             None => order.push((*shape, work)),
         }
     }
-    order.sort_by_key(|&(_, work)| Reverse(work));
-    order.into_iter().map(|(shape, _)| shape).collect()
+    let mut ranked: Vec<usize> = (0..order.len()).collect();
+    ranked.sort_unstable_by_key(|&i| (Reverse(order[i].1), i));
+    ranked.into_iter().map(|i| order[i].0).collect()
 }
 
 /// The fastest of a product's candidates, before `awake` after some work; none where they take too long.

@@ -201,16 +201,16 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
             if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
             }
-            ranked.push((cost(choice, parts, shape), choice.tile, parts));
+            ranked.push((cost(choice, parts, shape), ranked.len(), choice.tile, parts));
         }
     }
     if ranked.is_empty() {
         return direct(caps, shape);
     }
-    ranked.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    ranked.sort_unstable_by(|(a, i, ..), (b, j, ..)| a.total_cmp(b).then(i.cmp(j)));
     let least = ranked[0].0;
     ranked.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
-    let pick = |(_, tile, splits): (f64, LinearTile, usize)| {
+    let pick = |(_, _, tile, splits): (f64, usize, LinearTile, usize)| {
         let groups = tile.groups(shape) * splits;
         let what = if splits > 1 { "tile and split of K" } else { "tile" };
         let reason = format!("the {what} that should take the least time: {groups} workgroups");
