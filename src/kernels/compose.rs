@@ -6,36 +6,23 @@ use super::unroll::unroll;
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt::Write;
 
 /// A part of a kernel's text.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Module {
-    /// Its file below `shaders`, without the ending; of text written in Rust, the function that
-    /// writes it.
+    /// Its file below `shaders`, without the ending.
     pub name: &'static str,
-    pub text: Cow<'static, str>,
-}
-
-impl Module {
-    /// Text that no file has: loops written out for one shape.
-    pub fn written(name: &'static str, text: String) -> Self {
-        Self { name, text: Cow::Owned(text) }
-    }
+    pub text: &'static str,
 }
 
 /// A shared module in `shaders/lib`, or a kernel in `shaders`, as `build.rs` has copied it.
 macro_rules! shader {
     ($path:literal) => {
-        $crate::kernels::compose::Module {
+        // A reference to static data: a kernel joins up to fifteen, and by value each would cost code.
+        &$crate::kernels::compose::Module {
             name: $path,
-            text: std::borrow::Cow::Borrowed(include_str!(concat!(
-                env!("OUT_DIR"),
-                "/shaders/",
-                $path,
-                ".wgsl"
-            ))),
+            text: include_str!(concat!(env!("OUT_DIR"), "/shaders/", $path, ".wgsl")),
         }
     };
 }
@@ -229,9 +216,14 @@ impl Composer {
         self
     }
 
-    pub fn module(mut self, module: Module) -> Self {
-        self.modules.push(module.name);
-        self.body.push_str(&module.text);
+    pub fn module(self, module: &'static Module) -> Self {
+        self.written(module.name, module.text)
+    }
+
+    /// Adds text that no file has, loops written out for one shape, under the name of what writes it.
+    pub fn written(mut self, name: &'static str, text: &str) -> Self {
+        self.modules.push(name);
+        self.body.push_str(text);
         self
     }
 
@@ -246,7 +238,7 @@ impl Composer {
     }
 
     /// Adds a module that uses subgroups and declares their ids as `lib/reduce_subgroup.wgsl` does.
-    pub fn subgroup_module(mut self, module: Module) -> Self {
+    pub fn subgroup_module(mut self, module: &'static Module) -> Self {
         self.subgroups = true;
         self.module(module)
     }

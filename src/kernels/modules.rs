@@ -64,7 +64,7 @@ pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
 }
 
 /// `activate` and `activate_derivative`, on top of `lib/math`.
-pub(super) fn activation_module(activation: Activation) -> Module {
+pub(super) fn activation_module(activation: Activation) -> &'static Module {
     match activation {
         Activation::Silu => shader!("lib/activation/silu"),
         Activation::Gelu => shader!("lib/activation/gelu"),

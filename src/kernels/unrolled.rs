@@ -4,7 +4,6 @@
 //! on SwiftShader a product with 4×4 results per invocation ran at 0.2 GFLOP/s with arrays and at
 //! 1.7 with the same loop written out, 16×16 at 3 to 4 (two cores, 768×256×128).
 
-use super::compose::Module;
 use crate::products::Form;
 use std::fmt::Write;
 
@@ -17,7 +16,7 @@ fn sum_name(i: usize, j: usize) -> String {
 
 /// The body of `03_matmul_direct.wgsl`'s `block`: TM×TN results in named vectors, STEPS of K a
 /// turn, a shorter loop for what remains.
-pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> Module {
+pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
     let mut text = String::from(
         "fn block(m0: u32, n0: u32, m_end: u32, k_end: u32, column: u32, target_column: u32) {\n",
     );
@@ -57,7 +56,7 @@ pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> Module {
         }
     }
     text.push_str("}\n");
-    Module::written("direct_block", text)
+    text
 }
 
 fn fetch_left_rows(text: &mut String, tm: usize) {
@@ -156,7 +155,7 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
 
 /// A head's vector as a struct of named members, with the operations that attention needs:
 /// `head_dot`, `head_axpy` (y + s · x), `head_scale`.
-pub(super) fn head_module(vectors: usize) -> Module {
+pub(super) fn head_module(vectors: usize) -> String {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -176,7 +175,7 @@ pub(super) fn head_module(vectors: usize) -> Module {
         "fn head_scale(s: f32, x: Head) -> Head {{\n  return Head({});\n}}",
         each(", ", &|i| format!("s * x.v{i}"))
     );
-    Module::written("head_module", text)
+    text
 }
 
 /// Whole heads through functions of one vector: `loads` and `stores` are (function, vector function)
@@ -185,7 +184,7 @@ pub(super) fn head_access(
     vectors: usize,
     loads: &[(&str, &str)],
     stores: &[(&str, &str)],
-) -> Module {
+) -> String {
     let each = |separator: &str, item: &dyn Fn(usize) -> String| {
         (0..vectors).map(item).collect::<Vec<_>>().join(separator)
     };
@@ -204,5 +203,5 @@ pub(super) fn head_access(
             "fn {function}(item: u32, row: u32, head: u32, x: Head) {{\n  {items}\n}}"
         );
     }
-    Module::written("head_access", text)
+    text
 }

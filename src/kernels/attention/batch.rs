@@ -316,8 +316,8 @@ fn row_kernel(
     }
     let vectors = shape.head_dim / 4;
     let composer = composer
-        .module(head_module(vectors))
-        .module(head_access(vectors, &loads, stores))
+        .written("head_module", &head_module(vectors))
+        .written("head_access", &head_access(vectors, &loads, stores))
         .module(match pass {
             AttentionPass::Forward => shader!("05_attention_forward_row"),
             AttentionPass::Query => shader!("10_attention_backward_query_row"),

@@ -5,7 +5,7 @@ use super::decode_place::{DecodePlace, DecodeStage};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
-use crate::kernels::compose::{Composer, Grid, Kernel, Module, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::shape::{AttentionShape, DecodeSplits, SplitReason};
 use crate::kernels::spec::KernelSpec;
@@ -306,8 +306,8 @@ fn row(
     let invocations = place.batch() * shape.heads * splits.count;
     place
         .modules(composer, shape, stage)
-        .module(head_module(vectors))
-        .module(Module::written("row", heads))
+        .written("head_module", &head_module(vectors))
+        .written("row", &heads)
         .module(shader!("05_attention_decode_row"))
         .finish(
             caps,

@@ -309,8 +309,8 @@ fn modules(
                 shader!("lib/linear/tile_b_columns")
             })
             .module(shader!("03_matmul_tiled")),
-        (LinearTile::Direct { tm, tn }, form) => {
-            composer.module(shader!("03_matmul_direct")).module(direct_block(form, tm, tn))
-        }
+        (LinearTile::Direct { tm, tn }, form) => composer
+            .module(shader!("03_matmul_direct"))
+            .written("direct_block", &direct_block(form, tm, tn)),
     }
 }
