@@ -8,7 +8,7 @@ use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result, room};
 use crate::gpu::{PlanId, Region, Replay, queued};
 use crate::lower::InferenceOptions;
-use crate::plan::{Buffer, METRICS_BYTES, PromptLayout};
+use crate::plan::{Buffer, PromptLayout};
 use std::ops::Range;
 
 impl Model {
@@ -150,16 +150,19 @@ impl Model {
         while done < total {
             watch.at(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
+            let bytes = part.len() as u64 * 4;
             let after = |room: &Room| {
-                let buffer = room.resources.get(Buffer::Metrics)?;
-                let region = Region { buffer, offset: 0, bytes: METRICS_BYTES };
-                Ok((vec![room.logits, room.loss], Some(region)))
+                let buffer = room.resources.get(Buffer::Losses)?;
+                Ok((vec![room.logits, room.loss], Some(Region { buffer, offset: 0, bytes })))
             };
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
             let read = self.run_chunk(&cache, done, inputs, Some(targets), after).await?;
-            let metrics = bytemuck::pod_collect_to_vec::<u8, f32>(&read);
-            sum += f64::from(metrics[0]);
-            count += f64::from(metrics[1]);
+            // Chunks follow the GPU's speed: one sum in f64, in order, does not depend on them.
+            let losses = bytemuck::pod_collect_to_vec::<u8, f32>(&read);
+            for (loss, _) in losses.iter().zip(targets).filter(|(_, t)| **t != IGNORE_INDEX) {
+                sum += f64::from(*loss);
+                count += 1.0;
+            }
             done = part.end;
         }
         cache.holds(held, tokens);

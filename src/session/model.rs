@@ -79,6 +79,12 @@ impl Model {
         })
     }
 
+    /// As if the GPU had been seen to do so many units of work per millisecond.
+    #[cfg(test)]
+    pub fn pretend_pace(&self, units: f64) {
+        self.chunk_pace.pretend(units);
+    }
+
     /// A model with weights as transformers initialises them: matrices and embeddings normal with
     /// deviation `initializer_range`, norms one. The same seed gives the same bits everywhere.
     ///

@@ -98,6 +98,12 @@ impl Pace {
         }
     }
 
+    /// As if so many units of work had been seen to take a millisecond.
+    #[cfg(test)]
+    pub fn pretend(&self, units: f64) {
+        self.per_unit.set(1.0 / units);
+    }
+
     /// Milliseconds that the GPU is expected to take.
     pub fn predict(&self, work: Work) -> f64 {
         self.per_unit.get() * work.units()

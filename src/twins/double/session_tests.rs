@@ -62,6 +62,18 @@ fn an_evaluation_has_the_twins_loss_and_changes_nothing() {
     assert_close("loss", &[loss], &[pair.reference().loss(&text)], 0.0, 2e-6);
 }
 
+#[test]
+fn a_loss_is_the_same_however_its_text_is_cut() {
+    let model = Pair::new(&Double::floor(), UNTIED).model;
+    let tokens = integers(29, 90, 61);
+    let loss = || block_on(model.loss(&tokens, None, Default::default(), UNWATCHED)).unwrap();
+    let whole = loss();
+    for units in [1e4, 1e5, 1e6] {
+        model.pretend_pace(units);
+        assert_eq!(loss().to_bits(), whole.to_bits(), "{} and {whole}", loss());
+    }
+}
+
 /// Through the bytes of a checkpoint, onto a device of its own.
 fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>) {
     block_on(async {
