@@ -25,6 +25,7 @@ import {
   unlessDone,
 } from "./lib.mjs";
 import { findWasmBindgen, setup } from "./setup.mjs";
+import { shortenImports } from "./shorten.mjs";
 
 /** Most bytes that the module may take on the wire, gzipped. */
 const WASM_BUDGET = 420_000;
@@ -103,11 +104,16 @@ export async function optimised(folder, more = []) {
 
 async function wasmModule() {
   const wasm = await cargo("wasm");
-  const print = fingerprint([relative(root, wasm), "scripts/build.mjs", "Cargo.lock"]);
+  const print = fingerprint([
+    relative(root, wasm),
+    "scripts/build.mjs",
+    "scripts/shorten.mjs",
+    "Cargo.lock",
+  ]);
   const made = join(dist, "tinyloom_bg.wasm");
   await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
     step("binding and optimising the wasm module");
-    await optimised(dist);
+    shortenImports(await optimised(dist), join(dist, "tinyloom.js"));
   });
   reportSize(made);
 }
