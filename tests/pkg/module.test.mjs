@@ -121,7 +121,7 @@ test("where the file does not answer, its copy in JavaScript does", async () => 
 });
 
 test("where neither answers, the error has a code of its own and names the cure", async () => {
-  const answer = { "tinyloom_bg.wasm": HTML, "fallback.js": { status: 404, body: "" } };
+  const answer = { "tinyloom_bg.wasm": HTML, "packed.js": { status: 404, body: "" } };
   const { said } = await create(undefined, { answer });
   assert.match(said, /^module-unavailable: .*HTML came instead of wasm/);
   assert.match(said, /tinyloom\/inline.*optimizeDeps: \{ exclude: \["tinyloom"\] \}/);
