@@ -107,6 +107,12 @@ fn validate_documents(documents: &[u32]) -> Result<()> {
 /// Exclusive end of each position's document: what the key and value side of attention needs.
 pub fn document_ends(documents: &[u32]) -> Vec<u32> {
     let mut ends = vec![0; documents.len()];
+    write_document_ends(documents, &mut ends);
+    ends
+}
+
+/// The same into a list of that length.
+pub fn write_document_ends(documents: &[u32], ends: &mut [u32]) {
     let mut end = documents.len() as u32;
     for i in (0..documents.len()).rev() {
         ends[i] = end;
@@ -114,15 +120,21 @@ pub fn document_ends(documents: &[u32]) -> Vec<u32> {
             end = i as u32;
         }
     }
-    ends
 }
 
 /// Positions ordered by token, equal tokens in the order of their positions: the embedding's
 /// backward pass sums the run of a token in one invocation per column, and so in a fixed order.
 pub fn sorted_by_token(tokens: &[u32]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..tokens.len() as u32).collect();
-    order.sort_unstable_by_key(|&i| (tokens[i as usize], i));
+    let mut order = vec![0; tokens.len()];
+    write_sorted_by_token(tokens, &mut order);
     order
+}
+
+/// The same into a list of that length.
+pub fn write_sorted_by_token(tokens: &[u32], order: &mut [u32]) {
+    (0..).zip(&mut *order).for_each(|(i, position)| *position = i);
+    // A stable sort would allocate.
+    order.sort_unstable_by_key(|&i| (tokens[i as usize], i));
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A tokenised text as an endless supply of training batches and a fixed validation split.
 
-use super::packed::{Documents, Draw, Walk, packs};
+use super::packed::{Documents, Draw, Walk, packs, sampled};
 use super::{Batch, TokenSource};
 use crate::error::{Error, Result};
 use crate::random::{below, philox, split};
@@ -181,12 +181,29 @@ impl Dataset {
     /// # Errors
     /// `invalid-options` when a document is longer than the step.
     pub fn batch(&self, seed: u64, index: u64, tokens_per_step: usize) -> Result<Batch> {
+        let mut batch = Batch::default();
+        self.draw(seed, index, tokens_per_step, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// The same into a batch of before, whose memory it keeps.
+    ///
+    /// # Errors
+    /// As [`Dataset::batch`].
+    pub fn draw(
+        &self,
+        seed: u64,
+        index: u64,
+        tokens_per_step: usize,
+        batch: &mut Batch,
+    ) -> Result<()> {
         let length = self.document_length(tokens_per_step)?;
         // Turned by half a word, so that equal seeds do not cancel.
         let seed = self.options.seed ^ seed.rotate_left(32);
         if let Some(documents) = &self.documents {
             let draw = Draw { seed, length, tokens_per_step };
-            return Ok(self.pack(self.walk_to(documents, draw, index).into_iter()));
+            self.walk_to(documents, draw, index, batch);
+            return Ok(());
         }
         let [index_low, index_high] = split(index);
         let key = split(seed);
@@ -196,12 +213,13 @@ impl Dataset {
             let [low, high, ..] = philox(counter, key);
             (below(low, high, (self.boundary - length) as u64) as usize, length)
         });
-        Ok(self.pack(windows))
+        self.pack(windows, batch);
+        Ok(())
     }
 
-    /// The pieces of a batch of documents. Batches in their order are found at once; a step back walks
-    /// from the beginning.
-    fn walk_to(&self, documents: &Documents, draw: Draw, index: u64) -> Vec<(usize, usize)> {
+    /// Fills a batch with its pieces of documents. Batches in their order are found at once; a step back
+    /// walks from the beginning.
+    fn walk_to(&self, documents: &Documents, draw: Draw, index: u64, batch: &mut Batch) {
         let mut kept = self.walk.borrow_mut();
         let walk = match &mut *kept {
             Some(walk) if walk.leads_to(draw, index) => walk,
@@ -210,7 +228,7 @@ impl Dataset {
         while walk.index < index {
             walk.next(documents, &*self.tokens);
         }
-        walk.next(documents, &*self.tokens)
+        self.pack(walk.next(documents, &*self.tokens).iter().copied(), batch);
     }
 
     /// Tokens of a document in steps of that size. Only a length that nobody asked for adapts to a
@@ -266,7 +284,9 @@ impl Dataset {
         if let Some(documents) = &self.documents {
             let pieces = sampled(documents.validation_pieces(&*self.tokens, length));
             let pack = packs(&pieces, tokens_per_step)[i].clone();
-            return Ok(self.pack(pieces[pack].iter().copied()));
+            let mut batch = Batch::default();
+            self.pack(pieces[pack].iter().copied(), &mut batch);
+            return Ok(batch);
         }
         let documents = tokens_per_step / length;
         let (all, used) = self.validation_windows(length);
@@ -278,7 +298,9 @@ impl Dataset {
             let start = self.boundary + place * length;
             (start, length.min(last_target - start))
         });
-        Ok(self.pack(windows))
+        let mut batch = Batch::default();
+        self.pack(windows, &mut batch);
+        Ok(batch)
     }
 
     /// The largest token id: must be below the model's vocabulary size.
@@ -286,30 +308,19 @@ impl Dataset {
         self.read(0..self.tokens.len()).into_iter().max().unwrap_or(0)
     }
 
-    /// Packs windows (start, length) of the tokens; the target of a window's last token is the token that
-    /// follows the window.
-    fn pack(&self, windows: impl Iterator<Item = (usize, usize)>) -> Batch {
-        let mut batch = Batch::default();
+    /// Fills a batch with windows (start, length) of the tokens. The target of a window's last token is
+    /// the token that follows the window.
+    fn pack(&self, windows: impl Iterator<Item = (usize, usize)>, batch: &mut Batch) {
+        for list in [&mut batch.tokens, &mut batch.targets, &mut batch.documents] {
+            list.clear();
+        }
         for (start, length) in windows {
             let document = batch.tokens.len() as u32;
             self.tokens.read(start..start + length, &mut batch.tokens);
             self.tokens.read_targets(start + 1..start + length + 1, &mut batch.targets);
             batch.documents.extend(std::iter::repeat_n(document, length));
         }
-        batch
     }
-}
-
-/// The pieces of an evaluation: all, or some spread evenly from the first on, with about
-/// [`VALIDATION_TARGETS`] targets.
-fn sampled(pieces: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
-    let targets: usize = pieces.iter().map(|(_, length)| length).sum();
-    if targets <= VALIDATION_TARGETS {
-        return pieces;
-    }
-    let all = pieces.len() as u64;
-    let used = (all * VALIDATION_TARGETS as u64).div_ceil(targets as u64);
-    (0..used).map(|i| pieces[(i * all / used) as usize]).collect()
 }
 
 #[cfg(test)]

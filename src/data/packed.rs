@@ -1,6 +1,6 @@
 //! Documents packed whole into batches, in a shuffled order without replacement.
 
-use super::TokenSource;
+use super::{TokenSource, VALIDATION_TARGETS};
 use crate::random::{below, philox, split};
 use std::ops::Range;
 
@@ -98,6 +98,18 @@ pub(super) fn packs(pieces: &[(usize, usize)], most: usize) -> Vec<Range<usize>>
     packs
 }
 
+/// The pieces of an evaluation: all, or some spread evenly from the first on, with about
+/// [`VALIDATION_TARGETS`] targets.
+pub(super) fn sampled(pieces: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let targets: usize = pieces.iter().map(|(_, length)| length).sum();
+    if targets <= VALIDATION_TARGETS {
+        return pieces;
+    }
+    let all = pieces.len() as u64;
+    let used = (all * VALIDATION_TARGETS as u64).div_ceil(targets as u64);
+    (0..used).map(|i| pieces[(i * all / used) as usize]).collect()
+}
+
 /// What decides which pieces a batch has, besides its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Draw {
@@ -119,12 +131,14 @@ pub(super) struct Walk {
     /// The next document in the order, and how many of its pieces are done.
     at: usize,
     done: usize,
+    /// The pieces of the last batch: their memory serves the next.
+    pieces: Vec<(usize, usize)>,
 }
 
 impl Walk {
     pub fn new(documents: &Documents, draw: Draw) -> Self {
         let order = shuffled(documents.train, draw.seed, 0);
-        Self { draw, index: 0, epoch: 0, order, at: 0, done: 0 }
+        Self { draw, index: 0, epoch: 0, order, at: 0, done: 0, pieces: vec![] }
     }
 
     /// Whether it leads to that batch.
@@ -133,24 +147,25 @@ impl Walk {
     }
 
     /// The pieces of the next batch. Documents for training must have at least one piece.
-    pub fn next(&mut self, documents: &Documents, tokens: &dyn TokenSource) -> Vec<(usize, usize)> {
-        let (mut batch, mut used) = (vec![], 0);
+    pub fn next(&mut self, documents: &Documents, tokens: &dyn TokenSource) -> &[(usize, usize)] {
+        let mut used = 0;
+        self.pieces.clear();
         self.index += 1;
         loop {
             if self.at == self.order.len() {
                 self.epoch += 1;
-                self.order = shuffled(documents.train, self.draw.seed, self.epoch);
+                shuffle(&mut self.order, self.draw.seed, self.epoch);
                 self.at = 0;
             }
             let document = self.order[self.at] as usize;
             let pieces = documents.pieces(tokens, document, self.draw.length);
             for piece in pieces.skip(self.done) {
                 if used + piece.1 > self.draw.tokens_per_step {
-                    return batch;
+                    return &self.pieces;
                 }
                 used += piece.1;
                 self.done += 1;
-                batch.push(piece);
+                self.pieces.push(piece);
             }
             (self.at, self.done) = (self.at + 1, 0);
         }
@@ -159,13 +174,19 @@ impl Walk {
 
 /// The numbers below `count` in the order of an epoch (Fisher and Yates, with Philox).
 fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..count as u32).collect();
+    let mut order = vec![0; count];
+    shuffle(&mut order, seed, epoch);
+    order
+}
+
+/// The same into a list of that length.
+fn shuffle(order: &mut [u32], seed: u64, epoch: u64) {
+    (0..).zip(&mut *order).for_each(|(i, document)| *document = i);
     let [low, high] = split(epoch);
-    for i in (1..count).rev() {
+    for i in (1..order.len()).rev() {
         let [a, b, ..] = philox([low, high, STREAM, i as u32], split(seed));
         order.swap(i, below(a, b, i as u64 + 1) as usize);
     }
-    order
 }
 
 #[cfg(test)]

@@ -11,5 +11,7 @@ pub struct Counters {
     pub pipelines: u64,
     pub submits: u64,
     pub dispatches: u64,
+    /// Schedules of a plan's dispatches built for a number of rows.
+    pub schedules: u64,
     pub gpu_bytes: u64,
 }

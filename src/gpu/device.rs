@@ -363,7 +363,8 @@ impl Gpu for WgpuDevice {
                 return Err(error);
             }
         };
-        let installed = Rc::new(InstalledPlan { pipelines, dispatches, ranges });
+        let installed =
+            Rc::new(InstalledPlan { pipelines, dispatches, ranges, schedule: RefCell::default() });
         self.plans.borrow_mut().insert(id, installed);
         Ok(id)
     }

@@ -1,5 +1,6 @@
 //! A GPU for tests that computes nothing: it counts, and its clock runs by what it is given to do.
 
+use super::allocations::uncounted;
 use crate::caps::{Capabilities, Target};
 use crate::error::Result;
 use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
@@ -52,6 +53,48 @@ impl Fake {
         let counters = self.counters.get();
         let gpu_bytes = counters.gpu_bytes.strict_add_signed(change);
         self.counters.set(Counters { gpu_bytes, buffers: counters.buffers + 1, ..counters });
+    }
+
+    /// Cuts as the real one does.
+    fn run(
+        &self,
+        replays: &[Replay],
+        submits: usize,
+        read: Option<Region>,
+    ) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        let plans = self.plans.borrow();
+        let mut dispatches = vec![];
+        for Replay { plan, rows } in replays {
+            let plan = &plans[plan.0 as usize];
+            let share = *rows as f64 / plan.tokens as f64;
+            for dispatch in &plan.dispatches {
+                let cost = dispatch.cost;
+                dispatches.push((cost.flops + cost.bytes, cost.flops * share + cost.bytes));
+            }
+        }
+        let total: f64 = dispatches.iter().map(|(weight, _)| weight).sum();
+        let (mut done, mut submit, mut time, mut took) = (0.0, 1, 0.0, 0.0);
+        for (weight, work) in dispatches {
+            if done >= total * submit as f64 / submits as f64 && submit < submits {
+                self.submits.borrow_mut().push(std::mem::take(&mut time));
+                submit += 1;
+            }
+            done += weight;
+            let work = (work + super::pace::DISPATCH) / self.speed;
+            time += work;
+            took += work;
+        }
+        self.submits.borrow_mut().push(time);
+        let bytes = vec![0; read.map_or(0, |region| region.bytes as usize)];
+        let clock = Rc::clone(&self.clock);
+        let end = self.busy.get().max(clock.get()) + took;
+        self.busy.set(end);
+        Ok(Box::pin(async move {
+            if read.is_some() {
+                clock.set(end.max(clock.get()));
+            }
+            Ok(bytes)
+        }))
     }
 }
 
@@ -116,46 +159,13 @@ impl Gpu for Fake {
         self.hold(-(self.plans.borrow()[plan.0 as usize].ranges_bytes() as i64));
     }
 
-    /// Cuts as the real one does.
     fn submit(
         &self,
         replays: &[Replay],
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let plans = self.plans.borrow();
-        let mut dispatches = vec![];
-        for Replay { plan, rows } in replays {
-            let plan = &plans[plan.0 as usize];
-            let share = *rows as f64 / plan.tokens as f64;
-            for dispatch in &plan.dispatches {
-                let cost = dispatch.cost;
-                dispatches.push((cost.flops + cost.bytes, cost.flops * share + cost.bytes));
-            }
-        }
-        let total: f64 = dispatches.iter().map(|(weight, _)| weight).sum();
-        let (mut done, mut submit, mut time, mut took) = (0.0, 1, 0.0, 0.0);
-        for (weight, work) in dispatches {
-            if done >= total * submit as f64 / submits as f64 && submit < submits {
-                self.submits.borrow_mut().push(std::mem::take(&mut time));
-                submit += 1;
-            }
-            done += weight;
-            let work = (work + super::pace::DISPATCH) / self.speed;
-            time += work;
-            took += work;
-        }
-        self.submits.borrow_mut().push(time);
-        let bytes = vec![0; read.map_or(0, |region| region.bytes as usize)];
-        let clock = Rc::clone(&self.clock);
-        let end = self.busy.get().max(clock.get()) + took;
-        self.busy.set(end);
-        Ok(Box::pin(async move {
-            if read.is_some() {
-                clock.set(end.max(clock.get()));
-            }
-            Ok(bytes)
-        }))
+        uncounted(|| self.run(replays, submits, read))
     }
 
     fn profile(&self, _: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {

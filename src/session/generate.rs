@@ -333,11 +333,12 @@ impl Generation {
             let submits = pace.submits(work, room.costs.largest_of_token);
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
             let turn = [room.decode, room.sample].map(|plan| Replay { plan, rows: 1 });
+            let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
             let buffer = room.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
             let sent = pace.sent(gpu, work);
             counts.set(Some((turns, sent)));
-            gpu.submit(&turn.repeat(turns), submits, Some(region))
+            gpu.submit(&all[..2 * turns], submits, Some(region))
         };
         let drawn = watched(gpu, || cache.with(queue))?;
         let queued_now = counts.take().ok_or_else(|| Error::internal("nothing was queued"))?;

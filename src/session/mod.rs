@@ -1,6 +1,8 @@
 //! What a user holds: models, trainers, generations. Owns buffers and plans; speaks to the GPU only
 //! through [`crate::gpu::Gpu`].
 
+#[cfg(test)]
+mod allocations;
 #[cfg(feature = "testing")]
 mod decode_profile;
 #[cfg(test)]

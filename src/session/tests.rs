@@ -13,7 +13,7 @@ use crate::lower::inference_plans;
 use pollster::block_on;
 use std::rc::Rc;
 
-fn config(hidden: usize, layers: usize, positions: usize) -> ModelConfig {
+pub(super) fn config(hidden: usize, layers: usize, positions: usize) -> ModelConfig {
     ModelConfig::from_json(&format!(
         r#"{{"model_type":"llama","vocab_size":512,"hidden_size":{hidden},
             "intermediate_size":{},"num_hidden_layers":{layers},"num_attention_heads":4,
@@ -23,7 +23,7 @@ fn config(hidden: usize, layers: usize, positions: usize) -> ModelConfig {
     .unwrap()
 }
 
-fn model(fake: &Rc<Fake>, config: ModelConfig) -> Rc<Model> {
+pub(super) fn model(fake: &Rc<Fake>, config: ModelConfig) -> Rc<Model> {
     let gpu: Rc<dyn Gpu> = Rc::clone(fake) as Rc<dyn Gpu>;
     block_on(Model::create(&gpu, config, 1, UNWATCHED)).unwrap()
 }

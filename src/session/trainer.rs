@@ -20,7 +20,7 @@ use super::step::{Step, StepResult, write_rope_table};
 use super::tune::tune;
 use super::watch::Watch;
 use crate::caps::Capabilities;
-use crate::data::{Batch, document_ends, sorted_by_token};
+use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
@@ -67,6 +67,10 @@ pub struct Trainer {
     losses: Cell<LossSum>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
+    /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
+    /// next ones.
+    batch_words: RefCell<Vec<u32>>,
+    drawn: RefCell<Batch>,
     /// Expected milliseconds of a full micro-step with its optimizer step.
     expected: Cell<f64>,
     /// When the last micro-step ended.
@@ -155,6 +159,8 @@ impl Trainer {
             flight: flight::Flight::default(),
             losses: Cell::default(),
             batch_tokens: Cell::new(0),
+            batch_words: RefCell::default(),
+            drawn: RefCell::default(),
             expected: Cell::new(expected),
             ended: Cell::new(f64::NEG_INFINITY),
         }))
@@ -270,9 +276,12 @@ impl Trainer {
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
-        let mut replays = vec![Replay { plan: self.micro_step, rows: batch.len() }];
+        let replays = [
+            Replay { plan: self.micro_step, rows: batch.len() },
+            Replay { plan: self.optimizer, rows: 1 },
+        ];
+        let replays = &replays[..1 + usize::from(last)];
         if last {
-            replays.push(Replay { plan: self.optimizer, rows: 1 });
             self.model.changed();
         }
         let share = batch.len() as f64 / self.plans.micro_step.tokens as f64;
@@ -283,7 +292,7 @@ impl Trainer {
         let (read, accepted) = queued(&**self.model.gpu(), || {
             self.write_batch(batch)?;
             self.write_step(&step)?;
-            self.model.gpu().submit(&replays, submits, Some(self.metrics()?))
+            self.model.gpu().submit(replays, submits, Some(self.metrics()?))
         })?;
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
@@ -339,17 +348,17 @@ impl Trainer {
 
     fn write_batch(&self, batch: &Batch) -> Result<()> {
         let padded = self.plans.batch.padded;
-        let mut words = vec![0u32; 5 * padded];
-        let parts = [
-            (0, &batch.tokens),
-            (1, &batch.targets),
-            (2, &sorted_by_token(&batch.tokens)),
-            (3, &batch.documents),
-            (4, &document_ends(&batch.documents)),
-        ];
-        for (part, values) in parts {
-            words[part * padded..part * padded + values.len()].copy_from_slice(values);
-        }
+        let Batch { tokens, targets, documents } = batch;
+        let mut words = self.batch_words.borrow_mut();
+        words.clear();
+        words.resize(5 * padded, 0);
+        let mut parts = words.chunks_exact_mut(padded).map(|part| &mut part[..tokens.len()]);
+        let mut part = || parts.next().expect("five parts");
+        part().copy_from_slice(tokens);
+        part().copy_from_slice(targets);
+        write_sorted_by_token(tokens, part());
+        part().copy_from_slice(documents);
+        write_document_ends(documents, part());
         self.batch_tokens.set(batch.len());
         self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
     }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, watched};
 use crate::kernels::Grid;
 use crate::plan::Range;
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 /// A dispatch with its GPU objects.
@@ -22,21 +23,44 @@ pub(super) struct InstalledPlan {
     pub pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub dispatches: Vec<Installed>,
     pub ranges: wgpu::Buffer,
+    pub schedule: RefCell<Schedule>,
 }
 
 /// Queries a set may hold.
 const MOST_QUERIES: usize = 4096;
 
-/// A dispatch with its plan and workgroups.
-type Scheduled<'a> = (&'a InstalledPlan, usize, [u32; 2]);
+/// The dispatches that have work to do for some number of rows.
+#[derive(Default)]
+pub(super) struct Schedule {
+    rows: Option<usize>,
+    dispatches: Vec<Scheduled>,
+    /// Sum of their costs.
+    weight: f64,
+}
+
+/// Index of a dispatch into [`InstalledPlan::dispatches`], and its workgroups.
+type Scheduled = (usize, [u32; 2]);
 
 impl InstalledPlan {
-    /// The dispatches that have work to do for this many rows.
-    fn schedule(&self, rows: usize, most: u32) -> impl Iterator<Item = Result<Scheduled<'_>>> {
-        self.dispatches.iter().enumerate().filter_map(move |(index, dispatch)| {
-            let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most);
-            groups.map(|groups| groups.map(|groups| (self, index, groups))).transpose()
-        })
+    /// The schedule for this many rows; another number than in the last replay builds it.
+    fn scheduled(&self, rows: usize, device: &WgpuDevice) -> Result<Ref<'_, Schedule>> {
+        if self.schedule.borrow().rows != Some(rows) {
+            device.count(|c| c.schedules += 1);
+            let most = device.caps.limits.max_compute_workgroups_per_dimension;
+            let mut schedule = self.schedule.borrow_mut();
+            let Schedule { rows: built, dispatches, weight } = &mut *schedule;
+            (*built, *weight) = (None, 0.0);
+            dispatches.clear();
+            for (index, dispatch) in self.dispatches.iter().enumerate() {
+                let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most)?;
+                if let Some(groups) = groups {
+                    dispatches.push((index, groups));
+                    *weight += dispatch.weight;
+                }
+            }
+            *built = Some(rows);
+        }
+        Ok(self.schedule.borrow())
     }
 }
 
@@ -84,15 +108,9 @@ impl WgpuDevice {
     }
 
     /// Cost of the replays' dispatches that have work to do.
-    fn weight(&self, replays: &[Replay], most: u32) -> Result<f64> {
-        let mut total = 0.0;
-        for replay in replays {
-            for scheduled in self.plan(replay)?.schedule(replay.rows, most) {
-                let (plan, index, _) = scheduled?;
-                total += plan.dispatches[index].weight;
-            }
-        }
-        Ok(total)
+    fn weight(&self, replays: &[Replay]) -> Result<f64> {
+        let weight = |replay: &Replay| Ok(self.plan(replay)?.scheduled(replay.rows, self)?.weight);
+        replays.iter().map(weight).sum()
     }
 
     /// Encodes replays one after the other. Nothing is allocated here that grows with dispatches.
@@ -102,8 +120,7 @@ impl WgpuDevice {
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let most = self.caps.limits.max_compute_workgroups_per_dimension;
-        let total = if submits > 1 { self.weight(replays, most)? } else { 0.0 };
+        let total = if submits > 1 { self.weight(replays)? } else { 0.0 };
         let mut cuts = Cuts { total, done: 0.0, submits, submit: 1 };
         let mut encoder = self.encoder();
         let mut pass = begin_pass(&mut encoder);
@@ -111,8 +128,7 @@ impl WgpuDevice {
         for replay in replays {
             let plan = self.plan(replay)?;
             let mut bound = None;
-            for scheduled in plan.schedule(replay.rows, most) {
-                let (_, index, groups) = scheduled?;
+            for &(index, groups) in &plan.scheduled(replay.rows, self)?.dispatches {
                 let dispatch = &plan.dispatches[index];
                 if cuts.before(dispatch.weight) {
                     drop(pass);
@@ -173,9 +189,9 @@ impl WgpuDevice {
         if !self.capabilities().features.timestamps {
             return Ok(Box::pin(async { Ok(None) }));
         }
-        let most = self.caps.limits.max_compute_workgroups_per_dimension;
         let plan = self.plan(&replay)?;
-        let schedule = plan.schedule(replay.rows, most).collect::<Result<Vec<_>>>()?;
+        let schedule = plan.scheduled(replay.rows, self)?;
+        let schedule = &schedule.dispatches;
         let bytes = schedule.len() as u64 * 16;
         let resolved = self.allocate(&wgpu::BufferDescriptor {
             label: Some("timestamps"),
@@ -185,7 +201,7 @@ impl WgpuDevice {
         });
         let mut encoder = self.encoder();
         for (batch, dispatches) in schedule.chunks(MOST_QUERIES / 2).enumerate() {
-            let queries = self.timed_passes(&mut encoder, dispatches);
+            let queries = self.timed_passes(&mut encoder, &plan, dispatches);
             let (count, offset) = (dispatches.len() as u32 * 2, (batch * MOST_QUERIES) as u64 * 8);
             encoder.resolve_query_set(&queries, 0..count, &resolved, offset);
         }
@@ -195,7 +211,7 @@ impl WgpuDevice {
         let period = f64::from(self.queue.get_timestamp_period());
         let fetched = self.staging.fetch(staging, bytes, submitted, &self.loss);
         let count = plan.dispatches.len();
-        let indices: Vec<usize> = schedule.iter().map(|(_, index, _)| *index).collect();
+        let indices: Vec<usize> = schedule.iter().map(|(index, _)| *index).collect();
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
             resolved.destroy();
@@ -215,6 +231,7 @@ impl WgpuDevice {
     fn timed_passes(
         &self,
         encoder: &mut wgpu::CommandEncoder,
+        plan: &InstalledPlan,
         dispatches: &[Scheduled],
     ) -> wgpu::QuerySet {
         let queries = self.device.create_query_set(&wgpu::QuerySetDescriptor {
@@ -222,7 +239,7 @@ impl WgpuDevice {
             ty: wgpu::QueryType::Timestamp,
             count: dispatches.len() as u32 * 2,
         });
-        for (query, (plan, index, groups)) in (0..).step_by(2).zip(dispatches) {
+        for (query, (index, groups)) in (0..).step_by(2).zip(dispatches) {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
                 label: None,
                 timestamp_writes: Some(wgpu::ComputePassTimestampWrites {

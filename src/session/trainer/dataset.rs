@@ -20,10 +20,20 @@ impl Trainer {
         dataset: &Dataset,
     ) -> Result<LocalFuture<Result<Metrics>>> {
         self.expect_whole_steps()?;
+        self.queue_drawn(dataset, 1)
+    }
+
+    /// Queues a micro-step over the dataset's next batch, which moves the cursor by `drawn` batches.
+    fn queue_drawn(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+        drawn: u64,
+    ) -> Result<LocalFuture<Result<Metrics>>> {
         let seed = self.options.borrow().seed;
         let cursor = self.progress.get().cursor;
-        let batch = dataset.batch(seed, cursor, self.plans.micro_step.tokens)?;
-        self.queue_step(&batch, 1)
+        let mut batch = self.drawn.borrow_mut();
+        dataset.draw(seed, cursor, self.plans.micro_step.tokens, &mut batch)?;
+        self.queue_step(&batch, drawn)
     }
 
     /// Refuses to queue steps that have several parts.
@@ -65,18 +75,15 @@ impl Trainer {
         dataset: &Dataset,
         stop: &dyn Fn() -> bool,
     ) -> Result<Metrics> {
-        let seed = self.options.borrow().seed;
         let (mut tokens, mut milliseconds) = (0, 0.0);
         loop {
             if tokens > 0 && stop() {
                 return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
             }
-            let mut progress = self.progress.get();
-            let batch = dataset.batch(seed, progress.cursor, self.plans.micro_step.tokens)?;
-            let metrics = self.step(&batch).await?;
+            let metrics = self.queue_drawn(dataset, 0)?.await?;
             tokens += metrics.tokens;
             milliseconds += metrics.milliseconds;
-            progress = self.progress.get();
+            let mut progress = self.progress.get();
             progress.cursor += 1;
             self.progress.set(progress);
             if progress.micro_step == 0 {

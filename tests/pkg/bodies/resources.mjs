@@ -53,6 +53,11 @@ export const cases = {
     const { pipelines } = runtime._counters();
     for (const length of [1, 9, 40]) await generate(length);
     equal(runtime._counters().pipelines, pipelines, "pipelines");
+    // Each plan's schedule is built for the rows of a prompt, never for a token.
+    const { schedules } = runtime._counters();
+    await collect(model.generate(batch(40).tokens, { maxTokens: 60, temperature: 0 }));
+    const built = runtime._counters().schedules - schedules;
+    ok(built <= 6, `${built} schedules built for 60 tokens`);
     model.free();
   },
 
