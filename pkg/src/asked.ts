@@ -1,13 +1,28 @@
-/** The page as a source of the wasm module's bytes, where this is a worker. */
+/** What a worker asks of its page. */
 
-let page: (() => Promise<string>) | undefined;
+/** The page, as its worker has it. */
+export interface Page {
+  /** The wasm module as base64 of gzip: the page's bundle has it as JavaScript. */
+  packed(): Promise<string>;
+  /** Asks the browser to keep what is stored, which only a page can. */
+  persist(): Promise<boolean>;
+}
+
+let page: Page | undefined;
 
 /** Makes the page the one that is asked. */
-export function askPage(ask: typeof page): void {
+export function askPage(ask: Page | undefined): void {
   page = ask;
 }
 
-/** The module of the page, whose bundle has it as JavaScript; undefined where there is no page to ask. */
+/** The module of the page; undefined where there is no page to ask. */
 export function packedOfPage(): Promise<string> | undefined {
-  return page?.();
+  return page?.packed();
+}
+
+/** Asks the browser to keep what is stored. Without an answer yet it is a promise of one. */
+export async function persist(): Promise<boolean> {
+  const { storage } = globalThis.navigator ?? {};
+  if (typeof storage?.persist === "function") return storage.persist().catch(() => false);
+  return (await page?.persist().catch(() => false)) ?? storage?.persisted?.() ?? false;
 }

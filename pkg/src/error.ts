@@ -15,6 +15,7 @@ import { show } from "./show.js";
  * - `module-unavailable`: the wasm module, a part of tinyloom, or an optional package did not come.
  * - `content-security`: the page's content-security policy forbids WebAssembly, or the worker.
  * - `storage-full`: the disk, or the site's share of it, has no room for a file.
+ * - `in-use`: another tab or process has the stored run open.
  * - `worker-unavailable`: `connect()` of `tinyloom/worker` can open no worker here, or it does not answer.
  * - `internal`: a defect in tinyloom; please report it.
  */
@@ -34,6 +35,7 @@ export type ErrorCode =
   | "module-unavailable"
   | "content-security"
   | "storage-full"
+  | "in-use"
   | "worker-unavailable"
   | "internal";
 
@@ -53,6 +55,7 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   "module-unavailable",
   "content-security",
   "storage-full",
+  "in-use",
   "worker-unavailable",
   "internal",
 ]);

@@ -27,7 +27,7 @@ export {
   Runtime,
   type RuntimeOptions,
 } from "./runtime.js";
-export type { SaveOptions, SaveTarget } from "./save.js";
+export type { RunHandle, SaveOptions, SaveTarget } from "./save.js";
 export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";
@@ -55,6 +55,7 @@ export { IGNORE_INDEX, type TokenIds } from "./tokens.js";
 export { Trainer } from "./trainer.js";
 export type {
   Batch,
+  CheckpointOptions,
   Evaluation,
   Phase,
   PlanBinding,

@@ -9,8 +9,11 @@ import type { Handle, Queue } from "./handle.js";
 import type { Model } from "./model.js";
 import type { RawDataset, RawModel, RawModule, RawRuntime } from "./raw.js";
 import type { Counters, Owned, Runtime } from "./runtime.js";
+import type { Target } from "./save.js";
+import type { Source } from "./source.js";
 import type { Allocation, Tensor } from "./tensor.js";
 import type { Trainer } from "./trainer.js";
+import type { StepMetrics } from "./trainer-types.js";
 
 /** The inner sides of a class's objects. */
 class Inner<O extends object, I> {
@@ -20,6 +23,11 @@ class Inner<O extends object, I> {
   set(object: O, inner: I): I {
     this.#inner.set(object, inner);
     return inner;
+  }
+
+  /** That of an object, if it has one. */
+  find(object: unknown): I | undefined {
+    return this.#inner.get(object as O);
   }
 
   /** That of an object. */
@@ -75,8 +83,21 @@ export interface InnerTensor {
   id(): number;
 }
 
+export interface InnerStored {
+  /** Where a save into the run goes, after which the last `keep` checkpoints are there. */
+  target(keep: number): Target;
+  /** The files of the newest whole checkpoint. */
+  source(): Source;
+  /** Keeps the metrics of a step. */
+  note(metrics: StepMetrics): void;
+  /** Takes over a changed description. */
+  renamed(record: object): void;
+}
+
 export const runtimes = new Inner<Runtime, InnerRuntime>();
 export const models = new Inner<Model, InnerModel>();
 export const trainers = new Inner<Trainer, InnerTrainer>();
 export const datasets = new Inner<Dataset, InnerDataset>();
+/** Runs of `tinyloom/storage`. */
+export const stored = new Inner<object, InnerStored>();
 export const tensors = new Inner<Tensor, InnerTensor>();

@@ -20,7 +20,15 @@ import {
 import { type Ask, type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
 import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
-import { type Files, type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
+import {
+  bytesOf,
+  type Files,
+  type RunHandle,
+  type SaveOptions,
+  type SaveTarget,
+  saveOptions,
+  saving,
+} from "./save.js";
 import {
   type CheckpointFiles,
   CONFIG_BYTES,
@@ -264,14 +272,14 @@ export class Model {
    * in pieces of a few megabytes; a server that answers to `Range` is asked only for what is needed.
    *
    * @param source - a base URL, under which `config.json` and `model.safetensors` lie (in Node also
-   * a folder's `file:` URL), or an object of files by name. Bytes are not copied: they must not change
-   * until the promise settles.
+   * a folder's `file:` URL), an object of files by name, or a run of `tinyloom/storage`. Bytes are not
+   * copied: they must not change until the promise settles.
    * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,
    * `out-of-memory`, `aborted`.
    */
   static async fromPretrained(
     runtime: Runtime,
-    source: string | URL | CheckpointFiles,
+    source: string | URL | CheckpointFiles | RunHandle,
     options: LoadOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.fromPretrained", runtime);
@@ -409,7 +417,9 @@ export class Model {
   async save(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
     const chosen = saveOptions(options, MODEL_FILES);
     return this.#handle.run((raw) =>
-      saving<ModelFiles | undefined>(chosen, MODEL_FILES, (files) => saveModel(raw, files)),
+      saving<ModelFiles | undefined>(chosen, MODEL_FILES, (files) => saveModel(raw, files), {
+        expected: bytesOf(raw),
+      }),
     );
   }
 

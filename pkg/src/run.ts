@@ -2,9 +2,11 @@
 
 import type { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
+import { stored } from "./internal.js";
 import { abortSignal, check, flag, integer, invalid, type Rules } from "./options.js";
+import { KEEP, type RunHandle } from "./save.js";
 import type { LongOptions } from "./source.js";
-import type { Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
+import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;
 
@@ -16,11 +18,25 @@ const RULES: Rules<RunOptions> = {
   maxSkipped: integer(1, MAX_U32),
   stepsAhead: integer(0, 16),
   dataChanged: flag,
+  checkpoint: (value) =>
+    stored.find((value as Partial<CheckpointOptions> | null)?.run)
+      ? undefined
+      : "{ run }, with an open run",
+};
+
+const CHECKPOINT: Rules<CheckpointOptions> = {
+  run: () => undefined,
+  every: integer(1, MAX_U32),
+  keep: integer(1, 1000),
 };
 
 /** The options of `Trainer.run`, checked. */
 export function runOptions(options: unknown): RunOptions {
-  const chosen = check<RunOptions>("run", options, RULES);
+  const given = check<RunOptions>("run", options, RULES);
+  const { checkpoint } = given;
+  const chosen = checkpoint
+    ? { ...given, checkpoint: check<CheckpointOptions>("run: checkpoint", checkpoint, CHECKPOINT) }
+    : given;
   if (chosen.steps !== undefined && chosen.until !== undefined) {
     throw invalid(
       `run: steps is ${chosen.steps} and until is ${chosen.until}; give one of them: steps counts this ` +
@@ -44,6 +60,8 @@ export interface Runnable {
   /** Queues a step in its turn; `done` is of its metrics. */
   queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }>;
   evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
+  /** Saves into a stored run. */
+  checkpoint(run: RunHandle, keep: number, signal: AbortSignal | undefined): Promise<void>;
 }
 
 /** One run, on from its first step to its end. */
@@ -84,7 +102,8 @@ export class Run {
   }
 
   async *#steps(): AsyncGenerator<StepMetrics, void, undefined> {
-    const { signal, evaluateEvery, maxSkipped = 3 } = this.#options;
+    const { signal, evaluateEvery, maxSkipped = 3, checkpoint } = this.#options;
+    const { every = 100, keep = KEEP } = checkpoint ?? {};
     throwIfAborted(signal, "run");
     this.#trainer.prepare(this.#dataset, this.#options);
     const last = this.#last();
@@ -95,15 +114,19 @@ export class Run {
       while (this.#more() || this.#queued.length > 0) {
         throwIfAborted(signal, "run");
         const due = evaluateEvery ? nextMultiple(seen, evaluateEvery) : Infinity;
-        const metrics = await this.#next(due);
+        const saved = checkpoint ? nextMultiple(seen, every) : Infinity;
+        let metrics = await this.#next(Math.min(due, saved));
         seen = metrics.step;
         const ended = !this.#more() && this.#queued.length === 0;
         if (seen >= due || (evaluateEvery && ended)) {
           const { loss } = await this.#trainer.evaluate(this.#dataset, signal ? { signal } : {});
-          yield { ...metrics, validationLoss: loss };
-        } else {
-          yield metrics;
+          metrics = { ...metrics, validationLoss: loss };
         }
+        if (checkpoint) {
+          stored.of(checkpoint.run).note(metrics);
+          if (seen >= saved || ended) await this.#trainer.checkpoint(checkpoint.run, keep, signal);
+        }
+        yield metrics;
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
         if (skipped >= maxSkipped) throw nonFinite(metrics, skipped, good);

@@ -1,5 +1,6 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
+import { crc32, hex } from "./crc32.js";
 import { TinyloomError } from "./error.js";
 
 const PREFIX = 8;
@@ -29,6 +30,13 @@ export interface FilePart {
   read(begin: number, end: number): Promise<Uint8Array>;
   /** Gives back what reading holds, such as a connection; a later read opens it again. */
   rest?(): void;
+}
+
+/** Bytes that are not those of their checksum. */
+export function damaged(what: string, found: string, stated: string): TinyloomError {
+  return corrupt(
+    `${what} is damaged: its CRC-32 is ${found}, and was ${stated} when it was saved; use another copy`,
+  );
 }
 
 /** A failure of a checkpoint's content. */
@@ -71,8 +79,13 @@ export interface TensorSink {
   setPiece(name: string, begin: number, bytes: Uint8Array): void;
 }
 
+/** Key of the checksums in `__metadata__`: CRC-32 in hexadecimal of each tensor's bytes, in their order. */
+const CHECKSUMS = "crc32";
+
 /** A file whose header a sink has taken, and what it wants of it. */
 export interface OpenFile {
+  /** What the file says of its tensors' checksums, by name. */
+  readonly sums: ReadonlyMap<string, string>;
   readonly file: FilePart;
   readonly sink: TensorSink;
   readonly ranges: readonly TensorRange[];
@@ -88,7 +101,7 @@ export async function readHeaders(
     try {
       const header = await readHeader(file, sink.headerLimit());
       const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
-      open.push({ file, sink, ranges });
+      open.push({ file, sink, ranges, sums: checksums(header) });
     } finally {
       file.rest?.();
     }
@@ -110,16 +123,21 @@ export async function pullTensors(
   for (const { ranges } of files) for (const { begin, end } of ranges) total += end - begin;
   let loaded = 0;
   const turn = turns();
-  for (const { file, sink, ranges } of files) {
+  for (const { file, sink, ranges, sums } of files) {
     try {
       for (const { name, begin, end } of ranges) {
+        const stated = sums.get(name);
+        let sum = 0;
         for (let at = begin; at < end; at += PIECE) {
           step(file, loaded, total);
           const bytes = await file.read(at, Math.min(end, at + PIECE));
+          if (stated) sum = crc32(bytes, sum);
           sink.setPiece(name, at - begin, bytes);
           loaded += bytes.length;
           await turn();
         }
+        if (stated && stated !== hex(sum))
+          throw damaged(`${file.place}: tensor ${name}`, hex(sum), stated);
       }
       step(file, loaded, total);
     } finally {
@@ -139,16 +157,48 @@ function turns(): () => Promise<void> {
   };
 }
 
+/** A header's JSON, and its tensors in the order of their data. */
+function parse(json: Uint8Array) {
+  // A copy: a decoder takes no shared memory.
+  const { __metadata__: metadata, ...tensors } = JSON.parse(
+    new TextDecoder().decode(json.slice()),
+  ) as { [name: string]: { data_offsets: [number, number] } };
+  const order = Object.entries(tensors).sort(
+    ([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0],
+  );
+  return { metadata: metadata as { [name: string]: unknown } | undefined, tensors, order };
+}
+
 /** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */
 export function tensorSizes(header: Uint8Array): number[] {
-  const entries = JSON.parse(new TextDecoder().decode(header.subarray(PREFIX))) as Record<
-    string,
-    { data_offsets?: [number, number] }
-  >;
-  return Object.values(entries)
-    .flatMap(({ data_offsets: offsets }) => (offsets ? [offsets] : []))
-    .sort(([a], [b]) => a - b)
-    .map(([begin, end]) => end - begin);
+  return parse(header.subarray(PREFIX)).order.map(
+    ([
+      ,
+      {
+        data_offsets: [begin, end],
+      },
+    ]) => end - begin,
+  );
+}
+
+/** A file's first bytes, with its tensors' checksums in the header; as long for any checksums. */
+export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8Array {
+  const { metadata, tensors } = parse(first.subarray(PREFIX));
+  const __metadata__ = { ...metadata, [CHECKSUMS]: sums.map(hex).join(" ") };
+  const json = new TextEncoder().encode(JSON.stringify({ __metadata__, ...tensors }));
+  const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
+  const made = new Uint8Array(PREFIX + length).fill(0x20);
+  new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
+  made.set(json, PREFIX);
+  return made;
+}
+
+/** The checksums that a header states. Those of other tensors than it has say nothing. */
+function checksums(header: Uint8Array): ReadonlyMap<string, string> {
+  const { metadata, order } = parse(header);
+  const sums = String(metadata?.[CHECKSUMS] ?? "").split(" ");
+  const known = sums.length === order.length && sums[0] !== "";
+  return new Map(known ? order.map(([name], at) => [name, sums[at] as string]) : []);
 }
 
 /**

@@ -2,23 +2,27 @@
 
 import { isTinyloomError, TinyloomError } from "./error.js";
 import { show } from "./options.js";
-import type { Out, SaveTarget, Target } from "./save.js";
+import { isDirectory, type Out, type SaveTarget, type Target } from "./save.js";
 
 type Writers = Map<string, WritableStreamDefaultWriter<Uint8Array>>;
 
 class Streams implements Target {
   readonly #writers: Writers;
+  readonly #seekable: boolean;
 
-  constructor(writers: Writers) {
+  /** @param seekable - whether they are a directory's files. */
+  constructor(writers: Writers, seekable: boolean) {
     this.#writers = writers;
+    this.#seekable = seekable;
   }
 
   open(name: string): Out {
     const writer = this.#writers.get(name) as WritableStreamDefaultWriter<Uint8Array>;
-    return {
-      // Awaited, so that a slow disk holds back the reading.
-      write: (bytes) => failing(name, () => writer.write(bytes)),
-    };
+    // Awaited, so that a slow disk holds back the reading.
+    const write = (bytes: Uint8Array) => failing(name, () => writer.write(bytes));
+    if (!this.#seekable) return { write };
+    const command = (data: Uint8Array) => ({ type: "write", position: 0, data });
+    return { write, rewrite: (bytes) => write(command(bytes) as unknown as Uint8Array) };
   }
 
   async close(): Promise<void> {
@@ -36,16 +40,16 @@ export async function openStreams(to: SaveTarget, names: readonly string[]): Pro
   try {
     for (const name of names) {
       const writer = await failing(name, async () =>
-        ("getFileHandle" in to && typeof to.getFileHandle === "function"
-          ? await fileIn(to as FileSystemDirectoryHandle, name)
+        (isDirectory(to)
+          ? await fileIn(to, name)
           : ((to as { [name: string]: unknown })[name] as WritableStream)
         ).getWriter(),
       );
       writers.set(name, writer);
     }
-    return new Streams(writers);
+    return new Streams(writers, isDirectory(to));
   } catch (cause) {
-    await new Streams(writers).abort(cause);
+    await new Streams(writers, false).abort(cause);
     throw cause;
   }
 }

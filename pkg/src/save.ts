@@ -1,23 +1,34 @@
 /** Writes a checkpoint's files as they are read back: into memory, a directory, or streams. */
 
+import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
+import { stored } from "./internal.js";
 import { filesPart } from "./lazy.js";
 import { check, inspect, invalid, type Rules } from "./options.js";
 import type { RawWriter } from "./raw.js";
-import { readAhead, tensorSizes } from "./safetensors.js";
+import { readAhead, tensorSizes, withChecksums } from "./safetensors.js";
 import { LONG, type LongOptions, report } from "./source.js";
 
 /** Bytes of a tensor that are read back at a time. */
 const PIECE = 8 << 20;
 
+/** An open run of `tinyloom/storage`. */
+export interface RunHandle {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Checkpoints that a run keeps unless it is told otherwise. */
+export const KEEP = 2;
+
 /**
- * Where files go: a directory of the user's disk or of the origin's private file system, or a stream
- * for each file by its name. Streams are closed when all files are written; if the save fails, they are
- * aborted, and a directory keeps the files it had.
+ * Where files go: a run of `tinyloom/storage`, a directory of the user's disk or of the origin's private
+ * file system, or a stream for each file by its name. Streams are closed when all files are written; if the
+ * save fails, they are aborted, and a directory keeps the files it had.
  */
-export type SaveTarget =
-  | FileSystemDirectoryHandle
-  | { readonly [name: string]: WritableStream<Uint8Array> };
+export type SaveTarget = FileSystemDirectoryHandle | RunHandle | OwnStreams;
+
+type OwnStreams = { readonly [name: string]: WritableStream<Uint8Array> };
 
 /** Options of `save`. */
 export interface SaveOptions extends LongOptions {
@@ -36,10 +47,14 @@ const SAVE: Rules<SaveOptions> = {
 /** One file on its way. */
 export interface Out {
   write(bytes: Uint8Array): Promise<void> | void;
+  /** Writes the file's first bytes again; absent where that cannot be. */
+  rewrite?(bytes: Uint8Array): Promise<void> | void;
 }
 
 /** What a save writes to. */
 export interface Target {
+  /** Told of the bytes of all files before the first is opened. */
+  expect?(bytes: number): Promise<void>;
   open(name: string, size: number): Promise<Out> | Out;
   /** Ends well: from here on the files are what was written. */
   close(): Promise<void>;
@@ -63,24 +78,42 @@ export class Files {
     await out.write(bytes);
   }
 
-  /** A safetensors file, in pieces: neither it nor a tensor is ever whole in the module's memory. */
+  /**
+   * A safetensors file, in pieces: neither it nor a tensor is ever whole in the module's memory. Its header
+   * has the tensors' checksums, and is therefore written again at the end. Where the target cannot do that,
+   * the tensors are read back twice.
+   */
   async tensors(name: string, writer: RawWriter): Promise<void> {
-    const header = writer.saveHeader();
-    const sizes = tensorSizes(header);
+    const plain = writer.saveHeader();
+    const sizes = tensorSizes(plain);
     const promised = `the header of ${sizes.length} tensors`;
     if (writer.tensorCount() !== sizes.length) {
       throw new TinyloomError("internal", `${writer.tensorCount()} tensors against ${promised}`);
     }
-    const total = sizes.reduce((sum, size) => sum + size, header.length);
+    const sums = sizes.map(() => 0);
+    const header = () => withChecksums(plain, sums);
+    const total = sizes.reduce((sum, size) => sum + size, header().length);
     const out = await this.#target.open(name, total);
+    const pass = (put: (bytes: Uint8Array) => Promise<void> | void) =>
+      this.#pass(name, writer, sizes, (bytes, index, begin) => {
+        sums[index] = crc32(bytes, begin === 0 ? 0 : sums[index]);
+        return put(bytes);
+      });
+    if (!out.rewrite) await pass(() => {});
+    await out.write(header());
+    await pass((bytes) => out.write(bytes));
+    await out.rewrite?.(header());
+  }
+
+  /** Reads every tensor back once, in order. */
+  async #pass(
+    name: string,
+    writer: RawWriter,
+    sizes: readonly number[],
+    put: (bytes: Uint8Array, index: number, begin: number) => Promise<void> | void,
+  ): Promise<void> {
+    const total = sizes.reduce((sum, size) => sum + size, 0);
     let loaded = 0;
-    const put = async (bytes: Uint8Array) => {
-      throwIfAborted(this.#options.signal, "save");
-      report(this.#options, { loaded, total, stage: `read ${name}` });
-      await out.write(bytes);
-      loaded += bytes.length;
-    };
-    await put(header);
     const pieces = sizes.flatMap((size, index) => cut(size).map((range) => ({ index, ...range })));
     const lengths = pieces.map(({ begin, end }) => end - begin);
     const read = (at: number) => {
@@ -89,12 +122,15 @@ export class Files {
     };
     let at = 0;
     for await (const bytes of readAhead(lengths, read)) {
+      const { index, begin } = pieces[at] as { index: number; begin: number };
       if (bytes.length !== lengths[at]) {
-        const { index, begin } = pieces[at] as { index: number; begin: number };
-        const what = `${bytes.length} bytes of tensor ${index} from ${begin} on against ${promised}`;
+        const what = `${bytes.length} bytes of tensor ${index} from ${begin} on, not ${lengths[at]}`;
         throw new TinyloomError("internal", what);
       }
-      await put(bytes);
+      throwIfAborted(this.#options.signal, "save");
+      report(this.#options, { loaded, total, stage: `read ${name}` });
+      await put(bytes, index, begin);
+      loaded += bytes.length;
       at += 1;
     }
     report(this.#options, { loaded, total, stage: `read ${name}` });
@@ -114,8 +150,8 @@ export function saveOptions(options: SaveOptions, names: readonly string[]): Sav
   return inspect("save: to", () => {
     const chosen = check("save", options, SAVE);
     const { to } = chosen;
-    if (to === undefined || isDirectory(to)) return chosen;
-    const given = check("save: to", to, streams(names)) as typeof to;
+    if (to === undefined || isDirectory(to) || stored.find(to)) return chosen;
+    const given = check("save: to", to, streams(names)) as OwnStreams;
     const missing = names.filter((name) => given[name] === undefined);
     if (missing.length > 0) {
       throw invalid(`save: to has no stream for ${missing.join(", ")}; give one for each file`);
@@ -124,20 +160,35 @@ export function saveOptions(options: SaveOptions, names: readonly string[]): Sav
   });
 }
 
-function isDirectory(to: SaveTarget): to is FileSystemDirectoryHandle {
+export function isDirectory(to: unknown): to is FileSystemDirectoryHandle {
   return typeof (to as FileSystemDirectoryHandle).getFileHandle === "function";
 }
 
-/** Runs a save; gives the files where they are wanted as bytes. */
+/** Bytes of the tensors that these write. */
+export function bytesOf(...writers: RawWriter[]): number {
+  const sizes = writers.flatMap((writer) => tensorSizes(writer.saveHeader()));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/**
+ * Runs a save; gives the files where they are wanted as bytes.
+ *
+ * @param expected - bytes of all tensors.
+ * @param keep - checkpoints that a run keeps.
+ */
 export async function saving<T>(
   options: SaveOptions,
   names: readonly string[],
   write: (files: Files) => Promise<void>,
+  { expected, keep = KEEP }: { expected: number; keep?: number | undefined },
 ): Promise<T> {
   const { to } = options;
   const memory = new Memory();
-  const target = to === undefined ? memory : await (await filesPart()).openStreams(to, names);
+  const run = stored.find(to)?.target(keep);
+  const target: Target =
+    to === undefined ? memory : (run ?? (await (await filesPart()).openStreams(to, names)));
   try {
+    await target.expect?.(expected);
     await write(new Files(options, target));
     await target.close();
   } catch (cause) {
@@ -159,6 +210,7 @@ class Memory implements Target {
         file.set(bytes, at);
         at += bytes.length;
       },
+      rewrite: (bytes) => file.set(bytes),
     };
   }
 

@@ -2,6 +2,7 @@
 
 import { baseAddress } from "./base.js";
 import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
+import { stored } from "./internal.js";
 import { filesPart } from "./lazy.js";
 import { fileSystem, inNode } from "./node.js";
 import {
@@ -83,6 +84,8 @@ export function openSource(where: string, source: unknown, options: LoadOptions)
 }
 
 function opened(where: string, source: unknown, options: LoadOptions): Source {
+  const run = stored.find(source);
+  if (run) return run.source();
   if (typeof source === "string" || source instanceof URL) {
     const base = baseUrl(where, source);
     return base.protocol === "file:" && inNode()

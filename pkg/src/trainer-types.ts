@@ -1,6 +1,7 @@
 /** The shapes of data that a trainer takes and gives. */
 
 import type { ModelFiles } from "./model.js";
+import type { RunHandle } from "./save.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `Trainer.create`. All have good defaults. */
@@ -101,6 +102,16 @@ export interface StepMetrics {
   readonly validationLoss?: number;
 }
 
+/** Where and when `Trainer.run` saves. */
+export interface CheckpointOptions {
+  /** An open run of `tinyloom/storage`. It also keeps the metrics of every step. */
+  run: RunHandle;
+  /** Saves at each multiple of this number of the trainer's steps, and at the run's last step; default 100. */
+  every?: number;
+  /** How many whole checkpoints are kept; default 2. With 1 a damaged one leaves none. */
+  keep?: number;
+}
+
 /** Options of `Trainer.run`. */
 export interface RunOptions {
   /**
@@ -128,6 +139,11 @@ export interface RunOptions {
    * where the state does not say from which it drew. Default false: such a run is refused.
    */
   dataChanged?: boolean;
+  /**
+   * Saves into storage. A step after which it saves is yielded when the checkpoint is whole. A run that is
+   * left or stopped does not save at its end. If a save fails, so does the run; earlier checkpoints stay.
+   */
+  checkpoint?: CheckpointOptions;
 }
 
 /** A loss on the validation split. */

@@ -22,7 +22,15 @@ import { type Ask, type RawResume, type RawTrainer, withRoom } from "./raw.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import { pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
-import { type SaveOptions, type SaveTarget, saveOptions, saving } from "./save.js";
+import {
+  bytesOf,
+  type Files,
+  type RunHandle,
+  type SaveOptions,
+  type SaveTarget,
+  saveOptions,
+  saving,
+} from "./save.js";
 import {
   type CheckpointFiles,
   LONG,
@@ -35,6 +43,7 @@ import {
   STATE_BYTES,
   weightFiles,
 } from "./source.js";
+import { readState, stateText } from "./state.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import type {
   Batch,
@@ -157,12 +166,13 @@ export class Trainer {
    * headers and the GPU's memory are judged before a tensor is read.
    *
    * @param files - the saved files by name, or a base URL under which they lie, in Node also a
-   * folder's `file:` URL. Bytes are not copied: they must not change until the promise settles.
+   * folder's `file:` URL; or a run of `tinyloom/storage`, whose newest whole checkpoint loads. Bytes are not
+   * copied: they must not change until the promise settles.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
   static async resume(
     runtime: Runtime,
-    files: string | URL | CheckpointFiles,
+    files: string | URL | CheckpointFiles | RunHandle,
     options: LongOptions = {},
   ): Promise<Trainer> {
     expectRuntime("Trainer.resume", runtime);
@@ -171,11 +181,13 @@ export class Trainer {
     const inner = runtimes.of(runtime);
     return inner.call(async (raw, module) => {
       const state = await readText(source, "trainer_state.json", STATE_BYTES);
-      const loader = new module.RawLoader(raw, await readConfig(source));
+      const config = await readConfig(source);
+      const loader = new module.RawLoader(raw, config);
       let resume: RawResume | undefined;
       try {
         const loaded = new module.RawResume(loader, state);
         resume = loaded;
+        const { progress, totalStepsGiven, dataHash } = readState(state, config);
         const open = [
           ...(await readHeaders(await weightFiles(source), withRoom(module, loader))),
           ...(await readHeaders(
@@ -194,7 +206,6 @@ export class Trainer {
           weights.release();
           throw error;
         });
-        const { progress, totalStepsGiven, dataHash } = JSON.parse(state) as SavedState;
         const model = adoptModel(runtime, weights);
         const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
         made.#dataHash = dataHash;
@@ -360,20 +371,23 @@ export class Trainer {
   save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options?: LongOptions): Promise<TrainerFiles>;
   async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
-    const chosen = saveOptions(options, FILES);
+    return this.#save(saveOptions(options, FILES));
+  }
+
+  #save(chosen: SaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
     const model = models.of(this.model).handle.raw;
-    return this.#handle.run((raw) =>
-      saving<TrainerFiles | undefined>(chosen, FILES, async (files) => {
+    return this.#handle.run((raw) => {
+      const write = async (files: Files) => {
         await saveModel(model, files);
         await files.tensors("optimizer.safetensors", raw);
-        const saved = {
-          ...JSON.parse(await raw.state()),
-          totalStepsGiven: this.#fixedTotal,
-          dataHash: this.#dataHash,
-        };
-        await files.text("trainer_state.json", `${JSON.stringify(saved, null, 2)}\n`);
-      }),
-    );
+        const state = { totalStepsGiven: this.#fixedTotal, dataHash: this.#dataHash };
+        await files.text("trainer_state.json", stateText(await raw.state(), model.config(), state));
+      };
+      return saving<TrainerFiles | undefined>(chosen, FILES, write, {
+        expected: bytesOf(model, raw),
+        keep,
+      });
+    });
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -441,6 +455,8 @@ export class Trainer {
       step: (dataset, signal) => this.#stepDataset(dataset, signal),
       queue: (dataset) => this.#queueDataset(dataset),
       evaluate: (dataset, options) => this.evaluate(dataset, options),
+      checkpoint: async (to, keep, signal) =>
+        void (await this.#save(signal ? { to, signal } : { to }, keep)),
     };
   }
 
@@ -515,14 +531,6 @@ function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
   if (handle.freed) raw.release();
   void handle.raw; // code "freed"
   return make();
-}
-
-/** What this layer reads of trainer_state.json, and the one field that it adds. */
-interface SavedState {
-  readonly progress: { readonly step: number; readonly cursor: number };
-  readonly totalStepsGiven?: boolean;
-  /** Absent where no data was drawn, and in states of version 0.1.0. */
-  readonly dataHash?: string;
 }
 
 /** Refuses other data than that of which the place was saved. */

@@ -23,6 +23,7 @@ const HUB = {
 const MODULES = {
   tinyloom: "/node_modules/tinyloom/dist/index.js",
   "tinyloom/ops": "/node_modules/tinyloom/dist/ops.js",
+  "tinyloom/storage": "/node_modules/tinyloom/dist/storage/index.js",
   "tinyloom/worker": "/node_modules/tinyloom/dist/worker/index.js",
   "@huggingface/jinja": "/node_modules/@huggingface/jinja/dist/index.js",
   "@huggingface/tokenizers": "/node_modules/@huggingface/tokenizers/dist/tokenizers.mjs",

@@ -23,6 +23,8 @@ const IMPORT = `
   const inline = await import("tinyloom/inline");
   if (Object.keys(inline).join() !== Object.keys(tinyloom).join()) throw new Error("inline differs");
   const worker = await import("tinyloom/worker");
+  const storage = await import("tinyloom/storage");
+  if (Object.keys(storage).sort().join() !== "Runs,StoredRun,TinyloomError") throw new Error("storage");
   const after = Reflect.ownKeys(globalThis).map(String).sort().join();
   if (before !== after) throw new Error("globals changed on import");
   const code = await tinyloom.Runtime.create().catch((error) => error.code);
@@ -130,6 +132,8 @@ test("npm would publish only what users need, with sources and their maps", asyn
     "inline/package.json",
     "ops/package.json",
     "worker/package.json",
+    "storage/package.json",
+    "dist/storage/index.js",
     "src/index.ts",
   ]) {
     assert.ok(names.includes(needed), `${needed} is missing`);
@@ -157,7 +161,7 @@ test("the worker's file needs no other, and its copy is the same text", async ()
   // Node's modules and optional packages alone: several bundlers refuse a worker with further files.
   const imports = file.match(/\bimport\(.{0,30}/g) ?? [];
   for (const one of imports) assert.match(one, /^import\(\/\* @vite-ignore \*\//);
-  assert.equal(imports.length, 8);
+  assert.equal(imports.length, 10); // one of them is the method Runs.import
   const { default: text } = await import(join(folder, "dist/worker/text.js"));
   assert.equal(text, file);
 });

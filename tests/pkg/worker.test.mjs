@@ -6,12 +6,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import * as direct from "tinyloom";
+import * as main from "tinyloom";
+import * as storage from "tinyloom/storage";
 import { connect } from "tinyloom/worker";
 import { root } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
 
+const direct = { ...main, ...storage };
 const LONG = { timeout: 1_200_000 };
 /** No task of the main thread may take so long, in milliseconds. */
 const TASK = 50;

@@ -1,5 +1,6 @@
 /** The page's side: sends the calls, and keeps the mirrors of the worker's objects. */
 
+import { persist } from "../asked.js";
 import { baseAddress } from "../base.js";
 import { type TinyloomError, toError } from "../error.js";
 import { packedModule } from "../fallback.js";
@@ -70,7 +71,7 @@ export class Connection {
   /** What the worker exports, as the page has it. */
   async open(): Promise<Record<string, unknown>> {
     const exported = await this.#guarded(() =>
-      this.#host.hello(baseAddress(), Comlink.proxy(packedModule)),
+      this.#host.hello(baseAddress(), Comlink.proxy({ packed: packedModule, persist })),
     );
     const result: Record<string, unknown> = {};
     for (const [name, one] of Object.entries(exported)) result[name] = this.#export(name, one);

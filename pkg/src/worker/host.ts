@@ -1,6 +1,6 @@
 /** The worker's side: makes the calls, and keeps the objects that the page has. */
 
-import { askPage } from "../asked.js";
+import { askPage, type Page } from "../asked.js";
 import { setBase } from "../base.js";
 import { TinyloomError } from "../error.js";
 import { called, invalid, show } from "../options.js";
@@ -97,14 +97,11 @@ export class Host implements HostApi {
 
   /**
    * @param base - the page's address.
-   * @param packed - gives the wasm module's bytes, where its file does not answer here.
+   * @param page - does what this worker cannot.
    */
-  async hello(
-    base: string | undefined,
-    packed: () => Promise<string>,
-  ): Promise<{ [name: string]: Exported }> {
+  async hello(base: string | undefined, page: Page): Promise<{ [name: string]: Exported }> {
     setBase(base);
-    askPage(packed);
+    askPage(page);
     await provideGpu();
     const described: { [name: string]: Exported } = {};
     for (const [name, value] of Object.entries(this.#exports)) {

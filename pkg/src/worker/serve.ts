@@ -24,6 +24,7 @@ export function serve(extra: object = {}): void {
     const { expose } = await import("./comlink.js");
     const { Host } = await import("./host.js");
     const tinyloom = await import("../index.js");
-    expose(new Host({ ...tinyloom, ...extra }), port);
+    const storage = await import("../storage/index.js");
+    expose(new Host({ ...tinyloom, ...storage, ...extra }), port);
   });
 }

@@ -5,9 +5,10 @@
  */
 
 import type * as direct from "../index.js";
+import type * as storage from "../storage/index.js";
 import { type Kind, type Members, SYMBOLS } from "./wire.js";
 
-type Direct = typeof direct;
+type Direct = typeof direct & typeof storage;
 
 /** The instances of a class; never of a function. */
 export type InstanceOf<E> = E extends (...args: never[]) => unknown

@@ -1,10 +1,11 @@
 /** The API as a page has it whose objects live in a worker, derived from the API itself. */
 
 import type * as direct from "../index.js";
+import type * as storage from "../storage/index.js";
 import type { InstanceOf } from "./surface.js";
 import type { PAGE } from "./wire.js";
 
-type Direct = typeof direct;
+type Direct = typeof direct & typeof storage;
 
 /** Every class whose objects live in the worker. */
 type Mirrored = {
@@ -96,6 +97,10 @@ export type Model = Remote<direct.Model>;
 export type Trainer = Remote<direct.Trainer>;
 /** A {@link direct.Dataset} in a worker. */
 export type Dataset = Remote<direct.Dataset>;
+/** A {@link storage.Runs} in a worker. */
+export type Runs = Remote<storage.Runs>;
+/** A {@link storage.StoredRun} in a worker. */
+export type StoredRun = Remote<storage.StoredRun>;
 /** A {@link direct.Tensor} in a worker. */
 export type Tensor = Remote<direct.Tensor>;
 /** A {@link direct.Tokenizer} in a worker. */

@@ -1,5 +1,6 @@
 /** What crosses between the page and its worker, and how values are prepared for it. */
 
+import type { Page } from "../asked.js";
 import { TinyloomError, toError } from "../error.js";
 import { show } from "../options.js";
 import { ByteTokenizer } from "../tokenizer.js";
@@ -67,10 +68,7 @@ export type Target = number | string;
 
 /** What the worker does for the page. */
 export interface HostApi {
-  hello(
-    base: string | undefined,
-    packed: () => Promise<string>,
-  ): Promise<{ [name: string]: Exported }>;
+  hello(base: string | undefined, page: Page): Promise<{ [name: string]: Exported }>;
   call(target: Target, member: string, values: unknown[]): Promise<Reply>;
   set(target: number, member: string, values: unknown[]): Reply;
   iterate(id: number, target: Target, member: string, values: unknown[]): Promise<Reply>;

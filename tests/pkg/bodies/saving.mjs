@@ -30,6 +30,47 @@ function recorded(names, change = {}) {
 }
 
 export const cases = {
+  async "a flipped bit of any file is refused, or changes nothing"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    await trainer.step(batch(16));
+    const files = await trainer.save();
+    let random = 4;
+    const draw = (most) => {
+      random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
+      return Math.floor((random / 2 ** 32) * most);
+    };
+    let refused = 0;
+    for (const name of TRAINER) {
+      for (let time = 0; time < 12; time++) {
+        const bytes = files[name].slice();
+        // Of a safetensors file the last ones are weights, the first ones its header.
+        const at =
+          time < 6 ? draw(Math.min(bytes.length, 400)) : bytes.length - 1 - draw(bytes.length);
+        bytes[at] ^= 1 << draw(8);
+        const resumed = await tinyloom.Trainer.resume(runtime, { ...files, [name]: bytes }).catch(
+          (error) => {
+            ok(/^invalid-(checkpoint|config)$/.test(error.code), `${error.code} ${error.message}`);
+            refused += 1;
+          },
+        );
+        if (!resumed) continue;
+        sameFiles(await resumed.save(), files, `byte ${at} of ${name}`);
+        resumed.model.free();
+      }
+    }
+    const { "model.safetensors": weights, "config.json": saved } = files;
+    const bytes = weights.slice();
+    bytes[bytes.length - 5] ^= 1;
+    const damaged = { "config.json": saved, "model.safetensors": bytes };
+    await refuses("invalid-checkpoint", ["damaged", "CRC-32"], () =>
+      tinyloom.Model.fromPretrained(runtime, damaged),
+    );
+    model.free();
+    ok(refused >= 40, `${refused} of 48 were refused`);
+    return `${refused} of 48 refused`;
+  },
+
   async "streams get the bytes of a save into memory"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
     const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
@@ -183,10 +224,15 @@ function fakeDirectory() {
         getFile: async () => new Blob([files[name]]),
         async createWritable() {
           const pieces = [];
+          const again = [];
           return new WritableStream({
-            write: (bytes) => void pieces.push(bytes.slice()),
+            write(chunk) {
+              if (chunk.type === "write") again.push(chunk);
+              else pieces.push(chunk.slice());
+            },
             close() {
               files[name] = concat(pieces);
+              for (const { data, position } of again) files[name].set(data, position);
             },
           });
         },

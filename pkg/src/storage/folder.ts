@@ -1,0 +1,133 @@
+/** A folder of the disk, in Node, Deno and Bun. */
+
+import { fileSystem, processId } from "../node.js";
+import type { FilePart } from "../safetensors.js";
+import type { Disk, Path, Writing } from "./disk.js";
+
+type Fs = Awaited<ReturnType<typeof fileSystem>>;
+
+const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
+
+/** Runs that this process has open: a lock file says nothing of one's own process. */
+const own = new Set<string>();
+
+/** A folder of the disk. */
+export class Folder implements Disk {
+  readonly where = "folder";
+  readonly #fs: Fs;
+  readonly #root: string;
+
+  constructor(fs: Fs, root: string) {
+    this.#fs = fs;
+    this.#root = root;
+  }
+
+  async names(path: Path): Promise<string[]> {
+    return (await this.#fs.readdir(this.#at(path)).catch(absent)) ?? [];
+  }
+
+  async find(path: Path): Promise<FilePart | undefined> {
+    const place = this.#at(path);
+    const stat = await this.#fs.stat(place).catch(absent);
+    if (!stat) return undefined;
+    const read = async (begin: number, end: number) => {
+      const bytes = new Uint8Array(end - begin);
+      const file = await this.#fs.open(place);
+      try {
+        for (let done = 0; done < bytes.length; ) {
+          const { bytesRead } = await file.read(bytes, done, bytes.length - done, begin + done);
+          if (bytesRead === 0) throw new Error(`${place} ended before byte ${end}`);
+          done += bytesRead;
+        }
+        return bytes;
+      } finally {
+        await file.close();
+      }
+    };
+    return { name: path.at(-1) as string, place, remote: false, size: stat.size, read };
+  }
+
+  async blob(path: Path): Promise<Blob> {
+    const specifier = ["node", "fs"].join(":"); // put together, so that bundlers for the web leave it alone
+    const fs = (await import(/* @vite-ignore */ /* webpackIgnore: true */ specifier)) as {
+      openAsBlob?(path: string): Promise<Blob>;
+    };
+    const place = this.#at(path);
+    if (fs.openAsBlob) return fs.openAsBlob(place);
+    return new Blob([(await this.#fs.readFile(place)) as Uint8Array<ArrayBuffer>]);
+  }
+
+  async create(path: Path, keep = false): Promise<Writing> {
+    const place = this.#at(path);
+    await this.#fs.mkdir(this.#at(path.slice(0, -1)), { recursive: true });
+    const flags = keep && (await this.#fs.stat(place).catch(absent)) ? "r+" : "w";
+    const file = await this.#fs.open(place, flags);
+    return {
+      async write(bytes, at) {
+        for (let done = 0; done < bytes.length; ) {
+          done += (await file.write(bytes, done, bytes.length - done, at + done)).bytesWritten;
+        }
+      },
+      flush: () => file.sync(),
+      close: () => file.close(),
+    };
+  }
+
+  async remove(path: Path): Promise<void> {
+    await this.#fs.rm(this.#at(path), { recursive: true, force: true });
+  }
+
+  async room(): Promise<number | undefined> {
+    const stat = await this.#fs.statfs?.(this.#root).catch(() => undefined);
+    return stat && Number(stat.bavail) * Number(stat.bsize);
+  }
+
+  /** A file with this process's number; that of a process which has ended does not count. */
+  async lock(name: string): Promise<(() => Promise<void>) | undefined> {
+    const place = this.#at([`${name}.lock`]);
+    if (own.has(place)) return undefined;
+    const taken = Number(await this.#fs.readFile(place, "utf8").catch(absent));
+    if (taken && taken !== processId() && isRunning(taken)) return undefined;
+    await this.#fs.rm(place, { force: true });
+    try {
+      await this.#fs.writeFile(place, String(processId()), { flag: "wx" });
+    } catch (error) {
+      if (codeOf(error) === "EEXIST") return undefined;
+      throw error;
+    }
+    own.add(place);
+    return async () => {
+      own.delete(place);
+      await this.#fs.rm(place, { force: true });
+    };
+  }
+
+  #at(path: Path): string {
+    return [this.#root, ...path].join("/");
+  }
+}
+
+function absent(error: unknown): undefined {
+  if (codeOf(error) !== "ENOENT") throw error;
+}
+
+function isRunning(id: number): boolean {
+  const { process } = globalThis as { process?: NodeJS.Process };
+  try {
+    return process?.kill(id, 0) === true;
+  } catch (error) {
+    return codeOf(error) === "EPERM"; // another user's
+  }
+}
+
+/** The folder for an app's runs: that of data, by XDG's rules or Windows'. */
+export async function openFolder(name: string, given: string | URL | undefined): Promise<Folder> {
+  const fs = await fileSystem();
+  const { process } = globalThis as { process?: NodeJS.Process };
+  const { XDG_DATA_HOME, LOCALAPPDATA, HOME } = process?.env ?? {};
+  const data = XDG_DATA_HOME || LOCALAPPDATA || `${HOME || "."}/.local/share`;
+  const text = given instanceof URL ? decodeURIComponent(given.pathname) : given;
+  const root = (text ?? `${data}/tinyloom/${name}`).replace(/^\/(?=[A-Za-z]:)/, "");
+  await fs.mkdir(root, { recursive: true });
+  return new Folder(fs, root);
+}

@@ -1,0 +1,12 @@
+/**
+ * Runs that stay: checkpoints on the origin-private file system of a browser, or in a folder. Every file has
+ * checksums, and a checkpoint counts only once it is whole.
+ *
+ * @packageDocumentation
+ */
+
+export { TinyloomError } from "../error.js";
+export type { StoredCheckpoint } from "./checkpoint.js";
+export type { Where } from "./disk.js";
+export { type RunContent, type RunFiles, type RunSummary, Runs, type RunsOptions } from "./runs.js";
+export { type Sample, StoredRun } from "./stored-run.js";

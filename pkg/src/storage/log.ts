@@ -1,0 +1,105 @@
+/** A file to which lines are added: JSON, each with its checksum. */
+
+import { crc32, hex } from "../crc32.js";
+import { TinyloomError } from "../error.js";
+import { type Disk, type Path, writeAll } from "./disk.js";
+
+const encoder = new TextEncoder();
+
+interface Entry {
+  readonly step: number;
+}
+
+/** A log. Entries have a step; those of a step that is repeated replace the earlier ones. */
+export class Log {
+  readonly #disk: Disk;
+  readonly #path: Path;
+  #waiting: Entry[] = [];
+  /** Bytes of the file, once it is known to end with a whole line. */
+  #size: number | undefined;
+
+  constructor(disk: Disk, path: Path) {
+    this.#disk = disk;
+    this.#path = path;
+  }
+
+  /** Takes an entry, to be written with the next `flush`. */
+  add(entry: Entry): void {
+    this.#waiting.push(entry);
+  }
+
+  /** Writes what was added. */
+  async flush(): Promise<void> {
+    if (this.#waiting.length === 0) return;
+    const waiting = this.#waiting;
+    const bytes = encoder.encode(waiting.map(lineOf).join(""));
+    const at = this.#size ?? (await this.#repair());
+    const file = await this.#disk.create(this.#path, true);
+    try {
+      await file.write(bytes, at);
+      await file.flush();
+    } finally {
+      await file.close();
+    }
+    this.#size = at + bytes.length;
+    this.#waiting = this.#waiting.slice(waiting.length);
+  }
+
+  /**
+   * All entries, also those that are not written yet.
+   *
+   * @throws TinyloomError `invalid-checkpoint` where a line is damaged.
+   */
+  async read(): Promise<Entry[]> {
+    const entries: Entry[] = [];
+    const { lines } = await this.#lines();
+    for (const [at, line] of lines.entries()) {
+      const entry = parse(line);
+      if (!entry) {
+        const message = `${this.#path.join("/")}: line ${at + 1} is damaged; the checkpoints are not affected`;
+        throw new TinyloomError("invalid-checkpoint", message);
+      }
+      entries.push(entry);
+    }
+    return withoutRepeated([...entries, ...this.#waiting]);
+  }
+
+  /** The file's lines. The last one, if it was cut off while it was written, is left out. */
+  async #lines(): Promise<{ lines: string[]; cut: boolean }> {
+    const file = await this.#disk.find(this.#path);
+    if (!file) return { lines: [], cut: false };
+    const lines = new TextDecoder().decode((await file.read(0, file.size)).slice()).split("\n");
+    const last = lines.pop() as string;
+    return { lines, cut: last !== "" };
+  }
+
+  /** Takes away a last line that was cut off; gives the file's size. */
+  async #repair(): Promise<number> {
+    const { lines, cut } = await this.#lines();
+    const bytes = encoder.encode(lines.map((line) => `${line}\n`).join(""));
+    if (cut) await writeAll(this.#disk, this.#path, bytes);
+    return bytes.length;
+  }
+}
+
+function lineOf(entry: Entry): string {
+  const text = JSON.stringify(entry);
+  return `${hex(crc32(encoder.encode(text)))} ${text}\n`;
+}
+
+function parse(line: string): Entry | undefined {
+  const text = line.slice(9);
+  return hex(crc32(encoder.encode(text))) === line.slice(0, 8) ? JSON.parse(text) : undefined;
+}
+
+/** Entries in order; one of an earlier step than those before it begins the log again from there. */
+function withoutRepeated(entries: readonly Entry[]): Entry[] {
+  const kept: Entry[] = [];
+  let reached = -1;
+  for (const entry of entries) {
+    if (entry.step < reached) while ((kept.at(-1)?.step ?? -1) >= entry.step) kept.pop();
+    kept.push(entry);
+    reached = entry.step;
+  }
+  return kept;
+}

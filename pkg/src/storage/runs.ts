@@ -1,0 +1,395 @@
+import { persist } from "../asked.js";
+import { TinyloomError } from "../error.js";
+import { stored } from "../internal.js";
+import { inNode } from "../node.js";
+import { check, flag, invalid, isA, type Rules, show } from "../options.js";
+import { checkpointsOf, type StoredCheckpoint, verifyCheckpoint } from "./checkpoint.js";
+import {
+  type Disk,
+  type Path,
+  readRecord,
+  Summing,
+  storing,
+  verify,
+  type Where,
+  writeRecord,
+} from "./disk.js";
+import { openFolder } from "./folder.js";
+import { Memory } from "./memory.js";
+import { OriginPrivate } from "./opfs.js";
+import { makeRun, type RunRecord, type StoredFile, type StoredRun } from "./stored-run.js";
+import { readZip, writeZip } from "./zip.js";
+
+/** Options of {@link Runs.open}. */
+export interface RunsOptions {
+  /** In Node, Deno and Bun: the folder; default that of the user's data, and in it `tinyloom/NAME`. */
+  folder?: string | URL;
+}
+
+/** What a run keeps beside its checkpoints, for the page that comes back to it. */
+export interface RunContent {
+  /** The training data, as the page wants it back. */
+  data?: Blob | string | Uint8Array<ArrayBuffer>;
+  /** The tokenizer's text, such as a tokenizer.json. */
+  tokenizer?: string;
+  /** Whatever else the page needs; JSON. */
+  options?: unknown;
+}
+
+/** A run as {@link Runs.list} tells of it. */
+export interface RunSummary {
+  readonly id: string;
+  readonly name: string;
+  /** Milliseconds since 1970. */
+  readonly created: number;
+  readonly options: unknown;
+  /** The whole checkpoints, the newest first. */
+  readonly checkpoints: readonly StoredCheckpoint[];
+}
+
+/** Files of an exported run. */
+export type RunFiles = { readonly [name: string]: Blob };
+
+const text = (value: unknown) => (typeof value === "string" ? undefined : "a string");
+const OPTIONS: Rules<RunsOptions> = {
+  folder: (value) =>
+    typeof value === "string" || value instanceof URL ? undefined : "a path or a file: URL",
+};
+const CONTENT: Rules<RunContent> = {
+  data: (value) =>
+    typeof value === "string" || isA(value, Blob) || value instanceof Uint8Array
+      ? undefined
+      : "a Blob, a string or a Uint8Array",
+  tokenizer: text,
+  options: () => undefined,
+};
+
+const RECORD = /^run-(\d+)\.json$/;
+const LOGS = ["metrics.jsonl", "samples.jsonl"];
+
+/**
+ * The runs that an app keeps on this machine.
+ *
+ * @example
+ * ```ts
+ * import { Runs } from "tinyloom/storage";
+ *
+ * const runs = await Runs.open("my-app");
+ * const run = await runs.create("first", { data: text });
+ * ```
+ */
+export class Runs {
+  /** Where they are: "memory" means that they end with the page. */
+  readonly where: Where;
+  /**
+   * Whether the browser has agreed to keep them when its disk runs low. Some browsers ask the user: do not
+   * wait for the answer. A folder is kept, memory is not.
+   */
+  readonly persisted: Promise<boolean>;
+  readonly #disk: Disk;
+  readonly #open = new Map<string, StoredRun>();
+
+  private constructor(disk: Disk) {
+    this.#disk = disk;
+    this.where = disk.where;
+    this.persisted =
+      disk.where === "origin-private" ? persist() : Promise.resolve(disk.where === "folder");
+  }
+
+  /**
+   * Opens the runs of an app, and asks the browser to keep them.
+   *
+   * @param name - the app's: letters, digits, `-`, `_` and `.`.
+   * @throws {@link TinyloomError} `invalid-options`.
+   */
+  static async open(name: string, options: RunsOptions = {}): Promise<Runs> {
+    if (typeof name !== "string" || !/^[\w-][\w.-]{0,99}$/.test(name)) {
+      throw invalid(
+        `Runs.open: ${show(name)} is no name; give 1 to 100 letters, digits, "-", "_" or "."`,
+      );
+    }
+    const { folder } = check("Runs.open", options, OPTIONS);
+    return new Runs(await storing("the storage", () => openDisk(name, folder)));
+  }
+
+  /** Bytes that the storage still has room for; undefined where it does not tell. */
+  room(): Promise<number | undefined> {
+    return storing("the storage", () => this.#disk.room());
+  }
+
+  /**
+   * Makes a run and opens it.
+   *
+   * @throws {@link TinyloomError} `invalid-options` where there is one of that name, `storage-full`.
+   */
+  async create(name: string, content: RunContent = {}): Promise<StoredRun> {
+    const { data, tokenizer, options = null } = check("runs.create", content, CONTENT);
+    return this.#make(name, options, {
+      ...(data !== undefined && { data: data instanceof Blob ? data : new Blob([data]) }),
+      ...(tokenizer !== undefined && { tokenizer: new Blob([tokenizer]) }),
+    });
+  }
+
+  /**
+   * Opens a run. Until it is closed, no other tab can.
+   *
+   * @throws {@link TinyloomError} `in-use` where another tab or process has it open, `invalid-options` where
+   * there is none of that name.
+   */
+  async open(name: string): Promise<StoredRun> {
+    const { id, record } = await this.#find(name);
+    return this.#opened(id, record);
+  }
+
+  /** The runs, the newest first. A run whose description is damaged is named by its id. */
+  async list(): Promise<RunSummary[]> {
+    return storing("the runs", async () => {
+      const runs: RunSummary[] = [];
+      for (const id of await this.#ids()) {
+        const record = await this.#record(id);
+        const { name = id, created = 0, options = null } = record ?? {};
+        runs.push({ id, name, created, options, checkpoints: await checkpointsOf(this.#disk, id) });
+      }
+      return runs.sort((a, b) => b.created - a.created);
+    });
+  }
+
+  /** Gives a run another name; throws as {@link Runs.open} does. */
+  async rename(name: string, to: string): Promise<void> {
+    const { id, record } = await this.#find(name);
+    await this.#expectFree("runs.rename", to);
+    const changed = { ...record, name: to };
+    await this.#locked(id, name, () => this.#write(id, changed));
+    const open = this.#open.get(id);
+    if (open) stored.of(open).renamed(changed);
+  }
+
+  /** Deletes a run with all that it holds; throws as {@link Runs.open} does. */
+  async delete(name: string): Promise<void> {
+    const { id } = await this.#find(name, true);
+    if (this.#open.has(id)) throw inUse(name, "here; close it first");
+    await this.#locked(id, name, async () => {
+      // The descriptions first: what is half deleted is no run.
+      for (const one of await this.#disk.names([id])) {
+        if (RECORD.test(one)) await this.#disk.remove([id, one]);
+      }
+      await this.#disk.remove([id]);
+    });
+  }
+
+  /**
+   * A run's files: those of its newest checkpoint, which load by themselves, and what it keeps beside it.
+   * Their checksums are verified. The bytes stay in storage until they are read: the run must not be trained
+   * or deleted meanwhile.
+   *
+   * @throws {@link TinyloomError} `invalid-checkpoint`.
+   */
+  export(name: string, options: { zip: true }): Promise<Blob>;
+  export(name: string, options?: { zip?: false }): Promise<RunFiles>;
+  async export(name: string, options: { zip?: boolean } = {}): Promise<RunFiles | Blob> {
+    const { zip } = check("runs.export", options, { zip: flag });
+    const { id, record } = await this.#find(name);
+    return storing(`the run ${show(name)}`, async () => {
+      const files: { [name: string]: Blob } = {};
+      const { options: kept, created } = record;
+      files["run.json"] = new Blob([JSON.stringify({ name, created, options: kept })]);
+      for (const [kind, file] of Object.entries(record.files)) {
+        const path = [id, file.file];
+        await verify(kind, await this.#disk.find(path), file);
+        files[kind] = await this.#disk.blob(path);
+      }
+      const [newest] = await checkpointsOf(this.#disk, id);
+      const paths = newest ? await verifyCheckpoint(this.#disk, id, newest.number) : {};
+      for (const [one, path] of Object.entries(paths)) files[one] = await this.#disk.blob(path);
+      for (const log of LOGS) {
+        if (await this.#disk.find([id, log])) files[log] = await this.#disk.blob([id, log]);
+      }
+      return zip ? writeZip(files) : files;
+    });
+  }
+
+  /**
+   * Makes a run of what {@link Runs.export} gave, and opens it.
+   *
+   * @param name - default: the name that it had.
+   * @throws {@link TinyloomError} `invalid-checkpoint`, and as {@link Runs.create}.
+   */
+  async import(from: Blob | RunFiles, name?: string): Promise<StoredRun> {
+    const files = isA(from, Blob) ? await readZip(from as Blob) : (from as RunFiles);
+    const described = files["run.json"];
+    if (!described) throw invalid("runs.import: there is no run.json; give what runs.export gave");
+    const { name: own, options } = JSON.parse(await described.text()) as RunRecord;
+    const { data, tokenizer } = files;
+    const beside = { ...(data && { data }), ...(tokenizer && { tokenizer }) };
+    const run = await this.#make(name ?? own, options ?? null, beside);
+    try {
+      const others = Object.entries(files).filter(
+        ([one]) => one !== "run.json" && !(one in beside) && !LOGS.includes(one),
+      );
+      for (const log of LOGS) if (files[log]) await this.#copy(files[log], [run.id, log]);
+      if (others.length === 0) return run;
+      const target = stored.of(run).target(1);
+      try {
+        await target.expect?.(others.reduce((sum, [, { size }]) => sum + size, 0));
+        for (const [one, blob] of others) {
+          const out = await target.open(one, blob.size);
+          await eachPiece(blob, (bytes) => out.write(bytes));
+        }
+        await target.close();
+      } catch (error) {
+        await target.abort(error);
+        throw error;
+      }
+      return run;
+    } catch (error) {
+      await run.close();
+      await this.delete(run.name);
+      throw error;
+    }
+  }
+
+  async #make(
+    name: string,
+    options: unknown,
+    content: { readonly [K in keyof RunRecord["files"]]?: Blob },
+  ): Promise<StoredRun> {
+    await this.#expectFree("runs.create", name);
+    const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
+    const record = { format: 1, name, created: Date.now(), options } as const;
+    return storing(`the run ${show(name)}`, async () => {
+      try {
+        const files: { [kind: string]: StoredFile } = {};
+        for (const [kind, blob] of Object.entries(content)) {
+          files[kind] = { file: kind, ...(await this.#copy(blob, [id, kind])) };
+        }
+        await this.#write(id, { ...record, files });
+        return await this.#opened(id, { ...record, files });
+      } catch (error) {
+        await this.#disk.remove([id]).catch(() => undefined);
+        throw error;
+      }
+    });
+  }
+
+  async #copy(blob: Blob, path: Path) {
+    const summing = new Summing();
+    const file = await this.#disk.create(path);
+    let at = 0;
+    try {
+      await eachPiece(blob, async (bytes) => {
+        summing.add(bytes);
+        await file.write(bytes, at);
+        at += bytes.length;
+      });
+      await file.flush();
+    } finally {
+      await file.close();
+    }
+    return summing.sums;
+  }
+
+  async #opened(id: string, record: RunRecord): Promise<StoredRun> {
+    if (this.#open.has(id)) throw inUse(record.name, "here; close it first");
+    const release = await storing("the lock", () => this.#disk.lock(id));
+    if (!release) throw inUse(record.name, "in another tab or process; close it there");
+    const run = makeRun(this.#disk, id, record, async () => {
+      this.#open.delete(id);
+      await release();
+    });
+    this.#open.set(id, run);
+    return run;
+  }
+
+  /** Does something with a run that nobody else has open. */
+  async #locked(id: string, name: string, work: () => Promise<void>): Promise<void> {
+    const own = this.#open.has(id);
+    const release = own ? undefined : await storing("the lock", () => this.#disk.lock(id));
+    if (!own && !release) throw inUse(name, "in another tab or process; close it there");
+    try {
+      await storing(`the run ${show(name)}`, work);
+    } finally {
+      await release?.();
+    }
+  }
+
+  /** Ids of the runs: of those whose folder has a description, be it damaged. */
+  async #ids(): Promise<string[]> {
+    const ids: string[] = [];
+    for (const id of await this.#disk.names([])) {
+      if (id.endsWith(".lock")) continue;
+      if ((await this.#disk.names([id])).some((one) => RECORD.test(one))) ids.push(id);
+    }
+    return ids;
+  }
+
+  /** The newest description of a run that is whole. */
+  async #record(id: string): Promise<RunRecord | undefined> {
+    const numbers = (await this.#disk.names([id])).flatMap((one) => RECORD.exec(one)?.[1] ?? []);
+    for (const number of numbers.map(Number).sort((a, b) => b - a)) {
+      const record = await readRecord<RunRecord>(this.#disk, [id, `run-${number}.json`]);
+      if (record) return record;
+    }
+    return undefined;
+  }
+
+  /** Writes a description beside the old ones, of which the last stays. */
+  async #write(id: string, record: RunRecord): Promise<void> {
+    const numbers = (await this.#disk.names([id])).flatMap((one) => RECORD.exec(one)?.[1] ?? []);
+    const last = Math.max(0, ...numbers.map(Number));
+    // Two copies, so that a damaged one is no loss.
+    for (const number of [last + 1, last + 2]) {
+      await writeRecord(this.#disk, [id, `run-${number}.json`], record);
+    }
+    for (const number of numbers) await this.#disk.remove([id, `run-${number}.json`]);
+  }
+
+  async #find(name: string, damaged = false): Promise<{ id: string; record: RunRecord }> {
+    return storing("the runs", async () => {
+      for (const id of await this.#ids()) {
+        const record = await this.#record(id);
+        if (record?.name === name) return { id, record };
+        if (record || id !== name) continue;
+        if (damaged) return { id, record: {} as RunRecord };
+        const message = `the description of the run ${id} is damaged; delete it`;
+        throw new TinyloomError("invalid-checkpoint", message);
+      }
+      throw invalid(`there is no run named ${show(name)}; runs.list() gives those that there are`);
+    });
+  }
+
+  async #expectFree(where: string, name: string): Promise<void> {
+    if (typeof name !== "string" || name === "" || name.length > 200) {
+      throw invalid(`${where}: ${show(name)} is no name; give 1 to 200 characters`);
+    }
+    if ((await this.list()).some((one) => one.name === name)) {
+      throw invalid(
+        `${where}: there is a run named ${show(name)}; give another name, or delete it`,
+      );
+    }
+  }
+}
+
+async function openDisk(name: string, folder: string | URL | undefined): Promise<Disk> {
+  if (folder !== undefined || inNode()) {
+    if (!inNode()) throw invalid("Runs.open: a folder is for Node, Deno and Bun; leave it out");
+    return openFolder(name, folder);
+  }
+  const { storage, locks } = (globalThis.navigator ?? {}) as Partial<Navigator>;
+  if (typeof storage?.getDirectory !== "function" || !locks) return new Memory();
+  const origin = await storage.getDirectory();
+  const tinyloom = await origin.getDirectoryHandle("tinyloom", { create: true });
+  return new OriginPrivate(await tinyloom.getDirectoryHandle(name, { create: true }), name);
+}
+
+/** Bytes of a Blob that are copied at a time. */
+const PIECE = 8 << 20;
+
+async function eachPiece(blob: Blob, take: (bytes: Uint8Array) => unknown): Promise<void> {
+  for (let at = 0; at < blob.size; at += PIECE) {
+    await take(new Uint8Array(await blob.slice(at, at + PIECE).arrayBuffer()));
+  }
+}
+
+function inUse(name: string, where: string): TinyloomError {
+  return new TinyloomError("in-use", `the run ${show(name)} is open ${where}`);
+}

@@ -1,0 +1,102 @@
+/** Zip archives without compression: weights have nothing to compress. APPNOTE.TXT 6.3.10, without zip64. */
+
+import { crc32 } from "../crc32.js";
+import { invalid } from "../options.js";
+
+const LOCAL = 0x04034b50;
+const CENTRAL = 0x02014b50;
+const END = 0x06054b50;
+const PIECE = 8 << 20;
+/** What 32 bits hold. */
+const MOST = 0xffff_ffff;
+
+/** Little-endian fields: of two bytes where the value is given as `[value]`, of four otherwise. */
+function fields(...values: (number | readonly [number])[]): Uint8Array<ArrayBuffer> {
+  const bytes: number[] = [];
+  for (const value of values) {
+    const [number, size] = typeof value === "number" ? [value, 4] : [value[0], 2];
+    for (let at = 0; at < size; at++) bytes.push((number >>> (8 * at)) & 255);
+  }
+  return Uint8Array.from(bytes);
+}
+
+async function sumOf(blob: Blob): Promise<number> {
+  let sum = 0;
+  for (let at = 0; at < blob.size; at += PIECE) {
+    sum = crc32(new Uint8Array(await blob.slice(at, at + PIECE).arrayBuffer()), sum);
+  }
+  return sum;
+}
+
+/** An archive of these files. Their bytes are read once for the checksums, and not kept. */
+export async function writeZip(files: { readonly [name: string]: Blob }): Promise<Blob> {
+  const parts: BlobPart[] = [];
+  const central: BlobPart[] = [];
+  let at = 0;
+  let listed = 0;
+  for (const [name, blob] of Object.entries(files)) {
+    const path = new TextEncoder().encode(name);
+    // Version 2.0, names in UTF-8, stored, 1980-01-01.
+    const common = [
+      [20],
+      [0x800],
+      [0],
+      [0],
+      [0x21],
+      await sumOf(blob),
+      blob.size,
+      blob.size,
+    ] as const;
+    const head = fields(LOCAL, ...common, [path.length], [0]);
+    parts.push(head, path, blob);
+    const entry = fields(CENTRAL, [20], ...common, [path.length], [0], [0], [0], [0], 0, at);
+    central.push(entry, path);
+    listed += entry.length + path.length;
+    at += head.length + path.length + blob.size;
+  }
+  if (at + listed > MOST) {
+    throw invalid(
+      `a zip holds at most 4 GiB, and the run has ${at} bytes; export its files instead`,
+    );
+  }
+  const count = Object.keys(files).length;
+  const end = fields(END, [0], [0], [count], [count], listed, at, [0]);
+  return new Blob([...parts, ...central, end], { type: "application/zip" });
+}
+
+/** The files of an archive that {@link writeZip} made, or another program without compression. */
+export async function readZip(zip: Blob): Promise<{ [name: string]: Blob }> {
+  const view = async (begin: number, length: number) =>
+    new DataView(await zip.slice(begin, begin + length).arrayBuffer());
+  const tailAt = Math.max(0, zip.size - 65_557);
+  const tail = await view(tailAt, 65_557);
+  let end = tail.byteLength - 22;
+  while (end >= 0 && tail.getUint32(end, true) !== END) end -= 1;
+  if (end < 0) throw invalid("runs.import: this is no zip archive, or its end is missing");
+  const count = tail.getUint16(end + 10, true);
+  const central = await view(tail.getUint32(end + 16, true), tail.getUint32(end + 12, true));
+  const files: { [name: string]: Blob } = {};
+  try {
+    for (let at = 0, index = 0; index < count; index++) {
+      const [method, sum] = [central.getUint16(at + 10, true), central.getUint32(at + 16, true)];
+      const size = central.getUint32(at + 24, true);
+      const [name, extra, comment] = [28, 30, 32].map((one) =>
+        central.getUint16(at + one, true),
+      ) as [number, number, number];
+      const path = new TextDecoder().decode(new Uint8Array(central.buffer, at + 46, name));
+      const local = central.getUint32(at + 42, true);
+      at += 46 + name + extra + comment;
+      if (path.endsWith("/")) continue;
+      if (method !== 0) throw invalid(`runs.import: ${path} is compressed; store it uncompressed`);
+      const head = await view(local, 30);
+      const begin = local + 30 + head.getUint16(26, true) + head.getUint16(28, true);
+      const blob = zip.slice(begin, begin + size);
+      if ((await sumOf(blob)) !== sum) throw invalid(`runs.import: ${path} is damaged in the zip`);
+      files[path.split("/").at(-1) as string] = blob;
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw invalid("runs.import: the zip's list of files is damaged", "invalid-checkpoint", error);
+  }
+  return files;
+}

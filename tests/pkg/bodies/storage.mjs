@@ -1,0 +1,324 @@
+// Runs in storage. The same cases run on the API itself and through `tinyloom/worker`, so all is awaited.
+import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+
+/** Milliseconds that a case may take at most. */
+const LIMIT = 180_000;
+
+/** A trainer of a fresh model, and data for it. */
+async function fresh({ tinyloom, runtime }) {
+  const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+  const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+  return { model, trainer, data: await dataset(tinyloom) };
+}
+
+const lossesOf = (metrics) => metrics.map(({ loss }) => loss);
+
+/** A run with whole checkpoints of steps 2 and 4, and the files of both saves. */
+async function twoCheckpoints(context, runs, name) {
+  const { trainer, data, model } = await fresh(context);
+  const run = await runs.create(name, { data: "the data", tokenizer: "{}", options: { a: [1] } });
+  await collect(trainer.run(data, { steps: 4, checkpoint: { run, every: 2, keep: 2 } }));
+  await model.free();
+  return run;
+}
+
+/** Resumes, and gives the step that it goes on from. */
+async function stepOf({ tinyloom, runtime }, run) {
+  const trainer = await tinyloom.Trainer.resume(runtime, run);
+  const { steps } = trainer;
+  await trainer.model.free();
+  return steps;
+}
+
+export const cases = {
+  async "a run goes on from its checkpoint to the same bits, and keeps what it was given"(context) {
+    const { tinyloom, runtime, open, where } = context;
+    const runs = await open("go-on");
+    equal(runs.where, where, "where the runs are");
+    const { trainer, data, model } = await fresh(context);
+    const run = await runs.create("first", {
+      data: "the data",
+      tokenizer: "{}",
+      options: { a: 1 },
+    });
+    const checkpoint = { run, every: 2, keep: 2 };
+    const before = await collect(trainer.run(data, { until: 7, checkpoint }));
+    const whole = await run.checkpoints();
+    equal(
+      whole.map(({ step }) => step),
+      [7, 6],
+      "steps of the checkpoints",
+    );
+    equal(lossesOf(await run.metrics()), lossesOf(before), "the metrics kept");
+    await run.addSample({ step: 7, text: "the cat" });
+    await run.close();
+    const reference = await collect(trainer.run(data, { until: 10 }));
+    const files = await trainer.save();
+
+    const again = await runs.open("first");
+    const resumed = await tinyloom.Trainer.resume(runtime, again);
+    equal(resumed.steps, 7, "the step that it goes on from");
+    const other = await tinyloom.Dataset.fromText(
+      text.slice(1),
+      new tinyloom.ByteTokenizer(),
+      datasetOptions,
+    );
+    await refuses("invalid-options", [data.hash, other.hash, "dataChanged: true"], () =>
+      collect(resumed.run(other, { until: 10, checkpoint: { run: again } })),
+    );
+    equal((await again.metrics()).length, 7, "metrics after the refusal");
+    const after = await collect(resumed.run(data, { until: 10, checkpoint: { run: again } }));
+    equal(lossesOf(after), lossesOf(reference), "losses after the resume");
+    sameFiles(await resumed.save(), files, "files after the resume");
+    const model2 = await tinyloom.Model.fromPretrained(runtime, again);
+    const { "model.safetensors": weights } = await model2.save();
+    sameFiles({ weights }, { weights: files["model.safetensors"] }, "the model alone");
+    equal(await (await again.data()).text(), "the data");
+    equal(await again.tokenizer(), "{}");
+    equal(again.options, { a: 1 });
+    equal(await again.samples(), [{ step: 7, text: "the cat" }]);
+    equal((await again.metrics()).length, 10, "metrics of both runs");
+    await again.close();
+    for (const one of [model, resumed.model, model2]) await one.free();
+    await runs.delete("first");
+    equal(await runs.list(), []);
+  },
+
+  async "a save into a run is a checkpoint; one that is stopped leaves the earlier ones"(context) {
+    const runs = await context.open("save");
+    const run = await twoCheckpoints(context, runs, "one");
+    const { trainer, model } = await fresh(context);
+    await trainer.save({ to: run });
+    equal(
+      (await run.checkpoints()).map(({ step }) => step),
+      [0, 4],
+    );
+    const controller = new AbortController();
+    const stop = {
+      to: run,
+      signal: controller.signal,
+      onProgress: ({ stage }) => stage.includes("optimizer") && controller.abort(),
+    };
+    // From the page the signal may reach the worker when so small a save has ended.
+    if (context.throughWorker) controller.abort();
+    await refuses("aborted", [], () => trainer.save(stop));
+    equal(
+      (await run.checkpoints()).map(({ step }) => step),
+      [0, 4],
+      "after the stopped save",
+    );
+    equal(await stepOf(context, run), 0);
+    await run.close();
+    await refuses("freed", ["closed"], () => trainer.save({ to: run }));
+    await refuses("freed", ["closed"], () => run.metrics());
+    await model.free();
+    await runs.delete("one");
+  },
+
+  async "a flipped bit or a lost end of any file: the checkpoint before loads, or the error says so"(
+    context,
+  ) {
+    const { open, disk } = context;
+    const runs = await open("damage");
+    const run = await twoCheckpoints(context, runs, "one");
+    const { id } = run;
+    await run.close();
+    const paths = (await disk.list("damage")).filter((path) => path.startsWith(`${id}/`));
+    const newest = Math.max(...paths.map((path) => Number(/\/c(\d+)\//.exec(path)?.[1] ?? 0)));
+    let random = 77;
+    const draw = (most) => {
+      random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
+      return Math.floor((random / 2 ** 32) * most);
+    };
+    let tried = 0;
+    for (const path of paths) {
+      const whole = await disk.read("damage", path);
+      const flipped = whole.slice();
+      flipped[draw(whole.length)] ^= 1 << draw(8);
+      for (const [how, bytes] of [
+        ["flipped", flipped],
+        ["cut", whole.slice(0, draw(whole.length))],
+      ]) {
+        await disk.write("damage", path, bytes);
+        const what = `${path} ${how}`;
+        const opened = await runs.open("one");
+        const ofNewest = Number(/\/c(\d+)\//.exec(path)?.[1] ?? 0) === newest;
+        equal(await stepOf(context, opened), ofNewest ? 2 : 4, what);
+        if (ofNewest && !path.includes("manifest")) {
+          equal(opened.problems.length, 1, `problems of ${what}`);
+        }
+        if (path.endsWith("/data"))
+          await refuses("invalid-checkpoint", ["data"], () => opened.data());
+        if (path.endsWith("/metrics.jsonl") && how === "flipped") {
+          await refuses("invalid-checkpoint", ["metrics.jsonl"], () => opened.metrics());
+        }
+        await opened.close();
+        tried += 1;
+      }
+      await disk.write("damage", path, whole);
+    }
+    ok(tried >= 26, `${tried} damages`);
+    await runs.delete("one");
+    return `${tried} damages`;
+  },
+
+  async "with every checkpoint damaged, or none, the error says so"(context) {
+    const { open, disk, tinyloom, runtime } = context;
+    const runs = await open("none");
+    const run = await twoCheckpoints(context, runs, "one");
+    for (const path of await disk.list("none")) {
+      if (!path.endsWith("model.safetensors")) continue;
+      const bytes = await disk.read("none", path);
+      bytes[bytes.length - 3] ^= 4;
+      await disk.write("none", path, bytes);
+    }
+    const words = ["model.safetensors", "damaged", "checkpoint 1", "checkpoint 2"];
+    await refuses("invalid-checkpoint", words, () => tinyloom.Trainer.resume(runtime, run));
+    await refuses("invalid-checkpoint", ["damaged"], () => runs.export("one"));
+    await run.close();
+    const empty = await runs.create("empty");
+    await refuses("invalid-checkpoint", ["none yet"], () =>
+      tinyloom.Trainer.resume(runtime, empty),
+    );
+    await empty.close();
+    await runs.delete("one");
+    await runs.delete("empty");
+  },
+
+  async "a run leaves as files or one zip, and comes back"(context) {
+    const runs = await context.open("travel");
+    const run = await twoCheckpoints(context, runs, "one");
+    await run.close();
+    const files = await runs.export("one");
+    const names = [
+      "config.json",
+      "model.safetensors",
+      "optimizer.safetensors",
+      "trainer_state.json",
+    ];
+    for (const name of [...names, "run.json", "data", "tokenizer", "metrics.jsonl"]) {
+      ok(files[name] instanceof Blob, name);
+    }
+    const zip = await runs.export("one", { zip: true });
+    for (const [name, from] of Object.entries({ two: files, three: zip })) {
+      const back = await runs.import(from, name);
+      equal(await stepOf(context, back), 4, name);
+      equal((await back.metrics()).length, 4);
+      equal(await (await back.data()).text(), "the data");
+      equal(back.options, { a: [1] });
+      await back.close();
+    }
+    const bytes = new Uint8Array(await zip.arrayBuffer());
+    bytes[2000] ^= 1;
+    await refuses("invalid-options", ["zip"], () => runs.import(new Blob([bytes]), "four"));
+    const cut = zip.slice(0, zip.size - 30);
+    await refuses("invalid-options", ["zip"], () => runs.import(cut, "four"));
+    const half = {
+      ...files,
+      "optimizer.safetensors": files["optimizer.safetensors"].slice(0, 999),
+    };
+    const broken = await runs.import(half, "four");
+    await refuses("invalid-checkpoint", ["optimizer"], () => stepOf(context, broken));
+    await broken.close();
+    for (const name of ["one", "two", "three", "four"]) await runs.delete(name);
+  },
+
+  async "a run is open once, and names are held to"(context) {
+    const runs = await context.open("names");
+    const other = await context.open("names");
+    const run = await runs.create("one");
+    await refuses("in-use", ["one"], () => runs.open("one"));
+    await refuses("in-use", ["one"], () => other.open("one"));
+    await refuses("in-use", ["one"], () => other.rename("one", "two"));
+    await refuses("in-use", ["one"], () => other.delete("one"));
+    await refuses("in-use", ["one"], () => runs.delete("one"));
+    await refuses("invalid-options", ["one"], () => other.create("one"));
+    await refuses("invalid-options", ["nothing"], () => runs.open("nothing"));
+    for (const wrong of ["", "a/b", "..", 3]) {
+      await refuses("invalid-options", [], () => context.open(wrong));
+    }
+    await refuses("invalid-options", ["text"], () => runs.create("three", { text: "" }));
+    await refuses("invalid-options", ["step"], () => run.addSample({ text: "" }));
+    await runs.rename("one", "two");
+    if (!context.throughWorker) equal(run.name, "two", "the open run's name");
+    await run.close();
+    await run.close();
+    const opened = await other.open("two");
+    await opened.close();
+    equal(
+      (await other.list()).map(({ name }) => name),
+      ["two"],
+    );
+    await other.delete("two");
+    const { trainer, data, model } = await fresh(context);
+    const wrong = (checkpoint) => collect(trainer.run(data, { steps: 1, checkpoint }));
+    await refuses("invalid-options", ["checkpoint"], () => wrong({ every: 2 }));
+    await model.free();
+  },
+};
+
+/** What a case gives, or an error where it does not end, so that the others still run. */
+function ended(work) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`it did not end in ${LIMIT / 1000} s`)), LIMIT);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+/** Runs the cases; gives `[{ name, ok, detail, milliseconds }]`. */
+export async function runStorage(context) {
+  const runtime = await context.tinyloom.Runtime.create(context.options ?? {});
+  const results = [];
+  for (const [name, work] of Object.entries(cases)) {
+    if (context.left?.some((one) => name.startsWith(one))) continue;
+    const began = performance.now();
+    const result = { name, ok: true, detail: "" };
+    try {
+      result.detail = (await ended(work({ ...context, runtime }))) ?? "";
+    } catch (error) {
+      result.ok = false;
+      result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;
+    }
+    result.milliseconds = Math.round(performance.now() - began);
+    results.push(result);
+  }
+  await runtime.destroy();
+  return results;
+}
+
+/** The origin-private file system as the cases damage it. */
+export const originDisk = {
+  async list(app) {
+    const found = [];
+    const walk = async (folder, prefix) => {
+      for await (const [name, handle] of folder.entries()) {
+        if (handle.kind === "directory") await walk(handle, `${prefix}${name}/`);
+        else found.push(prefix + name);
+      }
+    };
+    await walk(await folderOf([app]), "");
+    return found;
+  },
+  async read(app, path) {
+    const file = await (await handleOf(app, path)).getFile();
+    return new Uint8Array(await file.arrayBuffer());
+  },
+  async write(app, path, bytes) {
+    const stream = await (await handleOf(app, path)).createWritable();
+    await stream.write(bytes);
+    await stream.close();
+  },
+};
+
+async function folderOf(names) {
+  let folder = await navigator.storage.getDirectory();
+  for (const name of ["tinyloom", ...names]) folder = await folder.getDirectoryHandle(name);
+  return folder;
+}
+
+async function handleOf(app, path) {
+  const names = path.split("/");
+  return (await folderOf([app, ...names.slice(0, -1)])).getFileHandle(names.at(-1));
+}

@@ -1,0 +1,45 @@
+// A Node process with Dawn that runs the cases of tinyloom/storage on a folder.
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as tinyloom from "tinyloom";
+import * as storage from "tinyloom/storage";
+import { create } from "webgpu";
+import { runStorage } from "./bodies/storage.mjs";
+
+const root = mkdtempSync(join(tmpdir(), "tinyloom-storage-"));
+const disk = {
+  async list(app) {
+    const all = readdirSync(join(root, app), { recursive: true });
+    return all
+      .filter((path) => statSync(join(root, app, path)).isFile())
+      .map((path) => path.replaceAll("\\", "/"));
+  },
+  read: async (app, path) => new Uint8Array(readFileSync(join(root, app, path))),
+  write: async (app, path, bytes) => writeFileSync(join(root, app, path), bytes),
+};
+const open = (name) =>
+  storage.Runs.open(name, typeof name === "string" ? { folder: join(root, name) } : {});
+const gpu = create([]);
+const context = {
+  tinyloom: { ...tinyloom, ...storage },
+  options: { gpu },
+  open,
+  disk,
+  where: "folder",
+};
+const results = await runStorage(context);
+const left = existsSync(root)
+  ? readdirSync(root).flatMap((app) => readdirSync(join(root, app)))
+  : [];
+rmSync(root, { recursive: true, force: true });
+await new Promise((sent) => process.send({ results, left }, sent));
+process.exit(0); // Dawn's threads would keep the process alive

@@ -1,0 +1,178 @@
+// `tinyloom/storage`: on a folder in Node; on the origin-private file system of Chromium and Firefox, from the
+// page and through `tinyloom/worker`; a full quota; two tabs; tabs that are killed.
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { openPage } from "../../scripts/browser.mjs";
+import { dawnEnv } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
+import { killTabs } from "../reliability/storage.mjs";
+
+const LONG = { timeout: 1_200_000 };
+
+async function report(t, results) {
+  for (const { name, ok, detail, milliseconds } of results) {
+    await t.test(name, (sub) => {
+      sub.diagnostic(`${milliseconds} ms${ok && detail ? `, ${detail}` : ""}`);
+      assert.ok(ok, detail);
+    });
+  }
+  assert.ok(results.length >= 5, `${results.length} cases`);
+}
+
+test("runs in a folder, in Node", LONG, async (t) => {
+  const child = fork(fileURLToPath(new URL("storage-node.mjs", import.meta.url)), [], {
+    env: { ...process.env, ...dawnEnv() },
+  });
+  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
+  let arrived;
+  child.on("message", (message) => {
+    arrived = message;
+  });
+  const code = await ended;
+  assert.equal(code, 0, `the Node process ended with ${code}`);
+  await report(t, arrived.results);
+  assert.deepEqual(arrived.left, [], "files that are left when all runs are deleted");
+});
+
+/** In the page: every case. */
+async function casesInPage(base, throughWorker, left) {
+  const { runStorage, originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const { connect } = await import(`${base}/pkg/worker/index.js`);
+  const tinyloom = throughWorker
+    ? await connect()
+    : {
+        ...(await import(`${base}/pkg/index.js`)),
+        ...(await import(`${base}/pkg/storage/index.js`)),
+      };
+  const open = (name) => tinyloom.Runs.open(name);
+  const where = "origin-private";
+  return runStorage({ tinyloom, open, disk: originDisk, where, left, throughWorker });
+}
+
+for (const kind of ["chromium", "firefox"]) {
+  for (const throughWorker of [false, true]) {
+    const how = throughWorker ? "through tinyloom/worker" : "from the page";
+    test(`runs in the origin's private file system, ${how}, in ${kind}`, LONG, (t) =>
+      withPage(
+        kind,
+        () => {},
+        async (page, url) => {
+          // There runs.export or runs.import sometimes does not end, for a reason that is not known:
+          // docs/guides/saving.md says so.
+          const left =
+            kind === "firefox" && throughWorker ? ["a run leaves as files or one zip"] : [];
+          if (left.length > 0) t.diagnostic(`left out: ${left}`);
+          await report(t, await page.evaluate(casesInPage, url, throughWorker, left));
+        },
+      ),
+    );
+  }
+}
+
+/** In the page: one checkpoint that fits, and then one that does not. */
+async function fill(base, throughWorker) {
+  const kit = await import(`${base}/tests/pkg/bodies/kit.mjs`);
+  const { connect } = await import(`${base}/pkg/worker/index.js`);
+  const tinyloom = throughWorker
+    ? await connect()
+    : {
+        ...(await import(`${base}/pkg/index.js`)),
+        ...(await import(`${base}/pkg/storage/index.js`)),
+      };
+  const runtime = await tinyloom.Runtime.create();
+  const model = await tinyloom.Model.create(runtime, kit.config);
+  const trainer = await tinyloom.Trainer.create(model, kit.trainerOptions);
+  const data = await kit.dataset(tinyloom);
+  const runs = await tinyloom.Runs.open(`full-${throughWorker}`);
+  const run = await runs.create("one");
+  const train = () =>
+    kit.collect(trainer.run(data, { steps: 1, checkpoint: { run, keep: 2 } })).then(
+      () => "saved",
+      ({ code, message }) => `${code}: ${message}`,
+    );
+  const first = await train();
+  globalThis.more = async () => {
+    const said = await train();
+    const whole = (await run.checkpoints()).map(({ step }) => step);
+    const resumed = await tinyloom.Trainer.resume(runtime, run);
+    return { said, whole, steps: resumed.steps, problems: run.problems };
+  };
+  return { first, usage: (await navigator.storage.estimate()).usage };
+}
+
+test("a full quota is told, and the checkpoint before loads", LONG, () =>
+  withPage(
+    "chromium",
+    () => {},
+    async (page, url) => {
+      const session = await page.createCDPSession();
+      for (const throughWorker of [false, true]) {
+        await session.send("Storage.overrideQuotaForOrigin", { origin: url });
+        const { first, usage } = await page.evaluate(fill, url, throughWorker);
+        assert.equal(first, "saved");
+        await session.send("Storage.overrideQuotaForOrigin", {
+          origin: url,
+          quotaSize: usage + 300_000,
+        });
+        // Chromium's estimate does not tell the real quota, so here the write itself fails.
+        const failed = await page.evaluate(() => globalThis.more());
+        assert.match(failed.said, /^storage-full: .*no room left/);
+        assert.deepEqual([failed.whole, failed.steps, failed.problems], [[1], 1, []]);
+        if (throughWorker) continue;
+        await page.evaluate(() => {
+          navigator.storage.estimate = async () => ({ usage: 900_000, quota: 1_000_000 });
+        });
+        const judged = await page.evaluate(() => globalThis.more());
+        assert.match(judged.said, /^storage-full: a checkpoint of \d+ bytes does not fit/);
+        assert.deepEqual([judged.whole, judged.steps, judged.problems], [[1], 1, []]);
+        await page.reload();
+      }
+    },
+  ),
+);
+
+/** In a tab: opens the run that both want. */
+async function openShared(base) {
+  const { Runs } = await import(`${base}/pkg/storage/index.js`);
+  const runs = await Runs.open("tabs");
+  const there = (await runs.list()).length > 0;
+  const opening = there ? runs.open("shared") : runs.create("shared");
+  return opening.then(
+    (run) => {
+      globalThis.run = run;
+      return "opened";
+    },
+    ({ code, message }) => `${code}: ${message}`,
+  );
+}
+
+for (const kind of ["chromium", "firefox"]) {
+  test(`of two tabs the second is told, in ${kind}`, LONG, () =>
+    withPage(
+      kind,
+      () => {},
+      async (page, url) => {
+        const second = await openPage(page.browser(), page.url());
+        assert.equal(await page.evaluate(openShared, url), "opened");
+        assert.match(await second.evaluate(openShared, url), /^in-use: .*another tab/);
+        await page.evaluate(() => globalThis.run.close());
+        assert.equal(await second.evaluate(openShared, url), "opened");
+        await second.close();
+        assert.equal(
+          await page.evaluate(openShared, url),
+          "opened",
+          "after the other tab was closed",
+        );
+      },
+    ),
+  );
+}
+
+test("tabs killed while they save go on from a whole checkpoint", LONG, async (t) => {
+  const { kills, halfWritten, seed } = await killTabs({ count: 5 });
+  t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
+  assert.equal(kills.length, 5);
+  for (const { wrong } of kills) assert.equal(wrong, undefined);
+});
