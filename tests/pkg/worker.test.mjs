@@ -35,7 +35,8 @@ function names(object) {
     for (const name of Object.getOwnPropertyNames(one)) found.add(name);
     one = Object.getPrototypeOf(one);
   }
-  return [...found].filter((name) => !/^(_.*|constructor|length|name|prototype)$/.test(name));
+  const others = typeof object === "function" ? /^(length|name|prototype)$/ : /^constructor$/;
+  return [...found].filter((name) => !name.startsWith("_") && !others.test(name));
 }
 
 test("every export and member of the API is there", async (t) => {

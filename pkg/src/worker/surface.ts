@@ -60,7 +60,9 @@ export function isClass(value: unknown): value is { readonly prototype: object }
   );
 }
 
-const HIDDEN = /^(_|constructor$|length$|name$|prototype$|arguments$|caller$)/;
+const HIDDEN = /^(_|constructor$)/;
+/** What every function has. An object's property may have such a name too. */
+const OF_FUNCTIONS = /^(length|name|prototype|arguments|caller)$/;
 
 /**
  * The public members of an object and of what it inherits from, up to the built-in prototypes. Names that
@@ -74,6 +76,7 @@ export function membersOf(name: string, object: object): Members {
   for (let one = object; !builtIn.includes(one); one = Object.getPrototypeOf(one)) {
     for (const key of Object.getOwnPropertyNames(one)) {
       if (HIDDEN.test(key) || Object.hasOwn(members, key)) continue;
+      if (typeof one === "function" && OF_FUNCTIONS.test(key)) continue;
       members[key] = kindOf(name, key, Object.getOwnPropertyDescriptor(one, key));
     }
     for (const [key, symbol] of Object.entries(SYMBOLS)) {

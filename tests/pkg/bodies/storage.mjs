@@ -241,7 +241,7 @@ export const cases = {
     await refuses("invalid-options", ["text"], () => runs.create("three", { text: "" }));
     await refuses("invalid-options", ["step"], () => run.addSample({ text: "" }));
     await runs.rename("one", "two");
-    if (!context.throughWorker) equal(run.name, "two", "the open run's name");
+    equal(run.name, "two", "the open run's name");
     await run.close();
     await run.close();
     const opened = await other.open("two");
