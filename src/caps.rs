@@ -82,6 +82,11 @@ impl Limits {
         self.max_storage_buffer_binding_size.min(self.max_buffer_size) / 256 * 256
     }
 
+    /// The most bytes of a shard of parameters.
+    pub fn shard_bytes(&self) -> u64 {
+        self.binding_bytes().min(1 << 30)
+    }
+
     /// The most invocations a one-dimensional workgroup may have.
     pub fn workgroup_invocations(&self) -> u32 {
         self.max_compute_invocations_per_workgroup.min(self.max_compute_workgroup_size_x)
@@ -110,10 +115,11 @@ pub struct AdapterName {
 
 /// Which WGSL front end compiles the shaders: the browser's own, or naga in a native build.
 /// They differ in whether `enable subgroups;` is required (Tint) or rejected (naga 30).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
     Native,
+    #[default]
     Browser,
 }
 
@@ -128,6 +134,7 @@ pub struct Capabilities {
     pub subgroup_size: [u32; 2],
     /// The adapter runs on the CPU, where workgroup memory and barriers cost more than they save.
     pub software: bool,
+    #[serde(default)]
     pub target: Target,
     /// What has been measured on the device for its own sake.
     #[serde(skip)]

@@ -1,6 +1,6 @@
 /**
  * Trains and decodes small transformer language models on WebGPU. Importing this module touches
- * neither the GPU nor the network; the wasm module loads on the first `Runtime.create`.
+ * neither the GPU nor the network; the wasm module loads on the first `Runtime.create` or `estimate`.
  *
  * @module tinyloom
  */
@@ -8,6 +8,7 @@
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
+export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
 export {
   type GeneratedToken,
   type GenerateOptions,

@@ -182,9 +182,9 @@ export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors
 
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
-const kvCache = oneOf("f32", "f16", "int8");
+export const kvCache = oneOf("f32", "f16", "int8");
 
-const weights = oneOf("f32", "f16", "int8", "int4");
+export const weights = oneOf("f32", "f16", "int8", "int4");
 
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
 
@@ -469,7 +469,7 @@ export async function saveModel(raw: RawModel, files: Files): Promise<void> {
 }
 
 /** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */
-function configJson(where: string, config: unknown): string {
+export function configJson(where: string, config: unknown): string {
   const refuse = (message: string, cause?: unknown) =>
     invalid(`${where}: ${message}`, "invalid-config", cause);
   const long = () =>

@@ -134,6 +134,7 @@ export interface RawModule {
   RawModel: {
     create(runtime: RawRuntime, configJson: string, seed: number, ask: Ask): Promise<RawModel>;
     countParameters(configJson: string): number;
+    estimate(configJson: string, optionsJson: string, capabilitiesJson?: string): string;
   };
   /** Tokens that are read as they are needed; with the first of each document, or one text. */
   RawDataset: new (

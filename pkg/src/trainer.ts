@@ -61,7 +61,8 @@ import { evaluated, watched } from "./watch.js";
 
 const MAX_U32 = 0xffff_ffff;
 
-const OPTIONS: Rules<TrainerOptions> = {
+/** Rules of {@link TrainerOptions}. */
+export const TRAINER: Rules<TrainerOptions> = {
   learningRate: number(0, Number.POSITIVE_INFINITY, true),
   schedule: oneOf("constant", "linear", "cosine"),
   warmupSteps: integer(0, MAX_U32),
@@ -146,7 +147,7 @@ export class Trainer {
     const { signal, onProgress, ...chosen } = check<TrainerOptions & LongOptions>(
       "Trainer.create",
       options,
-      { ...OPTIONS, ...LONG },
+      { ...TRAINER, ...LONG },
     );
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
@@ -253,7 +254,7 @@ export class Trainer {
   }
 
   set learningRate(learningRate: number) {
-    const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, OPTIONS);
+    const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, TRAINER);
     this.#handle.now((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
   }
 

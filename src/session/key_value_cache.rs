@@ -88,6 +88,11 @@ pub(super) struct Held {
     version: u64,
 }
 
+/// Tokens that a cache for a text of `tokens` has room for, of a model with `most` positions.
+pub(super) fn capacity_for(tokens: usize, most: usize) -> usize {
+    tokens.next_power_of_two().max(LEAST_CAPACITY).min(most)
+}
+
 impl Costs {
     fn new(plans: &InferencePlans, architecture: &Architecture) -> Self {
         let sum =
@@ -176,7 +181,7 @@ impl KeyValueCache {
     pub async fn reserve(&self, model: &Model, tokens: usize) -> Result<()> {
         while self.capacity() < tokens {
             let most = model.config.max_position_embeddings;
-            let wanted = tokens.next_power_of_two().max(LEAST_CAPACITY).min(most);
+            let wanted = capacity_for(tokens, most);
             let least = tokens.next_multiple_of(LEAST_CAPACITY).min(most);
             match self.grow(model, wanted).await {
                 Err(error) if wanted > least && no_room(&error) => self.grow(model, least).await?,

@@ -5,6 +5,7 @@
 mod allocations;
 #[cfg(feature = "testing")]
 mod decode_profile;
+mod estimate;
 #[cfg(test)]
 mod fake;
 mod generate;
@@ -26,6 +27,7 @@ mod tune;
 mod watch;
 
 pub use crate::lower::InferenceOptions;
+pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use generate::{GenerateOptions, Generation};
 pub use loader::ModelLoader;
 pub use memory::MemoryBytes;

@@ -58,7 +58,7 @@ impl std::fmt::Debug for GpuRef {
 
 impl Model {
     pub(super) fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        let binding = gpu.capabilities().limits.binding_bytes().min(1 << 30);
+        let binding = gpu.capabilities().limits.shard_bytes();
         let layout = Params::new(Architecture::of(&config), binding)?;
         memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         let mut weights = Resources::new(gpu);

@@ -3,9 +3,10 @@
 use super::runtime::RawRuntime;
 use super::{JsResult, asking, json, seed, to_js};
 use crate::arch::Architecture;
+use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
-use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Watch};
+use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Watch, estimate};
 use js_sys::Function;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
@@ -40,6 +41,15 @@ impl RawModel {
     pub fn count_parameters(config: &str) -> JsResult<f64> {
         let config = ModelConfig::from_json(config).map_err(to_js)?;
         Ok(Architecture::of(&config).parameter_count() as f64)
+    }
+
+    /// What a model will take, as JSON. Capabilities are a runtime's own.
+    pub fn estimate(config: &str, options: &str, capabilities: Option<String>) -> JsResult<String> {
+        let config = ModelConfig::from_json(config).map_err(to_js)?;
+        let capabilities: Option<Capabilities> =
+            capabilities.map(|text| read("capabilities", &text)).transpose()?;
+        let options = read("estimate", options)?;
+        json(&estimate(&config, &options, capabilities.as_ref()).map_err(to_js)?)
     }
 
     pub fn config(&self) -> String {

@@ -40,7 +40,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
+    "webgpu-unavailable BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
   );
 });
 

@@ -67,7 +67,7 @@ impl TrainerOptions {
     }
 
     /// Checks every value and gives the schedule.
-    pub(super) fn validate(&self) -> Result<Schedule> {
+    pub(in crate::session) fn validate(&self) -> Result<Schedule> {
         let check = |good: bool, name: &str, value: f64, allowed: &str| {
             if good {
                 Ok(())

@@ -96,6 +96,11 @@ export const PLACES = {
     whole: EVERYWHERE,
     why: "when results are noticed, memory comes back and garbage is collected is the host's",
   },
+  estimates: {
+    whole: NODE,
+    why: "sums and predictions are computed in the module; bytes are those of its own counters",
+    smoke: ["bytes equal what is then allocated"],
+  },
   faults: {
     whole: EVERYWHERE,
     why: "what a refused call looks like is the host's",

@@ -1,0 +1,107 @@
+/** What a model will take, computed without a GPU. */
+
+import { toError } from "./error.js";
+import { guarded } from "./handle.js";
+import {
+  configJson,
+  type KvCache,
+  kvCache,
+  type ModelConfig,
+  type WeightFormat,
+  weights,
+} from "./model.js";
+import { check, inspect, integer, object, type Rules } from "./options.js";
+import { loadRaw } from "./raw.js";
+import type { Capabilities } from "./runtime.js";
+import { TRAINER } from "./trainer.js";
+import type { TrainerOptions } from "./trainer-types.js";
+
+/** A text that is generated, for {@link estimate}. */
+export interface TextEstimate {
+  /** Tokens of the prompt and of what is generated; default 256. */
+  tokens?: number;
+  /** As in {@link Model.generate}. */
+  kvCache?: KvCache;
+  /** As in {@link Model.generate}. */
+  weights?: WeightFormat;
+}
+
+/** What {@link estimate} adds to the model's weights. */
+export interface EstimateOptions {
+  /** A trainer with these options. */
+  trainer?: TrainerOptions;
+  /** A generated text. */
+  generate?: TextEstimate;
+}
+
+/** What a model takes. */
+export interface Estimate {
+  readonly parameters: number;
+  /** Bytes of GPU memory. */
+  readonly bytes: {
+    /** Weights, and their copies in other formats. */
+    readonly weights: number;
+    readonly gradients: number;
+    /** The optimizer's moments. */
+    readonly state: number;
+    /** Activations, logits, batches and tables. */
+    readonly activations: number;
+    /** Keys and values. */
+    readonly cache: number;
+    readonly total: number;
+  };
+  /**
+   * Floating-point operations of an optimizer step on full batches, and of a generated token. A batch is
+   * counted as one document: attention within shorter documents takes fewer.
+   */
+  readonly operations: { readonly step?: number; readonly token?: number };
+  /**
+   * Predicted milliseconds of the same, where capabilities were given. For an NVIDIA H200 and for
+   * software adapters on two cores they are within a factor of two. WebGPU does not tell how fast other
+   * GPUs are, so theirs are guesses by vendor.
+   */
+  readonly milliseconds?: { readonly step?: number; readonly token?: number };
+}
+
+const OPTIONS: Rules<EstimateOptions> = { trainer: object, generate: object };
+const TEXT: Rules<TextEstimate> = { tokens: integer(1, 0xffff_ffff), kvCache, weights };
+
+/**
+ * What a model of this config takes before it is created: bytes by kind, operations and, with a runtime's
+ * capabilities, times. Needs no GPU and no runtime. The first call loads the wasm module.
+ *
+ * @param options - without `trainer` or `generate` the weights alone are counted.
+ * @param capabilities - `runtime.capabilities`, of this machine or kept from another; default WebGPU's
+ * default limits. With those of the runtime, bytes equal what is then allocated.
+ * @throws {@link TinyloomError} `invalid-config`, `invalid-options`, `limit-exceeded` where the model does
+ * not fit the limits.
+ *
+ * @example
+ * ```ts
+ * const { bytes } = await estimate(config, { trainer: { tokensPerStep: 1024 } });
+ * console.log(`${(bytes.total / 1e6).toFixed(0)} MB`);
+ * ```
+ */
+export async function estimate(
+  config: ModelConfig,
+  options: EstimateOptions = {},
+  capabilities?: Capabilities,
+): Promise<Estimate> {
+  const { trainer, generate } = check("estimate", options, OPTIONS);
+  const json = configJson("estimate", config);
+  const chosen = JSON.stringify({
+    trainer: trainer && check("estimate: trainer", trainer, TRAINER),
+    generate: generate && check("estimate: generate", generate, TEXT),
+  });
+  const able =
+    capabilities && inspect("estimate: capabilities", () => JSON.stringify(capabilities));
+  const { RawModel } = await loadRaw();
+  const made = guarded(() => RawModel.estimate(json, chosen, able));
+  const { bytes, ...rest } = JSON.parse(
+    await made.catch((error: unknown) => {
+      throw toError(error);
+    }),
+  ) as Estimate;
+  const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
+  return { ...rest, bytes: { ...bytes, total } };
+}

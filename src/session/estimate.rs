@@ -1,0 +1,150 @@
+//! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
+
+use super::key_value_cache::capacity_for;
+use super::memory::MemoryBytes;
+use super::trainer::{Precision, TrainerOptions};
+use crate::arch::Architecture;
+use crate::caps::{Capabilities, Target};
+use crate::config::ModelConfig;
+use crate::error::{Error, Result};
+use crate::kernels::{KvCache, WeightFormat};
+use crate::lower::{InferenceOptions, TrainChoices, inference_plans, train_plans};
+use crate::params::Params;
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+/// What is to be estimated besides the weights.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EstimateOptions {
+    /// A trainer with these options.
+    pub trainer: Option<TrainerOptions>,
+    /// A text that is generated.
+    pub generate: Option<TextOptions>,
+}
+
+/// A text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TextOptions {
+    /// Tokens of the prompt and of what is generated.
+    pub tokens: usize,
+    pub kv_cache: KvCache,
+    pub weights: WeightFormat,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self { tokens: 256, kv_cache: KvCache::F32, weights: WeightFormat::F32 }
+    }
+}
+
+/// Of an optimizer step with all its micro-steps full, and of a decoded token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PerCall {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<f64>,
+}
+
+/// What a model will take.
+#[derive(Clone, Debug, Serialize)]
+pub struct Estimate {
+    pub parameters: u64,
+    pub bytes: MemoryBytes,
+    /// Floating-point operations.
+    pub operations: PerCall,
+    /// Only where capabilities were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub milliseconds: Option<PerCall>,
+}
+
+/// Estimates a model, on an adapter of these capabilities or at WebGPU's default limits.
+///
+/// # Errors
+/// `invalid-options`; `limit-exceeded` when the model or a plan does not fit the limits.
+pub fn estimate(
+    config: &ModelConfig,
+    options: &EstimateOptions,
+    given: Option<&Capabilities>,
+) -> Result<Estimate> {
+    let floor = Capabilities::floor(Target::Browser);
+    let caps = given.unwrap_or(&floor);
+    let speed = Speed::of(caps);
+    let architecture = Architecture::of(config);
+    let parameters = architecture.parameter_count();
+    let layout = Params::new(architecture, caps.limits.shard_bytes())?;
+    let mut bytes = MemoryBytes::of_weights(&layout);
+    let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
+    if let Some(options) = &options.trainer {
+        options.validate()?;
+        let choices = TrainChoices {
+            tokens: options.tokens_per_step,
+            recompute: options.recompute,
+            mixed: options.precision == Precision::Mixed,
+        };
+        let plans = train_plans(caps, &layout, choices)?;
+        bytes = bytes.plus(MemoryBytes::of_plans(plans.all()));
+        let micro_steps = options.gradient_accumulation as f64;
+        let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);
+        operations.step = Some(micro_steps * micro_step.flops() + optimizer.flops());
+        let waits = micro_steps * speed.readback;
+        let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
+        milliseconds.step = Some(waits + work);
+    }
+    if let Some(TextOptions { tokens, kv_cache, weights }) = options.generate {
+        let most = config.max_position_embeddings;
+        if !(1..=most).contains(&tokens) {
+            return Err(Error::options(format!(
+                "generate.tokens is {tokens}; it must be from 1 to max_position_embeddings, {most}"
+            )));
+        }
+        let options = InferenceOptions { kv_cache, weights };
+        let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
+        bytes = bytes.plus(MemoryBytes::of_plans(plans.all()));
+        operations.token = Some(plans.decode.flops() + plans.sample.flops());
+        let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
+        // One readback serves the tokens of a submit, while the next is decoded.
+        milliseconds.token = Some(work);
+    }
+    let milliseconds = given.is_some().then_some(milliseconds);
+    Ok(Estimate { parameters, bytes, operations, milliseconds })
+}
+
+/// How fast an adapter is taken to be.
+#[derive(Clone, Copy, Debug)]
+struct Speed {
+    /// Floating-point operations per millisecond that large products reach.
+    operations: f64,
+    /// Bytes of memory traffic per millisecond.
+    traffic: f64,
+    /// Milliseconds of a dispatch that waits for the one before it.
+    dispatch: f64,
+    /// Milliseconds until the host has the result of a submit.
+    readback: f64,
+}
+
+impl Speed {
+    /// The first two rows are measured: SwiftShader on two cores, and an NVIDIA H200. WebGPU says
+    /// nothing about the speed of others, so theirs is that of a usual one of the vendor.
+    fn of(caps: &Capabilities) -> Self {
+        let [gigaflops, gigabytes, dispatch, readback] = match caps.adapter.vendor.as_str() {
+            _ if caps.software => [3.0, 10.0, 0.2, 1.0],
+            "nvidia" => [31_000.0, 4_000.0, 0.006, 0.85],
+            "amd" => [8_000.0, 400.0, 0.008, 1.0],
+            "apple" => [2_500.0, 150.0, 0.01, 1.0],
+            _ => [800.0, 50.0, 0.015, 1.5],
+        };
+        Self { operations: gigaflops * 1e6, traffic: gigabytes * 1e6, dispatch, readback }
+    }
+
+    /// Of a plan at its largest batch.
+    fn milliseconds(self, plan: &Plan) -> f64 {
+        let work = plan.dispatches.iter().map(|dispatch| {
+            let cost = dispatch.cost;
+            self.dispatch + (cost.flops / self.operations).max(cost.bytes / self.traffic)
+        });
+        work.sum()
+    }
+}

@@ -1,0 +1,89 @@
+// What a model is estimated to take, beside what it then takes.
+import { close, equal, ok, refuses } from "./assert.mjs";
+import { batch, collect, config } from "./kit.mjs";
+
+const bytesOf = (runtime) => runtime._counters().gpuBytes;
+
+/** Waits until what was freed is given back. */
+const settled = (runtime) => runtime.device.queue.onSubmittedWorkDone();
+
+/** Models of different shape: tied or not, a window, norms per head. */
+const MODELS = [
+  config,
+  { ...config, tie_word_embeddings: false, vocab_size: 301, num_hidden_layers: 3 },
+  { ...config, model_type: "mistral", sliding_window: 24, max_position_embeddings: 4096 },
+  { ...config, model_type: "qwen3", head_dim: 32 },
+];
+const TRAINERS = [
+  { tokensPerStep: 64 },
+  { tokensPerStep: 300, recompute: true },
+  { tokensPerStep: 96, precision: "mixed", gradientAccumulation: 3 },
+];
+
+export const cases = {
+  async "bytes equal what is then allocated"({ tinyloom, runtime }) {
+    const { estimate, Model, Trainer } = tinyloom;
+    await settled(runtime);
+    const empty = bytesOf(runtime);
+    let sum = 0;
+    for (const shape of MODELS) {
+      for (const trainer of TRAINERS) {
+        const expected = await estimate(shape, { trainer }, runtime.capabilities);
+        const model = await Model.create(runtime, shape);
+        const weights = await estimate(shape, {}, runtime.capabilities);
+        equal(bytesOf(runtime) - empty, weights.bytes.total, `${shape.model_type}: weights`);
+        equal(weights.parameters, model.parameterCount, "parameters");
+        await Trainer.create(model, trainer);
+        const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
+        equal(bytesOf(runtime) - empty, expected.bytes.total, what);
+        sum += expected.bytes.total;
+        model.free();
+        await settled(runtime);
+      }
+      for (const generate of [{ tokens: 20 }, { tokens: 60, kvCache: "int8", weights: "int4" }]) {
+        const model = await Model.create(runtime, shape);
+        const { tokens, ...forms } = generate;
+        const options = { ...forms, maxTokens: tokens - 5, temperature: 0 };
+        await collect(model.generate(batch(5).tokens, options));
+        const { bytes } = await estimate(shape, { generate }, runtime.capabilities);
+        equal(bytesOf(runtime) - empty, bytes.total, JSON.stringify(generate));
+        ok(bytes.cache > 0, "a cache");
+        model.free();
+        await settled(runtime);
+      }
+    }
+    return `${sum} bytes`;
+  },
+
+  async "operations are those of the plan"({ tinyloom, runtime }) {
+    const { estimate, Model, Trainer } = tinyloom;
+    const trainer = { tokensPerStep: 64 };
+    const { operations } = await estimate(config, { trainer }, runtime.capabilities);
+    const model = await Model.create(runtime, config);
+    const rows = (await Trainer.create(model, trainer)).plan();
+    const flops = rows.reduce((total, row) => total + row.flops, 0);
+    close(operations.step / flops, 1, 1e-9, "operations of a step");
+    const thrice = { ...trainer, gradientAccumulation: 3 };
+    const more = await estimate(config, { trainer: thrice });
+    ok(more.operations.step > 2.9 * flops && more.operations.step < 3 * flops, "three micro-steps");
+    equal(more.milliseconds, undefined, "times without capabilities");
+    model.free();
+  },
+
+  async "what cannot be is refused"({ tinyloom, runtime }) {
+    const { estimate } = tinyloom;
+    const wrong = (words, ...call) => refuses("invalid-options", words, () => estimate(...call));
+    await refuses("invalid-config", ["hidden_size"], () => estimate({ ...config, hidden_size: 0 }));
+    await refuses("invalid-config", ["config"], () => estimate("llama"));
+    await wrong(["train", "trainer"], config, { train: {} });
+    await wrong(["tokensPerStep", "0"], config, { trainer: { tokensPerStep: 0 } });
+    await wrong(["tokens", "1.5"], config, { generate: { tokens: 1.5 } });
+    const most = config.max_position_embeddings ?? 2048;
+    await wrong(["tokens", `${most + 1}`], config, { generate: { tokens: most + 1 } });
+    await wrong(["capabilities"], config, {}, { limits: 3 });
+    const limits = { ...runtime.capabilities.limits, maxStorageBufferBindingSize: 64 };
+    await refuses("limit-exceeded", ["maxStorageBufferBindingSize"], () =>
+      estimate(config, {}, { ...runtime.capabilities, limits }),
+    );
+  },
+};
