@@ -18,8 +18,8 @@ function parseShard(text) {
   return [index, count];
 }
 
-/** Milliseconds that a lane may take on software adapters. */
-export const laneTimeout = full ? 6 * 3_600_000 : 1_500_000;
+/** Milliseconds that a lane may take on software adapters, where other work shares the processor too. */
+export const laneTimeout = full ? 6 * 3_600_000 : 3_000_000;
 
 let lastLine = 0;
 
