@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import { parseCommand } from "../../scripts/args.mjs";
 import { line } from "../../scripts/progress.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { makeFile } from "./bodies/kit.mjs";
+import { makeFile, openFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
 const { pullTensors, readAhead, readHeader, readHeaders } = await import(
@@ -171,8 +171,14 @@ test("a saved file is written in pieces, and its length checked", async () => {
     tensorCount: () => tensors.length,
     readPiece: async (index, begin, end) => tensors[index].slice(begin, end),
   });
-  const save = (tensors) => saving({}, ["x.st"], (files) => files.tensors("x.st", writer(tensors)));
-  assert.deepEqual(await save([data.slice(0, 4), data.slice(4)]), { "x.st": file });
+  const save = (tensors) =>
+    saving({}, ["x.st"], (files) => files.tensors("x.st", writer(tensors)), { expected: 8 });
+  const saved = openFile((await save([data.slice(0, 4), data.slice(4)]))["x.st"]);
+  const { __metadata__, ...tensors } = saved.header;
+  assert.deepEqual(tensors, header);
+  assert.deepEqual(saved.data, data);
+  // As zlib has them: crc32(1, 2, 3, 4) and crc32(5, 6, 7, 8).
+  assert.deepEqual(__metadata__, { crc32: "b63cfbcd 538d4d69" });
   for (const wrong of [[data.slice(0, 4)], [data.slice(0, 4), data.slice(5)]]) {
     await assert.rejects(save(wrong), code("internal"));
   }
