@@ -17,8 +17,8 @@ impl Model {
     pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
         let options = InferenceOptions::default();
         let cache = self.prepare_inference(context + 1, options).await?;
-        cache.begin_text(self, 0, context + 1);
-        let gpu = &self.gpu.0;
+        self.begin_text(&cache, 0, context + 1);
+        let gpu = self.gpu();
         let write = |room: &Room| {
             let buffer = |name| room.resources.get(name);
             let step = Step { position: context as u32, ..Step::of(1) };
@@ -34,7 +34,7 @@ impl Model {
         };
         let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
-        let plans = inference_plans(caps, &self.layout, shape, options)?;
+        let plans = inference_plans(caps, self.layout(), shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let mut rows = plans.decode.rows(most)?;
         rows.extend(plans.sample.rows(most)?);

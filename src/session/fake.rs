@@ -1,6 +1,6 @@
 //! A GPU for tests that computes nothing: it counts, and its clock runs by what it is given to do.
 
-use super::allocations::uncounted;
+use super::counting::uncounted;
 use crate::caps::{Capabilities, Target};
 use crate::error::Result;
 use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};

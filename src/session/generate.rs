@@ -147,7 +147,7 @@ impl Generation {
         model.check_tokens(prompt)?;
         options.validate()?;
         // The text ends with the model's positions; a prompt that reaches farther is refused.
-        let most = model.config.max_position_embeddings;
+        let most = model.config().max_position_embeddings;
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
         model.prepare_inference(prompt.len(), options.inference()).await?;
         let finished = options.max_tokens == 0 || prompt.len() == most;
@@ -178,7 +178,7 @@ impl Generation {
         }
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
         // Where the tokens do not arrive, the next call reads the text again.
-        let held = self.held.take().filter(|held| cache.is_held(&self.model, *held));
+        let held = self.held.take().filter(|held| cache.is_held(&self.model.weights, *held));
         let (held, drawn) = match held {
             Some(held) => (held, self.next_decoded(&cache).await?),
             None => {
@@ -212,7 +212,7 @@ impl Generation {
         let oldest = self.ahead.pop_front();
         let Ahead { sent, drawn, .. } =
             oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-        self.model.token_pace.arrival(&*self.model.gpu.0, sent, drawn).await
+        self.model.token_pace.arrival(&**self.model.gpu(), sent, drawn).await
     }
 
     /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error
@@ -269,9 +269,9 @@ impl Generation {
     /// Reads what the cache does not hold of the text so far and draws the first next token.
     async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
         let (model, count) = (&self.model, self.text.len());
-        let mut done = cache.reusable(model, &self.text)?;
-        let held = cache.begin_text(model, done, count);
-        let gpu = &*model.gpu.0;
+        let mut done = cache.reusable(&model.weights, &self.text)?;
+        let held = model.begin_text(cache, done, count);
+        let gpu = &**model.gpu();
         made(gpu, || cache.with(|room| self.write_decode_state(room))).await?;
         loop {
             let part = model.next_chunk(cache, done, count)?;
@@ -294,8 +294,8 @@ impl Generation {
     }
 
     fn write_decode_state(&self, room: &Room) -> Result<()> {
-        let gpu = &self.model.gpu.0;
-        let mut seen = vec![0u32; self.model.config.vocab_size.div_ceil(32)];
+        let gpu = &self.model.gpu();
+        let mut seen = vec![0u32; self.model.config().vocab_size.div_ceil(32)];
         for &token in &self.text {
             seen[token as usize / 32] |= 1 << (token % 32);
         }
@@ -318,12 +318,12 @@ impl Generation {
             seed: split(self.options.seed),
             turn0: (self.draws + queued) as u32,
         };
-        self.model.gpu.0.write(buffer, 0, bytemuck::bytes_of(&sampling))
+        self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Ahead> {
-        let (gpu, pace) = (&*self.model.gpu.0, &self.model.token_pace);
+        let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
         let counts = Cell::new(None);
         let queue = |room: &Room| {
             let token = room.costs.token;

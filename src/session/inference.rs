@@ -16,7 +16,7 @@ impl Model {
         if tokens.is_empty() {
             return Err(Error::tokens("tokens is empty; give at least one token id"));
         }
-        let vocabulary = self.config.vocab_size;
+        let vocabulary = self.config().vocab_size;
         match tokens.iter().position(|&t| t as usize >= vocabulary) {
             Some(i) => Err(Error::tokens(format!(
                 "tokens[{i}] is {}; token ids must be below vocab_size, {vocabulary}",
@@ -36,8 +36,8 @@ impl Model {
         targets: Option<&[u32]>,
         after: impl FnOnce(&Room) -> Result<(Vec<PlanId>, Option<Region>)>,
     ) -> Result<Vec<u8>> {
-        self.weights()?;
-        let (gpu, pace) = (&*self.gpu.0, &self.chunk_pace);
+        self.weights.buffers()?;
+        let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
         let queue = |room: &Room| {
             let buffer = |name| room.resources.get(name);
             let batch = buffer(Buffer::Batch)?;
@@ -97,12 +97,12 @@ impl Model {
         watch: Watch<'_>,
     ) -> Result<Vec<f32>> {
         self.check_tokens(tokens)?;
-        let (count, vocabulary) = (tokens.len(), self.config.vocab_size);
+        let (count, vocabulary) = (tokens.len(), self.config().vocab_size);
         let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
         let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
         watch.at(0, count, "logits")?;
         let cache = self.prepare_inference(count, options).await?;
-        let held = cache.begin_text(self, 0, count);
+        let held = self.begin_text(&cache, 0, count);
         let mut done = 0;
         while done < count {
             watch.at(done, count, "logits")?;
@@ -145,7 +145,7 @@ impl Model {
         let total = tokens.len();
         watch.at(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
-        let held = cache.begin_text(self, 0, total);
+        let held = self.begin_text(&cache, 0, total);
         let (mut sum, mut count, mut done) = (0.0, 0.0, 0);
         while done < total {
             watch.at(done, total, "loss")?;
@@ -178,7 +178,7 @@ impl Model {
                 tokens.len()
             )));
         }
-        let vocabulary = self.config.vocab_size;
+        let vocabulary = self.config().vocab_size;
         if let Some(i) = targets.iter().position(|&t| t != IGNORE_INDEX && t as usize >= vocabulary)
         {
             return Err(Error::tokens(format!(

@@ -1,10 +1,10 @@
 //! The key-value cache: its buffers and plans, the text that it holds, its growth.
 
 use super::memory::{self, MemoryBytes, Purpose};
-use super::model::Model;
 use super::pace::{Pace, SUBMIT_MILLISECONDS, Work};
 use super::resources::Resources;
 use super::step::write_rope_table;
+use super::weights::Weights;
 use crate::arch::Architecture;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Replay, made};
@@ -12,7 +12,6 @@ use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 /// Fewest tokens of cache allocated.
 const LEAST_CAPACITY: usize = 256;
@@ -178,7 +177,7 @@ impl KeyValueCache {
 
     /// Makes room for texts of `tokens` tokens, twice as many as before where that fits. The text
     /// that is in the cache stays.
-    pub async fn reserve(&self, model: &Model, tokens: usize) -> Result<()> {
+    pub async fn reserve(&self, model: &Weights, tokens: usize) -> Result<()> {
         while self.capacity() < tokens {
             let most = model.config.max_position_embeddings;
             let wanted = capacity_for(tokens, most);
@@ -193,9 +192,9 @@ impl KeyValueCache {
 
     /// Replaces what is too small for texts of `capacity` tokens, and binds the plans to it. Nothing
     /// is changed before all of it is there.
-    async fn grow(&self, model: &Model, capacity: usize) -> Result<()> {
+    async fn grow(&self, model: &Weights, capacity: usize) -> Result<()> {
         let gpu = &model.gpu.0;
-        let weights = model.weights()?;
+        let weights = model.buffers()?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, &model.layout, capacity, self.options)?;
         let before = self.growths.get();
@@ -215,7 +214,7 @@ impl KeyValueCache {
         let positions = old..capacity;
         let table = larger.resources.get(Buffer::RopeTable)?;
         write_rope_table(&**gpu, table, positions, &model.layout.architecture.rope).await?;
-        model.weights()?;
+        model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
         }
@@ -241,7 +240,7 @@ impl KeyValueCache {
     /// The buffers that are lacking, and all plans bound to them and to those that stay.
     fn installed(
         &self,
-        model: &Model,
+        model: &Weights,
         weights: &Resources,
         plans: &InferencePlans,
     ) -> Result<Room> {
@@ -279,7 +278,7 @@ impl KeyValueCache {
     }
 
     /// Moves into a larger room: what is still being computed in the old one is copied once it is done.
-    fn settle(&self, model: &Model, mut larger: Room) -> Result<()> {
+    fn settle(&self, model: &Weights, mut larger: Room) -> Result<()> {
         let mut room = self.room.borrow_mut();
         if let Some(old) = room.take() {
             let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
@@ -299,13 +298,13 @@ impl KeyValueCache {
     }
 
     /// Packs the matrices as they are now, where they are read packed.
-    pub async fn pack(&self, model: &Model) -> Result<()> {
-        let version = Some(model.version.get());
+    pub async fn pack(&self, model: &Weights, pace: &Pace) -> Result<()> {
+        let version = Some(model.version());
         if self.packed.get() == version || self.options.weights == WeightFormat::F32 {
             return Ok(());
         }
         let packing = self.with(|room| {
-            let submits = model.token_pace.submits(room.costs.pack, room.costs.largest_of_pack);
+            let submits = pace.submits(room.costs.pack, room.costs.largest_of_pack);
             model.gpu.0.submit(&[Replay { plan: room.pack, rows: 1 }], submits, None)
         })?;
         packing.await?;
@@ -315,9 +314,9 @@ impl KeyValueCache {
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
     /// are wanted.
-    pub fn reusable(&self, model: &Model, text: &[u32]) -> Result<usize> {
+    pub fn reusable(&self, model: &Weights, text: &[u32]) -> Result<usize> {
         let held = self.text.borrow();
-        if held.held.version != model.version.get() {
+        if held.held.version != model.version() {
             return Ok(0);
         }
         let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
@@ -331,17 +330,20 @@ impl KeyValueCache {
     }
 
     /// Whether nobody has used the cache since, and the weights are the same.
-    pub fn is_held(&self, model: &Model, by: Held) -> bool {
-        by == self.text.borrow().held && by.version == model.version.get()
+    pub fn is_held(&self, model: &Weights, by: Held) -> bool {
+        by == self.text.borrow().held && by.version == model.version()
     }
 
     /// Gives the cache to a text of `tokens` tokens of which it holds the first `start`.
-    pub fn begin_text(&self, model: &Model, start: usize, tokens: usize) -> Held {
+    ///
+    /// # Arguments
+    /// `epoch`: another number than that of every use of a cache of these weights before.
+    pub fn begin_text(&self, model: &Weights, epoch: u64, start: usize, tokens: usize) -> Held {
         let mut text = self.text.borrow_mut();
         let reach = if start > 0 { text.reach } else { 0 };
         text.tokens.clear();
         text.reach = reach.max(tokens);
-        text.held = Held { epoch: model.next_epoch(), version: model.version.get() };
+        text.held = Held { epoch, version: model.version() };
         text.held
     }
 
@@ -364,49 +366,4 @@ impl KeyValueCache {
 /// Whether less of it might have been there.
 fn no_room(error: &Error) -> bool {
     matches!(error.code, ErrorCode::OutOfMemory | ErrorCode::LimitExceeded)
-}
-
-impl Model {
-    /// A cache with room for `tokens` tokens of context, for a form of keys and values and one of
-    /// weights, which are packed as they are now.
-    pub(super) async fn prepare_inference(
-        &self,
-        tokens: usize,
-        options: InferenceOptions,
-    ) -> Result<Rc<KeyValueCache>> {
-        self.weights()?;
-        let most = self.config.max_position_embeddings;
-        if tokens > most {
-            return Err(Error::tokens(format!(
-                "{tokens} tokens of context are more than max_position_embeddings, {most}; shorten the prompt or maxTokens"
-            )));
-        }
-        let cache = self.cache(options);
-        let mut reserved = cache.reserve(self, tokens).await;
-        let short = |error: &Error| error.code == ErrorCode::OutOfMemory;
-        if reserved.as_ref().is_err_and(short) && self.give_up_caches_but(options) {
-            reserved = cache.reserve(self, tokens).await;
-        }
-        self.weights()?;
-        reserved?;
-        cache.pack(self).await?;
-        Ok(cache)
-    }
-
-    fn cache(&self, options: InferenceOptions) -> Rc<KeyValueCache> {
-        let mut caches = self.caches.borrow_mut();
-        if let Some(cache) = caches.iter().find(|cache| cache.options == options) {
-            return Rc::clone(cache);
-        }
-        caches.push(Rc::new(KeyValueCache::new(options)));
-        Rc::clone(&caches[caches.len() - 1])
-    }
-
-    /// Frees the caches of other options; false where there is none. A generation reads its text again.
-    fn give_up_caches_but(&self, options: InferenceOptions) -> bool {
-        let mut caches = self.caches.borrow_mut();
-        let before = caches.len();
-        caches.retain(|cache| cache.options == options);
-        caches.len() < before
-    }
 }

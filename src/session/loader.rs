@@ -64,7 +64,7 @@ impl ModelLoader {
     pub fn allocate(&self) -> Result<LocalFuture<Result<()>>> {
         self.reader.expect_all()?;
         self.gpu.watch();
-        let made = Model::allocate(&self.gpu, self.config.clone());
+        let made = Model::allocate(&self.gpu, self.config().clone());
         let checked = self.gpu.checked();
         let slot = Rc::clone(&self.model);
         Ok(Box::pin(async move {
@@ -96,12 +96,12 @@ impl ModelLoader {
             let why = "a weight has to be finite";
             return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
         }
-        let tensor = model.layout.tensors.iter().find(|t| t.name == name);
+        let tensor = model.layout().tensors.iter().find(|t| t.name == name);
         let tensor = tensor
             .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
-        let weights = model.weights()?;
+        let weights = model.weights.buffers()?;
         let find = |name| weights.get(name);
-        let place = Place { layout: &model.layout, tensor, set: Buffer::Weights, find: &find };
+        let place = Place { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
         let upload = || place.write(&self.gpu, start as usize, &self.values);
         self.pending.queue(&*self.gpu, upload)
     }

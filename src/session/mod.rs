@@ -3,6 +3,9 @@
 
 #[cfg(test)]
 mod allocations;
+mod caches;
+#[cfg(test)]
+mod counting;
 #[cfg(feature = "testing")]
 mod decode_profile;
 mod estimate;
@@ -25,6 +28,7 @@ mod tests;
 mod trainer;
 mod tune;
 mod watch;
+mod weights;
 
 pub use crate::lower::InferenceOptions;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};

@@ -1,8 +1,8 @@
 //! Operations on tensors by themselves, without a model.
 
 use super::memory::{self, MemoryBytes, Purpose};
-use super::model::GpuRef;
 use super::resources::Resources;
+use super::weights::GpuRef;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, made};
 use crate::kernels::Element;

@@ -99,15 +99,15 @@ fn the_cache_grows_with_its_text_by_copies() {
     let plans = |capacity| {
         let caps = fake.capabilities();
         let options = InferenceOptions::default();
-        inference_plans(caps, &model.layout, capacity, options).unwrap()
+        inference_plans(caps, model.layout(), capacity, options).unwrap()
     };
     let whole = |capacity| MemoryBytes::of_plans(plans(capacity).all()).cache;
     assert_eq!(model.gpu_bytes() - before - small, {
-        let table = |capacity: usize| (capacity * model.config.head_dim * 4) as u64;
+        let table = |capacity: usize| (capacity * model.config().head_dim * 4) as u64;
         whole(1024) - whole(256) + table(1024) - table(256)
     });
     // 256 rows, then 512, each with as much of the table.
-    let table = (768 * model.config.head_dim * 4) as u64;
+    let table = (768 * model.config().head_dim * 4) as u64;
     assert_eq!(fake.copied.get(), whole(256) + whole(512) + table);
 }
 

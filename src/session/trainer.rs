@@ -5,20 +5,25 @@ mod flight;
 mod loss;
 mod options;
 mod profile;
+mod progress;
+mod save;
 mod state;
 
+use flight::Flight;
 use loss::LossSum;
 pub use options::{Precision, TrainerOptions};
+use progress::Progress;
 pub(super) use state::{TrainerState, saved_sets};
 
 use super::memory::{self, MemoryBytes, Purpose};
-use super::model::{Model, tensor_at};
+use super::model::Model;
 use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::place::Place;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_table};
 use super::tune::tune;
 use super::watch::Watch;
+use super::weights::tensor_at;
 use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
@@ -61,8 +66,7 @@ pub struct Trainer {
     evaluate: PlanId,
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
-    progress: Cell<Progress>,
-    flight: flight::Flight,
+    flight: Rc<Flight>,
     /// Of the current accumulation.
     losses: Cell<LossSum>,
     /// Tokens of the batch in the buffer; none before the first.
@@ -75,28 +79,6 @@ pub struct Trainer {
     expected: Cell<f64>,
     /// When the last micro-step ended.
     ended: Cell<f64>,
-}
-
-/// Where a training run is. Everything that must survive a save besides tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Progress {
-    /// Optimizer steps done.
-    pub step: u64,
-    /// Micro-steps of the current accumulation done.
-    pub micro_step: u64,
-    /// Targets counted in the gradients: in the current accumulation or, after a step, in the last
-    /// one. 0: there are no gradients.
-    pub counted: u64,
-    /// Batches drawn from the dataset.
-    pub cursor: u64,
-}
-
-impl Progress {
-    /// What a save keeps: the gradients of a finished step are not saved, so it counts none.
-    pub fn kept(self) -> Self {
-        Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
-    }
 }
 
 impl Trainer {
@@ -121,7 +103,7 @@ impl Trainer {
         }
         watch.at(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
-        let weights = model.weights()?;
+        let weights = model.weights.buffers()?;
         watch.at(2, 5, "allocate")?;
         let asked = MemoryBytes::of_plans(plans.all());
         let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
@@ -155,8 +137,7 @@ impl Trainer {
             evaluate,
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
-            progress: Cell::default(),
-            flight: flight::Flight::default(),
+            flight: Rc::default(),
             losses: Cell::default(),
             batch_tokens: Cell::new(0),
             batch_words: RefCell::default(),
@@ -192,7 +173,7 @@ impl Trainer {
     }
 
     pub(super) fn buffer(&self, name: Buffer) -> Result<crate::gpu::BufferId> {
-        self.model.weights()?;
+        self.model.weights.buffers()?;
         let resources = self.resources.borrow();
         let freed = || {
             Error::new(ErrorCode::Freed, "this trainer has been freed; create or resume it again")
@@ -206,17 +187,17 @@ impl Trainer {
     }
 
     pub(super) fn progress(&self) -> Progress {
-        self.progress.get()
+        self.flight.progress()
     }
 
     pub(super) fn restore(&self, progress: Progress, losses: LossSum) {
-        self.progress.set(progress);
+        self.flight.set(progress);
         self.losses.set(losses);
     }
 
     /// Optimizer steps done, those on their way among them.
     pub fn steps(&self) -> u64 {
-        self.progress.get().step
+        self.flight.progress().step
     }
 
     /// Changes the peak of the learning rate, from the next step on.
@@ -265,7 +246,7 @@ impl Trainer {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
-        let mut progress = self.progress.get();
+        let mut progress = self.flight.progress();
         let accumulation = self.options.borrow().gradient_accumulation;
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
@@ -297,7 +278,7 @@ impl Trainer {
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
         progress.cursor += drawn;
-        let mut sent = self.sent(progress, last, submits);
+        let mut sent = self.flight.sent(progress, last, submits);
 
         let trainer = Rc::clone(self);
         let own = batch.counted() as u64;
@@ -399,7 +380,7 @@ impl Trainer {
     /// `invalid-options` before the first step and after a profile; `freed`, `device-lost`.
     pub async fn read_gradient(&self, index: usize) -> Result<Vec<f32>> {
         self.buffer(Buffer::Step)?;
-        let progress = self.progress.get();
+        let progress = self.flight.progress();
         if progress.counted == 0 {
             return Err(Error::options(
                 "there are no gradients: call step first (a save does not keep them, and profile \

@@ -1,6 +1,7 @@
 //! Steps and evaluations over the batches of a dataset.
 
-use super::{Metrics, Progress, Trainer};
+use super::progress::Progress;
+use super::{Metrics, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Replay, made, watched};
@@ -30,7 +31,7 @@ impl Trainer {
         drawn: u64,
     ) -> Result<LocalFuture<Result<Metrics>>> {
         let seed = self.options.borrow().seed;
-        let cursor = self.progress.get().cursor;
+        let cursor = self.progress().cursor;
         let mut batch = self.drawn.borrow_mut();
         dataset.draw(seed, cursor, self.plans.micro_step.tokens, &mut batch)?;
         self.queue_step(&batch, drawn)
@@ -60,12 +61,12 @@ impl Trainer {
         dataset: &Dataset,
         stop: &dyn Fn() -> bool,
     ) -> Result<Metrics> {
-        let before = self.progress.get();
+        let before = self.progress();
         let done = self.accumulate(dataset, stop).await;
         if done.is_err() && before.micro_step == 0 {
             // The first micro-step overwrote the gradients of the step before.
-            let counted = if self.progress.get() == before { before.counted } else { 0 };
-            self.progress.set(Progress { counted, ..before });
+            let counted = if self.progress() == before { before.counted } else { 0 };
+            self.flight.set(Progress { counted, ..before });
         }
         done
     }
@@ -83,9 +84,9 @@ impl Trainer {
             let metrics = self.queue_drawn(dataset, 0)?.await?;
             tokens += metrics.tokens;
             milliseconds += metrics.milliseconds;
-            let mut progress = self.progress.get();
+            let mut progress = self.progress();
             progress.cursor += 1;
-            self.progress.set(progress);
+            self.flight.set(progress);
             if progress.micro_step == 0 {
                 return Ok(Metrics { tokens, milliseconds, ..metrics });
             }
@@ -140,7 +141,7 @@ impl Trainer {
 
     /// The metrics of an accumulation in progress, which an evaluation would overwrite.
     async fn read_accumulated(&self) -> Result<Option<Vec<u8>>> {
-        if self.progress.get().micro_step == 0 {
+        if self.progress().micro_step == 0 {
             return Ok(None);
         }
         Ok(Some(self.model.gpu().read(self.metrics()?)?.await?))

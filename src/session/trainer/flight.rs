@@ -1,13 +1,15 @@
-//! Steps whose end is not known yet, and what the progress is if one of them fails.
+//! Where a trainer is, with steps whose end is not known yet: what the progress is if one of them fails.
 
-use super::{Progress, Trainer};
+use super::progress::Progress;
 use crate::error::{Error, ErrorCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Steps on their way.
+/// A trainer's progress, and its steps on their way.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
+    /// As if the steps on their way had arrived.
+    progress: Cell<Progress>,
     steps: Cell<usize>,
     failed: Cell<bool>,
     /// The progress that the steps which have arrived leave.
@@ -17,7 +19,7 @@ pub(super) struct Flight {
 /// One step on its way. Dropped before it has arrived, it counts as done: nobody asks.
 #[derive(Debug)]
 pub(super) struct Step {
-    trainer: Rc<Trainer>,
+    flight: Rc<Flight>,
     after: Progress,
     /// Whether it ends an accumulation.
     last: bool,
@@ -25,16 +27,24 @@ pub(super) struct Step {
     failed: bool,
 }
 
-impl Trainer {
+impl Flight {
+    pub fn progress(&self) -> Progress {
+        self.progress.get()
+    }
+
+    /// Puts the trainer there, with no step on its way.
+    pub fn set(&self, progress: Progress) {
+        self.progress.set(progress);
+    }
+
     /// Notes that a step has been queued, after which the progress is `after`.
-    pub(super) fn sent(self: &Rc<Self>, after: Progress, last: bool, submits: usize) -> Step {
-        let flight = &self.flight;
-        if flight.steps.replace(flight.steps.get() + 1) == 0 {
-            flight.failed.set(false);
-            flight.arrived.replace(self.progress.get());
+    pub fn sent(self: &Rc<Self>, after: Progress, last: bool, submits: usize) -> Step {
+        if self.steps.replace(self.steps.get() + 1) == 0 {
+            self.failed.set(false);
+            self.arrived.replace(self.progress.get());
         }
         self.progress.set(after);
-        Step { trainer: Rc::clone(self), after, last, submits, failed: false }
+        Step { flight: Rc::clone(self), after, last, submits, failed: false }
     }
 }
 
@@ -58,7 +68,7 @@ impl Step {
 
 impl Drop for Step {
     fn drop(&mut self) {
-        let flight = &self.trainer.flight;
+        let flight = &self.flight;
         let mut arrived = flight.arrived.borrow_mut();
         if self.failed {
             flight.failed.set(true);
@@ -71,7 +81,7 @@ impl Drop for Step {
         }
         flight.steps.set(flight.steps.get() - 1);
         if flight.steps.get() == 0 && flight.failed.get() {
-            self.trainer.progress.set(*arrived);
+            flight.progress.set(*arrived);
         }
     }
 }

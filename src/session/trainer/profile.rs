@@ -17,7 +17,7 @@ impl Trainer {
     /// an accumulation.
     pub async fn profile(&self, watch: Watch<'_>) -> Result<Vec<PlanRow>> {
         self.buffer(Buffer::Step)?;
-        let mut progress = self.progress.get();
+        let mut progress = self.progress();
         let tokens = self.batch_tokens.get();
         if progress.micro_step != 0 {
             return Err(Error::options(
@@ -30,7 +30,7 @@ impl Trainer {
         let state = self.optimizer_state().await?;
         watch.at(0, 2, "time the micro-step")?;
         progress.counted = 0; // the replay overwrites the gradients
-        self.progress.set(progress);
+        self.flight.set(progress);
         let step = Step {
             // With these moments and weights stay what they are, though all is read and written.
             beta1: 1.0,

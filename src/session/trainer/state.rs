@@ -1,15 +1,13 @@
 //! What a saved training run holds besides the model: `optimizer.safetensors` and
 //! `trainer_state.json`.
 
-use super::{LossSum, Progress, Trainer, TrainerOptions};
-use crate::checkpoint::write_header;
+use super::loss::LossSum;
+use super::options::TrainerOptions;
+use super::progress::Progress;
 use crate::error::{Error, Result};
-use crate::gpu::Region;
-use crate::params::Tensor;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::split;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 /// Largest count: what a double, and so JavaScript, holds exactly.
 const MOST: u64 = (1 << 53) - 1;
@@ -33,6 +31,17 @@ pub(in crate::session) struct TrainerState {
 }
 
 impl TrainerState {
+    pub fn new(
+        options: TrainerOptions,
+        progress: Progress,
+        optimizer: Vec<u32>,
+        metrics: Vec<u32>,
+        losses: LossSum,
+    ) -> Self {
+        let nats = Some(split(losses.nats.to_bits()));
+        Self { format: FORMAT.into(), options, progress, optimizer, metrics, nats }
+    }
+
     pub fn from_json(text: &str) -> Result<Self> {
         let state: Self = serde_json::from_str(text)
             .map_err(|e| Error::checkpoint(format!("trainer_state.json cannot be read: {e}")))?;
@@ -101,65 +110,6 @@ pub(in crate::session) fn saved_sets(progress: Progress) -> Vec<SavedSet> {
         sets.push(("gradient", Buffer::Gradients));
     }
     sets
-}
-
-impl Trainer {
-    fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
-        let tensors = &self.model.layout().tensors;
-        let sets = saved_sets(self.progress());
-        sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
-    }
-
-    /// Names and shapes in `optimizer.safetensors`, in the order of their data.
-    pub fn optimizer_tensors(&self) -> Vec<(String, Vec<usize>)> {
-        self.saved()
-            .into_iter()
-            .map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone()))
-            .collect()
-    }
-
-    /// The first bytes of `optimizer.safetensors`: length and header.
-    pub fn save_header(&self) -> Vec<u8> {
-        write_header(&self.optimizer_tensors(), &[("format", "pt")])
-    }
-
-    /// An optimizer tensor's bytes, f32 little endian, or some of them.
-    ///
-    /// # Errors
-    /// `freed`, `device-lost`.
-    pub async fn read_optimizer_tensor(
-        &self,
-        index: usize,
-        bytes: Option<Range<u64>>,
-    ) -> Result<Vec<u8>> {
-        let saved = self.saved();
-        let count = saved.len();
-        let found = saved
-            .get(index)
-            .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
-        self.read_set(found.0, found.1.1, bytes).await
-    }
-
-    async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {
-        let region = Region { buffer: self.buffer(name)?, offset: 0, bytes };
-        Ok(bytemuck::pod_collect_to_vec(&self.model.gpu().read(region)?.await?))
-    }
-
-    /// The text of `trainer_state.json`.
-    ///
-    /// # Errors
-    /// `freed`, `device-lost`.
-    pub async fn state(&self) -> Result<String> {
-        let state = TrainerState {
-            format: FORMAT.into(),
-            options: self.options(),
-            progress: self.progress().kept(),
-            optimizer: self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
-            metrics: self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
-            nats: Some(split(self.losses.get().nats.to_bits())),
-        };
-        serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
-    }
 }
 
 #[cfg(test)]

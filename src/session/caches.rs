@@ -1,0 +1,57 @@
+//! A model's key-value caches: one per form of keys, values and weights.
+
+use super::key_value_cache::{Held, KeyValueCache};
+use super::model::Model;
+use crate::error::{Error, ErrorCode, Result};
+use crate::lower::InferenceOptions;
+use std::rc::Rc;
+
+impl Model {
+    /// A cache with room for `tokens` tokens of context, for a form of keys and values and one of
+    /// weights, which are packed as they are now.
+    pub(super) async fn prepare_inference(
+        &self,
+        tokens: usize,
+        options: InferenceOptions,
+    ) -> Result<Rc<KeyValueCache>> {
+        self.weights.buffers()?;
+        let most = self.config().max_position_embeddings;
+        if tokens > most {
+            return Err(Error::tokens(format!(
+                "{tokens} tokens of context are more than max_position_embeddings, {most}; shorten the prompt or maxTokens"
+            )));
+        }
+        let cache = self.cache(options);
+        let mut reserved = cache.reserve(&self.weights, tokens).await;
+        let short = |error: &Error| error.code == ErrorCode::OutOfMemory;
+        if reserved.as_ref().is_err_and(short) && self.give_up_caches_but(options) {
+            reserved = cache.reserve(&self.weights, tokens).await;
+        }
+        self.weights.buffers()?;
+        reserved?;
+        cache.pack(&self.weights, &self.token_pace).await?;
+        Ok(cache)
+    }
+
+    fn cache(&self, options: InferenceOptions) -> Rc<KeyValueCache> {
+        let mut caches = self.caches.borrow_mut();
+        if let Some(cache) = caches.iter().find(|cache| cache.options == options) {
+            return Rc::clone(cache);
+        }
+        caches.push(Rc::new(KeyValueCache::new(options)));
+        Rc::clone(&caches[caches.len() - 1])
+    }
+
+    /// Frees the caches of other options; false where there is none. A generation reads its text again.
+    fn give_up_caches_but(&self, options: InferenceOptions) -> bool {
+        let mut caches = self.caches.borrow_mut();
+        let before = caches.len();
+        caches.retain(|cache| cache.options == options);
+        caches.len() < before
+    }
+
+    /// Gives a cache to a text of `tokens` tokens of which it holds the first `start`.
+    pub(super) fn begin_text(&self, cache: &KeyValueCache, start: usize, tokens: usize) -> Held {
+        cache.begin_text(&self.weights, self.next_epoch(), start, tokens)
+    }
+}

@@ -1,0 +1,68 @@
+//! Writing a training run: `optimizer.safetensors` and `trainer_state.json`.
+
+use super::Trainer;
+use super::state::{SavedSet, TrainerState, saved_sets};
+use crate::checkpoint::write_header;
+use crate::error::{Error, Result};
+use crate::gpu::Region;
+use crate::params::Tensor;
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
+use std::ops::Range;
+
+impl Trainer {
+    fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
+        let tensors = &self.model.layout().tensors;
+        let sets = saved_sets(self.progress());
+        sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
+    }
+
+    /// Names and shapes in `optimizer.safetensors`, in the order of their data.
+    pub fn optimizer_tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.saved()
+            .into_iter()
+            .map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone()))
+            .collect()
+    }
+
+    /// The first bytes of `optimizer.safetensors`: length and header.
+    pub fn save_header(&self) -> Vec<u8> {
+        write_header(&self.optimizer_tensors(), &[("format", "pt")])
+    }
+
+    /// An optimizer tensor's bytes, f32 little endian, or some of them.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`.
+    pub async fn read_optimizer_tensor(
+        &self,
+        index: usize,
+        bytes: Option<Range<u64>>,
+    ) -> Result<Vec<u8>> {
+        let saved = self.saved();
+        let count = saved.len();
+        let found = saved
+            .get(index)
+            .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
+        self.read_set(found.0, found.1.1, bytes).await
+    }
+
+    async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {
+        let region = Region { buffer: self.buffer(name)?, offset: 0, bytes };
+        Ok(bytemuck::pod_collect_to_vec(&self.model.gpu().read(region)?.await?))
+    }
+
+    /// The text of `trainer_state.json`.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`.
+    pub async fn state(&self) -> Result<String> {
+        let state = TrainerState::new(
+            self.options(),
+            self.progress().kept(),
+            self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
+            self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
+            self.losses.get(),
+        );
+        serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
+    }
+}

@@ -1,0 +1,201 @@
+//! A model's weights on a GPU: what of a model does not depend on how it is used.
+
+use super::memory::{self, MemoryBytes, Purpose};
+use super::pace::Pauses;
+use super::place::Place;
+use super::resources::Resources;
+use super::step::Initialize;
+use super::watch::Watch;
+use crate::arch::{Architecture, Init};
+use crate::checkpoint::write_header;
+use crate::config::ModelConfig;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, Pending, Replay, made};
+use crate::lower::initialize_plan;
+use crate::params::{Params, Tensor};
+use crate::plan::Buffer;
+use crate::random::fill_weights;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Elements generated between pauses: a few milliseconds on a slow host.
+const FILLED_ELEMENTS: usize = 1 << 16;
+
+/// Operations of an initialisation that even a slow GPU does within a tenth of a second.
+const SUBMIT_FLOPS: f64 = 2e10;
+
+/// A model's configuration, its layout, and its weights on the GPU.
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub gpu: GpuRef,
+    pub config: ModelConfig,
+    pub layout: Params,
+    buffers: RefCell<Option<Rc<Resources>>>,
+    /// Counts changes of the weights.
+    version: Cell<u64>,
+}
+
+/// A GPU that can be printed.
+#[derive(Clone)]
+pub(super) struct GpuRef(pub Rc<dyn Gpu>);
+
+impl std::fmt::Debug for GpuRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Gpu").field(self.0.capabilities()).finish()
+    }
+}
+
+impl Weights {
+    /// Weights that are all zero.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        let binding = gpu.capabilities().limits.shard_bytes();
+        let layout = Params::new(Architecture::of(&config), binding)?;
+        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        let mut buffers = Resources::new(gpu);
+        for (index, shard) in layout.shards.iter().enumerate() {
+            buffers.add(Buffer::Weights(index), shard.len as u64 * 4)?;
+        }
+        Ok(Self {
+            gpu: GpuRef(Rc::clone(gpu)),
+            config,
+            layout,
+            buffers: RefCell::new(Some(Rc::new(buffers))),
+            version: Cell::new(0),
+        })
+    }
+
+    /// Weights as transformers initialises them.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn create(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        seed: u64,
+        watch: Watch<'_>,
+    ) -> Result<Self> {
+        watch.at(0, 1, "initialise weights")?;
+        let (mut asked, caps) = (MemoryBytes::default(), gpu.capabilities());
+        let allocate = || {
+            let weights = Self::allocate(gpu, config)?;
+            asked = MemoryBytes::of_weights(&weights.layout);
+            if !caps.software {
+                weights.initialize_matrices(seed)?;
+            }
+            Ok(weights)
+        };
+        let allocated = made(&**gpu, allocate).await;
+        let weights =
+            allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
+        weights.initialize(seed, watch).await?;
+        watch.at(1, 1, "initialise weights")?;
+        Ok(weights)
+    }
+
+    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
+    async fn initialize(&self, seed: u64, watch: Watch<'_>) -> Result<()> {
+        let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
+        let by_host = gpu.capabilities().software;
+        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let mut values = vec![0f32; FILLED_ELEMENTS];
+        for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
+            if !by_host && matches!(tensor.init, Init::Normal(_)) {
+                continue;
+            }
+            let mut done = 0;
+            for run in self.layout.runs(tensor) {
+                let buffer = buffers.get(Buffer::Weights(run.shard))?;
+                for start in (0..run.len).step_by(FILLED_ELEMENTS) {
+                    let part = &mut values[..FILLED_ELEMENTS.min(run.len - start)];
+                    match tensor.init {
+                        Init::Ones => part.fill(1.0),
+                        Init::Normal(std) => fill_weights(seed, stream, done, std, part),
+                    }
+                    let offset = (run.offset + start) as u64 * 4;
+                    pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
+                    done += part.len() as u32;
+                    if pauses.breathe().await {
+                        pending.accepted().await?;
+                        watch.at(0, 1, "initialise weights")?;
+                    }
+                }
+            }
+        }
+        pending.accepted().await
+    }
+
+    fn initialize_matrices(&self, seed: u64) -> Result<()> {
+        let (gpu, weights) = (&self.gpu.0, &*self.buffers()?);
+        let plan = initialize_plan(gpu.capabilities(), &self.layout)?;
+        let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
+        // Given back at the end of this function: the GPU keeps what it has been told to use.
+        let mut resources = Resources::new(gpu);
+        resources.allocate(&plan.buffers(), &[weights])?;
+        let values = Initialize::new(seed, self.config.initializer_range);
+        gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&values))?;
+        let plan = resources.install(&plan, &[weights])?;
+        gpu.submit(&[Replay { plan, rows: 1 }], submits, None).map(drop)
+    }
+
+    /// The buffers that hold them.
+    ///
+    /// # Errors
+    /// `freed`.
+    pub fn buffers(&self) -> Result<Rc<Resources>> {
+        let buffers = self.buffers.borrow();
+        buffers.clone().ok_or_else(|| {
+            Error::new(ErrorCode::Freed, "this model has been freed; create or load it again")
+        })
+    }
+
+    /// Bytes on the GPU.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.borrow().as_ref().map_or(0, |buffers| buffers.bytes())
+    }
+
+    pub fn free(&self) {
+        self.buffers.replace(None);
+    }
+
+    /// How often the weights have changed.
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// Notes that the weights have changed.
+    pub fn changed(&self) {
+        self.version.set(self.version.get() + 1);
+    }
+
+    /// Tensor names and shapes in the order of their data in a saved file.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.layout.tensors.iter().map(|t| (t.name.clone(), t.shape.clone())).collect()
+    }
+
+    /// The first bytes of `model.safetensors`: length and header.
+    pub fn save_header(&self) -> Vec<u8> {
+        write_header(&self.tensors(), &[("format", "pt")])
+    }
+
+    /// Some of a weight tensor's bytes, whole elements.
+    pub async fn read_piece(&self, index: usize, bytes: Range<u64>) -> Result<Vec<u8>> {
+        let buffers = self.buffers()?;
+        let tensor = tensor_at(&self.layout, index)?;
+        let find = |name| buffers.get(name);
+        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        place.read_bytes(&self.gpu.0, bytes)?.await
+    }
+}
+
+pub(super) fn tensor_at(layout: &Params, index: usize) -> Result<&Tensor> {
+    let count = layout.tensors.len();
+    layout
+        .tensors
+        .get(index)
+        .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
+}
