@@ -1,15 +1,9 @@
 /** What a model will take, computed without a GPU. */
 
 import { toError } from "./error.js";
+import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
 import { guarded } from "./handle.js";
-import {
-  configJson,
-  type KvCache,
-  kvCache,
-  type ModelConfig,
-  type WeightFormat,
-  weights,
-} from "./model.js";
+import { configJson, type ModelConfig } from "./model.js";
 import { check, inspect, integer, object, type Rules } from "./options.js";
 import { loadRaw } from "./raw.js";
 import type { Capabilities } from "./runtime.js";

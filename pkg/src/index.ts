@@ -9,17 +9,14 @@ export { Dataset } from "./dataset.js";
 export type { DatasetOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
+export type { GeneratedToken, GenerateOptions, KvCache, WeightFormat } from "./generate.js";
 export {
-  type GeneratedToken,
-  type GenerateOptions,
   type InferenceOptions,
-  type KvCache,
   Model,
   type ModelConfig,
   type ModelFiles,
   type ModelOptions,
   type RopeParameters,
-  type WeightFormat,
 } from "./model.js";
 export {
   type Capabilities,
@@ -48,6 +45,7 @@ export {
   ByteTokenizer,
   type EncodeOptions,
   type PretrainedTokenizer,
+  type TextDecoding,
   type TextEncoding,
   type TokenDecoder,
   Tokenizer,

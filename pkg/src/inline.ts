@@ -5,13 +5,13 @@
  * @packageDocumentation
  */
 
-import * as files from "./files.js";
 import { carryParts } from "./lazy.js";
 import { carry } from "./module.js";
+import * as more from "./more.js";
 import packed from "./packed.js";
 import * as text from "./text/index.js";
 
 carry(packed);
-carryParts({ text, files });
+carryParts({ text, more });
 
 export * from "./index.js";

@@ -5,16 +5,16 @@ import { TinyloomError } from "./error.js";
 const parts = {
   /** Readers of datasets, tokenizers and their training. */
   text: () => import("./text/index.js"),
-  /** Checkpoint files over HTTP, and those that are written to streams. */
-  files: () => import("./files.js"),
+  /** Files over HTTP, those that are written to streams, and the text of generated tokens. */
+  more: () => import("./more.js"),
 };
 
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, files }: Parts): void {
+export function carryParts({ text, more }: Parts): void {
   parts.text = () => Promise.resolve(text);
-  parts.files = () => Promise.resolve(files);
+  parts.more = () => Promise.resolve(more);
 }
 
 async function loaded<T>(part: () => Promise<T>): Promise<T> {
@@ -30,4 +30,4 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
 }
 
 export const textPart = () => loaded(parts.text);
-export const filesPart = () => loaded(parts.files);
+export const morePart = () => loaded(parts.more);

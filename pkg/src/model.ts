@@ -1,22 +1,19 @@
 import { disposable } from "./dispose.js";
 import { isTinyloomError, throwIfAborted, toError } from "./error.js";
+import {
+  type GenerateCall,
+  type GeneratedToken,
+  type GenerateOptions,
+  generateCall,
+  type KvCache,
+  kvCache,
+  type WeightFormat,
+  weights,
+} from "./generate.js";
 import { end, Handle, Queue } from "./handle.js";
 import { type InnerModel, models, runtimes } from "./internal.js";
-import {
-  abortSignal,
-  check,
-  fraction,
-  integer,
-  invalid,
-  isA,
-  number,
-  object,
-  oneOf,
-  type Rules,
-  seed,
-  show,
-  tokenList,
-} from "./options.js";
+import { morePart } from "./lazy.js";
+import { check, invalid, isA, object, type Rules, seed, show } from "./options.js";
 import { type Ask, type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
 import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
@@ -103,55 +100,6 @@ export interface ModelOptions extends LongOptions {
   seed?: number;
 }
 
-/** Options of {@link Model.generate}. */
-export interface GenerateOptions {
-  /**
-   * The most tokens to generate; default 128. Prompt and generated tokens together never exceed
-   * `max_position_embeddings`, so a prompt of that length gets no token.
-   */
-  maxTokens?: number;
-  /** 0 takes the likeliest token each time. Other values are at least 0.001. Default 0.8. */
-  temperature?: number;
-  /** Keep only the k likeliest tokens; 0 keeps all. */
-  topK?: number;
-  /** Keep the likeliest tokens that together reach this probability; above 0, at most 1. */
-  topP?: number;
-  /** Keep tokens of at least this share of the likeliest one's probability; 0 up to below 1. */
-  minP?: number;
-  /** Above 1 makes tokens that occurred less likely; default 1. */
-  repetitionPenalty?: number;
-  /** Seed of the sampling, an unsigned 32-bit number. The same seed gives the same text. */
-  seed?: number;
-  /** The text ends before one of these tokens. */
-  stopTokens?: readonly number[] | Uint32Array;
-  /**
-   * The format in which keys and values of the text are kept. "f32", the default, is exact. "f16" takes
-   * half the memory. "int8", with a scale per head and token, takes a little over a quarter. A longer
-   * text spends more time on reading them. Neither needs a feature of the adapter. "f16" changes the
-   * output of attention by less than 0.2 %, "int8" by less than 2 %, so tokens of nearly equal
-   * probability may change places. Reading a prompt also takes one layer's keys and values in f32.
-   * The cache grows with the text. Each pair of `kvCache` and `weights`, also of `logits` and `loss`,
-   * has a cache of its own. A cache stays until the model is freed or another pair needs its memory.
-   */
-  kvCache?: KvCache;
-  /**
-   * The format in which matrices are read; default "f32". Per token, "f16" reads half the bytes. "int8"
-   * and "int4", with one scale per 32 weights, read 9/32 and 5/32 of them. The packed copies take that
-   * much memory besides the f32 weights, and the GPU packs them again after each training step. Norms,
-   * embeddings and matrices whose rows are not a multiple of 32 stay f32. To read a prompt, each matrix
-   * is unpacked once per chunk of tokens. `loss` measures what a format costs a model.
-   */
-  weights?: WeightFormat;
-  /** Ends with code "aborted". */
-  signal?: AbortSignal;
-}
-
-/** The format in which matrices are read. */
-export type WeightFormat = "f32" | "f16" | "int8" | "int4";
-
-/** The format in which keys and values are kept. */
-export type KvCache = "f32" | "f16" | "int8";
-
 /** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
 export interface InferenceOptions extends LongOptions {
   /**
@@ -161,13 +109,6 @@ export interface InferenceOptions extends LongOptions {
   kvCache?: KvCache;
   /** The format in which matrices are read, as in {@link GenerateOptions}. Default "f32". */
   weights?: WeightFormat;
-}
-
-/** A sampled token. */
-export interface GeneratedToken {
-  readonly token: number;
-  /** Natural logarithm of its probability under the model, before temperature and filters. */
-  readonly logprob: number;
 }
 
 /** Files of {@link Model.save}. */
@@ -182,26 +123,7 @@ export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors
 
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
-export const kvCache = oneOf("f32", "f16", "int8");
-
-export const weights = oneOf("f32", "f16", "int8", "int4");
-
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
-
-const GENERATE: Rules<GenerateOptions> = {
-  maxTokens: integer(1, 0xffff_ffff),
-  temperature: (value) =>
-    value === 0 || number(1e-3)(value) === undefined ? undefined : "0, or a number from 0.001 up",
-  topK: integer(0, 0xffff_ffff),
-  topP: number(0, 1, true),
-  minP: fraction(),
-  repetitionPenalty: number(0, Number.POSITIVE_INFINITY, true),
-  seed,
-  stopTokens: tokenList,
-  kvCache,
-  weights,
-  signal: abortSignal,
-};
 
 /** A model of the module's. @internal */
 export let adoptModel: (runtime: Runtime, raw: RawModel) => Model;
@@ -362,32 +284,27 @@ export class Model {
     prompt: TokenIds,
     options: GenerateOptions = {},
   ): AsyncGenerator<GeneratedToken, void, undefined> {
-    const call = evaluated(() => {
-      const { signal, ...rest } = check("generate", options, GENERATE);
-      const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
-      return {
-        signal,
-        ids: toSomeTokens("prompt", prompt),
-        json: JSON.stringify({ ...rest, stopTokens }),
-      };
-    });
+    const call = evaluated(() => generateCall(prompt, options));
     return this.#generate(call);
   }
 
-  async *#generate(
-    call: () => { signal: AbortSignal | undefined; ids: Uint32Array; json: string },
-  ) {
-    const { signal, ids, json } = call();
+  async *#generate(call: () => GenerateCall) {
+    const { signal, tokenizer, stop, ids, json } = call();
     throwIfAborted(signal, "generate");
+    const withText = tokenizer && (await morePart()).withText(tokenizer, stop);
     const generation = await this.#handle.run((raw) => raw.generate(ids, json));
     try {
-      yield* this.#tokens(generation, signal);
+      const tokens = this.#tokens(generation, signal);
+      yield* withText ? withText(tokens) : tokens;
     } finally {
       await this.#inner.queue.run(() => end(generation));
     }
   }
 
-  async *#tokens(generation: RawGeneration, signal: AbortSignal | undefined) {
+  async *#tokens(
+    generation: RawGeneration,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<GeneratedToken, void, undefined> {
     for (;;) {
       throwIfAborted(signal, "generate");
       const pairs = await this.#handle.run(() => generation.next());

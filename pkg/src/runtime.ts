@@ -6,7 +6,7 @@ import { TinyloomError, toError } from "./error.js";
 import { guarded, Handle, Queue } from "./handle.js";
 import { prepareHost } from "./host.js";
 import { runtimes } from "./internal.js";
-import { filesPart } from "./lazy.js";
+import { morePart } from "./lazy.js";
 import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 import {
@@ -293,10 +293,7 @@ export class Runtime {
     const format = RawRuntime.tunedFormat();
     const by = `${RawRuntime.version()} in format ${format.join(" ")}`;
     this.#measured = `measured by ${by} within ${within} on ${adapter}`;
-    const known = numbers(
-      await (await filesPart()).remembered(this.#measured),
-      format[0] as number,
-    );
+    const known = numbers(await (await morePart()).remembered(this.#measured), format[0] as number);
     this.#handle.now((raw) => raw.tune(known));
     this.#kept = known.length;
   }
@@ -313,7 +310,7 @@ export class Runtime {
       products.set(product.slice(0, ofShape).join(" "), JSON.stringify(product));
     }
     this.#kept = measured.length;
-    await (await filesPart()).remember(this.#measured, products);
+    await (await morePart()).remember(this.#measured, products);
   }
 
   async #call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {

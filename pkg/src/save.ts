@@ -3,7 +3,7 @@
 import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
 import { stored } from "./internal.js";
-import { filesPart } from "./lazy.js";
+import { morePart } from "./lazy.js";
 import { check, inspect, invalid, type Rules } from "./options.js";
 import type { RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./safetensors.js";
@@ -186,7 +186,7 @@ export async function saving<T>(
   const memory = new Memory();
   const run = stored.find(to)?.target(keep);
   const target: Target =
-    to === undefined ? memory : (run ?? (await (await filesPart()).openStreams(to, names)));
+    to === undefined ? memory : (run ?? (await (await morePart()).openStreams(to, names)));
   try {
     await target.expect?.(expected);
     await write(new Files(options, target));

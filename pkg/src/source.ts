@@ -3,7 +3,7 @@
 import { baseAddress } from "./base.js";
 import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
 import { stored } from "./internal.js";
-import { filesPart } from "./lazy.js";
+import { morePart } from "./lazy.js";
 import { fileSystem, inNode } from "./node.js";
 import {
   abortSignal,
@@ -292,7 +292,7 @@ class UrlFiles implements Source {
   }
 
   async find(name: string, most?: number): Promise<FilePart | undefined> {
-    const { findFile } = await filesPart();
+    const { findFile } = await morePart();
     return findFile(name, this.#url(name), this.#options, most);
   }
 }

@@ -20,8 +20,14 @@ export interface TextEncoding {
   encode(text: string, options?: EncodeOptions): TokenIds | Promise<TokenIds>;
 }
 
+/** What `generate` needs of a tokenizer. */
+export interface TextDecoding {
+  /** What turns ids into text as they arrive; of a tokenizer in a worker, a promise of it. */
+  decoder(): TokenDecoder | Promise<TokenDecoder>;
+}
+
 /** Turns text into token ids and back. */
-export abstract class Tokenizer implements TextEncoding {
+export abstract class Tokenizer implements TextEncoding, TextDecoding {
   /** How many ids there are; ids run from 0 to `vocabSize - 1`. */
   abstract readonly vocabSize: number;
   /** The ids of a text. */

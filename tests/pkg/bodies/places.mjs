@@ -70,6 +70,11 @@ export const PLACES = {
       "the signal, a break and two at once",
     ],
   },
+  generation: {
+    whole: NODE,
+    why: "text is joined in TypeScript, which is loaded when it is needed",
+    smoke: ["each token comes with its text"],
+  },
   training: {
     whole: NODE,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",

@@ -243,6 +243,19 @@ export const cases = {
     sameFiles(await tokenizer.save(), expected.save());
     const again = await Tokenizer.fromPretrained(await tokenizer.save());
     equal([...(await again.encode("the cat"))], [...expected.encode("the cat")], "loaded");
+    for (const one of [tokenizer, new tinyloom.ByteTokenizer()]) {
+      const sized = { ...config, vocab_size: one.vocabSize };
+      const told = await tinyloom.Model.create(runtime, sized, { seed: 5 });
+      const given = { maxTokens: 12, temperature: 0, tokenizer: one };
+      const all = await collect(told.generate([3, 4], given));
+      const whole = all.map((token) => token.text).join("");
+      ok(whole.length > 4, `a text: ${whole}`);
+      const stop = [whole.slice(2, 4)];
+      const cut = await collect(told.generate([3, 4], { ...given, stop }));
+      const expected = whole.slice(0, whole.indexOf(stop[0]));
+      equal(cut.map((token) => token.text).join(""), expected, "ended by a stop string");
+      await told.free();
+    }
     const data = await Dataset.from(new Blob([text]).stream(), tokenizer, datasetOptions);
     const here = await direct.Dataset.fromText(text, expected, datasetOptions);
     equal([data.tokens, data.hash], [here.tokens, here.hash], "of a stream");

@@ -46,6 +46,8 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   );
   const logits: Float32Array = await same.logits(new Uint32Array(4), { kvCache: "f16" });
   const loss: number = await same.loss([1, 2, 3], undefined, { kvCache: "int8" });
+  const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
+  for await (const { text } of model.generate([1], told)) void text?.length;
   for await (const { token, logprob } of model.generate([1], { maxTokens: 5, stopTokens: [0] })) {
     void (token + logprob + loss + (logits[0] ?? 0));
   }
@@ -137,7 +139,8 @@ export async function operate(runtime: Runtime, numbers: Float32Array): Promise<
 }
 
 export async function useWorker(file: File, signal: AbortSignal, given: Worker): Promise<void> {
-  const { Runtime, Model, Trainer, Dataset, ByteTokenizer, close } = await worker.connect();
+  const { Runtime, Model, Trainer, Dataset, ByteTokenizer, BpeTokenizer, close } =
+    await worker.connect();
   const runtime: worker.Runtime = await Runtime.create({ features: false });
   const vendor: string = runtime.capabilities.adapter.vendor;
   const model: worker.Model = await Model.create(runtime, { hidden_size: 64 }, { seed: 1 });
@@ -149,6 +152,8 @@ export async function useWorker(file: File, signal: AbortSignal, given: Worker):
     void loss;
   }
   for await (const { token } of model.generate([1], { maxTokens: 2 })) void (token + vendor.length);
+  const learned: worker.BpeTokenizer = await BpeTokenizer.train("a text", { vocabSize: 300 });
+  for await (const { text } of model.generate([1], { tokenizer: learned })) void text?.length;
   const count: number = trainer.model.parameterCount;
   const rows = await trainer.plan();
   const bytes: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];

@@ -1,0 +1,111 @@
+/** What `generate` does besides drawing tokens; loaded when it is needed. */
+
+import { isTinyloomError } from "./error.js";
+import type { GeneratedToken } from "./generate.js";
+import { invalid, show } from "./options.js";
+import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
+
+type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
+
+/**
+ * Gives each token with the text that it completes, and ends the text before the first stop string.
+ *
+ * @param stop - strings that are not empty.
+ */
+export function withText(tokenizer: TextDecoding, stop: readonly string[] = []) {
+  return async function* (tokens: Tokens): Tokens {
+    const decoder = await decoderOf(tokenizer);
+    const waiting = new Waiting(stop);
+    for await (const drawn of tokens) {
+      waiting.add(
+        drawn,
+        decoded(() => decoder.push(drawn.token)),
+      );
+      yield* waiting.decided();
+      if (waiting.stopped) return;
+    }
+    waiting.finish(decoded(() => decoder.end()));
+    yield* waiting.decided();
+  };
+}
+
+/** Tokens that are not given out yet, with their text. */
+class Waiting {
+  stopped = false;
+  #ended = false;
+  #text = "";
+  readonly #tokens: { readonly drawn: GeneratedToken; length: number }[] = [];
+  readonly #stop: readonly string[];
+
+  constructor(stop: readonly string[]) {
+    this.#stop = stop;
+  }
+
+  add(drawn: GeneratedToken, text: string): void {
+    this.#tokens.push({ drawn, length: text.length });
+    this.#text += text;
+  }
+
+  /** No token comes any more; `rest` belongs to the last one, if that waits. */
+  finish(rest: string): void {
+    this.#ended = true;
+    const last = this.#tokens.at(-1);
+    if (!last) return;
+    last.length += rest.length;
+    this.#text += rest;
+  }
+
+  /** Takes out the tokens whose text is decided: what no later token can make part of a stop string. */
+  *decided(): Generator<GeneratedToken, void, undefined> {
+    const found = this.#stop.map((stop) => this.#text.indexOf(stop)).filter((at) => at >= 0);
+    this.stopped = found.length > 0;
+    const end = this.stopped ? Math.min(...found) : this.#text.length - this.#undecided();
+    let at = 0;
+    for (const { drawn, length } of this.#tokens.splice(0, this.#decidedCount(end))) {
+      yield { ...drawn, text: this.#text.slice(at, Math.min(at + length, end)) };
+      at += length;
+    }
+    this.#text = this.#text.slice(at);
+  }
+
+  /** Tokens before that place in the text. One without text has a part of the next character: it waits. */
+  #decidedCount(end: number): number {
+    if (this.#ended && !this.stopped) return this.#tokens.length;
+    let [at, count] = [0, 0];
+    for (const [index, { length }] of this.#tokens.entries()) {
+      if (this.stopped ? at >= end : at + length > end) break;
+      at += length;
+      if (length > 0) count = index + 1;
+    }
+    return count;
+  }
+
+  /** Characters at the end of the text with which a stop string may begin. */
+  #undecided(): number {
+    if (this.#ended) return 0;
+    const lengths = this.#stop.map((stop) => {
+      let length = Math.min(stop.length - 1, this.#text.length);
+      while (!this.#text.endsWith(stop.slice(0, length))) length--;
+      return length;
+    });
+    return Math.max(0, ...lengths);
+  }
+}
+
+async function decoderOf(tokenizer: TextDecoding): Promise<TokenDecoder> {
+  const decoder = await decoded(() => tokenizer.decoder());
+  if (typeof decoder?.push === "function" && typeof decoder.end === "function") return decoder;
+  throw invalid(
+    `generate: tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
+  );
+}
+
+/** What a tokenizer's decoder gives; what another than tinyloom's own throws gets a code. */
+function decoded<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    if (isTinyloomError(cause)) throw cause;
+    throw invalid(`generate: the tokenizer's decoder threw ${show(cause)}`, undefined, cause);
+  }
+}

@@ -1,0 +1,138 @@
+/** What `generate` takes and gives. */
+
+import {
+  abortSignal,
+  check,
+  fraction,
+  integer,
+  invalid,
+  number,
+  oneOf,
+  type Rules,
+  seed,
+  tokenList,
+} from "./options.js";
+import type { TextDecoding } from "./tokenizer.js";
+import { type TokenIds, toSomeTokens } from "./tokens.js";
+
+/** Options of `model.generate`. */
+export interface GenerateOptions {
+  /**
+   * The most tokens to generate; default 128. Prompt and generated tokens together never exceed
+   * `max_position_embeddings`, so a prompt of that length gets no token.
+   */
+  maxTokens?: number;
+  /** 0 takes the likeliest token each time. Other values are at least 0.001. Default 0.8. */
+  temperature?: number;
+  /** Keep only the k likeliest tokens; 0 keeps all. */
+  topK?: number;
+  /** Keep the likeliest tokens that together reach this probability; above 0, at most 1. */
+  topP?: number;
+  /** Keep tokens of at least this share of the likeliest one's probability; 0 up to below 1. */
+  minP?: number;
+  /** Above 1 makes tokens that occurred less likely; default 1. */
+  repetitionPenalty?: number;
+  /** Seed of the sampling, an unsigned 32-bit number. The same seed gives the same text. */
+  seed?: number;
+  /** The text ends before one of these tokens. */
+  stopTokens?: readonly number[] | Uint32Array;
+  /**
+   * The text ends before the first of these strings, wherever tokens begin and end. It needs `tokenizer`.
+   * The prompt is not searched. Text that may begin such a string is held back, with its tokens, until the
+   * next tokens decide. The last token that is given may have more text of its own than its `text`.
+   */
+  stop?: readonly string[];
+  /** The tokenizer that turns the tokens into text: each one then comes with its `text`. */
+  tokenizer?: TextDecoding;
+  /**
+   * The format in which keys and values of the text are kept. "f32", the default, is exact. "f16" takes
+   * half the memory. "int8", with a scale per head and token, takes a little over a quarter. A longer
+   * text spends more time on reading them. Neither needs a feature of the adapter. "f16" changes the
+   * output of attention by less than 0.2 %, "int8" by less than 2 %, so tokens of nearly equal
+   * probability may change places. Reading a prompt also takes one layer's keys and values in f32.
+   * The cache grows with the text. Each pair of `kvCache` and `weights`, also of `logits` and `loss`,
+   * has a cache of its own. A cache stays until the model is freed or another pair needs its memory.
+   */
+  kvCache?: KvCache;
+  /**
+   * The format in which matrices are read; default "f32". Per token, "f16" reads half the bytes. "int8"
+   * and "int4", with one scale per 32 weights, read 9/32 and 5/32 of them. The packed copies take that
+   * much memory besides the f32 weights, and the GPU packs them again after each training step. Norms,
+   * embeddings and matrices whose rows are not a multiple of 32 stay f32. To read a prompt, each matrix
+   * is unpacked once per chunk of tokens. `loss` measures what a format costs a model.
+   */
+  weights?: WeightFormat;
+  /** Ends with code "aborted". */
+  signal?: AbortSignal;
+}
+
+/** The format in which matrices are read. */
+export type WeightFormat = "f32" | "f16" | "int8" | "int4";
+
+/** The format in which keys and values are kept. */
+export type KvCache = "f32" | "f16" | "int8";
+
+/** A sampled token. */
+export interface GeneratedToken {
+  readonly token: number;
+  /** Natural logarithm of its probability under the model, before temperature and filters. */
+  readonly logprob: number;
+  /**
+   * With {@link GenerateOptions.tokenizer}, the text that this token completes, up to a stop string. A
+   * character of several tokens comes with its last one.
+   */
+  readonly text?: string;
+}
+
+export const kvCache = oneOf("f32", "f16", "int8");
+
+export const weights = oneOf("f32", "f16", "int8", "int4");
+
+const GENERATE: Rules<GenerateOptions> = {
+  maxTokens: integer(1, 0xffff_ffff),
+  temperature: (value) =>
+    value === 0 || number(1e-3)(value) === undefined ? undefined : "0, or a number from 0.001 up",
+  topK: integer(0, 0xffff_ffff),
+  topP: number(0, 1, true),
+  minP: fraction(),
+  repetitionPenalty: number(0, Number.POSITIVE_INFINITY, true),
+  seed,
+  stopTokens: tokenList,
+  stop: (value) =>
+    Array.isArray(value) && value.every((text) => typeof text === "string" && text)
+      ? undefined
+      : "an array of strings that are not empty",
+  tokenizer: (value) =>
+    typeof (value as TextDecoding | null)?.decoder === "function"
+      ? undefined
+      : "a tokenizer, which has decoder()",
+  kvCache,
+  weights,
+  signal: abortSignal,
+};
+
+/** A checked call. @internal */
+export interface GenerateCall {
+  readonly signal: AbortSignal | undefined;
+  readonly tokenizer: TextDecoding | undefined;
+  readonly stop: readonly string[] | undefined;
+  readonly ids: Uint32Array;
+  /** The module's own options. */
+  readonly json: string;
+}
+
+/** What `generate` was called with: nothing of it changes with the caller's arrays. @internal */
+export function generateCall(prompt: TokenIds, options: GenerateOptions): GenerateCall {
+  const { signal, tokenizer, stop, ...rest } = check("generate", options, GENERATE);
+  if (stop && !tokenizer) {
+    throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
+  }
+  const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+  return {
+    signal,
+    tokenizer,
+    stop: stop?.slice(),
+    ids: toSomeTokens("prompt", prompt),
+    json: JSON.stringify({ ...rest, stopTokens }),
+  };
+}
