@@ -243,7 +243,7 @@ impl WgpuDevice {
                 bind_group: self.bind(kernel, dispatch, resolve, ranges)?,
                 grid: kernel.grid,
                 range: dispatch.range,
-                weight: dispatch.cost.flops + dispatch.cost.bytes,
+                cost: dispatch.cost,
             })
         };
         plan.dispatches.iter().map(bind).collect()
@@ -363,8 +363,13 @@ impl Gpu for WgpuDevice {
                 return Err(error);
             }
         };
-        let installed =
-            Rc::new(InstalledPlan { pipelines, dispatches, ranges, schedule: RefCell::default() });
+        let installed = Rc::new(InstalledPlan {
+            pipelines,
+            dispatches,
+            ranges,
+            tokens: plan.tokens,
+            schedule: RefCell::default(),
+        });
         self.plans.borrow_mut().insert(id, installed);
         Ok(id)
     }

@@ -3,12 +3,14 @@
 
 mod adapter;
 mod counters;
+mod cuts;
 mod device;
 #[cfg(target_arch = "wasm32")]
 pub(crate) mod host;
 
 pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
 pub use counters::Counters;
+pub(crate) use cuts::Cuts;
 pub use device::WgpuDevice;
 
 use crate::caps::Capabilities;
@@ -33,6 +35,15 @@ pub struct PlanId(pub u32);
 pub struct Replay {
     pub plan: PlanId,
     pub rows: usize,
+    /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
+    pub keys: usize,
+}
+
+impl Replay {
+    /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
+    pub const fn new(plan: PlanId, rows: usize) -> Self {
+        Self { plan, rows, keys: 0 }
+    }
 }
 
 /// Bytes to bring back to the host.
@@ -77,7 +88,7 @@ pub trait Gpu {
 
     fn uninstall(&self, plan: PlanId);
 
-    /// Runs replays in order in `submits` submits of about equal cost, then, if asked, brings a
+    /// Runs replays in order in `submits` submits of about equal cost ([`Cuts`]), then, if asked, brings a
     /// region back. Where nothing is watched the future also tells whether the device refused any of it.
     fn submit(
         &self,

@@ -198,6 +198,14 @@ pub enum KernelSpec {
 }
 
 impl KernelSpec {
+    /// Arithmetic of attention over a cache, per row and key: two products.
+    pub const fn flops_per_cached_key(&self) -> f64 {
+        match self {
+            Self::AttentionForward { shape, cached: true, .. } => 4.0 * shape.width() as f64,
+            _ => 0.0,
+        }
+    }
+
     /// The entry point of the kernel.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -123,11 +123,12 @@ impl<'a> Builder<'a> {
             }
         }
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
+        let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
+        let cost = Cost { flops, bytes, flops_per_earlier_key };
         let index = *self.known.entry((kernel.wgsl.clone(), kernel.grid)).or_insert_with(|| {
             self.kernels.push(kernel);
             self.kernels.len() - 1
         });
-        let cost = Cost { flops, bytes };
         self.dispatches.push(Dispatch {
             kernel: index,
             slices,

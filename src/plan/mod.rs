@@ -117,6 +117,23 @@ pub enum Phase {
 pub struct Cost {
     pub flops: f64,
     pub bytes: f64,
+    /// Arithmetic of attention over a cache: per row, and per key that was there before the batch.
+    pub flops_per_earlier_key: f64,
+}
+
+impl Cost {
+    /// What a dispatch costs besides, as so many operations or bytes: 5 µs of a slow GPU, half a
+    /// millisecond of a CPU.
+    pub const DISPATCH: f64 = 1.5e6;
+
+    /// Operations and bytes of a replay of `rows` rows of at most `most`, the last of which sees `keys`
+    /// positions of a cache. Each byte counts, however few the rows are.
+    pub fn of_rows(&self, rows: usize, most: usize, keys: usize) -> f64 {
+        let share = (rows as f64 / most.max(1) as f64).min(1.0);
+        let earlier = (rows * keys.saturating_sub(most)) as f64;
+        let flops = self.flops * share + self.flops_per_earlier_key * earlier;
+        flops + self.bytes + Self::DISPATCH
+    }
 }
 
 /// Bytes of [`Buffer::Metrics`] and of [`Buffer::Optimizer`].

@@ -43,7 +43,7 @@ impl Model {
         for _ in 0..3 {
             times.clear();
             for plan in [decode, sample] {
-                let measured = gpu.profile(Replay { plan, rows: 1 })?.await?;
+                let measured = gpu.profile(Replay::new(plan, 1))?.await?;
                 times.extend(measured.into_iter().flatten());
             }
         }

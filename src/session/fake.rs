@@ -1,10 +1,11 @@
 //! A GPU for tests that computes nothing: it counts, and its clock runs by what it is given to do.
 
 use super::counting::uncounted;
+use super::step::Step;
 use crate::caps::{Capabilities, Target};
 use crate::error::Result;
-use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
-use crate::kernels::TunedProduct;
+use crate::gpu::{BufferId, Counters, Cuts, Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::kernels::{KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,7 +20,10 @@ pub(super) struct Fake {
     busy: Cell<f64>,
     counters: Cell<Counters>,
     buffers: RefCell<HashMap<u32, u64>>,
-    plans: RefCell<Vec<Plan>>,
+    /// With the buffer of each plan's step, where it reads one.
+    plans: RefCell<Vec<(Plan, Option<u32>)>>,
+    /// What was last written of each step's position.
+    positions: RefCell<HashMap<u32, u32>>,
     /// Milliseconds of every submit.
     pub submits: RefCell<Vec<f64>>,
     /// Milliseconds that a write costs the host.
@@ -33,14 +37,20 @@ pub(super) struct Fake {
 
 impl Fake {
     pub fn new(software: bool, speed: f64, write: f64) -> Rc<Self> {
+        let caps = Capabilities { software, ..Capabilities::floor(Target::Native) };
+        Self::with(caps, speed, write)
+    }
+
+    pub fn with(caps: Capabilities, speed: f64, write: f64) -> Rc<Self> {
         Rc::new(Self {
-            caps: Capabilities { software, ..Capabilities::floor(Target::Native) },
+            caps,
             speed,
             clock: Rc::default(),
             busy: Cell::default(),
             counters: Cell::default(),
             buffers: RefCell::default(),
             plans: RefCell::default(),
+            positions: RefCell::default(),
             submits: RefCell::default(),
             write,
             yielded: Cell::default(),
@@ -55,7 +65,7 @@ impl Fake {
         self.counters.set(Counters { gpu_bytes, buffers: counters.buffers + 1, ..counters });
     }
 
-    /// Cuts as the real one does.
+    /// Takes the time that its speed gives.
     fn run(
         &self,
         replays: &[Replay],
@@ -64,25 +74,24 @@ impl Fake {
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         let plans = self.plans.borrow();
         let mut dispatches = vec![];
-        for Replay { plan, rows } in replays {
-            let plan = &plans[plan.0 as usize];
-            let share = *rows as f64 / plan.tokens as f64;
+        for Replay { plan, rows, keys } in replays {
+            let (plan, step) = &plans[plan.0 as usize];
+            let position = step.map_or(0, |step| self.positions.borrow()[&step]);
             for dispatch in &plan.dispatches {
-                let cost = dispatch.cost;
-                dispatches.push((cost.flops + cost.bytes, cost.flops * share + cost.bytes));
+                let cost = dispatch.cost.of_rows(*rows, plan.tokens, *keys);
+                let seen = keys_seen(&plan.kernels[dispatch.kernel].spec, *rows, position);
+                let work = dispatch.cost.of_rows(*rows, plan.tokens, seen);
+                dispatches.push((cost, work));
             }
         }
-        let total: f64 = dispatches.iter().map(|(weight, _)| weight).sum();
-        let (mut done, mut submit, mut time, mut took) = (0.0, 1, 0.0, 0.0);
-        for (weight, work) in dispatches {
-            if done >= total * submit as f64 / submits as f64 && submit < submits {
+        let mut cuts = Cuts::new(dispatches.iter().map(|(cost, _)| cost).sum(), submits);
+        let (mut time, mut took) = (0.0, 0.0);
+        for (cost, work) in dispatches {
+            if cuts.before(cost) {
                 self.submits.borrow_mut().push(std::mem::take(&mut time));
-                submit += 1;
             }
-            done += weight;
-            let work = (work + super::pace::DISPATCH) / self.speed;
-            time += work;
-            took += work;
+            time += work / self.speed;
+            took += work / self.speed;
         }
         self.submits.borrow_mut().push(time);
         let bytes = vec![0; read.map_or(0, |region| region.bytes as usize)];
@@ -96,6 +105,12 @@ impl Fake {
             Ok(bytes)
         }))
     }
+}
+
+/// Positions that attention over a cache reads: it has them from the step, whatever a replay says.
+fn keys_seen(spec: &KernelSpec, rows: usize, position: u32) -> usize {
+    let KernelSpec::AttentionForward { shape, cached: true, .. } = *spec else { return 0 };
+    (position as usize + rows).min(shape.ring.unwrap_or(usize::MAX))
 }
 
 impl Gpu for Fake {
@@ -122,6 +137,9 @@ impl Gpu for Fake {
 
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
         assert!(offset + data.len() as u64 <= self.buffers.borrow()[&buffer.0]);
+        if let (0, Some(position)) = (offset, self.positions.borrow_mut().get_mut(&buffer.0)) {
+            *position = bytemuck::pod_read_unaligned::<Step>(data).position;
+        }
         self.clock.set(self.clock.get() + self.write);
         self.longest.set(self.longest.get().max(self.clock.get() - self.yielded.get()));
         Ok(())
@@ -151,12 +169,18 @@ impl Gpu for Fake {
             }
         }
         self.hold(plan.ranges_bytes() as i64);
-        self.plans.borrow_mut().push(plan.clone());
+        let mut slices = plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices);
+        let step = slices.find(|slice| slice.buffer == Buffer::Step);
+        let step = step.map(|slice| Ok(resolve(slice.buffer)?.0)).transpose()?;
+        if let Some(step) = step {
+            self.positions.borrow_mut().entry(step).or_default();
+        }
+        self.plans.borrow_mut().push((plan.clone(), step));
         Ok(PlanId(self.plans.borrow().len() as u32 - 1))
     }
 
     fn uninstall(&self, plan: PlanId) {
-        self.hold(-(self.plans.borrow()[plan.0 as usize].ranges_bytes() as i64));
+        self.hold(-(self.plans.borrow()[plan.0 as usize].0.ranges_bytes() as i64));
     }
 
     fn submit(

@@ -332,7 +332,7 @@ impl Generation {
             let work = token.times(turns);
             let submits = pace.submits(work, room.costs.largest_of_token);
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
-            let turn = [room.decode, room.sample].map(|plan| Replay { plan, rows: 1 });
+            let turn = [room.decode, room.sample].map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
             let buffer = room.resources.get(Buffer::Drawn)?;
             let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };

@@ -49,11 +49,11 @@ impl Model {
             let step = Step { position: position as u32, ..Step::of(tokens.len()) };
             gpu.write(buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
             let (plans, mut region) = after(room)?;
+            let (rows, keys) = (tokens.len(), room.keys(position + tokens.len()));
             let replays: Vec<_> = std::iter::once(room.prefill)
                 .chain(plans)
-                .map(|plan| Replay { plan, rows: tokens.len() })
+                .map(|plan| Replay { plan, rows, keys })
                 .collect();
-            let keys = room.keys(position + tokens.len());
             let [work, largest] = room.costs.of_chunk(tokens.len(), keys);
             let submits = pace.submits(work, largest);
             if region.is_none() && pace.is_brief(work) {

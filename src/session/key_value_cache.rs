@@ -5,7 +5,6 @@ use super::pace::{Pace, SUBMIT_MILLISECONDS, Work};
 use super::resources::Resources;
 use super::step::write_rope_table;
 use super::weights::Weights;
-use crate::arch::Architecture;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Replay, made};
 use crate::kernels::WeightFormat;
@@ -93,20 +92,20 @@ pub(super) fn capacity_for(tokens: usize, most: usize) -> usize {
 }
 
 impl Costs {
-    fn new(plans: &InferencePlans, architecture: &Architecture) -> Self {
+    fn new(plans: &InferencePlans) -> Self {
         let sum =
             |plans: [&Plan; 3]| plans.map(Work::of).into_iter().fold(Work::default(), Work::plus);
         let largest = |plans: [&Plan; 3]| {
             plans.map(Work::of_largest).into_iter().fold(Work::default(), Work::max)
         };
         let chunk = [&plans.prefill, &plans.logits, &plans.loss];
-        let widths = || architecture.layers.iter().map(|layer| layer.attention.width());
+        let per_key = plans.prefill.dispatches.iter().map(|d| d.cost.flops_per_earlier_key);
         Self {
             chunk: sum(chunk),
             largest: largest(chunk),
             rows: plans.chunk as f64,
-            attention: 4.0 * widths().sum::<usize>() as f64,
-            largest_attention: 4.0 * widths().max().unwrap_or(0) as f64,
+            attention: per_key.clone().sum(),
+            largest_attention: per_key.fold(0.0, f64::max),
             token: Work::of(&plans.decode).plus(Work::of(&plans.sample)),
             largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),
             pack: Work::of(&plans.pack),
@@ -259,7 +258,7 @@ impl KeyValueCache {
             install(&plans.pack)?,
         ];
         let InferencePlans { chunk, turns, cache_rows, shape, .. } = *plans;
-        let costs = Costs::new(plans, &model.layout.architecture);
+        let costs = Costs::new(plans);
         Ok(Room {
             resources,
             prefill,
@@ -305,7 +304,7 @@ impl KeyValueCache {
         }
         let packing = self.with(|room| {
             let submits = pace.submits(room.costs.pack, room.costs.largest_of_pack);
-            model.gpu.0.submit(&[Replay { plan: room.pack, rows: 1 }], submits, None)
+            model.gpu.0.submit(&[Replay::new(room.pack, 1)], submits, None)
         })?;
         packing.await?;
         self.packed.set(version);

@@ -166,7 +166,7 @@ fn queue(gpu: &Rc<dyn Gpu>, plan: &Plan, contents: &[(Buffer, &[u8])], rows: usi
         other => resources.get(other),
     };
     let plan = gpu.install(plan, &resolve)?;
-    let queued = gpu.submit(&[Replay { plan, rows }], 1, None);
+    let queued = gpu.submit(&[Replay::new(plan, rows)], 1, None);
     gpu.uninstall(plan);
     queued.map(drop)
 }

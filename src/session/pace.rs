@@ -3,7 +3,7 @@
 
 use crate::caps::Capabilities;
 use crate::gpu::Gpu;
-use crate::plan::Plan;
+use crate::plan::{Cost, Plan};
 use std::cell::Cell;
 
 /// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
@@ -20,9 +20,6 @@ pub(super) fn first_guess(caps: &Capabilities) -> f64 {
     if caps.software { 3e9 } else { 3e11 }
 }
 
-/// What a dispatch costs besides its arithmetic and traffic, as so many of those: 5 µs of a slow GPU,
-/// half a millisecond of a CPU.
-pub(super) const DISPATCH: f64 = 1.5e6;
 /// One result changes an expectation by no more: a kernel that runs for the first time may take a
 /// hundred times as long as ever after.
 const MOST_CHANGE: f64 = 4.0;
@@ -40,7 +37,7 @@ impl Work {
     pub fn of(plan: &Plan) -> Self {
         plan.dispatches.iter().fold(Self::default(), |sum, dispatch| {
             let cost = dispatch.cost;
-            sum.plus(Self { flops: cost.flops, fixed: cost.bytes + DISPATCH })
+            sum.plus(Self { flops: cost.flops, fixed: cost.bytes + Cost::DISPATCH })
         })
     }
 
@@ -48,7 +45,7 @@ impl Work {
     pub fn of_largest(plan: &Plan) -> Self {
         plan.dispatches.iter().fold(Self::default(), |most, dispatch| {
             let cost = dispatch.cost;
-            most.max(Self { flops: cost.flops, fixed: cost.bytes + DISPATCH })
+            most.max(Self { flops: cost.flops, fixed: cost.bytes + Cost::DISPATCH })
         })
     }
 
@@ -110,8 +107,8 @@ impl Pace {
     }
 
     /// Submits for work whose largest dispatch is `largest`. One ends with the dispatch that reaches
-    /// its share, so that it may be longer than that by one dispatch; a fifth is left for replays,
-    /// which share out work as it is at the largest batch.
+    /// its share, so that it may be longer than that by one dispatch. A fifth is left, since no two
+    /// kernels reach the same speed.
     pub fn submits(&self, work: Work, largest: Work) -> usize {
         let whole = self.predict(work);
         if whole <= SUBMIT_MILLISECONDS {

@@ -257,10 +257,7 @@ impl Trainer {
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
-        let replays = [
-            Replay { plan: self.micro_step, rows: batch.len() },
-            Replay { plan: self.optimizer, rows: 1 },
-        ];
+        let replays = [Replay::new(self.micro_step, batch.len()), Replay::new(self.optimizer, 1)];
         let replays = &replays[..1 + usize::from(last)];
         if last {
             self.model.changed();

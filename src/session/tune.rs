@@ -135,7 +135,7 @@ async fn times(
     awake: f64,
 ) -> Result<Option<Vec<f64>>> {
     let run = async |plan: PlanId, turns: usize| {
-        let replays = vec![Replay { plan, rows: tokens }; turns];
+        let replays = vec![Replay::new(plan, tokens); turns];
         let began = gpu.now();
         gpu.submit(&replays, 1, Some(end))?.await?;
         Ok::<_, crate::error::Error>(gpu.now() - began)

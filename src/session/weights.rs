@@ -139,7 +139,7 @@ impl Weights {
         let values = Initialize::new(seed, self.config.initializer_range);
         gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&values))?;
         let plan = resources.install(&plan, &[weights])?;
-        gpu.submit(&[Replay { plan, rows: 1 }], submits, None).map(drop)
+        gpu.submit(&[Replay::new(plan, 1)], submits, None).map(drop)
     }
 
     /// The buffers that hold them.

@@ -212,7 +212,7 @@ pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let bytes = layout.arenas[1].words.len() as u64 * 4;
     let region = Region { buffer: buffers[1], offset: 0, bytes };
     let rows = jobs.iter().map(|job| job.rows).max().unwrap_or(0);
-    let read = gpu.submit(&[Replay { plan, rows }], 1, Some(region))?.await?;
+    let read = gpu.submit(&[Replay::new(plan, rows)], 1, Some(region))?.await?;
     let [compiling, running] = lane.times.get();
     lane.times.set([compiling + compiled - began, running + gpu.now() - compiled]);
     gpu.uninstall(plan);

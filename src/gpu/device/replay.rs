@@ -2,9 +2,9 @@
 
 use super::WgpuDevice;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, watched};
+use crate::gpu::{BufferId, Cuts, Gpu, LocalFuture, Region, Replay, watched};
 use crate::kernels::Grid;
-use crate::plan::Range;
+use crate::plan::{Cost, Range};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
@@ -15,14 +15,16 @@ pub(super) struct Installed {
     pub bind_group: wgpu::BindGroup,
     pub grid: Grid,
     pub range: Range,
-    /// Share of the plan's cost, for splitting.
-    pub weight: f64,
+    /// For splitting.
+    pub cost: Cost,
 }
 
 pub(super) struct InstalledPlan {
     pub pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub dispatches: Vec<Installed>,
     pub ranges: wgpu::Buffer,
+    /// The batch that costs refer to.
+    pub tokens: usize,
     pub schedule: RefCell<Schedule>,
 }
 
@@ -34,52 +36,34 @@ const MOST_QUERIES: usize = 4096;
 pub(super) struct Schedule {
     rows: Option<usize>,
     dispatches: Vec<Scheduled>,
-    /// Sum of their costs.
-    weight: f64,
 }
 
 /// Index of a dispatch into [`InstalledPlan::dispatches`], and its workgroups.
 type Scheduled = (usize, [u32; 2]);
 
 impl InstalledPlan {
+    fn cost(&self, dispatch: usize, replay: &Replay) -> f64 {
+        self.dispatches[dispatch].cost.of_rows(replay.rows, self.tokens, replay.keys)
+    }
+
     /// The schedule for this many rows; another number than in the last replay builds it.
     fn scheduled(&self, rows: usize, device: &WgpuDevice) -> Result<Ref<'_, Schedule>> {
         if self.schedule.borrow().rows != Some(rows) {
             device.count(|c| c.schedules += 1);
             let most = device.caps.limits.max_compute_workgroups_per_dimension;
             let mut schedule = self.schedule.borrow_mut();
-            let Schedule { rows: built, dispatches, weight } = &mut *schedule;
-            (*built, *weight) = (None, 0.0);
+            let Schedule { rows: built, dispatches } = &mut *schedule;
+            *built = None;
             dispatches.clear();
             for (index, dispatch) in self.dispatches.iter().enumerate() {
                 let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most)?;
                 if let Some(groups) = groups {
                     dispatches.push((index, groups));
-                    *weight += dispatch.weight;
                 }
             }
             *built = Some(rows);
         }
         Ok(self.schedule.borrow())
-    }
-}
-
-/// Cuts a list of dispatches into submits of about equal cost.
-struct Cuts {
-    total: f64,
-    done: f64,
-    submits: usize,
-    submit: usize,
-}
-
-impl Cuts {
-    /// Whether a submit ends before what comes next, whose cost this is.
-    fn before(&mut self, weight: f64) -> bool {
-        let goal = self.total * self.submit as f64 / self.submits as f64;
-        let cut = self.submit < self.submits && self.done >= goal;
-        self.submit += usize::from(cut);
-        self.done += weight;
-        cut
     }
 }
 
@@ -108,9 +92,14 @@ impl WgpuDevice {
     }
 
     /// Cost of the replays' dispatches that have work to do.
-    fn weight(&self, replays: &[Replay]) -> Result<f64> {
-        let weight = |replay: &Replay| Ok(self.plan(replay)?.scheduled(replay.rows, self)?.weight);
-        replays.iter().map(weight).sum()
+    fn cost(&self, replays: &[Replay]) -> Result<f64> {
+        let mut sum = 0.0;
+        for replay in replays {
+            let plan = self.plan(replay)?;
+            let schedule = plan.scheduled(replay.rows, self)?;
+            sum += schedule.dispatches.iter().map(|&(i, _)| plan.cost(i, replay)).sum::<f64>();
+        }
+        Ok(sum)
     }
 
     /// Encodes replays one after the other. Nothing is allocated here that grows with dispatches.
@@ -120,8 +109,8 @@ impl WgpuDevice {
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let total = if submits > 1 { self.weight(replays)? } else { 0.0 };
-        let mut cuts = Cuts { total, done: 0.0, submits, submit: 1 };
+        let total = if submits > 1 { self.cost(replays)? } else { 0.0 };
+        let mut cuts = Cuts::new(total, submits);
         let mut encoder = self.encoder();
         let mut pass = begin_pass(&mut encoder);
         let mut dispatches = 0;
@@ -130,7 +119,7 @@ impl WgpuDevice {
             let mut bound = None;
             for &(index, groups) in &plan.scheduled(replay.rows, self)?.dispatches {
                 let dispatch = &plan.dispatches[index];
-                if cuts.before(dispatch.weight) {
+                if cuts.before(plan.cost(index, replay)) {
                     drop(pass);
                     self.send(std::mem::replace(&mut encoder, self.encoder()));
                     pass = begin_pass(&mut encoder);

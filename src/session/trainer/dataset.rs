@@ -120,7 +120,7 @@ impl Trainer {
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens)?;
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
-        let replays = [Replay { plan: self.evaluate, rows: batch.len() }];
+        let replays = [Replay::new(self.evaluate, batch.len())];
         let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
             .ceil()
             .clamp(1.0, MOST_SUBMITS as f64);

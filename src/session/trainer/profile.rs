@@ -42,7 +42,7 @@ impl Trainer {
         let gpu = self.model.gpu();
         let timed = watched(&**gpu, || {
             self.write_step(&step)?;
-            gpu.profile(Replay { plan: self.micro_step, rows: tokens })
+            gpu.profile(Replay::new(self.micro_step, tokens))
         })?;
         let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.
@@ -50,7 +50,7 @@ impl Trainer {
             && state.correction1 > 0.0
         {
             watch.at(1, 2, "time the optimizer")?;
-            let optimizer = gpu.profile(Replay { plan: self.optimizer, rows: 1 })?.await?;
+            let optimizer = gpu.profile(Replay::new(self.optimizer, 1))?.await?;
             times.extend(optimizer.into_iter().flatten());
         }
         let mut rows = self.plan()?;

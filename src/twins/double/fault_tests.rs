@@ -157,7 +157,7 @@ fn a_spec_without_a_twin_is_an_error() {
         other => Err(Error::internal(format!("{other:?}"))),
     };
     let plan = double.install(&plan, &resolve).unwrap();
-    let error = double.submit(&[Replay { plan, rows: 1 }], 1, None).err().unwrap();
+    let error = double.submit(&[Replay::new(plan, 1)], 1, None).err().unwrap();
     assert!(error.message.contains("no twin of Softmax"), "{error}");
     block_on(double.checked()).unwrap();
 }
