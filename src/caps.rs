@@ -1,6 +1,10 @@
 //! What a device can do, as plain data. Selection ([`crate::kernels`]) reads nothing else, so it
 //! can be tested against a table of adapters with no GPU present.
 
+mod class;
+
+pub use class::GpuClass;
+
 use crate::error::{Error, Result};
 use crate::products::TunedProduct;
 use serde::{Deserialize, Serialize};

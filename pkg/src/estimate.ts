@@ -52,7 +52,7 @@ export interface Estimate {
   /**
    * Predicted milliseconds of the same, where capabilities were given. For an NVIDIA H200 and for
    * software adapters on two cores they are within a factor of two. WebGPU does not tell how fast other
-   * GPUs are, so theirs are guesses by vendor.
+   * GPUs are, so theirs are guesses by class.
    */
   readonly milliseconds?: { readonly step?: number; readonly token?: number };
 }

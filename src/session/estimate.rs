@@ -4,7 +4,7 @@ use super::key_value_cache::capacity_for;
 use super::memory::MemoryBytes;
 use super::trainer::{Precision, TrainerOptions};
 use crate::arch::Architecture;
-use crate::caps::{Capabilities, Target};
+use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
@@ -127,14 +127,14 @@ struct Speed {
 
 impl Speed {
     /// The first two rows are measured: SwiftShader on two cores, and an NVIDIA H200. WebGPU says
-    /// nothing about the speed of others, so theirs is that of a usual one of the vendor.
+    /// nothing about the speed of others, so theirs is that of a usual one of the class.
     fn of(caps: &Capabilities) -> Self {
-        let [gigaflops, gigabytes, dispatch, readback] = match caps.adapter.vendor.as_str() {
+        let [gigaflops, gigabytes, dispatch, readback] = match caps.class() {
             _ if caps.software => [3.0, 10.0, 0.2, 1.0],
-            "nvidia" => [31_000.0, 4_000.0, 0.006, 0.85],
-            "amd" => [8_000.0, 400.0, 0.008, 1.0],
-            "apple" => [2_500.0, 150.0, 0.01, 1.0],
-            _ => [800.0, 50.0, 0.015, 1.5],
+            GpuClass::LARGE => [31_000.0, 4_000.0, 0.006, 0.85],
+            GpuClass::DESKTOP => [8_000.0, 400.0, 0.008, 1.0],
+            GpuClass::INTEGRATED => [1_500.0, 90.0, 0.01, 1.0],
+            _ => [500.0, 40.0, 0.015, 1.5],
         };
         Self { operations: gigaflops * 1e6, traffic: gigabytes * 1e6, dispatch, readback }
     }

@@ -5,6 +5,9 @@ use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
 /// What distinguishes an adapter here.
 struct Row {
     name: &'static str,
+    /// As Chromium calls them: it has no architecture for an H200.
+    vendor: &'static str,
+    architecture: &'static str,
     storage_buffers: u32,
     binding_bytes: u64,
     workgroup_bytes: u32,
@@ -20,6 +23,8 @@ const MIB: u64 = 1 << 20;
 const ROWS: [Row; 13] = [
     Row {
         name: "WebGPU floor",
+        vendor: "",
+        architecture: "",
         storage_buffers: 8,
         binding_bytes: 128 * MIB,
         workgroup_bytes: 16 << 10,
@@ -29,6 +34,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "Apple M-series",
+        vendor: "apple",
+        architecture: "common-3",
         storage_buffers: 10,
         binding_bytes: 4 * GIB - 4,
         workgroup_bytes: 32 << 10,
@@ -38,6 +45,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "Intel UHD",
+        vendor: "intel",
+        architecture: "gen-9",
         storage_buffers: 10,
         binding_bytes: 2 * GIB - 4,
         workgroup_bytes: 32 << 10,
@@ -47,6 +56,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "Adreno, 128 wide",
+        vendor: "qualcomm",
+        architecture: "adreno-7xx",
         storage_buffers: 8,
         binding_bytes: 128 * MIB,
         workgroup_bytes: 32 << 10,
@@ -56,6 +67,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "Adreno, small workgroups",
+        vendor: "qualcomm",
+        architecture: "adreno-6xx",
         storage_buffers: 8,
         binding_bytes: 128 * MIB,
         workgroup_bytes: 16 << 10,
@@ -65,6 +78,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "Mali, 16 wide",
+        vendor: "arm",
+        architecture: "valhall",
         storage_buffers: 8,
         binding_bytes: 256 * MIB,
         workgroup_bytes: 32 << 10,
@@ -74,6 +89,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "NVIDIA",
+        vendor: "nvidia",
+        architecture: "",
         storage_buffers: 10,
         binding_bytes: 2 * GIB - 4,
         workgroup_bytes: 48 << 10,
@@ -83,6 +100,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "AMD, 32 or 64 wide",
+        vendor: "amd",
+        architecture: "rdna-3",
         storage_buffers: 10,
         binding_bytes: 4 * GIB - 4,
         workgroup_bytes: 32 << 10,
@@ -92,6 +111,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "SwiftShader",
+        vendor: "google",
+        architecture: "swiftshader",
         storage_buffers: 10,
         binding_bytes: GIB,
         workgroup_bytes: 16 << 10,
@@ -101,6 +122,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "lavapipe",
+        vendor: "mesa",
+        architecture: "llvmpipe",
         storage_buffers: 10,
         binding_bytes: 128 * MIB,
         workgroup_bytes: 32 << 10,
@@ -110,6 +133,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "lavapipe, no subgroups",
+        vendor: "mesa",
+        architecture: "llvmpipe",
         storage_buffers: 10,
         binding_bytes: 128 * MIB,
         workgroup_bytes: 32 << 10,
@@ -119,6 +144,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "crippled",
+        vendor: "",
+        architecture: "",
         storage_buffers: 8,
         binding_bytes: 16 * MIB,
         workgroup_bytes: 4 << 10,
@@ -128,6 +155,8 @@ const ROWS: [Row; 13] = [
     },
     Row {
         name: "crippled, with subgroups",
+        vendor: "",
+        architecture: "",
         storage_buffers: 8,
         binding_bytes: 16 * MIB,
         workgroup_bytes: 8 << 10,
@@ -141,7 +170,12 @@ impl Row {
     fn capabilities(&self, target: Target) -> Capabilities {
         let subgroups = self.subgroup_size[1] > 0;
         Capabilities {
-            adapter: AdapterName { description: self.name.into(), ..AdapterName::default() },
+            adapter: AdapterName {
+                vendor: self.vendor.into(),
+                architecture: self.architecture.into(),
+                description: self.name.into(),
+                ..AdapterName::default()
+            },
             limits: Limits {
                 max_storage_buffers_per_shader_stage: self.storage_buffers,
                 max_storage_buffer_binding_size: self.binding_bytes,
@@ -190,4 +224,21 @@ pub fn restrict(adapter: &Capabilities, device: &Capabilities) -> Capabilities {
     }
     left.target = device.target;
     left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::GpuClass;
+
+    #[test]
+    fn every_class_has_a_row() {
+        let rows = table(Target::Browser);
+        for class in GpuClass::ALL {
+            let of = |caps: &&Capabilities| !caps.software && caps.class() == class;
+            assert!(rows.iter().any(|caps| of(&caps)), "{}", class.called);
+        }
+        let nvidia = rows.iter().find(|caps| caps.adapter.vendor == "nvidia").unwrap();
+        assert_eq!(nvidia.class(), GpuClass::LARGE);
+    }
 }

@@ -1,0 +1,147 @@
+//! A guess at how large a GPU is: WebGPU tells neither its compute units nor its bandwidth.
+
+use super::Capabilities;
+
+/// How many workgroups keep a GPU busy, and how fast its memory is. The kernels' own figures were
+/// measured on [`GpuClass::LARGE`]; [`GpuClass::workgroups`] scales them to the other classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuClass {
+    /// As messages call it.
+    pub called: &'static str,
+    /// Multiprocessors, compute units or cores: each runs workgroups of its own.
+    pub units: usize,
+    /// Memory traffic, per second.
+    pub gigabytes: usize,
+}
+
+impl GpuClass {
+    /// A data centre's GPU: the figures are an NVIDIA H200's.
+    pub const LARGE: Self = Self { called: "a large GPU", units: 132, gigabytes: 4800 };
+    /// A GPU with its own memory: GeForce RTX 3070 or 4060 Ti, Radeon RX 7700, Intel Arc A770.
+    pub const DESKTOP: Self = Self { called: "a desktop GPU", units: 46, gigabytes: 450 };
+    /// A GPU that shares the CPU's memory: Apple M2, Intel Core Ultra, AMD Ryzen.
+    pub const INTEGRATED: Self = Self { called: "an integrated GPU", units: 10, gigabytes: 100 };
+    /// A phone's GPU, and the GPU of an old or cheap notebook.
+    pub const MOBILE: Self = Self { called: "a mobile GPU", units: 5, gigabytes: 50 };
+
+    pub const ALL: [Self; 4] = [Self::LARGE, Self::DESKTOP, Self::INTEGRATED, Self::MOBILE];
+
+    /// How many workgroups occupy this GPU as much as `measured` occupy [`GpuClass::LARGE`].
+    pub const fn workgroups(&self, measured: usize) -> usize {
+        (measured * self.units).div_ceil(Self::LARGE.units)
+    }
+}
+
+// Vendors: their names in browsers, and their PCI numbers in native builds.
+const NVIDIA: [&str; 2] = ["nvidia", "0x10de"];
+const AMD: [&str; 2] = ["amd", "0x1002"];
+const INTEL: [&str; 2] = ["intel", "0x8086"];
+const APPLE: [&str; 2] = ["apple", "0x106b"];
+const PHONES: [&str; 8] =
+    ["qualcomm", "arm", "img-tec", "samsung", "0x5143", "0x13b5", "0x1010", "0x144d"];
+
+// Parts of architectures' and devices' names. Chromium's architectures are those of Dawn's
+// `src/dawn/gpu_info.json`.
+const LARGE: [&str; 10] =
+    ["hopper", "volta", "cdna", "a100", "h100", "h200", "gh200", "b200", "v100", "instinct"];
+const INTEL_DESKTOP: [&str; 5] = ["gen-12-hp", "gen-12hp", "hpg", "arc(tm) a", "arc(tm) b"];
+const INTEL_OLD: [&str; 6] = ["gen-7", "gen-8", "gen-9", "gen-11", "uhd", "hd graphics"];
+/// Dawn calls most of AMD's GPUs that share the CPU's memory `gcn-5`, whatever they are.
+const AMD_INTEGRATED: [&str; 2] = ["gcn-5", "radeon(tm) graphics"];
+
+impl Capabilities {
+    /// The class that the adapter's names suggest or, where it has none, its limits. What an adapter on
+    /// the CPU gets was measured with the figures of [`GpuClass::LARGE`], and stays.
+    pub fn class(&self) -> GpuClass {
+        let vendor = self.adapter.vendor.to_ascii_lowercase();
+        let is = |vendors: &[&str]| vendors.contains(&vendor.as_str());
+        match () {
+            () if self.software => GpuClass::LARGE,
+            () if is(&NVIDIA) => self.class_of_nvidia(),
+            () if is(&AMD) && self.model_has(&LARGE) => GpuClass::LARGE,
+            () if is(&AMD) && self.model_has(&AMD_INTEGRATED) => GpuClass::INTEGRATED,
+            () if is(&AMD) => GpuClass::DESKTOP,
+            () if is(&INTEL) && self.model_has(&INTEL_DESKTOP) => GpuClass::DESKTOP,
+            () if is(&INTEL) && self.model_has(&INTEL_OLD) => GpuClass::MOBILE,
+            () if is(&INTEL) || is(&APPLE) => GpuClass::INTEGRATED,
+            () if is(&PHONES) => GpuClass::MOBILE,
+            () => self.class_by_limits(),
+        }
+    }
+
+    /// Whether the architecture or the device is called one of these.
+    fn model_has(&self, parts: &[&str]) -> bool {
+        let model =
+            format!("{} {}", self.adapter.architecture, self.adapter.device).to_ascii_lowercase();
+        parts.iter().any(|part| model.contains(part))
+    }
+
+    /// Dawn names the architecture of every GeForce and of no data centre's GPU: an H200 in Chromium
+    /// says `nvidia` and nothing else.
+    fn class_of_nvidia(&self) -> GpuClass {
+        let unnamed = self.adapter.architecture.is_empty() && self.adapter.device.is_empty();
+        if unnamed || self.model_has(&LARGE) { GpuClass::LARGE } else { GpuClass::DESKTOP }
+    }
+
+    /// Of the browsers' adapters only NVIDIA's have so much workgroup memory.
+    fn class_by_limits(&self) -> GpuClass {
+        let limits = &self.limits;
+        let wide = limits.max_compute_workgroup_storage_size >= 48 << 10
+            && limits.workgroup_invocations() >= 1024;
+        if wide { GpuClass::DESKTOP } else { GpuClass::INTEGRATED }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::{AdapterName, Target};
+
+    fn class(vendor: &str, architecture: &str, device: &str) -> GpuClass {
+        let [vendor, architecture, device] = [vendor, architecture, device].map(str::to_owned);
+        let adapter = AdapterName { vendor, architecture, device, ..AdapterName::default() };
+        Capabilities { adapter, ..Capabilities::floor(Target::Browser) }.class()
+    }
+
+    #[test]
+    fn names_of_browsers_and_of_drivers_lead_to_a_class() {
+        for (vendor, architecture, device, wanted) in [
+            ("nvidia", "", "", GpuClass::LARGE), // as an H200 in Chromium says
+            ("nvidia", "", "nvidia-h200", GpuClass::LARGE),
+            ("0x10de", "", "NVIDIA H200", GpuClass::LARGE),
+            ("0x10de", "", "NVIDIA GeForce RTX 4060 Ti", GpuClass::DESKTOP),
+            ("nvidia", "lovelace", "", GpuClass::DESKTOP),
+            ("amd", "rdna-3", "", GpuClass::DESKTOP),
+            ("amd", "gcn-5", "", GpuClass::INTEGRATED),
+            ("0x1002", "", "AMD Instinct MI300X", GpuClass::LARGE),
+            ("intel", "gen-12-hp", "", GpuClass::DESKTOP),
+            ("intel", "xe-2hpg", "", GpuClass::DESKTOP),
+            ("intel", "gen-12-lp", "", GpuClass::INTEGRATED),
+            ("intel", "gen-9", "", GpuClass::MOBILE),
+            ("0x8086", "", "Intel(R) UHD Graphics 620", GpuClass::MOBILE),
+            ("apple", "common-3", "", GpuClass::INTEGRATED),
+            ("qualcomm", "adreno-7xx", "", GpuClass::MOBILE),
+            ("arm", "valhall", "", GpuClass::MOBILE),
+            ("", "", "", GpuClass::INTEGRATED),
+        ] {
+            assert_eq!(class(vendor, architecture, device), wanted, "{vendor} {architecture}");
+        }
+    }
+
+    #[test]
+    fn limits_tell_where_names_are_hidden() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        assert_eq!(caps.class(), GpuClass::INTEGRATED);
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        caps.limits.max_compute_invocations_per_workgroup = 1024;
+        caps.limits.max_compute_workgroup_size_x = 1024;
+        assert_eq!(caps.class(), GpuClass::DESKTOP);
+    }
+
+    #[test]
+    fn workgroups_are_scaled_and_never_none() {
+        assert_eq!(GpuClass::LARGE.workgroups(1056), 1056);
+        assert_eq!(GpuClass::DESKTOP.workgroups(132), 46);
+        assert!(GpuClass::ALL.iter().all(|class| class.workgroups(1) == 1));
+    }
+}
