@@ -11,11 +11,16 @@ use crate::format::WriteMode;
 /// Rows that one workgroup of `rms_norm_backward` folds into one partial weight gradient: as many
 /// as leave about `BLOCKS` workgroups, since it works on one row after the other.
 pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
-    if caps.software { 8 } else { (tokens / BLOCKS).next_power_of_two().clamp(1, 16) }
+    if caps.software {
+        8
+    } else {
+        let blocks = caps.class().workgroups(BLOCKS);
+        (tokens / blocks).next_power_of_two().clamp(1, 16)
+    }
 }
 
-/// Workgroups of a row each that fill a GPU. On an H200, 4,096 rows of 768: 256 workgroups of
-/// sixteen rows took 71 µs, 1,024 of four 31.
+/// Workgroups of a row each that fill a [`GpuClass::LARGE`](crate::caps::GpuClass). On an H200, 4,096
+/// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
 /// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.

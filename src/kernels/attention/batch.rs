@@ -424,7 +424,8 @@ pub(in crate::kernels) fn backward_query(
     attention_kernel(caps, shape, AttentionPass::Query, operands, tile)
 }
 
-/// Workgroups that keep a large GPU busy: fewer, and each query head gets its own.
+/// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
+/// gets its own.
 const BUSY_GROUPS: usize = 256;
 
 /// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
@@ -432,7 +433,8 @@ const BUSY_GROUPS: usize = 256;
 pub fn key_value_owner(caps: &Capabilities, shape: AttentionShape) -> KeyValueOwner {
     let tall = attention_tiles(caps, shape, AttentionPass::KeyValue).contains(&TALL_TILE);
     let rows = if tall { TALL_TILE.rows } else { FULL_TILE.rows };
-    let few = shape.kv_heads * shape.tokens.div_ceil(rows) < BUSY_GROUPS;
+    let busy = caps.class().workgroups(BUSY_GROUPS);
+    let few = shape.kv_heads * shape.tokens.div_ceil(rows) < busy;
     if shape.heads > shape.kv_heads && few { KeyValueOwner::Head } else { KeyValueOwner::Group }
 }
 

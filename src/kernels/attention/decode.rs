@@ -18,8 +18,8 @@ pub const PARTIAL_STATE: usize = 4;
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
-/// Workgroups that keep a large GPU's memory busy, eight for each of 132 multiprocessors: half as
-/// many read a packed cache of 32,768 tokens 14 % slower.
+/// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
+/// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
 /// Ranges that one merge puts together well: at 264 it cost 12 % more.
 const MOST_RANGES: usize = 128;
@@ -27,8 +27,8 @@ const MOST_RANGES: usize = 128;
 const SOFTWARE_INVOCATIONS: usize = 32;
 
 /// Workgroups wanted: the wider a head, the more of it each has in flight.
-fn groups(shape: AttentionShape) -> usize {
-    GROUPS * 64 / shape.head_dim.max(64)
+fn groups(caps: &Capabilities, shape: AttentionShape) -> usize {
+    caps.class().workgroups(GROUPS) * 64 / shape.head_dim.max(64)
 }
 
 impl DecodeSplits {
@@ -78,7 +78,7 @@ pub fn decode_splits(
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
         let tile = pick(caps, shape)?;
-        (groups(shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
+        (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);

@@ -1,6 +1,6 @@
 //! Tiles of the attention kernels: how much workgroup memory each takes, which one a shape gets.
 
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
 use crate::kernels::compose::Composer;
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
@@ -143,8 +143,9 @@ const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> us
     }
 }
 
-/// Forward, the square tile is better than the wide one if it makes more workgroups than this. An NVIDIA
-/// H200 has 132 multiprocessors.
+// Numbers of workgroups on a `GpuClass::LARGE`, where they were measured.
+
+/// Forward, the square tile is better than the wide one if it makes more workgroups than this.
 const SQUARE_GROUPS: usize = 132;
 /// For queries, the wide tile is better than the full one if it makes at most this many workgroups.
 const WIDE_GROUPS: usize = 264;
@@ -169,6 +170,7 @@ const TALL_GROUPS: usize = 192;
 /// | keys and values | 2,048 | 222 | | | | 185 |
 /// | keys and values | 8,192 | 3,722 | | | | 2,866 |
 fn for_small_heads(
+    class: GpuClass,
     shape: AttentionShape,
     pass: AttentionPass,
     owners: usize,
@@ -176,26 +178,37 @@ fn for_small_heads(
     let groups = |tile| groups(tile, shape, owners);
     match pass {
         _ if shape.head_dim > SMALL_HEADS => None,
-        AttentionPass::Forward if groups(SQUARE_TILE) <= SQUARE_GROUPS => Some(WIDE_TILE),
+        AttentionPass::Forward if groups(SQUARE_TILE) <= class.workgroups(SQUARE_GROUPS) => {
+            Some(WIDE_TILE)
+        }
         AttentionPass::Forward => Some(SQUARE_TILE),
         AttentionPass::Query => {
-            let middling = few_groups(shape, pass)..=WIDE_GROUPS;
+            let middling = few_groups(class, shape, pass)..=class.workgroups(WIDE_GROUPS);
             middling.contains(&groups(WIDE_TILE)).then_some(WIDE_TILE)
         }
-        AttentionPass::KeyValue => (groups(TALL_TILE) >= TALL_GROUPS).then_some(TALL_TILE),
+        AttentionPass::KeyValue => {
+            (groups(TALL_TILE) >= class.workgroups(TALL_GROUPS)).then_some(TALL_TILE)
+        }
     }
 }
 
-/// Workgroups of the full tile below which the half tile is taken. An NVIDIA H200 has 132 multiprocessors.
-/// Microseconds there, full (in parts for keys of 96) and half: forward, heads of 64, 40 and 37 with 192
-/// workgroups, of 32, 55 and 56 with 256, of 128, 59 and 62 with 128; with 128, keys and values of 32, 33
-/// and 31, of 96, 95 and 90, with 256 188 and 331; what it costs is 1 µs at most (queries of 80, 51 and 53).
-const fn few_groups(shape: AttentionShape, pass: AttentionPass) -> usize {
-    match (pass, shape.head_dim) {
+/// Workgroups of the full tile below which the half tile is taken. Microseconds on an NVIDIA H200:
+///
+/// | pass | head | workgroups | full | half |
+/// |---|---|---|---|---|
+/// | forward | 64 | 192 | 40 | 37 |
+/// | forward | 32 | 256 | 55 | 56 |
+/// | forward | 128 | 128 | 59 | 62 |
+/// | queries | 80 | few | 51 | 53 |
+/// | keys and values | 32 | 128 | 33 | 31 |
+/// | keys and values | 96 | 128 | 95 (in parts) | 90 |
+/// | keys and values | 96 | 256 | 188 (in parts) | 331 |
+const fn few_groups(class: GpuClass, shape: AttentionShape, pass: AttentionPass) -> usize {
+    class.workgroups(match (pass, shape.head_dim) {
         (AttentionPass::Forward, ..=64) => 256,
         (_, ..=96) => 132,
         _ => 96,
-    }
+    })
 }
 
 /// Tokens from which rows whose vectors do not divide among the column groups are better staged in
@@ -213,20 +226,21 @@ fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
 
 /// Tiles in the order in which a shape prefers them, the special ones with a reason.
 fn preferred(
+    class: GpuClass,
     shape: AttentionShape,
     pass: AttentionPass,
     owners: usize,
 ) -> Vec<(AttentionTile, Option<String>)> {
     let full = groups(FULL_TILE, shape, owners);
     let mut wanted = vec![];
-    if let Some(tile) = for_small_heads(shape, pass, owners) {
+    if let Some(tile) = for_small_heads(class, shape, pass, owners) {
         let count = groups(tile, shape, owners);
         let many =
             if count == usize::MAX { String::new() } else { format!(", {count} workgroups") };
         wanted.push((tile, Some(format!("heads of {}{many}", shape.head_dim))));
     }
-    if full < few_groups(shape, pass) {
-        let few = format!("{full} workgroups with the full tile are few for a large GPU");
+    if full < few_groups(class, shape, pass) {
+        let few = format!("{full} workgroups with the full tile are few for {}", class.called);
         wanted.push((HALF_TILE, Some(few)));
     }
     if prefers_parts(shape, pass) {
@@ -247,8 +261,9 @@ pub(in crate::kernels) fn pick(
 ) -> Result<(AttentionTile, String)> {
     let have = caps.limits.max_compute_workgroup_storage_size;
     let tiles = attention_tiles(caps, shape, pass);
-    if let Some((tile, reason)) =
-        preferred(shape, pass, owners).into_iter().find(|(tile, _)| tiles.contains(tile))
+    if let Some((tile, reason)) = preferred(caps.class(), shape, pass, owners)
+        .into_iter()
+        .find(|(tile, _)| tiles.contains(tile))
     {
         let fits = || {
             let chunk = tile.chunk(shape, pass, have as usize);
@@ -322,6 +337,7 @@ mod tests {
     #[test]
     fn small_heads_have_tiles_of_their_own() {
         let mut caps = Capabilities::floor(crate::caps::Target::Browser);
+        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
         caps.limits.max_compute_workgroup_storage_size = 48 << 10;
         let tile = |head_dim, tokens, pass| {
             let shape =

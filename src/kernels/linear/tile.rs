@@ -1,6 +1,6 @@
 //! Which tile a product takes, and into how many parts its K is split.
 
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
 use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 
@@ -103,14 +103,10 @@ const CHOICES: [Choice; 5] = [
     choice([32, 32, 16], [4, 4], 1.65, 7.3),
 ];
 
-/// Compute units of a large GPU, as the H200's 132 multiprocessors: WebGPU does not tell. A small GPU
-/// would be busy with larger tiles and fewer parts of K for products of a few hundred rows; by this
-/// estimate itself one of 8 to 16 units loses up to 1.8 times there.
-const UNITS: usize = 132;
 /// What a workgroup does before and after its part of K, as steps of K.
 const EDGES: f64 = 8.0;
-/// The second stage, in multiply-adds of a compute unit: its dispatch, which takes a step some 4 µs,
-/// and an element of a part.
+/// The second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: its dispatch, which
+/// takes a step some 4 µs, and an element of a part, which takes memory's time.
 const SUM_DISPATCH: f64 = 800_000.0;
 const SUM_ELEMENT: f64 = 0.15;
 /// Parts that K may be cut into, and the least depth of one.
@@ -195,13 +191,13 @@ pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<Linear
 
 /// Picks by their expected time, none much slower than the first.
 fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
-    let mut ranked = vec![];
+    let (mut ranked, class) = (vec![], caps.class());
     for choice in choices(caps, shape.form) {
         for parts in PARTS {
             if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
             }
-            ranked.push((cost(choice, parts, shape), ranked.len(), choice.tile, parts));
+            ranked.push((cost(class, choice, parts, shape), ranked.len(), choice.tile, parts));
         }
     }
     if ranked.is_empty() {
@@ -228,12 +224,13 @@ fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
 
 /// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
 /// that gets the most of them ends last.
-fn cost(choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
+fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
     let Choice { tile, factor, busy } = *choice;
-    let groups = (tile.groups(shape) * parts).div_ceil(UNITS) as f64;
+    let groups = (tile.groups(shape) * parts).div_ceil(class.units) as f64;
     let depth = shape.depth() as f64 / parts as f64 + EDGES;
     let product = groups.max(busy) * depth * tile.results() as f64 * factor;
-    let sum = SUM_DISPATCH + SUM_ELEMENT * (parts + 1) as f64 * shape.part_elements() as f64;
+    let element = SUM_ELEMENT * GpuClass::LARGE.gigabytes as f64 / class.gigabytes as f64;
+    let sum = SUM_DISPATCH + element * (parts + 1) as f64 * shape.part_elements() as f64;
     product + if parts > 1 { sum } else { 0.0 }
 }
 
