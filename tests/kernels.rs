@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
+use tinyloom::testing::Others::{Check, Compile, Run};
 use tinyloom::testing::{self, Level};
 
 fn seed() -> u64 {
@@ -102,7 +103,7 @@ fn a_second_device_repeats_only_what_differs() {
         || pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
     let (first, second, results) = (open(), open(), testing::Results::default());
     let run = |device, seed| {
-        let mode = testing::Mode { results: Some(results.clone()), sampled: false };
+        let mode = testing::Mode { results: Some(results.clone()), others: Run };
         let report = pollster::block_on(testing::run(device, "loss_sum", seed, mode));
         assert!(report.ok && report.jobs > 0, "{report:?}");
         report
@@ -117,19 +118,22 @@ fn a_second_device_repeats_only_what_differs() {
     assert!(other.pipelines > 0, "and need the text compiled");
 }
 
-/// A lane that samples compiles what it does not run, and chooses by the seed.
+/// A lane that samples proves what it does not run, and draws by the seed.
 #[test]
-fn a_sampling_lane_compiles_every_text() {
-    let run = |sampled, seed| {
+fn a_sampling_lane_proves_every_text() {
+    let run = |others, seed| {
         let device =
             pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
-        let mode = testing::Mode { results: None, sampled };
+        let mode = testing::Mode { results: None, others };
         let report = pollster::block_on(testing::run(&device, "loss_sum", seed, mode));
         assert!(report.ok, "{report:?}");
         report
     };
-    let (whole, some) = (run(false, 7), run(true, 7));
+    let (whole, compiled, checked) = (run(Run, 7), run(Compile, 7), run(Check, 7));
     assert_eq!(whole.unrun, 0);
-    assert!(some.unrun > 0 && some.jobs < whole.jobs, "{some:?} of {whole:?}");
-    assert_eq!(some.pipelines, whole.pipelines, "texts compiled");
+    for some in [&compiled, &checked] {
+        assert!(some.unrun > 0 && some.jobs < whole.jobs, "{some:?} of {whole:?}");
+    }
+    assert_eq!(compiled.pipelines, whole.pipelines, "texts compiled");
+    assert!(checked.pipelines < whole.pipelines, "{checked:?} of {whole:?}");
 }

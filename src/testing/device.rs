@@ -1,5 +1,6 @@
 //! The device by itself: numbers, memory and pipelines, whose errors belong to whom.
 
+use super::harness;
 use super::lane::Lane;
 use super::measure::text;
 use super::{Case, Outcome};
@@ -14,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("device: a number is given once", numbers),
         Case::new("device: a failed installation keeps nothing", failed_installation),
         Case::new("device: unused pipelines are kept up to a number", unused_pipelines),
+        Case::new("device: a wrong text is found where it is only checked", wrong_text),
         #[cfg(not(target_arch = "wasm32"))]
         Case::new("device: an error of others is no call's own", errors_of_others),
     ]
@@ -128,4 +130,16 @@ async fn errors_of_others(lane: Rc<Lane>) -> Outcome {
     lane.gpu.destroy_buffer(id);
     expect(bytes == [0; 16], || format!("{bytes:?}"))?;
     Ok("its own error alone".into())
+}
+
+/// Lanes that check texts without making pipelines rely on it.
+async fn wrong_text(lane: Rc<Lane>) -> Outcome {
+    let kernel = plan(&lane, 24).map_err(text)?.kernels.remove(0);
+    let good = kernel.wgsl.text();
+    let wrong = format!("{good}\nfn wrong() -> u32 {{ return 1.5; }}\n");
+    harness::check(&lane, [(kernel.name, good)]).await.map_err(text)?;
+    match harness::check(&lane, [(kernel.name, wrong)]).await {
+        Err(error) => Ok(error.message),
+        Ok(()) => Err("a text with an error was accepted".into()),
+    }
 }

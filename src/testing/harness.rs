@@ -191,6 +191,22 @@ pub(super) async fn compile(lane: &Lane, kernels: &[Kernel]) -> Result<()> {
     Ok(())
 }
 
+/// Has the texts of kernels checked, each with its name, without the adapter's part of compiling them.
+pub(super) async fn check(
+    lane: &Lane,
+    texts: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<()> {
+    let began = lane.gpu.now();
+    let check = || {
+        texts.into_iter().for_each(|(name, text)| lane.gpu.check_text(name, text));
+        Ok(())
+    };
+    made(&*lane.gpu, check).await?;
+    let [compiling, running] = lane.times.get();
+    lane.times.set([compiling + lane.gpu.now() - began, running]);
+    Ok(())
+}
+
 /// Runs the jobs in order in one submit.
 pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let layout = lay_out(jobs)?;

@@ -10,7 +10,9 @@ use crate::kernels::Kernel;
 use crate::random::{below, philox, split};
 use crate::twins::normal::fill_normal;
 use std::cell::{Cell, RefCell};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
+use std::str::FromStr;
 
 /// Jobs of one submit: software adapters must not be kept busy for long, buffers stay small.
 const JOBS: usize = 24;
@@ -28,7 +30,7 @@ pub struct Lane {
     /// Jobs, and those among them that another device of the adapter had run.
     pub(super) jobs: Cell<[usize; 2]>,
     pub(super) mode: Mode,
-    /// Kernels that a sampling lane only compiles.
+    /// Kernels that a sampling lane does not run.
     unrun: RefCell<Vec<Kernel>>,
 }
 
@@ -37,9 +39,44 @@ pub struct Lane {
 pub struct Mode {
     /// What other devices of the adapter have run of the case.
     pub results: Option<Results>,
-    /// Of the kernels that selection returns for other adapters run one, chosen by the seed, and compile
-    /// the others: where another lane runs them all on the same adapter.
-    pub sampled: bool,
+    pub others: Others,
+}
+
+/// What a lane does with the kernels that selection returns for other adapters than its own. The seed
+/// draws those that run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    #[default]
+    Run,
+    /// Runs one, and compiles the rest: where another lane runs them all on the same adapter.
+    Compile,
+    /// Runs a quarter, and has the rest's texts checked by the browser's compiler: where the adapter's
+    /// compiler takes most of the time.
+    Check,
+}
+
+impl Others {
+    /// Of so many kernels, how many run.
+    fn drawn(self, of: usize) -> usize {
+        match self {
+            Self::Run => of,
+            Self::Compile => of.min(1),
+            Self::Check => of.div_ceil(4),
+        }
+    }
+}
+
+impl FromStr for Others {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "run" => Ok(Self::Run),
+            "compile" => Ok(Self::Compile),
+            "check" => Ok(Self::Check),
+            _ => Err(Error::options(format!("a lane does not {name:?} other adapters' kernels"))),
+        }
+    }
 }
 
 impl Lane {
@@ -114,16 +151,24 @@ impl Lane {
             }
         }
         let own = possible.len().min(1);
-        if self.mode.sampled && possible.len() > own + 1 {
-            let kept = self.integers(1, possible.len() - own)[0] as usize;
-            let others = possible.drain(own..).collect::<Vec<_>>();
-            for (index, kernel) in others.into_iter().enumerate() {
-                if index == kept { possible.push(kernel) } else { self.leave(kernel) }
-            }
+        let mut others = possible.split_off(own);
+        if self.mode.others != Others::Run {
+            // By the text, so that the devices of an adapter draw the same ones.
+            others.sort_by_cached_key(|kernel| self.lot(kernel));
         }
+        let left = others.split_off(self.mode.others.drawn(others.len()));
+        possible.extend(others);
+        left.into_iter().for_each(|kernel| self.leave(kernel));
         let [ran, asked] = self.tally.get();
         self.tally.set([ran + possible.len(), asked + all.len()]);
         Ok(possible)
+    }
+
+    /// A number of this seed's for a kernel's text.
+    fn lot(&self, kernel: &Kernel) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, kernel.wgsl.text()).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn leave(&self, kernel: Kernel) {
@@ -133,11 +178,17 @@ impl Lane {
         }
     }
 
-    /// Compiles the kernels that were left out, and gives their number.
-    pub(super) async fn compile_unrun(&self) -> Result<usize> {
+    /// Compiles or checks the kernels that did not run, and gives their number.
+    pub(super) async fn prove_unrun(&self) -> Result<usize> {
         let unrun = self.unrun.take();
         for some in unrun.chunks(JOBS) {
-            harness::compile(self, some).await?;
+            match self.mode.others {
+                Others::Check => {
+                    let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
+                    harness::check(self, texts).await?;
+                }
+                Others::Run | Others::Compile => harness::compile(self, some).await?,
+            }
         }
         Ok(unrun.len())
     }

@@ -38,7 +38,7 @@ mod tensor_problem;
 mod training;
 mod weights;
 
-pub use lane::{Lane, Mode};
+pub use lane::{Lane, Mode, Others};
 pub use results::Results;
 
 use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
@@ -154,7 +154,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         Some(case) => (case.body)(Rc::clone(&lane)).await,
         None => Err("there is no such case".into()),
     };
-    let left = lane.compile_unrun().await.map_err(measure::text);
+    let left = lane.prove_unrun().await.map_err(measure::text);
     let (outcome, unrun) = match left {
         Ok(count) => (outcome, count),
         Err(error) => (outcome.and(Err(error)), 0),

@@ -37,17 +37,19 @@ impl TestingResults {
 }
 
 /// Runs a case with random data from `seed`, and gives its report as JSON. What an earlier device has
-/// run of the case with `results` and that seed is not run again. `sampled`: as of [`testing::Mode`].
+/// run of the case with `results` and that seed is not run again. `others`: a [`testing::Others`]
+/// in lower case.
 #[wasm_bindgen]
 pub async fn testing_run(
     runtime: &RawRuntime,
     name: String,
     seed: f64,
     results: &TestingResults,
-    sampled: bool,
+    others: &str,
 ) -> JsResult<String> {
     let device = runtime.device_rc()?;
-    let mode = testing::Mode { results: Some(results.0.clone()), sampled };
+    let others = others.parse().map_err(to_js)?;
+    let mode = testing::Mode { results: Some(results.0.clone()), others };
     json(&testing::run(&device, &name, seed as u64, mode).await)
 }
 

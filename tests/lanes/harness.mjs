@@ -48,17 +48,17 @@ export async function withPage(kind, onConsole, work, options = {}) {
  * @param devices - `[{ name, options, expect }]`: the runtime's options, and what its capabilities must
  *   have, so that a device never runs as another by accident. What a device has run, those after it
  *   do not run again.
- * @param sampled - whether to run only a sample of the kernels that selection returns for other
- *   adapters, and compile all: where another lane runs them on the same adapter.
+ * @param others - what to do with the kernels that selection returns for other adapters, as in lane.mjs;
+ *   at the full level all of them run.
  */
-export async function runLane(t, browser, devices, sampled = false) {
+export async function runLane(t, browser, devices, others = "run") {
   const problems = [];
   const onConsole = (type, text) => {
     if (type === "error" || type === "warn") problems.push(text);
   };
   // A software adapter compiles on one thread of each browser's: two browsers share the cases.
   const browsers = softwareOnly() ? 2 : 1;
-  const share = { sampled: sampled && !full, taken: 0, reports: devices.map(() => []) };
+  const share = { others: full ? "run" : others, taken: 0, reports: devices.map(() => []) };
   const opened = await Promise.all(
     Array.from({ length: browsers }, () =>
       withPage(browser, onConsole, (page, url) => takeCases(browser, page, url, devices, share)),
@@ -93,7 +93,7 @@ async function takeCases(browser, page, url, devices, share) {
   while (share.taken < mine.length && !share.lost) {
     const name = mine[share.taken++];
     showProgress(browser, `${share.taken}/${mine.length} ${name}`);
-    for (const [index, report] of (await call("runCase", name, share.sampled)).entries()) {
+    for (const [index, report] of (await call("runCase", name, share.others)).entries()) {
       share.reports[index].push(report);
       share.lost ??= report.lost;
     }
@@ -141,7 +141,7 @@ function account(cases) {
   return [
     `${sum("pipelines")} pipelines compiled; kernels ran ${sum("jobs") - sum("known")} times, and ` +
       `${sum("known")} times the adapter had run the same text on the same operands; ` +
-      `${sum("unrun")} texts compiled and not run`,
+      `${sum("unrun")} texts compiled or checked, and not run`,
     `${seconds(sum("milliseconds"))} s, of which kernels by themselves took ` +
       `${seconds(sum("compiling"))} s to compile and ${seconds(sum("running"))} s to run`,
     "slowest cases (seconds, compiling, running, pipelines):",

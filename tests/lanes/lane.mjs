@@ -33,15 +33,16 @@ export async function open(base, devices, full) {
  * that a device before has run on the same operands is not run again: the adapter is the same, and so
  * is what it would leave.
  *
- * @param sampled - whether to run only a sample of the kernels for other adapters, and compile all.
+ * @param others - what to do with the kernels for other adapters: "run" them all; run one and "compile"
+ *   all; or run a quarter and "check" the texts of the rest.
  * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`.
  */
-export async function runCase(name, sampled) {
+export async function runCase(name, others) {
   const seed = freshSeed();
   const results = new testing.TestingResults();
   const reports = [];
   for (const lane of lanes) {
-    const report = await runOn(lane.runtime, name, seed, results, sampled);
+    const report = await runOn(lane.runtime, name, seed, results, others);
     reports.push({ ...report, lost: lane.lost });
     results.nextDevice();
   }
@@ -68,9 +69,9 @@ async function create(options) {
   }
 }
 
-async function runOn(runtime, name, seed, results, sampled) {
+async function runOn(runtime, name, seed, results, others) {
   try {
-    return JSON.parse(await testing.testing_run(runtime, name, seed, results, sampled));
+    return JSON.parse(await testing.testing_run(runtime, name, seed, results, others));
   } catch (error) {
     const detail = error?.code ? `${error.code}: ${error.message}` : String(error?.stack ?? error);
     return { name, ok: false, detail };

@@ -144,11 +144,16 @@ impl Pipelines {
         self.most_unused.set(most);
     }
 
+    /// A text as WebGPU has read and checked it.
+    pub fn module(&self, name: &str, text: String) -> wgpu::ShaderModule {
+        self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(name),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
+        })
+    }
+
     fn parts(&self, kernel: &Kernel) -> Parts {
-        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.text().into()),
-        });
+        let module = self.module(kernel.name, kernel.wgsl.text());
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
             bind_group_layouts: &[Some(&self.layout(&kernel.bindings))],
