@@ -67,9 +67,11 @@ impl Scope {
     }
 
     pub fn pop(self) -> Caught {
-        let popped = self.device.map(|device| device.pop_error_scope());
+        // Listens at once: what has arrived by the time that it is awaited takes no turn of the page.
+        let popped =
+            self.device.map(|device| wasm_bindgen_futures::JsFuture::from(device.pop_error_scope()));
         Box::pin(async move {
-            match wasm_bindgen_futures::JsFuture::from(popped?).await {
+            match popped?.await {
                 Ok(error) if error.is_object() => Some(super::browser::message(&error)),
                 Ok(_) => None,
                 Err(error) => Some(format!("popErrorScope failed: {error:?}")),
