@@ -30,6 +30,10 @@ function checks(write) {
     "tsc, the demo page": () => exitCode(process.execPath, [tsc(), "-p", "www", "--noEmit"]),
     typos: async () => exitCode(await typos(), write ? ["--write-changes"] : []),
     "clippy, wasm32": () => exitCode("cargo", [...clippy, ...wasm, ...strict]),
+    "cargo doc": () =>
+      exitCode("cargo", ["doc", "--no-deps", "--locked", "--quiet"], {
+        env: { RUSTDOCFLAGS: "-D warnings" },
+      }),
     "clippy, native": () => exitCode("cargo", [...clippy, "--all-targets", ...strict]),
   };
 }

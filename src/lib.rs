@@ -51,23 +51,48 @@
 
 #![warn(missing_debug_implementations)]
 
+// The rooms below that are public with the feature `testing` alone are no part of the crate's interface.
+#[cfg(feature = "testing")]
 pub mod arch;
+#[cfg(not(feature = "testing"))]
+mod arch;
 pub mod caps;
 pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod error;
+#[cfg(feature = "testing")]
 pub mod format;
+#[cfg(not(feature = "testing"))]
+mod format;
 pub mod gpu;
+#[cfg(feature = "testing")]
 pub mod graph;
+#[cfg(not(feature = "testing"))]
+mod graph;
 pub mod kernels;
+#[cfg(feature = "testing")]
 pub mod lower;
+#[cfg(not(feature = "testing"))]
+mod lower;
 pub mod ops;
+#[cfg(feature = "testing")]
 pub mod optim;
+#[cfg(not(feature = "testing"))]
+mod optim;
+#[cfg(feature = "testing")]
 pub mod params;
+#[cfg(not(feature = "testing"))]
+mod params;
 pub mod plan;
+#[cfg(feature = "testing")]
 pub mod products;
+#[cfg(not(feature = "testing"))]
+mod products;
+#[cfg(feature = "testing")]
 pub mod random;
+#[cfg(not(feature = "testing"))]
+mod random;
 pub mod schedule;
 pub mod session;
 #[cfg(feature = "testing")]

@@ -25,6 +25,7 @@ pub const fn split(x: u64) -> [u32; 2] {
 }
 
 /// Uniform in [0, 1) from the upper 24 bits: every value is exact in f32.
+#[cfg(any(test, feature = "testing"))]
 pub fn uniform(bits: u32) -> f32 {
     (bits >> 8) as f32 * (1.0 / (1 << 24) as f32)
 }

@@ -188,7 +188,7 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
                 assert!(plan.dispatches.is_empty(), "{what}");
                 continue;
             }
-            check_plan(&what, plan, &infer.slots, caps, &layout);
+            check_plan(&what, plan, &infer.sample.slots, caps, &layout);
         }
     }
     let again = train_plans(
@@ -449,7 +449,8 @@ fn inference_sizes(
     let vocabulary = config.vocab_size as u64;
     let shape = attention_shape(Architecture::of(config).layers[0].attention, plans.chunk, None);
     let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
-    let mut sizes: BufferSizes = (0..).map(Buffer::Slot).zip(plans.slots.iter().copied()).collect();
+    let mut sizes: BufferSizes =
+        (0..).map(Buffer::Slot).zip(plans.sample.slots.iter().copied()).collect();
     sizes.extend(plans.packed.iter().copied());
     sizes.extend((0..config.num_hidden_layers).map(|layer| (Buffer::Cache(layer), cache)));
     sizes.extend([

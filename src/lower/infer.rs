@@ -29,8 +29,8 @@ pub struct InferencePlans {
     pub sample: Plan,
     /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed.
     pub pack: Plan,
-    pub slots: Vec<u64>,
     /// Bytes of each packed part of a matrix.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests hold buffers to it"))]
     pub packed: Vec<(Buffer, u64)>,
     /// Most rows of a prefill.
     pub chunk: usize,
@@ -119,7 +119,6 @@ pub fn inference_plans(
     let last_row = context.last_row()?.finish(&loss.slots);
     let decode = context.decode()?.finish(&last_row.slots);
     let sample = context.sample()?.finish(&decode.slots);
-    let slots = sample.slots.clone();
     let (pack, packed) = context.pack()?;
     Ok(InferencePlans {
         prefill,
@@ -129,7 +128,6 @@ pub fn inference_plans(
         decode,
         sample,
         pack,
-        slots,
         packed,
         chunk,
         cache_rows: rows,

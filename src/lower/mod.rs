@@ -13,10 +13,13 @@ mod rope;
 mod row;
 mod train;
 
+#[cfg(feature = "testing")]
 pub use attention::{attention_shape, cache_bytes};
 pub use infer::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 pub use initialize::initialize_plan;
-pub use train::{TrainChoices, TrainPlans, train_plans, train_plans_of};
+#[cfg(any(test, feature = "testing"))]
+pub use train::train_plans_of;
+pub use train::{TrainChoices, TrainPlans, train_plans};
 
 use crate::arch::WeightId;
 use crate::error::Result;

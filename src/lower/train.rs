@@ -21,6 +21,7 @@ pub struct TrainPlans {
     pub slots: Vec<u64>,
     pub batch: BatchLayout,
     /// Rows of logits held at a time.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests hold plans to it"))]
     pub logits_rows: usize,
 }
 

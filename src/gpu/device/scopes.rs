@@ -68,8 +68,9 @@ impl Scope {
 
     pub fn pop(self) -> Caught {
         // Listens at once: what has arrived by the time that it is awaited takes no turn of the page.
-        let popped =
-            self.device.map(|device| wasm_bindgen_futures::JsFuture::from(device.pop_error_scope()));
+        let popped = self
+            .device
+            .map(|device| wasm_bindgen_futures::JsFuture::from(device.pop_error_scope()));
         Box::pin(async move {
             match popped?.await {
                 Ok(error) if error.is_object() => Some(super::browser::message(&error)),

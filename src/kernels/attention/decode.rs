@@ -212,7 +212,7 @@ pub fn attention_decode(
 /// [`attention_decode`] of one query row of each batch item over tensors: a query sees the interval
 /// of keys that the mask's words give (`shape.window` is not looked at), an empty one gives zeros.
 /// Only the grid depends on `batch`. Bindings: query, keys, values, mask, then output and logsumexp,
-/// or partials (`batch` times [`DecodeSplits::partials`]), then the [`Geometry`](super::Geometry).
+/// or partials (`batch` times [`DecodeSplits::partials`]), then the [`Geometry`](super::tensors::Geometry).
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.
@@ -332,7 +332,7 @@ pub fn attention_decode_merge(
 }
 
 /// [`attention_decode_merge`] of what [`attention_decode_tensors`] left. Bindings: partials, mask,
-/// output, logsumexp, the [`Geometry`](super::Geometry).
+/// output, logsumexp, the [`Geometry`](super::tensors::Geometry).
 ///
 /// # Errors
 /// `limit-exceeded` when not even one invocation fits.

@@ -34,8 +34,8 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
     (can && room && storage && pays).then_some(elements)
 }
 
-/// [`attention_backward_query`](super::attention_backward_query) that keeps probabilities and score gradients, two more bindings, for
-/// batches of up to `shape.tokens`.
+/// [`attention_backward_query`](super::batch::attention_backward_query) that also writes the probabilities and
+/// the score gradients, in two more bindings, for batches of up to `shape.tokens`.
 ///
 /// # Errors
 /// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
@@ -43,7 +43,8 @@ pub fn attention_backward_query_kept(caps: &Capabilities, shape: AttentionShape)
     backward_query(caps, shape, true, None)
 }
 
-/// [`attention_backward_key_value`](super::attention_backward_key_value) from what [`attention_backward_query_kept`] has kept.
+/// [`attention_backward_key_value`](super::batch::attention_backward_key_value) that reads what
+/// [`attention_backward_query_kept`] has written.
 ///
 /// # Errors
 /// `limit-exceeded` when the tile does not fit: see [`attention_kept`].
