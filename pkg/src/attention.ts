@@ -1,9 +1,10 @@
 /** Fused attention on tensors: softmax(scale · query · keyᵀ under a mask) · value. */
 
-import { MASK, type MaskOptions, packMask, type RawMask, type Sizes } from "./masks.js";
-import { expectLike, expectTensor, Operands, type RawView, type Wanted } from "./operands.js";
-import { check, invalid, number, object, type Rules } from "./options.js";
-import type { ElementType, Tensor } from "./tensor.js";
+import { FIELD, OPERATION } from "./fields.js";
+import { addMask, MASK, type MaskOptions } from "./masks.js";
+import { Operands } from "./operands.js";
+import { check, numeric, object, type Rules } from "./options.js";
+import type { Tensor } from "./tensor.js";
 
 /** Options of every pass. */
 export interface AttentionOptions extends MaskOptions {
@@ -44,9 +45,9 @@ export interface AttentionGradients {
   readonly dValue: Tensor;
 }
 
-// What it is is looked at beside the shapes.
+// Whether it is a tensor is looked at as it is added to the call.
 const anything = () => undefined;
-const SCORES = { scale: number(1e-6, 1e6), softCap: number(1e-3, 1e6), into: object };
+const SCORES = { scale: numeric, softCap: numeric, into: object };
 const FORWARD: Rules<ForwardOptions> = { ...MASK, ...SCORES };
 const BACKWARD: Rules<BackwardOptions> = { ...FORWARD, output: anything, logsumexp: anything };
 const DECODE: Rules<DecodeOptions> = {
@@ -56,25 +57,6 @@ const DECODE: Rules<DecodeOptions> = {
 };
 const RESULT: Rules<AttentionResult> = { output: anything, logsumexp: anything };
 const GRADIENTS: Rules<AttentionGradients> = { dQuery: anything, dKey: anything, dValue: anything };
-
-interface CallSizes extends Sizes {
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly element: ElementType;
-}
-
-/** A call as it crosses to the module: sizes in elements. The backward pass adds its gradients' views. */
-interface RawCall extends CallSizes {
-  readonly query: RawView;
-  readonly key: RawView;
-  readonly value: RawView;
-  readonly output: RawView;
-  /** The buffer of f32 [batch, heads, queryRows]. */
-  readonly logsumexp: number;
-  readonly softCap: number | null;
-  readonly scale: number | null;
-  readonly mask: RawMask;
-}
 
 /**
  * Attention, with the logarithm of each query's sum for the backward pass or to merge parts.
@@ -99,7 +81,8 @@ async function forward(
   options: ForwardOptions = {},
 ): Promise<AttentionResult> {
   const where = "attention.forward";
-  return attend(where, [query, key, value], check(where, options, FORWARD), "attentionForward");
+  const chosen = check<ForwardOptions>(where, options, FORWARD);
+  return attend(where, OPERATION.forward, [query, key, value], chosen);
 }
 
 /**
@@ -119,35 +102,22 @@ async function decode(
   options: DecodeOptions = {},
 ): Promise<AttentionResult> {
   const where = "attention.decode";
-  const chosen = check(where, options, DECODE);
-  expectTensor(where, "query", query);
-  if (query.shape[2] !== 1) {
-    throw invalid(
-      `${where}: query has the shape [${query.shape}]; give one query an item, ` +
-        "[batch, heads, 1, head_dim], or use attention.forward",
-    );
-  }
-  return attend(where, [query, key, value], chosen, "attentionDecode");
+  const chosen = check<DecodeOptions>(where, options, DECODE);
+  return attend(where, OPERATION.decode, [query, key, value], chosen);
 }
 
 /** The two passes that give an output. */
 async function attend(
   where: string,
+  operation: number,
   [query, key, value]: readonly [Tensor, Tensor, Tensor],
   chosen: ForwardOptions,
-  pass: "attentionForward" | "attentionDecode",
 ): Promise<AttentionResult> {
-  const sizes = sizesOf(where, query, key, value);
-  const { mask, data } = packMask(where, chosen, sizes);
-  const into = check<Partial<AttentionResult>>(`${where}: into`, chosen.into, RESULT);
   const operands = new Operands(where, { query, key, value });
-  return operands.guard(async () => {
-    const output = operands.output("output", into.output, query);
-    const logsumexp = operands.output("logsumexp", into.logsumexp, sumsOf(query));
-    const call = rawCall(operands, sizes, chosen, mask);
-    await operands.run((raw) => raw[pass](JSON.stringify(call), data), data.length);
-    return { output, logsumexp };
-  });
+  operands.into(chosen.into, RESULT);
+  const dense = addOptions(where, chosen, operands);
+  const logsumexp = { shape: query.shape.slice(0, 3), element: "f32" } as const;
+  return operands.run(operation, { output: query, logsumexp }, dense);
 }
 
 /**
@@ -175,71 +145,24 @@ async function backward(
 ): Promise<AttentionGradients> {
   const where = "attention.backward";
   const chosen = check<BackwardOptions>(where, options, BACKWARD);
-  const sizes = sizesOf(where, query, key, value);
   const { output, logsumexp } = chosen;
-  expectLike(where, "output", output, query);
-  expectLike(where, "logsumexp", logsumexp, sumsOf(query));
-  expectLike(where, "dOutput", dOutput, query);
-  const { mask, data } = packMask(where, chosen, sizes);
-  const into = check<Partial<AttentionGradients>>(`${where}: into`, chosen.into, GRADIENTS);
   const operands = new Operands(where, { query, key, value, output, logsumexp, dOutput });
-  return operands.guard(async () => {
-    const dQuery = operands.output("dQuery", into.dQuery, query);
-    const dKey = operands.output("dKey", into.dKey, key);
-    const dValue = operands.output("dValue", into.dValue, value);
-    const gradients = operands.views("dOutput", "dQuery", "dKey", "dValue");
-    const call = JSON.stringify({ ...rawCall(operands, sizes, chosen, mask), gradients });
-    await operands.run((raw) => raw.attentionBackward(call, data), data.length);
-    return { dQuery, dKey, dValue };
-  });
+  operands.into(chosen.into, GRADIENTS);
+  const dense = addOptions(where, chosen, operands);
+  return operands.run(OPERATION.backward, { dQuery: query, dKey: key, dValue: value }, dense);
 }
 
 /** Fused attention on tensors. */
 export const attention = Object.freeze({ forward, backward, decode });
 
-/** The sizes of a call, once its inputs fit each other. */
-function sizesOf(where: string, query: Tensor, key: Tensor, value: Tensor): CallSizes {
-  const [batch, heads, queryRows, headDim] = fourAxes(where, "query", query);
-  const [keyBatch, kvHeads, keyRows, keyDim] = fourAxes(where, "key", key);
-  fourAxes(where, "value", value);
-  const refuse = (message: string) => invalid(`${where}: ${message}`);
-  if (headDim % 4 !== 0 || headDim > 256) {
-    throw refuse(`head_dim is ${headDim}; give a multiple of 4 up to 256`);
-  }
-  if (keyBatch !== batch || keyDim !== headDim) {
-    throw refuse(
-      `key has the shape [${key.shape}] and query [${query.shape}]; give the same batch and head_dim`,
-    );
-  }
-  if (heads % kvHeads !== 0) {
-    throw refuse(`query has ${heads} heads and key ${kvHeads}; give a multiple of the key's`);
-  }
-  const { element } = query;
-  expectLike(where, "key", key, { shape: key.shape, element });
-  expectLike(where, "value", value, { shape: key.shape, element });
-  return { batch, heads, kvHeads, queryRows, keyRows, headDim, element };
-}
-
-function fourAxes(where: string, name: string, tensor: unknown) {
-  expectTensor(where, name, tensor);
-  const { shape } = tensor;
-  if (shape.length === 4) return shape as readonly [number, number, number, number];
-  throw invalid(
-    `${where}: ${name} has the shape [${shape}]; give [batch, heads, tokens, head_dim]`,
-  );
-}
-
-/** What holds a number for each query. */
-function sumsOf(query: Tensor): Wanted {
-  return { shape: query.shape.slice(0, 3), element: "f32" };
-}
-
-function rawCall(
-  operands: Operands,
-  sizes: CallSizes,
-  { scale = null, softCap = null }: { scale?: number | null; softCap?: number | null },
-  mask: RawMask,
-): RawCall {
-  const views = operands.views("query", "key", "value", "output");
-  return { ...views, ...sizes, logsumexp: operands.id("logsumexp"), softCap, scale, mask };
+/** Adds the options of every pass, and gives the data of a dense mask. */
+function addOptions(
+  where: string,
+  options: AttentionOptions,
+  { fields }: Operands,
+): Uint8Array | undefined {
+  const { scale, softCap } = options;
+  if (scale !== undefined) fields.add(FIELD.scale, [scale]);
+  if (softCap !== undefined) fields.add(FIELD.softCap, [softCap]);
+  return addMask(where, options, fields);
 }

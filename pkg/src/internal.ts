@@ -48,7 +48,9 @@ export interface InnerRuntime {
   readonly module: RawModule;
   own(one: Owned): void;
   disown(one: Owned): void;
-  /** A call on the raw runtime, with its errors worded. */
+  /** A call on the raw runtime that ends at once, with its errors worded. */
+  now<T>(operation: (raw: RawRuntime) => T): T;
+  /** One that takes its time. */
   call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
   /** Keeps what has been measured since. */
   remember(): Promise<void>;
@@ -77,8 +79,6 @@ export interface InnerDataset {
 
 export interface InnerTensor {
   readonly allocation: Allocation;
-  /** Whether the elements lie one after the other in row-major order. */
-  readonly contiguous: boolean;
   /** The buffer's number in the wasm module. */
   id(): number;
 }

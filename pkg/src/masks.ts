@@ -1,6 +1,7 @@
-/** Masks of attention: as users give them, and as they cross to the module. */
+/** Masks of attention: as users give them, and as they cross to the module, which judges their values. */
 
-import { check, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
+import { FIELD, type Fields } from "./fields.js";
+import { check, flag, inspect, invalid, numeric, object, type Rules, show } from "./options.js";
 
 /** Whole numbers of at least 0. */
 export type WholeNumbers = Uint32Array | readonly number[];
@@ -62,289 +63,152 @@ export interface MaskOptions {
   additive?: AdditiveMask;
 }
 
-/** What masks are held against, in elements. */
-export interface Sizes {
-  readonly batch: number;
-  readonly heads: number;
-  readonly queryRows: number;
-  readonly keyRows: number;
-}
+const isList = (value: unknown) => Array.isArray(value) || value instanceof Uint32Array;
 
-/** The part of a mask that is a matrix: strides in words, 0 where it is broadcast. */
-interface RawDense {
-  readonly kind: "bits" | "additive";
-  readonly strides: readonly [batch: number, heads: number, rows: number];
-  /** Keys before this one are no columns of it, and seen. */
-  readonly keysFrom: number;
-}
-
-/** A mask as it crosses to the module. */
-export interface RawMask {
-  readonly causal: boolean;
-  readonly window: number | null;
-  /** One list, for every batch item, or one for each. */
-  readonly documents: number[][] | null;
-  readonly keyLengths: number[] | null;
-  readonly queryOffset: number | number[] | null;
-  readonly dense: RawDense | null;
-}
-
-const MOST = 0xffff_ffff;
-/** Stands for −∞ in the kernels. */
-const HIDDEN = -1e30;
-/** Largest bias: the backward pass takes it from a sum in f32 again, which then has 0.06 left for the rest. */
-const MOST_BIAS = 1e6;
-
-const offset = integer(-(2 ** 30), 2 ** 30);
-
-/** Rules of {@link MaskOptions}; what depends on sizes is for {@link packMask}. */
+/** Rules of {@link MaskOptions}: the types that values have. */
 export const MASK: Rules<MaskOptions> = {
-  causal: oneOf(true, false),
-  window: integer(1, MOST),
+  causal: flag,
+  window: numeric,
   documents: (value) =>
     isList(value) ? undefined : "a Uint32Array, or an array of one for each batch item",
   keyLengths: (value) =>
     isList(value) ? undefined : "a Uint32Array or a list, a number for each batch item",
   queryOffset: (value) =>
-    Array.isArray(value) ? undefined : offset(value) && `${offset(value)}, or a list of them`,
+    Array.isArray(value) ? undefined : numeric(value) && "a number, or a list of them",
   tree: object,
   boolean: object,
   additive: object,
 };
 
-// What they hold is looked at beside the sizes.
+// What they hold is looked at one by one.
 const anything = () => undefined;
 const TREE: Rules<TreeMask> = { words: anything };
 const MATRIX: Rules<BooleanMask | AdditiveMask> = { data: anything, shape: anything };
 
-const isList = (value: unknown) => Array.isArray(value) || value instanceof Uint32Array;
-
 /**
- * The mask for the module, and the words of its dense part.
+ * Adds the options of masks to a call. Lists are copied; the data of a dense mask is given back as it is.
  *
  * @param where - the call, for the message.
  */
-export function packMask(
+export function addMask(
   where: string,
   options: MaskOptions,
-  sizes: Sizes,
-): { mask: RawMask; data: Uint8Array } {
-  const { causal = false, window, documents, keyLengths, queryOffset } = options;
-  if (queryOffset !== undefined && !causal && window === undefined) {
-    throw invalid(
-      `${where}: queryOffset is ${show(queryOffset)} without causal or window; give one, or leave it out`,
-    );
-  }
-  const packed = packDense(where, options, sizes);
-  const mask = {
-    causal,
-    window: window ?? null,
-    documents: documents === undefined ? null : documentLists(where, documents, sizes),
-    keyLengths: keyLengths === undefined ? null : lengths(where, keyLengths, sizes),
-    queryOffset: offsets(where, queryOffset ?? null, sizes),
-    dense: packed?.dense ?? null,
-  };
-  const words = packed?.words ?? new Uint32Array(0);
-  return { mask, data: new Uint8Array(words.buffer, words.byteOffset, words.byteLength) };
-}
-
-function offsets(where: string, given: number | readonly number[] | null, { batch }: Sizes) {
-  if (given === null || typeof given === "number") return given;
-  const what = `${where}: queryOffset`;
-  return wholeNumbers(what, given, batch, "batch items", () => [-(2 ** 30), 2 ** 30]);
-}
-
-function lengths(where: string, given: WholeNumbers, { batch, keyRows }: Sizes): number[] {
-  return wholeNumbers(`${where}: keyLengths`, given, batch, "batch items", () => [0, keyRows]);
-}
-
-/** Numbers within the bounds that `within` gives for an index. */
-function wholeNumbers(
-  what: string,
-  given: unknown,
-  count: number,
-  of: string,
-  within: (index: number) => readonly [low: number, high: number],
-): number[] {
-  if (!isList(given)) throw invalid(`${what} is ${show(given)}; give a Uint32Array`);
-  const list = Array.from(given as ArrayLike<unknown>);
-  if (list.length !== count) {
-    throw invalid(`${what} has ${list.length} numbers; give ${count}, the number of ${of}`);
-  }
-  return list.map((value, index) => {
-    const allowed = integer(...within(index))(value);
-    if (allowed === undefined) return value as number;
-    throw invalid(`${what}[${index}] is ${show(value)}; give ${allowed}`);
+  fields: Fields,
+): Uint8Array | undefined {
+  return inspect(where, () => {
+    const { causal, window, documents, keyLengths, queryOffset } = options;
+    if (causal) fields.add(FIELD.causal, []);
+    if (window !== undefined) fields.add(FIELD.window, [window]);
+    if (typeof queryOffset === "number") fields.add(FIELD.queryOffset, [queryOffset]);
+    else if (queryOffset) {
+      fields.add(FIELD.queryOffsets, numbers(`${where}: queryOffset`, queryOffset));
+    }
+    if (documents) addDocuments(`${where}: documents`, documents, fields);
+    if (keyLengths) fields.add(FIELD.keyLengths, numbers(`${where}: keyLengths`, keyLengths));
+    return addDense(where, options, fields);
   });
 }
 
-function documentLists(
-  where: string,
+/** A list of numbers, whatever they are. */
+function numbers(what: string, given: unknown): WholeNumbers {
+  if (given instanceof Uint32Array) return given;
+  if (!Array.isArray(given)) throw invalid(`${what} is ${show(given)}; give a Uint32Array`);
+  return numerics(what, given, "a whole number");
+}
+
+/** An array, once it holds numbers alone, and no holes. */
+function numerics(what: string, given: readonly unknown[], allowed: string): readonly number[] {
+  const list = Array.from(given);
+  const at = list.findIndex((value) => typeof value !== "number");
+  if (at < 0) return list as number[];
+  throw invalid(`${what}[${at}] is ${show(list[at])}; give ${allowed}`);
+}
+
+function addDocuments(
+  what: string,
   given: WholeNumbers | readonly WholeNumbers[],
-  { batch, queryRows, keyRows }: Sizes,
-): number[][] {
-  if (queryRows !== keyRows) {
-    throw invalid(
-      `${where}: documents needs as many queries as keys, and there are ${queryRows} and ${keyRows}; ` +
-        "use a boolean mask",
-    );
-  }
+  fields: Fields,
+): void {
   const nested = Array.isArray(given) && given.some((one) => typeof one !== "number");
-  if (!nested) return [starts(`${where}: documents`, given, queryRows)];
-  if (given.length !== batch) {
-    throw invalid(
-      `${where}: documents has ${given.length} lists; give one list, or ${batch}, one for each batch item`,
-    );
+  if (!nested) {
+    fields.add(FIELD.documents, numbers(what, given));
+    return;
   }
-  return given.map((list, item) => starts(`${where}: documents[${item}]`, list, queryRows));
+  for (const [item, list] of given.entries()) {
+    fields.add(FIELD.documentsOfItem, numbers(`${what}[${item}]`, list));
+  }
 }
 
-/** Starts of documents that follow one another: each position's is the one before's, or its own. */
-function starts(what: string, given: unknown, rows: number): number[] {
-  const list = wholeNumbers(what, given, rows, "positions", (index) => [0, index]);
-  const at = list.findIndex((start, index) => start !== index && start !== list[index - 1]);
-  if (at < 0) return list;
-  throw invalid(
-    `${what}[${at}] is ${list[at]}; give ${list[at - 1]}, as the position before, or ${at}, where a document begins`,
-  );
-}
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView) =>
+  new Uint8Array(buffer, byteOffset, byteLength);
 
-interface Dense {
-  readonly dense: RawDense;
-  readonly words: Uint32Array;
-}
-
-function packDense(where: string, options: MaskOptions, sizes: Sizes): Dense | undefined {
+function addDense(where: string, options: MaskOptions, fields: Fields): Uint8Array | undefined {
   const { tree, boolean, additive } = options;
   const given = Object.entries({ tree, boolean, additive }).filter(([, one]) => one !== undefined);
   if (given.length > 1) {
     const names = given.map(([name]) => name).join(" and ");
     throw invalid(`${where}: ${names} are given; give one of them, with both put together in it`);
   }
-  if (tree) return packTree(where, tree, sizes);
-  if (boolean) return packBoolean(where, boolean, sizes);
-  return additive && packAdditive(where, additive, sizes);
+  if (tree) return bytesOf(addTree(`${where}: tree`, tree, fields));
+  if (boolean) return bytesOf(addBoolean(`${where}: boolean`, boolean, fields));
+  return additive && bytesOf(addAdditive(`${where}: additive`, additive, fields));
 }
 
-function packTree(where: string, tree: TreeMask, { batch, queryRows, keyRows }: Sizes): Dense {
-  const { words } = check(`${where}: tree`, tree, TREE);
-  if (queryRows > keyRows) {
+function addTree(what: string, tree: TreeMask, fields: Fields): Uint32Array {
+  const { words } = check(what, tree, TREE);
+  if (words instanceof Uint32Array) {
+    fields.add(FIELD.tree, []);
+    return words;
+  }
+  if (!Array.isArray(words)) {
     throw invalid(
-      `${where}: tree has ${queryRows} queries and there are ${keyRows} keys; the last keys are the tree's own`,
+      `${what}.words is ${show(words)}; give a Uint32Array, or an array of one for each batch item`,
     );
   }
-  const shared = words instanceof Uint32Array;
-  const lists: readonly unknown[] = shared ? [words] : Array.isArray(words) ? words : [];
-  if (!shared && lists.length !== batch) {
-    throw invalid(
-      `${where}: tree.words is ${show(words)}; give a Uint32Array, or an array of ${batch}, one for each batch item`,
-    );
-  }
-  const row = Math.ceil(queryRows / 32);
-  const all = new Uint32Array(lists.length * queryRows * row);
+  const lists: readonly unknown[] = Array.from(words);
   for (const [item, list] of lists.entries()) {
-    if (!(list instanceof Uint32Array) || list.length !== queryRows * row) {
-      const name = shared ? "tree.words" : `tree.words[${item}]`;
-      const have = list instanceof Uint32Array ? `has ${list.length} words` : `is ${show(list)}`;
-      throw invalid(
-        `${where}: ${name} ${have}; give a Uint32Array of ${queryRows * row}, ${row} for each of ${queryRows} queries`,
-      );
-    }
-    all.set(list, item * queryRows * row);
+    if (list instanceof Uint32Array) continue;
+    throw invalid(`${what}.words[${item}] is ${show(list)}; give a Uint32Array`);
   }
-  const strides = [shared ? 0 : queryRows * row, 0, row] as const;
-  return { dense: { kind: "bits", strides, keysFrom: keyRows - queryRows }, words: all };
-}
-
-/** A mask's own axes: 1 where it is broadcast. */
-interface Matrix {
-  readonly rows: number;
-  readonly columns: number;
-  /** Elements from one batch item, head and query to the next, 0 where broadcast. */
-  readonly axes: readonly [batch: number, heads: number, rows: number];
-}
-
-function matrix(
-  what: string,
-  shape: unknown,
-  length: number,
-  { batch, heads, queryRows, keyRows }: Sizes,
-): Matrix {
-  const full = [batch, heads, queryRows, keyRows];
-  const given: unknown[] = Array.isArray(shape) ? shape : [];
-  const own = [...Array<number>(Math.max(0, 4 - given.length)).fill(1), ...given] as number[];
-  const fits =
-    given.length >= 1 &&
-    own.length === 4 &&
-    own.every((size, axis) => size === 1 || size === full[axis]);
-  if (!fits) {
-    const shown = Array.isArray(shape) ? `[${shape.map(show).join(", ")}]` : show(shape);
-    throw invalid(
-      `${what}.shape is ${shown}; give one that broadcasts to [${full}] (batch, heads, queries, keys)`,
-    );
+  const lengths = (lists as Uint32Array[]).map((list) => list.length);
+  fields.add(FIELD.treePerItem, lengths);
+  const all = new Uint32Array(lengths.reduce((sum, length) => sum + length, 0));
+  let done = 0;
+  for (const list of lists as Uint32Array[]) {
+    all.set(list, done);
+    done += list.length;
   }
-  const [items, ownHeads, rows, columns] = own as [number, number, number, number];
-  const count = items * ownHeads * rows * columns;
-  if (length !== count) {
-    throw invalid(`${what}.data has ${length} elements and [${own}] has ${count}; give as many`);
-  }
-  const axes = [
-    items === 1 ? 0 : ownHeads * rows,
-    ownHeads === 1 ? 0 : rows,
-    rows === 1 ? 0 : 1,
-  ] as const;
-  return { rows: items * ownHeads * rows, columns, axes };
+  return all;
 }
-
-const scaled = ([a, b, c]: Matrix["axes"], row: number) => [a * row, b * row, c * row] as const;
 
 const isTruth = (value: unknown) => typeof value === "boolean" || value === 0 || value === 1;
 
-function packBoolean(where: string, given: BooleanMask, sizes: Sizes): Dense {
-  const what = `${where}: boolean`;
+function addBoolean(what: string, given: BooleanMask, fields: Fields): Uint8Array {
   const { data, shape } = check<BooleanMask>(what, given, MATRIX);
   if (!(data instanceof Uint8Array || Array.isArray(data))) {
     throw invalid(`${what}.data is ${show(data)}; give a Uint8Array or an array of booleans`);
   }
   const at = Array.isArray(data) ? Array.from(data).findIndex((one) => !isTruth(one)) : -1;
-  if (at >= 0) {
-    throw invalid(`${what}.data[${at}] is ${show(data[at])}; give true or false`);
-  }
-  const { rows, columns, axes } = matrix(what, shape, data.length, sizes);
-  const row = Math.ceil(sizes.keyRows / 32);
-  const words = new Uint32Array(rows * row);
-  for (let r = 0; r < rows; r++) {
-    for (let key = 0; key < sizes.keyRows; key++) {
-      // An axis of one key stands for all.
-      if (!data[r * columns + (columns === 1 ? 0 : key)]) continue;
-      const at = r * row + (key >>> 5);
-      words[at] = (words[at] as number) | (1 << (key & 31));
-    }
-  }
-  return { dense: { kind: "bits", strides: scaled(axes, row), keysFrom: 0 }, words };
+  if (at >= 0) throw invalid(`${what}.data[${at}] is ${show(data[at])}; give true or false`);
+  fields.add(FIELD.boolean, shapeOf(what, shape));
+  return data instanceof Uint8Array ? data : Uint8Array.from(data, Number);
 }
 
-function packAdditive(where: string, given: AdditiveMask, sizes: Sizes): Dense {
-  const what = `${where}: additive`;
+function addAdditive(what: string, given: AdditiveMask, fields: Fields): Float32Array {
   const { data, shape } = check<AdditiveMask>(what, given, MATRIX);
-  if (!(data instanceof Float32Array || Array.isArray(data))) {
+  const flat = data instanceof Float32Array;
+  if (!(flat || Array.isArray(data))) {
     throw invalid(`${what}.data is ${show(data)}; give a Float32Array`);
   }
-  const at = data.findIndex((value: unknown) => !(typeof value === "number" && value <= MOST_BIAS));
-  if (at >= 0) {
-    throw invalid(
-      `${what}.data[${at}] is ${show(data[at])}; give a number up to 1e6, or -Infinity to hide a key`,
-    );
-  }
-  const { rows, columns, axes } = matrix(what, shape, data.length, sizes);
-  const row = sizes.keyRows;
-  const values = new Float32Array(rows * row);
-  for (let r = 0; r < rows; r++) {
-    for (let key = 0; key < row; key++) {
-      const value = data[r * columns + (columns === 1 ? 0 : key)] as number;
-      values[r * row + key] = value < -MOST_BIAS ? HIDDEN : value;
-    }
-  }
-  const words = new Uint32Array(values.buffer);
-  return { dense: { kind: "additive", strides: scaled(axes, row), keysFrom: 0 }, words };
+  const allowed = "a number up to 1e6, or -Infinity to hide a key";
+  const values = flat ? data : Float32Array.from(numerics(`${what}.data`, data, allowed));
+  fields.add(FIELD.additive, shapeOf(what, shape));
+  return values;
+}
+
+function shapeOf(what: string, shape: unknown): readonly number[] {
+  if (Array.isArray(shape)) return numerics(`${what}.shape`, shape, "a whole number");
+  throw invalid(
+    `${what}.shape is ${show(shape)}; give one that broadcasts to [batch, heads, queries, keys]`,
+  );
 }

@@ -1,152 +1,103 @@
-/** The tensors of one operation: checked, in one runtime, none of the written ones shared. */
+/** One operation on its way to the module, which judges all values: tensors of one runtime, and fields. */
 
+import { Fields, ROLE } from "./fields.js";
 import { runtimes, tensors } from "./internal.js";
-import { invalid, show } from "./options.js";
-import { expectRoom, type RawRuntime } from "./raw.js";
+import { check, invalid, type Rules, show } from "./options.js";
 import type { Runtime } from "./runtime.js";
 import { type ElementType, Tensor } from "./tensor.js";
 
-/** Where a tensor of four axes lies, as it crosses to the module: in elements. */
-export interface RawView {
-  readonly id: number;
-  readonly offset: number;
-  readonly strides: readonly number[];
-}
-
-/** What a tensor must be. */
+/** What a tensor that is to be made is like. */
 export interface Wanted {
   readonly shape: readonly number[];
   readonly element: ElementType;
 }
 
-/** Refuses what is no tensor, for callers without types. */
-export function expectTensor(where: string, name: string, one: unknown): asserts one is Tensor {
-  if (one instanceof Tensor) return;
-  throw invalid(`${where}: ${name} is ${show(one)}; give a tensor, as runtime.tensor() makes them`);
-}
-
-/** Holds a tensor to a shape and an element. */
-export function expectLike(
-  where: string,
-  name: string,
-  one: unknown,
-  { shape, element }: Wanted,
-): asserts one is Tensor {
-  expectTensor(where, name, one);
-  if (`${one.shape}` === `${shape}` && one.element === element) return;
-  throw invalid(
-    `${where}: ${name} has the shape [${one.shape}] in ${one.element}; give [${shape}] in ${element}`,
-  );
-}
+type Role = keyof typeof ROLE;
 
 /** What an operation reads and writes. */
 export class Operands {
+  readonly fields = new Fields();
   readonly #where: string;
-  readonly #runtime: Runtime;
-  readonly #all = new Map<string, Tensor>();
-  readonly #made: Tensor[] = [];
+  readonly #given = new Map<string, Tensor>();
 
-  /** @param inputs - what is read, by name; they may share buffers. */
-  constructor(where: string, inputs: { readonly [name: string]: Tensor }) {
+  /**
+   * @param where - the call, for messages.
+   * @param inputs - what is read, by name.
+   */
+  constructor(where: string, inputs: { readonly [name in Role]?: unknown }) {
     this.#where = where;
-    const [first] = Object.values(inputs) as [Tensor];
-    this.#runtime = tensors.of(first).allocation.runtime;
-    for (const [name, tensor] of Object.entries(inputs)) this.#add(name, tensor);
+    for (const name of Object.keys(inputs) as Role[]) this.#add(where, name, inputs[name]);
+  }
+
+  /** Adds the tensors to write into, if the caller has any. */
+  into<T extends object>(given: unknown, rules: Rules<T>): void {
+    const where = `${this.#where}: into`;
+    const into = check<T>(where, given, rules);
+    for (const [name, one] of Object.entries(into)) this.#add(where, name as Role, one);
   }
 
   /**
-   * A tensor to write: the caller's, or a new one. WebGPU lets no dispatch write to a buffer that it
-   * also reads, so the caller's has a buffer to itself.
+   * Runs the operation in its turn among those on the runtime's tensors. It is judged at once.
+   *
+   * @param dense - the data of a dense mask, which is copied at once.
+   * @param written - what is written, in the module's order; made where it was not given.
    */
-  output(name: string, given: unknown, wanted: Wanted): Tensor {
-    if (given === undefined) {
-      const made = this.#runtime.tensor(null, wanted.shape, { element: wanted.element });
-      this.#made.push(made);
-      this.#all.set(name, made);
-      return made;
-    }
-    const where = `${this.#where}: into`;
-    expectLike(where, name, given, wanted);
-    for (const [other, tensor] of this.#all) {
-      if (tensors.of(tensor).allocation === tensors.of(given).allocation) {
-        throw invalid(
-          `${where}: ${name} shares its buffer with ${other}; give one with a buffer of its own`,
-        );
-      }
-    }
-    this.#add(name, given);
-    return given;
-  }
-
-  /** Runs `work`; if it fails, the tensors made for it are freed again. */
-  async guard<T>(work: () => Promise<T>): Promise<T> {
+  async run<N extends Role>(
+    operation: number,
+    written: { readonly [name in N]: Wanted },
+    dense?: Uint8Array,
+  ): Promise<Record<N, Tensor>> {
+    const { queue, now, call } = runtimes.of(this.#runtime);
+    const judged = now((raw) => raw.operation(operation, this.fields.numbers, dense));
+    const made: Tensor[] = [];
+    let begun = false;
     try {
-      return await work();
+      const results = Object.keys(written).map((name) => {
+        const given = this.#given.get(name);
+        if (given) return [name, given] as const;
+        const { shape, element } = written[name as N];
+        const tensor = this.#runtime.tensor(null, shape, { element });
+        made.push(tensor);
+        return [name, tensor] as const;
+      });
+      const all = [...this.#given.values(), ...made].map((one) => tensors.of(one));
+      const ids = Uint32Array.from(made, (one) => tensors.of(one).id());
+      await queue.run(() => {
+        for (const { allocation } of all) void allocation.handle.raw;
+        return call(async () => {
+          begun = true;
+          const done = judged.run(ids);
+          done.catch(() => undefined);
+          // A tensor without memory is why the call fails.
+          for (const { allocation } of all) await allocation.ready;
+          await done;
+        });
+      });
+      return Object.fromEntries(results) as Record<N, Tensor>;
     } catch (error) {
-      for (const tensor of this.#made) tensor.free();
+      if (!begun) judged.free();
+      for (const tensor of made) tensor.free();
       throw error;
     }
   }
 
-  /**
-   * A call in its turn among the operations on the runtime's tensors.
-   *
-   * @param maskBytes - bytes of the call's dense mask, if it has one.
-   */
-  run(call: (raw: RawRuntime) => Promise<void>, maskBytes = 0): Promise<void> {
-    const { queue, call: onRuntime } = runtimes.of(this.#runtime);
-    return queue.run(() => {
-      for (const tensor of this.#all.values()) void tensors.of(tensor).allocation.handle.raw;
-      return onRuntime(async (raw, module) => {
-        // Its bytes, its words, and these behind the mask's intervals.
-        expectRoom(module, "a dense mask", 3 * maskBytes);
-        const done = call(raw);
-        done.catch(() => undefined);
-        // A tensor without memory is why the call fails.
-        for (const tensor of this.#all.values()) await tensors.of(tensor).allocation.ready;
-        await done;
-      });
-    });
+  get #runtime(): Runtime {
+    const [first] = this.#given.values() as Iterable<Tensor> as [Tensor];
+    return tensors.of(first).allocation.runtime;
   }
 
-  /** The views of tensors of four axes, by name. */
-  views<N extends string>(...names: N[]): Record<N, RawView> {
-    const entries = names.map((name) => [name, this.#view(name, this.#all.get(name) as Tensor)]);
-    return Object.fromEntries(entries) as Record<N, RawView>;
-  }
-
-  /** The buffer of a tensor that has it from its beginning on, without gaps. */
-  id(name: string): number {
-    const tensor = this.#all.get(name) as Tensor;
-    if (tensor.offset === 0 && tensors.of(tensor).contiguous) {
-      return tensors.of(tensor).id();
-    }
-    throw invalid(
-      `${this.#where}: ${name} is a part of its buffer (offset ${tensor.offset}, strides ` +
-        `[${tensor.strides}]); give a tensor that has it from the beginning and in order`,
-    );
-  }
-
-  #add(name: string, tensor: Tensor): void {
-    if (tensors.of(tensor).allocation.runtime !== this.#runtime) {
-      throw invalid(`${this.#where}: ${name} is of another runtime; give tensors of one`);
-    }
-    void tensors.of(tensor).allocation.handle.raw;
-    this.#all.set(name, tensor);
-  }
-
-  /** The kernels read vectors of four elements. */
-  #view(name: string, tensor: Tensor): RawView {
-    const { shape, offset } = tensor;
-    // The stride of an axis of one element is never used.
-    const strides = tensor.strides.map((stride, axis) => (shape[axis] === 1 ? 0 : stride));
-    const [rows, last] = [strides.slice(0, 3), strides[3]];
-    if (last !== 1 || [offset, ...rows].some((elements) => elements % 4 !== 0)) {
+  #add(where: string, name: Role, one: unknown): void {
+    if (!(one instanceof Tensor)) {
       throw invalid(
-        `${this.#where}: ${name} has offset ${offset} and strides [${tensor.strides}]; the last axis ` +
-          "must lie without gaps, offset and other strides be multiples of 4",
+        `${where}: ${name} is ${show(one)}; give a tensor, as runtime.tensor() makes them`,
       );
     }
-    return { id: tensors.of(tensor).id(), offset, strides: rows };
+    const { allocation, id } = tensors.of(one);
+    this.#given.set(name, one);
+    if (allocation.runtime !== this.#runtime) {
+      throw invalid(`${this.#where}: ${name} is of another runtime; give tensors of one`);
+    }
+    const half = one.element === "f16" ? 1 : 0;
+    this.fields.add(ROLE[name], [id(), half, one.offset, ...one.shape, ...one.strides]);
   }
 }

@@ -11,6 +11,9 @@ type Rule = (value: unknown) => string | undefined;
 /** The options an entry point knows. */
 export type Rules<T> = { readonly [K in keyof Required<T>]: Rule };
 
+/** Any number: which ones are allowed is for others to judge. */
+export const numeric: Rule = (value) => (typeof value === "number" ? undefined : "a number");
+
 /** A finite number within [low, high]; `above` excludes the lower end. */
 export function number(low: number, high = Number.POSITIVE_INFINITY, above = false): Rule {
   const lower = above ? `above ${low}` : `of at least ${low}`;

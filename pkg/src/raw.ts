@@ -33,11 +33,15 @@ export interface RawRuntime extends Releasable {
   tuned(): Float64Array;
   /** A zeroed buffer for so many elements. */
   tensor(elements: number, element: "f32" | "f16"): RawTensor;
-  /** Calls as JSON, and the dense mask's bytes, none without one. */
-  attentionForward(callJson: string, maskData: Uint8Array): Promise<void>;
-  attentionBackward(callJson: string, maskData: Uint8Array): Promise<void>;
-  attentionDecode(callJson: string): Promise<void>;
-  softmax(callJson: string): Promise<void>;
+  /** Judges a call, and copies what it needs: `fields.ts` has numbers and fields. */
+  operation(number: number, fields: Float64Array, dense?: Uint8Array): RawOperation;
+}
+
+/** An operation that has been judged. It ends with `run`, or else with `free`. */
+export interface RawOperation {
+  /** Queues it. `made` are the numbers of the tensors that were made for it. */
+  run(made: Uint32Array): Promise<void>;
+  free(): void;
 }
 
 /** A GPU buffer. Offsets and lengths in bytes, multiples of 4. */

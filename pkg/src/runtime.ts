@@ -180,6 +180,7 @@ export class Runtime {
       module,
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
+      now: (operation) => this.#handle.now(operation),
       call: (operation) => this.#call(operation),
       remember: () => this.#remember(),
       counters: () => this.#handle.now((own) => JSON.parse(own.counters()) as Counters),

@@ -1,5 +1,5 @@
-import { tensors } from "./internal.js";
-import { expectTensor, Operands } from "./operands.js";
+import { OPERATION } from "./fields.js";
+import { Operands } from "./operands.js";
 import { invalid } from "./options.js";
 import type { Tensor } from "./tensor.js";
 
@@ -14,30 +14,9 @@ import type { Tensor } from "./tensor.js";
  * @throws {@link TinyloomError} `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
  */
 export async function softmax(input: Tensor, ...options: []): Promise<Tensor> {
-  const where = "softmax";
   if (options.length > 0) {
-    throw invalid(`${where} takes a tensor alone, and works along its last axis; transpose it`);
+    throw invalid("softmax takes a tensor alone, and works along its last axis; transpose it");
   }
-  expectTensor(where, "input", input);
-  const { shape, element, offset, strides } = input;
-  const columns = shape[shape.length - 1] as number;
-  const unit = columns % 4 === 0 ? 4 : element === "f16" ? 2 : 1;
-  if (!tensors.of(input).contiguous || offset % unit !== 0) {
-    throw invalid(
-      `${where}: input has offset ${offset} and strides [${strides}]; give a tensor whose elements ` +
-        `lie one after the other, from a multiple of ${unit} on`,
-    );
-  }
-  const rows = shape.reduce((product, size) => product * size, 1) / columns;
-  const operands = new Operands(where, { input });
-  return operands.guard(async () => {
-    const output = operands.output("output", undefined, input);
-    const places = {
-      input: { id: tensors.of(input).id(), offset },
-      output: { id: tensors.of(output).id(), offset: output.offset },
-    };
-    const json = JSON.stringify({ ...places, rows, columns, element });
-    await operands.run((raw) => raw.softmax(json));
-    return output;
-  });
+  const operands = new Operands("softmax", { input });
+  return (await operands.run(OPERATION.softmax, { output: input })).output;
 }

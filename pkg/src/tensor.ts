@@ -91,7 +91,6 @@ export class Tensor {
     this.#view = { shape: Object.freeze([...shape]), strides: Object.freeze([...strides]), offset };
     tensors.set(this, {
       allocation,
-      contiguous: isContiguous(this.#view),
       id: () => allocation.handle.now((raw) => raw.id()),
     });
   }

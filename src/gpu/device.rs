@@ -146,13 +146,13 @@ impl WgpuDevice {
         self.loss.when()
     }
 
-    /// Sets how many pipelines are kept that no plan uses.
     /// Has a text checked; errors arrive as those of an installation do.
     #[cfg(feature = "testing")]
     pub(crate) fn check_text(&self, name: &str, text: String) {
         drop(self.pipelines.module(name, text));
     }
 
+    /// Sets how many pipelines are kept that no plan uses.
     #[cfg(feature = "testing")]
     pub(crate) fn keep_unused(&self, most: usize) {
         self.pipelines.set_most_unused(most);
@@ -194,7 +194,9 @@ impl WgpuDevice {
             } else {
                 self.with_buffer(resolve(slice.buffer)?, |allocation| allocation.buffer.clone())?
             };
-            bound.push((buffer, slice.offset, wgpu::BufferSize::new(slice.bytes)));
+            let whole = matches!(slice.buffer, Buffer::Given(_));
+            let bytes = if whole { None } else { wgpu::BufferSize::new(slice.bytes) };
+            bound.push((buffer, slice.offset, bytes));
         }
         let entries: Vec<_> = (0..)
             .zip(&bound)
@@ -241,16 +243,9 @@ impl WgpuDevice {
         plan: &Plan,
         resolve: &dyn Fn(Buffer) -> Result<BufferId>,
         ranges: &wgpu::Buffer,
-    ) -> Result<Vec<Installed>> {
+    ) -> Result<Vec<wgpu::BindGroup>> {
         let bind = |dispatch: &Dispatch| {
-            let kernel = &plan.kernels[dispatch.kernel];
-            Ok(Installed {
-                pipeline: dispatch.kernel,
-                bind_group: self.bind(kernel, dispatch, resolve, ranges)?,
-                grid: kernel.grid,
-                range: dispatch.range,
-                cost: dispatch.cost,
-            })
+            self.bind(&plan.kernels[dispatch.kernel], dispatch, resolve, ranges)
         };
         plan.dispatches.iter().map(bind).collect()
     }
@@ -362,22 +357,37 @@ impl Gpu for WgpuDevice {
             pipelines.push(pipeline);
         }
         let ranges = self.make_ranges(plan)?;
-        let dispatches = match self.bind_all(plan, resolve, &ranges) {
-            Ok(dispatches) => dispatches,
+        let bind_groups = match self.bind_all(plan, resolve, &ranges) {
+            Ok(bind_groups) => RefCell::new(bind_groups),
             Err(error) => {
                 self.drop_ranges(&ranges);
                 return Err(error);
             }
         };
+        let dispatches = plan.dispatches.iter().map(|dispatch| Installed::new(plan, dispatch));
         let installed = Rc::new(InstalledPlan {
             pipelines,
-            dispatches,
+            dispatches: dispatches.collect(),
+            bind_groups,
             ranges,
             tokens: plan.tokens,
             schedule: RefCell::default(),
         });
         self.plans.borrow_mut().insert(id, installed);
         Ok(id)
+    }
+
+    fn rebind(
+        &self,
+        id: PlanId,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<()> {
+        self.loss.alive()?;
+        let installed = self.installed(id)?;
+        let bound = self.bind_all(plan, resolve, &installed.ranges)?;
+        installed.bind_groups.replace(bound);
+        Ok(())
     }
 
     fn uninstall(&self, plan: PlanId) {

@@ -84,11 +84,21 @@ pub trait Gpu {
 
     /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its
     /// buffers as `resolve` says, under [`Gpu::watch`].
+    /// Of [`Buffer::Given`] it binds the whole buffer.
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;
+
+    /// Binds other buffers to an installed plan, under [`Gpu::watch`]. What has been submitted keeps those
+    /// that it had.
+    fn rebind(
+        &self,
+        id: PlanId,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<()>;
 
     fn uninstall(&self, plan: PlanId);
 
-    /// Runs replays in order in `submits` submits of about equal cost ([`Cuts`]), then, if asked, brings a
+    /// Runs replays in order in `submits` submits of about equal cost (`Cuts`), then, if asked, brings a
     /// region back. Where nothing is watched the future also tells whether the device refused any of it.
     fn submit(
         &self,

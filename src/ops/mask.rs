@@ -1,13 +1,11 @@
 //! Masks of attention over tensors, as the kernels read them: an interval of keys for each query, an
 //! interval of queries for each key, and a dense part behind them.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, room};
 use crate::kernels::{DenseMask, Geometry};
-use serde::Deserialize;
 
 /// One value for all batch items, or one each.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PerItem<T> {
     All(T),
     Each(Vec<T>),
@@ -20,32 +18,23 @@ impl<T> PerItem<T> {
             Self::Each(values) => values.get(item),
         }
     }
-
-    fn check(&self, name: &str, batch: usize) -> Result<()> {
-        match self {
-            Self::Each(values) if values.len() != batch => Err(Error::options(format!(
-                "{name} has {} entries; give one for each of the {batch} batch items",
-                values.len()
-            ))),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// A mask given for each query and key, for all or some batch items and heads.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DensePart {
     pub kind: DenseMask,
     /// Words from one batch item, head and query row to the next; 0 shares them.
     pub strides: [usize; 3],
     /// First key with a bit; earlier keys are shown. 0 for an additive mask.
     pub keys_from: usize,
+    /// Words of all rows.
+    pub words: usize,
 }
 
-/// What queries see. Intervals of keys (all fields but `dense`) and the dense part combine.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+/// What queries see. Intervals of keys (all fields but `dense`) and the dense part combine. It fits the
+/// tensors: [`AttentionCall::judge`](super::AttentionCall::judge) makes sure of that.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttentionMask {
     /// A query sees keys up to its own position.
     pub causal: bool,
@@ -78,25 +67,26 @@ impl AttentionMask {
         self.dense.map_or(DenseMask::None, |dense| dense.kind)
     }
 
-    /// The words that kernels read, and where they lie in `geometry`. `dense` are the words of the
-    /// dense part; intervals of queries are there for the backward pass alone.
+    /// The words that kernels read; `geometry` is told where they lie. Those of the dense part come last
+    /// and are zeros: the caller fills them. Intervals of queries are there for the backward pass alone.
     ///
     /// # Errors
-    /// `invalid-options` when a part does not fit the shape.
+    /// `out-of-memory` where the module's own memory has no room for them.
     pub fn words(
         &self,
         shape: MaskShape,
         backward: bool,
-        dense: &[u32],
         geometry: &mut Geometry,
     ) -> Result<Vec<u32>> {
-        self.check(shape)?;
         let shared = self.key_lengths.is_none()
             && !matches!(self.query_offset, Some(PerItem::Each(_)))
             && self.documents.as_ref().is_none_or(|documents| documents.len() == 1);
         let items = if shared { 1 } else { shape.batch };
+        let dense = self.dense.map_or(0, |part| part.words);
+        let rows = shape.query_rows + if backward { shape.key_rows } else { 0 };
+        let mut words = room("a mask", (2 * items as u64 * rows as u64) + dense as u64)?;
         let intervals: Vec<Vec<Interval>> = (0..items).map(|item| self.keys(item, shape)).collect();
-        let mut words: Vec<u32> = intervals.iter().flatten().flatten().copied().collect();
+        words.extend(intervals.iter().flatten().flatten());
         let stride = |rows: usize| if shared { 0 } else { 2 * rows as u32 };
         geometry.intervals =
             [stride(shape.query_rows), stride(shape.key_rows), 0, words.len() as u32];
@@ -104,48 +94,20 @@ impl AttentionMask {
             words.extend(queries(of_keys, shape.key_rows).iter().flatten());
         }
         if let Some(part) = self.dense {
-            part.check(shape, dense.len())?;
             let [batch, head, row] = part.strides.map(|stride| stride as u32);
             geometry.dense = [batch, head, row, words.len() as u32];
             geometry.dense_keys_from = part.keys_from as u32;
-            words.extend(dense);
+            words.resize(words.len() + part.words, 0);
         }
         Ok(words)
     }
 
-    fn check(&self, shape: MaskShape) -> Result<()> {
-        let refuse = |message: String| Err(Error::options(message));
-        if self.window == Some(0) {
-            return refuse("window is 0; it must be at least 1".into());
-        }
-        if let Some(offset) = &self.query_offset {
-            offset.check("queryOffset", shape.batch)?;
-        }
-        if let Some(lengths) = &self.key_lengths {
-            if lengths.len() != shape.batch {
-                return refuse(format!(
-                    "keyLengths has {} entries; give one for each of the {} batch items",
-                    lengths.len(),
-                    shape.batch
-                ));
-            }
-            if let Some(&length) = lengths.iter().find(|&&length| length > shape.key_rows) {
-                let rows = shape.key_rows;
-                return refuse(format!("keyLengths has {length}; there are {rows} rows of keys"));
-            }
-        }
-        let Some(documents) = &self.documents else { return Ok(()) };
-        if shape.query_rows != shape.key_rows || self.query_offset.is_some() {
-            return refuse("documents need as many queries as keys, without queryOffset".into());
-        }
-        if documents.len() != 1 && documents.len() != shape.batch {
-            return refuse(format!(
-                "documents are given for {} batch items; give them once, or for each of {}",
-                documents.len(),
-                shape.batch
-            ));
-        }
-        documents.iter().try_for_each(|starts| check_documents(starts, shape.query_rows))
+    /// Puts the one query of each item at the item's last key in use, as decoding has it.
+    pub(super) fn end_at_last_key(&mut self, shape: MaskShape) {
+        let length =
+            |item: usize| self.key_lengths.as_ref().map_or(shape.key_rows, |all| all[item]);
+        let last = (0..shape.batch).map(|item| length(item) as i64 - 1).collect();
+        self.query_offset = Some(PerItem::Each(last));
     }
 
     /// The keys that each query of an item sees. Neither their beginnings nor their ends ever fall.
@@ -178,44 +140,6 @@ impl AttentionMask {
     }
 }
 
-fn check_documents(starts: &[u32], rows: usize) -> Result<()> {
-    if starts.len() != rows {
-        return Err(Error::options(format!(
-            "documents have {} starts; give one for each of {rows} positions",
-            starts.len()
-        )));
-    }
-    let wrong = (0..rows).find(|&row| {
-        let start = starts[row] as usize;
-        start > row || (row > 0 && starts[row - 1] > starts[row]) || starts[start] as usize != start
-    });
-    match wrong {
-        None => Ok(()),
-        Some(row) => Err(Error::options(format!(
-            "documents[{row}] is {}; it must be the position where the document of position {row} begins",
-            starts[row]
-        ))),
-    }
-}
-
-impl DensePart {
-    fn check(&self, shape: MaskShape, words: usize) -> Result<()> {
-        let columns = match self.kind {
-            DenseMask::Bits => shape.key_rows.saturating_sub(self.keys_from).div_ceil(32),
-            _ => shape.key_rows,
-        };
-        let counts = [shape.batch, shape.heads, shape.query_rows];
-        let span = self.strides.iter().zip(counts).try_fold(columns, |span, (&stride, count)| {
-            stride.checked_mul(count.saturating_sub(1))?.checked_add(span)
-        });
-        if span.is_some_and(|span| span <= words) {
-            return Ok(());
-        }
-        let strides = self.strides;
-        Err(Error::options(format!("a mask of {words} words is too short for strides {strides:?}")))
-    }
-}
-
 /// The queries that see each key, from the keys that each query sees.
 fn queries(keys: &[Interval], key_rows: usize) -> Vec<Interval> {
     let (mut first, mut end) = (0, 0);
@@ -239,7 +163,6 @@ mod tests {
     const SHAPE: MaskShape = MaskShape { batch: 1, heads: 1, query_rows: 5, key_rows: 5 };
 
     fn keys(mask: &AttentionMask, shape: MaskShape) -> Vec<Interval> {
-        mask.check(shape).unwrap();
         mask.keys(0, shape)
     }
 
@@ -280,21 +203,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        let refused = |mask: AttentionMask| {
-            let error = mask.words(SHAPE, true, &[], &mut Geometry::default()).unwrap_err();
-            assert_eq!(error.code, crate::error::ErrorCode::InvalidOptions);
-        };
-        let none = AttentionMask::default();
-        refused(AttentionMask { window: Some(0), ..none.clone() });
-        refused(AttentionMask { key_lengths: Some(vec![6]), ..none.clone() });
-        refused(AttentionMask { documents: Some(vec![vec![0; 4]]), ..none.clone() });
-        refused(AttentionMask { documents: Some(vec![vec![0, 0, 1, 1, 1]]), ..none.clone() });
-        let kind = DenseMask::Additive;
-        let dense = Some(DensePart { kind, strides: [0, 0, 5], keys_from: 0 });
-        refused(AttentionMask { dense, ..none });
     }
 }

@@ -30,7 +30,7 @@ pub enum Buffer {
     Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.
     Packed(usize),
-    /// A buffer that the caller of an operation names.
+    /// What a buffer is to an operation, by number: bound whole, whatever a slice says.
     Given(u32),
     /// A virtual tensor, only while a plan is being built.
     Virtual(usize),

@@ -20,8 +20,8 @@ pub(super) struct Fake {
     busy: Cell<f64>,
     counters: Cell<Counters>,
     buffers: RefCell<HashMap<u32, u64>>,
-    /// With the buffer of each plan's step, where it reads one.
-    plans: RefCell<Vec<(Plan, Option<u32>)>>,
+    /// Every plan that was ever installed, with the buffer of its step, where it reads one.
+    pub plans: RefCell<Vec<(Plan, Option<u32>)>>,
     /// What was last written of each step's position.
     positions: RefCell<HashMap<u32, u32>>,
     /// Milliseconds of every submit.
@@ -63,6 +63,18 @@ impl Fake {
         let counters = self.counters.get();
         let gpu_bytes = counters.gpu_bytes.strict_add_signed(change);
         self.counters.set(Counters { gpu_bytes, buffers: counters.buffers + 1, ..counters });
+    }
+
+    /// Every slice lies in its buffer; of an operation's buffers, which are bound whole, that they exist.
+    fn bind(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<()> {
+        for slice in plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices) {
+            if slice.buffer != Buffer::Ranges {
+                let bytes = self.buffers.borrow()[&resolve(slice.buffer)?.0];
+                let whole = matches!(slice.buffer, Buffer::Given(_));
+                assert!(whole || slice.offset + slice.bytes <= bytes, "{slice:?} of {bytes}");
+            }
+        }
+        Ok(())
     }
 
     /// Takes the time that its speed gives.
@@ -162,12 +174,7 @@ impl Gpu for Fake {
     }
 
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
-        for slice in plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices) {
-            if slice.buffer != Buffer::Ranges {
-                let bytes = self.buffers.borrow()[&resolve(slice.buffer)?.0];
-                assert!(slice.offset + slice.bytes <= bytes, "{slice:?} of {bytes}");
-            }
-        }
+        self.bind(plan, resolve)?;
         self.hold(plan.ranges_bytes() as i64);
         let mut slices = plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices);
         let step = slices.find(|slice| slice.buffer == Buffer::Step);
@@ -177,6 +184,15 @@ impl Gpu for Fake {
         }
         self.plans.borrow_mut().push((plan.clone(), step));
         Ok(PlanId(self.plans.borrow().len() as u32 - 1))
+    }
+
+    fn rebind(
+        &self,
+        _: PlanId,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<()> {
+        self.bind(plan, resolve)
     }
 
     fn uninstall(&self, plan: PlanId) {

@@ -23,6 +23,7 @@ mod place;
 mod resources;
 mod resume;
 pub(crate) mod step;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod trainer;
@@ -36,7 +37,8 @@ pub use generate::{GenerateOptions, Generation};
 pub use loader::ModelLoader;
 pub use memory::MemoryBytes;
 pub use model::Model;
-pub use ops::{AttentionOperation, Tensor, attention, softmax};
+pub use ops::Operations;
 pub use resume::Resume;
+pub use tensor::Tensor;
 pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};
 pub use watch::{Ask, UNWATCHED, Watch};

@@ -1,172 +1,161 @@
-//! Operations on tensors by themselves, without a model.
+//! Operations on tensors by themselves, without a model. Their plans are kept.
 
 use super::memory::{self, MemoryBytes, Purpose};
+use super::pace::{Pace, Work};
 use super::resources::Resources;
 use super::weights::GpuRef;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, LocalFuture, Region, Replay, made};
-use crate::kernels::Element;
-use crate::ops::{AttentionCall, BufferBytes, SoftmaxCall};
-use crate::plan::{Buffer, Plan};
-use futures_util::future::{FutureExt, Shared};
+use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Replay, queued};
+use crate::ops::{Operation, OperationKey, Role};
+use crate::plan::{Buffer, BufferSizes, Plan};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Elements in a buffer of their own, which goes when the tensor does.
-pub struct Tensor {
+/// Plans kept. One holds three pipelines at most, 256 bytes of the GPU's memory, and some kilobytes of the
+/// host's. A layer made of operations takes a dozen: forward, backward, decode and softmax at some sizes.
+const MOST_PLANS: usize = 64;
+
+/// Operations on one device, and the plans of those asked for last.
+#[derive(Debug)]
+pub struct Operations {
     gpu: GpuRef,
-    buffer: BufferId,
-    bytes: u64,
-    /// Whether the device has memory for it.
-    allocated: Shared<LocalFuture<Result<()>>>,
+    /// The one used last is first.
+    kept: RefCell<Vec<Kept>>,
+    pace: Pace,
 }
 
-impl std::fmt::Debug for Tensor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tensor").field("buffer", &self.buffer).field("bytes", &self.bytes).finish()
-    }
+/// A plan, over the buffers of the call that used it last.
+#[derive(Debug)]
+struct Kept {
+    key: OperationKey,
+    plan: Plan,
+    installed: Option<PlanId>,
 }
 
-impl Tensor {
-    /// A tensor of zeros.
+impl Operations {
+    pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
+        let pace = Pace::new(gpu.capabilities());
+        Self { gpu: GpuRef(Rc::clone(gpu)), kept: RefCell::default(), pace }
+    }
+
+    /// Queues an operation; what it wrote may be read, or used by another, at once. `made` are the buffers
+    /// of the tensors made for it, in the order of [`Operation::made`]. The future resolves to whether the
+    /// GPU accepted all of it.
     ///
     /// # Errors
-    /// `limit-exceeded` when it does not fit one binding, `device-lost`; that there is no memory for
-    /// it shows in [`Tensor::allocated`].
-    pub fn zeros(gpu: &Rc<dyn Gpu>, elements: u64, element: Element) -> Result<Self> {
-        let bytes = elements.saturating_mul(element.bytes() as u64).next_multiple_of(16);
-        let have = gpu.capabilities().limits.binding_bytes();
-        if bytes > have {
-            let what = format!("a tensor of {elements} elements of {}", element.name());
-            return Err(Error::limit("maxStorageBufferBindingSize", have, bytes, &what));
-        }
-        memory::judge(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
-        let label = format!("a tensor of {elements} elements of {}", element.name());
-        gpu.watch();
-        let buffer = gpu.create_buffer(&label, bytes);
-        let allocated = gpu.checked().shared();
-        Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer: buffer?, bytes, allocated })
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`.
+    pub fn run(
+        self: &Rc<Self>,
+        operation: &Operation,
+        made: &[BufferId],
+    ) -> Result<LocalFuture<Result<()>>> {
+        let key = operation.key;
+        let queued = queued(&*self.gpu.0, || self.queue(operation, made));
+        let ((), accepted) = queued.inspect_err(|_| self.forget(&key))?;
+        let operations = Rc::clone(self);
+        Ok(Box::pin(async move { accepted.await.inspect_err(|_| operations.forget(&key)) }))
     }
 
-    /// Whether the device has memory for it: `out-of-memory` names its size. The future does not keep the
-    /// tensor.
-    pub fn allocated(&self) -> LocalFuture<Result<()>> {
-        Box::pin(self.allocated.clone())
+    /// Queues everything before anything is awaited: calls run in the order in which they are made.
+    fn queue(&self, operation: &Operation, made: &[BufferId]) -> Result<()> {
+        let gpu = &*self.gpu.0;
+        let mut kept = self.kept.borrow_mut();
+        self.find(&mut kept, operation.key)?;
+        let Kept { plan, installed, .. } = &mut kept[0];
+        // Given back at the end of this function: the GPU keeps what it has been told to use.
+        let scratch = self.scratch(operation, plan, installed.is_some())?;
+        let resolve = |name| match given(operation, made, name) {
+            Some(tensor) => Ok(tensor),
+            None => scratch.get(name),
+        };
+        let id = match *installed {
+            Some(id) => gpu.rebind(id, plan, &resolve).map(|()| id)?,
+            None => *installed.insert(gpu.install(plan, &resolve)?),
+        };
+        let submits = self.pace.submits(Work::of(plan), Work::of_largest(plan));
+        gpu.submit(&[Replay::new(id, operation.key.rows())], submits, None).map(drop)
     }
 
-    pub const fn buffer(&self) -> BufferId {
-        self.buffer
-    }
-
-    /// Overwrites bytes from `offset` on, between [`Gpu::watch`] and [`Gpu::checked`]. Both it and their
-    /// number are multiples of 4.
-    ///
-    /// # Errors
-    /// `internal` past the tensor's end.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.within(offset, bytes.len() as u64)?;
-        self.gpu.0.write(self.buffer, offset, bytes)
-    }
-
-    fn within(&self, offset: u64, bytes: u64) -> Result<()> {
-        let end = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        if end && offset.is_multiple_of(4) && bytes.is_multiple_of(4) {
+    /// Brings the plan of a key to the front; it is made where there is none, and the plan used longest ago
+    /// makes room for it.
+    fn find(&self, kept: &mut Vec<Kept>, key: OperationKey) -> Result<()> {
+        if let Some(at) = kept.iter().position(|kept| kept.key == key) {
+            kept[..=at].rotate_right(1);
             return Ok(());
         }
-        let have = self.bytes;
-        Err(Error::internal(format!("{bytes} bytes from {offset} of a tensor of {have}")))
+        let plan = key.plan(self.gpu.0.capabilities())?;
+        while kept.len() >= MOST_PLANS {
+            self.drop_plan(kept.pop());
+        }
+        kept.insert(0, Kept { key, plan, installed: None });
+        Ok(())
     }
 
-    /// So many bytes from `offset` on, both multiples of 4.
-    ///
-    /// # Errors
-    /// `internal` past the tensor's end, `out-of-memory`, `device-lost`.
-    pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
-        self.within(offset, bytes)?;
-        let region = Region { buffer: self.buffer, offset, bytes };
-        self.allocated().await?;
-        self.gpu.0.read(region)?.await
+    /// The buffers that only this call needs, the mask and the uniform written.
+    fn scratch(&self, operation: &Operation, plan: &Plan, installed: bool) -> Result<Resources> {
+        let gpu = &*self.gpu.0;
+        let slots = (0..).map(Buffer::Slot).zip(plan.slots.iter().copied());
+        let mut sizes: BufferSizes = slots.collect();
+        let contents = [
+            (Role::Mask, bytemuck::cast_slice(&operation.mask)),
+            (Role::Geometry, operation.places.bytes()),
+        ];
+        let contents = contents.iter().filter(|(_, bytes)| !bytes.is_empty());
+        let have = gpu.capabilities().limits.binding_bytes();
+        for &(role, bytes) in contents.clone() {
+            let bytes = bytes.len() as u64;
+            if bytes > have {
+                let name = "maxStorageBufferBindingSize";
+                return Err(Error::limit(name, have, bytes, "the mask of an operation"));
+            }
+            sizes.insert(role.buffer(), bytes);
+        }
+        let asked = MemoryBytes::of_sizes(&sizes).with_ranges((!installed).then_some(plan));
+        memory::judge(gpu, Purpose::Operation, &asked)?;
+        let mut scratch = Resources::new(&self.gpu.0);
+        for (&name, &bytes) in &sizes {
+            let label = match name {
+                _ if name == Role::Mask.buffer() => "the mask of an operation",
+                _ if name == Role::Geometry.buffer() => "the uniform of an operation",
+                _ => "an operation's results in between",
+            };
+            scratch.add_as(label, name, bytes)?;
+        }
+        for &(role, bytes) in contents {
+            gpu.write(scratch.get(role.buffer())?, 0, bytes)?;
+        }
+        Ok(scratch)
+    }
+
+    /// Drops the plan of a call that failed: its pipelines may be why.
+    fn forget(&self, key: &OperationKey) {
+        let mut kept = self.kept.borrow_mut();
+        let at = kept.iter().position(|kept| kept.key == *key);
+        self.drop_plan(at.map(|at| kept.remove(at)));
+    }
+
+    fn drop_plan(&self, gone: Option<Kept>) {
+        if let Some(id) = gone.and_then(|kept| kept.installed) {
+            self.gpu.0.uninstall(id);
+        }
     }
 }
 
-impl Drop for Tensor {
+impl Drop for Operations {
     fn drop(&mut self) {
-        self.gpu.0.destroy_buffer(self.buffer);
+        for kept in self.kept.take() {
+            self.drop_plan(Some(kept));
+        }
     }
 }
 
-/// What is asked of attention over tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttentionOperation {
-    Forward,
-    Backward,
-    /// One query row an item.
-    Decode,
+/// The buffer of a tensor, given or made, that a plan names.
+fn given(operation: &Operation, made: &[BufferId], name: Buffer) -> Option<BufferId> {
+    let Buffer::Given(role) = name else { return None };
+    let new = operation.made.iter().position(|&made| made as u32 == role);
+    let old = || operation.buffers.get(role as usize).copied().flatten().map(BufferId);
+    new.and_then(|at| made.get(at).copied()).or_else(old)
 }
 
-/// Queues an operation; what it wrote may be read, or used by another, at once. `dense` are the words
-/// of the mask's dense part. The future resolves to whether the GPU had memory for it.
-///
-/// # Errors
-/// `invalid-options`, `limit-exceeded`, `out-of-memory`, `device-lost`.
-pub async fn attention(
-    gpu: &Rc<dyn Gpu>,
-    operation: AttentionOperation,
-    call: &AttentionCall,
-    dense: &[u32],
-) -> Result<()> {
-    let bytes: BufferBytes = &|id| gpu.buffer_bytes(BufferId(id));
-    let caps = gpu.capabilities();
-    let compiled = match operation {
-        AttentionOperation::Forward => call.forward(caps, dense, bytes),
-        AttentionOperation::Backward => call.backward(caps, dense, bytes),
-        AttentionOperation::Decode => call.decode(caps, bytes),
-    }?;
-    let contents = [
-        (Buffer::Step, bytemuck::bytes_of(&compiled.geometry)),
-        (Buffer::Batch, bytemuck::cast_slice(&compiled.mask)),
-    ];
-    run(gpu, &compiled.plan, &contents, compiled.rows).await
-}
-
-/// Queues a softmax, as [`attention`] does.
-///
-/// # Errors
-/// `invalid-options`, `limit-exceeded`, `out-of-memory`, `device-lost`.
-pub async fn softmax(gpu: &Rc<dyn Gpu>, call: &SoftmaxCall) -> Result<()> {
-    let bytes: BufferBytes = &|id| gpu.buffer_bytes(BufferId(id));
-    let compiled = call.compile(gpu.capabilities(), bytes)?;
-    let contents = [(Buffer::Step, bytemuck::bytes_of(&compiled.place))];
-    run(gpu, &compiled.plan, &contents, compiled.rows).await
-}
-
-/// Everything is queued before anything is awaited: calls run in the order in which they are made.
-async fn run(
-    gpu: &Rc<dyn Gpu>,
-    plan: &Plan,
-    contents: &[(Buffer, &[u8])],
-    rows: usize,
-) -> Result<()> {
-    made(&**gpu, || queue(gpu, plan, contents, rows)).await
-}
-
-/// Queues a plan whose buffers are tensors, slots, and those of `contents`.
-fn queue(gpu: &Rc<dyn Gpu>, plan: &Plan, contents: &[(Buffer, &[u8])], rows: usize) -> Result<()> {
-    memory::judge(&**gpu, Purpose::Operation, &MemoryBytes::of_plans([plan]))?;
-    // Given back at the end of this function: the GPU keeps what it has been told to use.
-    let mut resources = Resources::new(gpu);
-    for (index, &bytes) in plan.slots.iter().enumerate() {
-        resources.add(Buffer::Slot(index), bytes)?;
-    }
-    for &(name, bytes) in contents {
-        let buffer = resources.add(name, bytes.len() as u64)?;
-        gpu.write(buffer, 0, bytes)?;
-    }
-    let resolve = |name| match name {
-        Buffer::Given(id) => Ok(BufferId(id)),
-        other => resources.get(other),
-    };
-    let plan = gpu.install(plan, &resolve)?;
-    let queued = gpu.submit(&[Replay::new(plan, rows)], 1, None);
-    gpu.uninstall(plan);
-    queued.map(drop)
-}
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,12 @@ impl Resources {
 
     /// Makes a zeroed buffer under a name.
     pub fn add(&mut self, name: Buffer, bytes: u64) -> Result<BufferId> {
-        let id = self.gpu.create_buffer(&format!("{name:?}"), bytes)?;
+        self.add_as(&format!("{name:?}"), name, bytes)
+    }
+
+    /// The same with a label of its own, by which messages call it.
+    pub fn add_as(&mut self, label: &str, name: Buffer, bytes: u64) -> Result<BufferId> {
+        let id = self.gpu.create_buffer(label, bytes)?;
         if let Some((old, _)) = self.buffers.insert(name, (id, bytes)) {
             self.gpu.destroy_buffer(old);
         }

@@ -1,12 +1,12 @@
 //! Attention over tensors for the benchmark: what each storage and kind of mask costs.
 
 use super::candidates::{AttentionWork, Candidate};
+use super::tensor_problem::Compiled;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{DenseMask, Element};
+use crate::kernels::{DenseMask, Element, RowPlace};
 use crate::ops::{
-    AttentionCall, AttentionMask, AttentionPlan, DensePart, GradientViews, RowsAt, SoftmaxCall,
-    View,
+    AttentionKey, AttentionMask, AttentionOperation, DensePart, Role, SoftmaxKey, View,
 };
 use crate::plan::Buffer;
 use serde::Serialize;
@@ -38,7 +38,12 @@ pub struct Stage {
 pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCandidate>> {
     let causal = AttentionMask { causal: true, ..AttentionMask::default() };
     let dense = |kind, row: usize| AttentionMask {
-        dense: Some(DensePart { kind, strides: [0, 0, row], keys_from: 0 }),
+        dense: Some(DensePart {
+            kind,
+            strides: [0, 0, row],
+            keys_from: 0,
+            words: row * work.tokens,
+        }),
         ..causal.clone()
     };
     let bits = work.tokens.div_ceil(32);
@@ -61,22 +66,19 @@ pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCan
             // All bits set, and biases of zero.
             let fill = if *mask == "bits" { u32::MAX } else { 0 };
             let words = vec![fill; *words];
-            for pass in ["forward", "backward"] {
+            for operation in [AttentionOperation::Forward, AttentionOperation::Backward] {
                 let soft_cap = mask.contains("capped").then_some(30.0);
-                let call = AttentionCall { soft_cap, ..call(work, element, rule.clone()) };
-                let bytes = |_: u32| Some(tensor_bytes(work, element));
-                let plan = if pass == "forward" {
-                    call.forward(caps, &words, &bytes)
-                } else {
-                    call.backward(caps, &words, &bytes)
+                let key = AttentionKey {
+                    soft_cap,
+                    dense: rule.dense_kind(),
+                    ..key(work, element, operation)
                 };
-                match plan {
-                    Ok(plan) => {
-                        candidates.push(candidate(caps, work, pass, element, mask, plan)?);
-                    }
-                    // Of a mask that no binding holds.
-                    Err(error) if error.code == crate::error::ErrorCode::LimitExceeded => {}
-                    Err(error) => return Err(error),
+                let AttentionWork { heads, head_dim, tokens, .. } = work;
+                let view = |_| View::in_order([1, heads, tokens, head_dim]);
+                let compiled = Compiled::new(caps, key, view, (rule, &words))?;
+                // No binding holds every mask.
+                if compiled.mask.len() as u64 * 4 <= caps.limits.binding_bytes() {
+                    candidates.push(candidate(caps, work, key, mask, compiled)?);
                 }
             }
         }
@@ -87,17 +89,16 @@ pub fn tensors(caps: &Capabilities, work: AttentionWork) -> Result<Vec<TensorCan
 
 /// The softmax of tokens × tokens numbers by itself.
 fn softmax(caps: &Capabilities, work: AttentionWork) -> Result<TensorCandidate> {
-    let tokens = work.tokens as u64;
-    let at = |id| RowsAt { id, offset: 0 };
+    let tokens = work.tokens;
     let element = Element::F32;
-    let call = SoftmaxCall { input: at(0), output: at(1), rows: tokens, columns: tokens, element };
-    let bytes = 4 * tokens * tokens;
-    let compiled = call.compile(caps, &|_| Some(bytes))?;
-    let kernel = compiled.plan.kernels[0].clone();
+    let bytes = 4 * (tokens * tokens) as u64;
+    let place = RowPlace { rows: tokens as u32, ..RowPlace::default() };
+    let plan = SoftmaxKey { rows: tokens, columns: tokens, element }.plan(caps)?;
+    let kernel = plan.kernels[0].clone();
     let operands = vec![
         ("input".to_string(), bytes),
         ("output".to_string(), bytes),
-        ("geometry".to_string(), size_of_val(&compiled.place) as u64),
+        ("geometry".to_string(), size_of_val(&place) as u64),
     ];
     let candidate = Candidate::new(caps, kernel, work.tokens, true)?;
     Ok(TensorCandidate {
@@ -106,7 +107,7 @@ fn softmax(caps: &Capabilities, work: AttentionWork) -> Result<TensorCandidate> 
         mask: "alone",
         stages: vec![Stage { candidate, operands }],
         mask_words: vec![],
-        geometry_words: bytemuck::pod_collect_to_vec(std::slice::from_ref(&compiled.place)),
+        geometry_words: bytemuck::pod_collect_to_vec(std::slice::from_ref(&place)),
     })
 }
 
@@ -118,21 +119,10 @@ fn tensor_bytes(work: AttentionWork, element: Element) -> u64 {
     (work.heads * work.tokens * work.head_dim * element.bytes()) as u64
 }
 
-fn call(work: AttentionWork, element: Element, mask: AttentionMask) -> AttentionCall {
+fn key(work: AttentionWork, element: Element, operation: AttentionOperation) -> AttentionKey {
     let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
-    let view = |id| View { id, offset: 0, strides: [0, tokens * head_dim, head_dim] };
-    AttentionCall {
-        query: view(0),
-        key: view(1),
-        value: view(2),
-        output: view(3),
-        logsumexp: Some(4),
-        gradients: Some(GradientViews {
-            d_output: view(5),
-            d_query: view(6),
-            d_key: view(7),
-            d_value: view(8),
-        }),
+    AttentionKey {
+        operation,
         batch: 1,
         heads,
         kv_heads,
@@ -142,24 +132,25 @@ fn call(work: AttentionWork, element: Element, mask: AttentionMask) -> Attention
         element,
         soft_cap: None,
         scale: None,
-        mask,
+        dense: DenseMask::None,
     }
 }
 
 fn candidate(
     caps: &Capabilities,
     work: AttentionWork,
-    pass: &'static str,
-    element: Element,
+    key: AttentionKey,
     mask: &'static str,
-    plan: AttentionPlan,
+    plan: Compiled,
 ) -> Result<TensorCandidate> {
-    let elements = tensor_bytes(work, element);
+    let pass = if key.operation == AttentionOperation::Forward { "forward" } else { "backward" };
+    let elements = tensor_bytes(work, key.element);
+    let mask_bytes = plan.mask.len() as u64 * 4;
     let named = |buffer: Buffer, bytes: u64| match buffer {
-        Buffer::Given(4) => Ok((NAMES[4].to_string(), (work.heads * work.tokens * 4) as u64)),
-        Buffer::Given(id) => Ok((NAMES[id as usize].to_string(), elements)),
-        Buffer::Batch => Ok(("mask".into(), bytes)),
-        Buffer::Step => Ok(("geometry".into(), bytes)),
+        _ if buffer == Role::Logsumexp.buffer() => Ok(("logsumexp".into(), bytes)),
+        _ if buffer == Role::Mask.buffer() => Ok(("mask".into(), mask_bytes)),
+        _ if buffer == Role::Geometry.buffer() => Ok(("geometry".into(), bytes)),
+        Buffer::Given(role) => Ok((NAMES[role as usize].to_string(), elements)),
         Buffer::Slot(_) => Ok(("statistics".into(), bytes)),
         other => Err(Error::internal(format!("a call binds {other:?}"))),
     };
@@ -176,7 +167,7 @@ fn candidate(
     }
     Ok(TensorCandidate {
         pass,
-        element: element.name(),
+        element: key.element.name(),
         mask,
         stages,
         mask_words: plan.mask,

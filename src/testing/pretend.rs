@@ -58,6 +58,15 @@ impl Gpu for Pretend {
         self.device.install(plan, resolve)
     }
 
+    fn rebind(
+        &self,
+        id: PlanId,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<()> {
+        self.device.rebind(id, plan, resolve)
+    }
+
     fn uninstall(&self, plan: PlanId) {
         self.device.uninstall(plan);
     }

@@ -6,10 +6,11 @@ use super::lane::Lane;
 use super::measure::wide;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{AttentionPass, DenseMask, Element, Kernel};
+use crate::kernels::{AttentionPass, DenseMask, Element, Geometry, Kernel};
 use crate::ops::{
-    AttentionCall, AttentionMask, AttentionPlan, DensePart, GradientViews, PerItem, View,
+    AttentionKey, AttentionMask, AttentionOperation, DensePart, MaskShape, PerItem, Role, View,
 };
+use crate::plan::Plan;
 use crate::twins::attention_masked::{Inputs, MaskedAttention};
 use half::f16;
 
@@ -114,7 +115,9 @@ impl MaskData {
         for row in (0..rows).filter(|row| empty > 0 && row % empty == 0) {
             words[row * strides[2]..][..strides[2]].fill(0);
         }
-        let dense = Some(DensePart { kind: DenseMask::Bits, strides, keys_from: from });
+        let count = words.len();
+        let dense =
+            Some(DensePart { kind: DenseMask::Bits, strides, keys_from: from, words: count });
         let bits = words.clone();
         Self {
             mask: AttentionMask { dense, ..AttentionMask::default() },
@@ -133,7 +136,8 @@ impl MaskData {
         let mut values = lane.normal(batch * strides[0]);
         values.iter_mut().step_by(5).for_each(|value| *value = -1e30);
         values[..2 * keys].fill(-1e30);
-        let dense = Some(DensePart { kind: DenseMask::Additive, strides, keys_from: 0 });
+        let (kind, count) = (DenseMask::Additive, values.len());
+        let dense = Some(DensePart { kind, strides, keys_from: 0, words: count });
         let words = values.iter().map(|value| value.to_bits()).collect();
         Self {
             mask: AttentionMask { causal: true, dense, ..AttentionMask::default() },
@@ -143,6 +147,38 @@ impl MaskData {
                 (key + queries <= row + keys && value > -5e29).then_some(f64::from(value))
             }),
         }
+    }
+}
+
+/// A call ready to run: the plan, and what the host writes before it.
+pub(super) struct Compiled {
+    pub plan: Plan,
+    pub geometry: Geometry,
+    pub mask: Vec<u32>,
+    /// Rows to replay the plan for.
+    pub rows: usize,
+}
+
+impl Compiled {
+    /// A call whose tensors lie as `view` says of those of queries and those of keys.
+    pub fn new(
+        caps: &Capabilities,
+        key: AttentionKey,
+        view: impl Fn(bool) -> View,
+        (mask, dense): (&AttentionMask, &[u32]),
+    ) -> Result<Self> {
+        use Role::{DKey, DOutput, DQuery, DValue, Key, Output, Query, Value};
+        let [of_query, of_key] = [false, true].map(view);
+        let views = [Query, Output, DOutput, DQuery].map(|role| (role, of_query));
+        let of_keys = [Key, Value, DKey, DValue].map(|role| (role, of_key));
+        let mut geometry = key.geometry(key.key_rows, &[views, of_keys].concat());
+        let AttentionKey { batch, heads, query_rows, key_rows, .. } = key;
+        let shape = MaskShape { batch, heads, query_rows, key_rows };
+        let backward = key.operation == AttentionOperation::Backward;
+        let mut mask = mask.words(shape, backward, &mut geometry)?;
+        let intervals = mask.len() - dense.len();
+        mask[intervals..].copy_from_slice(dense);
+        Ok(Self { plan: key.plan(caps)?, geometry, mask, rows: key.rows() })
     }
 }
 
@@ -158,7 +194,7 @@ pub(super) fn view(layout: Layout, counts: [usize; 3], head_dim: usize) -> (View
             (8, [heads * room * row, room * row, row], 8 + batch * heads * room * row)
         }
     };
-    (View { id: 0, offset, strides }, len)
+    (View { offset, strides }, len)
 }
 
 /// Index of each element of a contiguous tensor in the buffer of its view.
@@ -274,41 +310,25 @@ impl Problem {
         Inputs { query, key, value }
     }
 
-    pub fn compiled(&self, caps: &Capabilities, backward: bool) -> Result<AttentionPlan> {
-        let [of_query, of_key] = [&self.placed[0], &self.placed[1]];
-        let named = |id: u32, placed: &Placed| View { id, ..placed.view };
-        let Setting { heads: (heads, kv_heads, head_dim), .. } = self.setting;
-        let call = AttentionCall {
-            query: named(0, of_query),
-            key: named(1, of_key),
-            value: named(2, of_key),
-            output: named(3, of_query),
-            logsumexp: Some(4),
-            gradients: backward.then(|| GradientViews {
-                d_output: named(5, of_query),
-                d_query: named(6, of_query),
-                d_key: named(7, of_key),
-                d_value: named(8, of_key),
-            }),
-            batch: self.setting.batch,
+    pub fn compiled(&self, caps: &Capabilities, backward: bool) -> Result<Compiled> {
+        let Setting { heads: (heads, kv_heads, head_dim), batch, rows, .. } = self.setting;
+        let operation =
+            if backward { AttentionOperation::Backward } else { AttentionOperation::Forward };
+        let key = AttentionKey {
+            operation,
+            batch,
             heads,
             kv_heads,
-            query_rows: self.setting.rows.0,
-            key_rows: self.setting.rows.1,
+            query_rows: rows.0,
+            key_rows: rows.1,
             head_dim,
             element: self.setting.element,
             soft_cap: self.setting.soft_cap,
             scale: self.setting.scale,
-            mask: self.mask.mask.clone(),
+            dense: self.mask.mask.dense_kind(),
         };
-        let bytes = |id: u32| {
-            let placed = if matches!(id, 1 | 2 | 7 | 8) { of_key } else { of_query };
-            Some(if id == 4 { 1 << 20 } else { (placed.len * placed.element.bytes()) as u64 })
-        };
-        match backward {
-            false => call.forward(caps, &self.mask.words, &bytes),
-            true => call.backward(caps, &self.mask.words, &bytes),
-        }
+        let view = |of_keys| self.placed[usize::from(of_keys)].view;
+        Compiled::new(caps, key, view, (&self.mask.mask, &self.mask.words))
     }
 
     /// The kernel of that name in the plan for each adapter of the table, or for this device alone.

@@ -29,7 +29,7 @@ use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::TunedProduct;
-use crate::plan::{Buffer, Plan};
+use crate::plan::{Buffer, Dispatch, Plan};
 use faults::Faults;
 use memory::{Bound, Memory};
 use std::cell::{Cell, RefCell};
@@ -125,6 +125,25 @@ impl Double {
     fn refused(&self, error: Error) {
         let mut watches = self.watches.borrow_mut();
         watches.last_mut().expect("GPU work outside of error scopes").push(error);
+    }
+
+    /// What each dispatch binds.
+    fn bind(
+        &self,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<Vec<Vec<Bound>>> {
+        let bind = |dispatch: &Dispatch| {
+            let memory = self.memory.borrow();
+            let slices = dispatch.slices.iter().map(|slice| Bound::new(*slice, resolve, &memory));
+            let slices = slices.collect::<Result<Vec<_>>>()?;
+            if let Err(error) = memory.check(&plan.kernels[dispatch.kernel].bindings, &slices) {
+                let message = format!("the GPU refused a command: {}: {error}", dispatch.label);
+                self.refused(Error::internal(message));
+            }
+            Ok(slices)
+        };
+        plan.dispatches.iter().map(bind).collect()
     }
 
     fn execute(&self, replay: &Replay) -> Result<()> {
@@ -242,17 +261,7 @@ impl Gpu for Double {
 
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
         self.faults.alive()?;
-        let mut bound = vec![];
-        for dispatch in &plan.dispatches {
-            let kernel = &plan.kernels[dispatch.kernel];
-            let slices = dispatch.slices.iter().map(|slice| Bound::new(*slice, resolve));
-            let slices = slices.collect::<Result<Vec<_>>>()?;
-            if let Err(error) = self.memory.borrow().check(&kernel.bindings, &slices) {
-                let message = format!("the GPU refused a command: {}: {error}", dispatch.label);
-                self.refused(Error::internal(message));
-            }
-            bound.push(slices);
-        }
+        let bound = self.bind(plan, resolve)?;
         let id = PlanId(self.next_id());
         self.count(|c| {
             c.bind_groups += plan.dispatches.len() as u64;
@@ -261,6 +270,20 @@ impl Gpu for Double {
         let installed = Rc::new(Installed { plan: plan.clone(), bound });
         self.plans.borrow_mut().insert(id, installed);
         Ok(id)
+    }
+
+    fn rebind(
+        &self,
+        id: PlanId,
+        plan: &Plan,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+    ) -> Result<()> {
+        self.faults.alive()?;
+        let bound = self.bind(plan, resolve)?;
+        self.count(|c| c.bind_groups += plan.dispatches.len() as u64);
+        let installed = Rc::new(Installed { plan: plan.clone(), bound });
+        self.plans.borrow_mut().insert(id, installed);
+        Ok(())
     }
 
     fn uninstall(&self, plan: PlanId) {

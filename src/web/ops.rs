@@ -3,11 +3,11 @@
 use super::runtime::RawRuntime;
 use super::{JsResult, to_js};
 use crate::error::{Error, ErrorCode};
-use crate::gpu::{Gpu, WgpuDevice};
+use crate::gpu::{BufferId, Gpu, WgpuDevice};
 use crate::kernels::Element;
-use crate::ops::{AttentionCall, SoftmaxCall};
-use crate::session::{AttentionOperation, Tensor, attention, softmax};
-use js_sys::Promise;
+use crate::ops::{DenseData, Operation};
+use crate::session::{Operations, Tensor};
+use js_sys::{Promise, Uint8Array};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -78,11 +78,6 @@ impl RawTensor {
     }
 }
 
-/// Little-endian words of a byte string.
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
 fn element(name: &str) -> JsResult<Element> {
     match name {
         "f32" => Ok(Element::F32),
@@ -94,16 +89,38 @@ fn element(name: &str) -> JsResult<Element> {
     }
 }
 
-async fn run(
-    runtime: &RawRuntime,
-    operation: AttentionOperation,
-    call: &str,
-    mask: &[u8],
-) -> JsResult<()> {
-    let gpu = runtime.gpu()?;
-    let call: AttentionCall =
-        serde_json::from_str(call).map_err(|e| to_js(Error::options(format!("attention: {e}"))))?;
-    attention(&gpu, operation, &call, &words(mask)).await.map_err(to_js)
+/// The bytes of a typed array, which stay where they are until they are read.
+struct Bytes(Uint8Array);
+
+impl DenseData for Bytes {
+    fn bytes(&self) -> usize {
+        self.0.length() as usize
+    }
+
+    fn read(&self, from: usize, into: &mut [u8]) {
+        self.0.subarray(from as u32, (from + into.len()) as u32).copy_to(into);
+    }
+}
+
+/// An operation that has been judged.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawOperation {
+    operations: Rc<Operations>,
+    operation: Operation,
+}
+
+#[wasm_bindgen]
+impl RawOperation {
+    /// Queues the operation, and ends this object. `made` are the buffers of the tensors that were not
+    /// given. The promise settles with whether the device accepted it.
+    pub fn run(self, made: &[u32]) -> JsResult<Promise> {
+        let made: Vec<BufferId> = made.iter().copied().map(BufferId).collect();
+        let accepted = self.operations.run(&self.operation, &made).map_err(to_js)?;
+        Ok(future_to_promise(
+            async move { accepted.await.map(|()| JsValue::UNDEFINED).map_err(to_js) },
+        ))
+    }
 }
 
 #[wasm_bindgen]
@@ -116,25 +133,18 @@ impl RawRuntime {
         Ok(RawTensor { device, tensor: RefCell::new(Some(Rc::new(tensor))) })
     }
 
-    #[wasm_bindgen(js_name = attentionForward)]
-    pub async fn attention_forward(&self, call: String, mask: Vec<u8>) -> JsResult<()> {
-        run(self, AttentionOperation::Forward, &call, &mask).await
-    }
-
-    #[wasm_bindgen(js_name = attentionBackward)]
-    pub async fn attention_backward(&self, call: String, mask: Vec<u8>) -> JsResult<()> {
-        run(self, AttentionOperation::Backward, &call, &mask).await
-    }
-
-    #[wasm_bindgen(js_name = attentionDecode)]
-    pub async fn attention_decode(&self, call: String) -> JsResult<()> {
-        run(self, AttentionOperation::Decode, &call, &[]).await
-    }
-
-    pub async fn softmax(&self, call: String) -> JsResult<()> {
-        let gpu = self.gpu()?;
-        let call: SoftmaxCall = serde_json::from_str(&call)
-            .map_err(|e| to_js(Error::options(format!("softmax: {e}"))))?;
-        softmax(&gpu, &call).await.map_err(to_js)
+    /// Judges a call: `number` says which operation, `fields` what is asked of it, as
+    /// [`Operation::of_fields`] reads them.
+    pub fn operation(
+        &self,
+        number: u32,
+        fields: &[f64],
+        dense: Option<Uint8Array>,
+    ) -> JsResult<RawOperation> {
+        let operations = self.operations()?;
+        let dense = dense.map(Bytes);
+        let dense = dense.as_ref().map(|bytes| bytes as &dyn DenseData);
+        let operation = Operation::of_fields(number, fields, dense).map_err(to_js)?;
+        Ok(RawOperation { operations, operation })
     }
 }

@@ -4,6 +4,7 @@ use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
+use crate::session::Operations;
 use js_sys::Promise;
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -64,15 +65,29 @@ fn request(options: &str) -> Result<DeviceRequest> {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawRuntime {
-    device: RefCell<Option<Rc<WgpuDevice>>>,
+    open: RefCell<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    device: Rc<WgpuDevice>,
+    operations: Rc<Operations>,
 }
 
 impl RawRuntime {
-    pub(crate) fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
+    fn open<T>(&self, part: impl FnOnce(&Open) -> T) -> JsResult<T> {
         let freed = || {
             to_js(Error::new(ErrorCode::Freed, "this runtime has been destroyed; create another"))
         };
-        self.device.borrow().clone().ok_or_else(freed)
+        self.open.borrow().as_ref().map(part).ok_or_else(freed)
+    }
+
+    pub(crate) fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
+        self.open(|open| Rc::clone(&open.device))
+    }
+
+    pub(crate) fn operations(&self) -> JsResult<Rc<Operations>> {
+        self.open(|open| Rc::clone(&open.operations))
     }
 
     pub(crate) fn gpu(&self) -> JsResult<Rc<dyn Gpu>> {
@@ -89,7 +104,8 @@ impl RawRuntime {
         let device = adapter::open(gpu.unchecked_ref(), adapter.unchecked_ref(), &request)
             .await
             .map_err(to_js)?;
-        Ok(Self { device: RefCell::new(Some(device)) })
+        let operations = Rc::new(Operations::new(&(Rc::clone(&device) as Rc<dyn Gpu>)));
+        Ok(Self { open: RefCell::new(Some(Open { device, operations })) })
     }
 
     /// The raw GPUDevice.
@@ -144,7 +160,8 @@ impl RawRuntime {
     }
 
     pub fn release(&self) {
-        if let Some(device) = self.device.replace(None) {
+        if let Some(Open { device, operations }) = self.open.replace(None) {
+            drop(operations);
             device.destroy();
         }
     }

@@ -2,26 +2,38 @@
 
 use super::WgpuDevice;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Cuts, Gpu, LocalFuture, Region, Replay, watched};
+use crate::gpu::{BufferId, Cuts, Gpu, LocalFuture, PlanId, Region, Replay, watched};
 use crate::kernels::Grid;
-use crate::plan::{Cost, Range};
+use crate::plan::{Cost, Dispatch, Plan, Range};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
-/// A dispatch with its GPU objects.
+/// A dispatch, whose GPU objects its plan has.
 pub(super) struct Installed {
     /// Index into [`InstalledPlan::pipelines`].
     pub pipeline: usize,
-    pub bind_group: wgpu::BindGroup,
     pub grid: Grid,
     pub range: Range,
     /// For splitting.
     pub cost: Cost,
 }
 
+impl Installed {
+    pub fn new(plan: &Plan, dispatch: &Dispatch) -> Self {
+        Self {
+            pipeline: dispatch.kernel,
+            grid: plan.kernels[dispatch.kernel].grid,
+            range: dispatch.range,
+            cost: dispatch.cost,
+        }
+    }
+}
+
 pub(super) struct InstalledPlan {
     pub pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub dispatches: Vec<Installed>,
+    /// Of each dispatch.
+    pub bind_groups: RefCell<Vec<wgpu::BindGroup>>,
     pub ranges: wgpu::Buffer,
     /// The batch that costs refer to.
     pub tokens: usize,
@@ -68,9 +80,9 @@ impl InstalledPlan {
 }
 
 impl WgpuDevice {
-    fn plan(&self, replay: &Replay) -> Result<Rc<InstalledPlan>> {
-        let found = self.plans.borrow().get(&replay.plan).map(Rc::clone);
-        found.ok_or_else(|| Error::internal(format!("plan {} is not installed", replay.plan.0)))
+    pub(super) fn installed(&self, plan: PlanId) -> Result<Rc<InstalledPlan>> {
+        let found = self.plans.borrow().get(&plan).map(Rc::clone);
+        found.ok_or_else(|| Error::internal(format!("plan {} is not installed", plan.0)))
     }
 
     /// A submit's own error scopes, where the call that makes it has none open.
@@ -95,7 +107,7 @@ impl WgpuDevice {
     fn cost(&self, replays: &[Replay]) -> Result<f64> {
         let mut sum = 0.0;
         for replay in replays {
-            let plan = self.plan(replay)?;
+            let plan = self.installed(replay.plan)?;
             let schedule = plan.scheduled(replay.rows, self)?;
             sum += schedule.dispatches.iter().map(|&(i, _)| plan.cost(i, replay)).sum::<f64>();
         }
@@ -115,7 +127,8 @@ impl WgpuDevice {
         let mut pass = begin_pass(&mut encoder);
         let mut dispatches = 0;
         for replay in replays {
-            let plan = self.plan(replay)?;
+            let plan = self.installed(replay.plan)?;
+            let bind_groups = plan.bind_groups.borrow();
             let mut bound = None;
             for &(index, groups) in &plan.scheduled(replay.rows, self)?.dispatches {
                 let dispatch = &plan.dispatches[index];
@@ -128,7 +141,7 @@ impl WgpuDevice {
                 if bound.replace(dispatch.pipeline) != Some(dispatch.pipeline) {
                     pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
                 }
-                pass.set_bind_group(0, &dispatch.bind_group, &[]);
+                pass.set_bind_group(0, &bind_groups[index], &[]);
                 pass.dispatch_workgroups(groups[0], groups[1], 1);
                 dispatches += 1;
             }
@@ -178,7 +191,7 @@ impl WgpuDevice {
         if !self.capabilities().features.timestamps {
             return Ok(Box::pin(async { Ok(None) }));
         }
-        let plan = self.plan(&replay)?;
+        let plan = self.installed(replay.plan)?;
         let schedule = plan.scheduled(replay.rows, self)?;
         let schedule = &schedule.dispatches;
         let bytes = schedule.len() as u64 * 16;
@@ -239,7 +252,7 @@ impl WgpuDevice {
             });
             let dispatch = &plan.dispatches[*index];
             pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
-            pass.set_bind_group(0, &dispatch.bind_group, &[]);
+            pass.set_bind_group(0, &plan.bind_groups.borrow()[*index], &[]);
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
         queries

@@ -18,10 +18,18 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    pub fn new(slice: Slice, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<Self> {
+    pub fn new(
+        slice: Slice,
+        resolve: &dyn Fn(Buffer) -> Result<BufferId>,
+        memory: &Memory,
+    ) -> Result<Self> {
+        let Slice { offset, mut bytes, .. } = slice;
         let own = slice.buffer == Buffer::Ranges;
         let buffer = if own { None } else { Some(resolve(slice.buffer)?) };
-        Ok(Self { buffer, offset: slice.offset, bytes: slice.bytes })
+        if let (Buffer::Given(_), Some(buffer)) = (slice.buffer, buffer) {
+            bytes = memory.words(buffer)?.len() as u64 * 4;
+        }
+        Ok(Self { buffer, offset, bytes })
     }
 
     /// Its words within its buffer.

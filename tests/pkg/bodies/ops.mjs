@@ -365,6 +365,68 @@ export const cases = {
     free(...tensors, dOutput, saved, found);
   },
 
+  async "equal calls share a plan, whatever their tensors"({ tinyloom, runtime }) {
+    const { attention, softmax } = tinyloom.ops;
+    const sizes = { batch: 1, heads: 1, kvHeads: 1, queryRows: 20, keyRows: 28, headDim: 12 };
+    const shape = [1, 1, 20, 12];
+    // A value of its own in each call: with equal keys, the output is the value.
+    const key = runtime.tensor(null, [1, 1, 28, 12]);
+    const values = Array.from({ length: 10 }, (_, at) =>
+      runtime.tensor(new Float32Array(28 * 12).fill(at + 1), [1, 1, 28, 12]),
+    );
+    const query = runtime.tensor(null, shape);
+    const mask = (at) => ({ causal: at % 2 === 0, scale: 0.75, keyLengths: [28 - (at % 3)] });
+    const built = async (work) => {
+      const { schedules } = runtime._counters();
+      await work();
+      return runtime._counters().schedules - schedules;
+    };
+    const forward = async () => {
+      for (let at = 0; at < 100; at++) {
+        const result = await attention.forward(query, key, values[at % 10], mask(at));
+        const got = await result.output.data();
+        ok(
+          got.every((x) => Math.abs(x - 1 - (at % 10)) < 1e-5),
+          `call ${at} gave ${got[0]}`,
+        );
+        free(result);
+      }
+    };
+    equal(await built(forward), 1, "schedules of 100 equal calls");
+    equal(await built(forward), 0, "schedules of 100 more");
+    const keys = random(runtime, { ...sizes, keyRows: 64 }).tensors.slice(1);
+    const one = query.slice(2, 0, 1);
+    const decode = async () => {
+      for (let length = 33; length <= 64; length++) {
+        const used = keys.map((tensor) => tensor.slice(2, 0, length));
+        free(await attention.decode(one, ...used));
+      }
+    };
+    equal(await built(decode), 1, "schedules of decoding from 33 to 64 keys");
+    const other = async () => {
+      free(await attention.forward(query, key, values[0], { scale: 0.5, keyLengths: [28] }));
+      free(await softmax(query), await softmax(query));
+    };
+    equal(await built(other), 2, "schedules of another scale, and of a softmax");
+    free(query, key, ...values, ...keys);
+  },
+
+  async "plans and their memory stay bounded"({ tinyloom, runtime }) {
+    const all = runtime.tensor(null, [300]);
+    const { gpuBytes } = runtime._counters();
+    const round = async () => {
+      for (let length = 1; length <= 300; length++) {
+        free(await tinyloom.ops.softmax(all.slice(0, 0, length).reshape([length, 1])));
+      }
+      await runtime.device.queue.onSubmittedWorkDone();
+      return runtime._counters().gpuBytes - gpuBytes;
+    };
+    const [first, second] = [await round(), await round()];
+    ok(first <= 64 * 256, `300 shapes leave ${first} bytes`);
+    equal(second, first, "bytes after 300 more");
+    all.free();
+  },
+
   async "calls run in their order"({ tinyloom, runtime }) {
     const { attention } = tinyloom.ops;
     const sizes = { batch: 1, heads: 1, kvHeads: 1, queryRows: 4, keyRows: 4, headDim: 4 };

@@ -1,0 +1,106 @@
+//! Calls as they cross from JavaScript: a list of fields, each its number, how many values it has, and
+//! these. `pkg/src/fields.ts` writes it.
+
+use super::{
+    AttentionCall, AttentionOperation, DenseData, DenseKind, DenseOption, MaskOptions, Operation,
+    PerItem, Role, SoftmaxCall, TENSORS, TensorView,
+};
+use crate::error::{Error, Result};
+use crate::kernels::Element;
+
+/// Fields below [`TENSORS`] are tensors, by role: the buffer's number, 1 for f16, the offset, the sizes of
+/// all axes, then their strides.
+const CAUSAL: usize = 16;
+const WINDOW: usize = 17;
+const SCALE: usize = 18;
+const SOFT_CAP: usize = 19;
+const QUERY_OFFSET: usize = 20;
+const QUERY_OFFSETS: usize = 21;
+const DOCUMENTS: usize = 22;
+/// The list of a batch item; one field each.
+const DOCUMENTS_OF_ITEM: usize = 23;
+const KEY_LENGTHS: usize = 24;
+const TREE: usize = 25;
+/// How many words each batch item has.
+const TREE_PER_ITEM: usize = 26;
+const BOOLEAN: usize = 27;
+const ADDITIVE: usize = 28;
+
+/// The operations by number.
+const ATTENTION: [AttentionOperation; 3] =
+    [AttentionOperation::Forward, AttentionOperation::Backward, AttentionOperation::Decode];
+
+impl Operation {
+    /// Judges a call that crosses as `fields`, with the data of its dense mask. The operation is 0 to 2 for
+    /// attention's forward, backward and decode, and 3 for softmax.
+    ///
+    /// # Errors
+    /// Those of [`AttentionCall::judge`] and [`SoftmaxCall::judge`]; `internal` for no such fields.
+    pub fn of_fields(
+        operation: u32,
+        fields: &[f64],
+        dense: Option<&dyn DenseData>,
+    ) -> Result<Self> {
+        let mut call = AttentionCall {
+            operation: ATTENTION.get(operation as usize).copied().unwrap_or(ATTENTION[0]),
+            tensors: [const { None }; TENSORS],
+            scale: None,
+            soft_cap: None,
+            mask: MaskOptions::default(),
+        };
+        let mut kind = None;
+        let mut rest = fields;
+        while let [field, count, values @ ..] = rest {
+            let (values, others) =
+                values.split_at_checked(*count as usize).ok_or_else(|| wrong(*field))?;
+            rest = others;
+            let one = || values.first().copied();
+            let mask = &mut call.mask;
+            match *field as usize {
+                role if role < TENSORS => {
+                    call.tensors[role] = Some(tensor(values).ok_or_else(|| wrong(*field))?);
+                }
+                CAUSAL => mask.causal = true,
+                WINDOW => mask.window = one(),
+                SCALE => call.scale = one(),
+                SOFT_CAP => call.soft_cap = one(),
+                QUERY_OFFSET => mask.query_offset = one().map(PerItem::All),
+                QUERY_OFFSETS => mask.query_offset = Some(PerItem::Each(values.to_vec())),
+                DOCUMENTS => mask.documents = Some(PerItem::All(values)),
+                DOCUMENTS_OF_ITEM => match &mut mask.documents {
+                    Some(PerItem::Each(lists)) => lists.push(values),
+                    _ => mask.documents = Some(PerItem::Each(vec![values])),
+                },
+                KEY_LENGTHS => mask.key_lengths = Some(values),
+                TREE => kind = Some(DenseKind::Tree { lists: None }),
+                TREE_PER_ITEM => kind = Some(DenseKind::Tree { lists: Some(values) }),
+                BOOLEAN => kind = Some(DenseKind::Boolean { shape: values }),
+                ADDITIVE => kind = Some(DenseKind::Additive { shape: values }),
+                _ => return Err(wrong(*field)),
+            }
+        }
+        call.mask.dense = kind.zip(dense).map(|(kind, data)| DenseOption { kind, data });
+        if (operation as usize) < ATTENTION.len() {
+            return call.judge();
+        }
+        let [input, ..] = call.tensors;
+        SoftmaxCall { input: input.ok_or_else(|| wrong(f64::from(Role::Query as u32)))? }.judge()
+    }
+}
+
+fn wrong(field: f64) -> Error {
+    Error::internal(format!("field {field} of a call is wrong"))
+}
+
+fn tensor(values: &[f64]) -> Option<TensorView> {
+    let [id, half, offset, axes @ ..] = values else { return None };
+    let sizes = |list: &[f64]| list.iter().map(|&size| size as usize).collect();
+    let (shape, strides) = axes.split_at(axes.len() / 2);
+    Some(TensorView {
+        id: *id as u32,
+        element: if *half == 1.0 { Element::F16 } else { Element::F32 },
+        offset: *offset as usize,
+        shape: sizes(shape),
+        strides: sizes(strides),
+    })
+}
