@@ -50,7 +50,7 @@ pub enum Others {
     Run,
     /// Runs one, and compiles the rest: where another lane runs them all on the same adapter.
     Compile,
-    /// Runs a quarter, and has the rest's texts checked by the browser's compiler: where the adapter's
+    /// Runs one, and has the rest's texts checked by the browser's compiler: where the adapter's
     /// compiler takes most of the time.
     Check,
 }
@@ -60,8 +60,7 @@ impl Others {
     fn drawn(self, of: usize) -> usize {
         match self {
             Self::Run => of,
-            Self::Compile => of.min(1),
-            Self::Check => of.div_ceil(4),
+            Self::Compile | Self::Check => of.min(1),
         }
     }
 }

@@ -101,11 +101,14 @@ async function takeCases(browser, page, url, devices, share) {
   return capabilities;
 }
 
-function checkReport(t, { name, expect = {} }, { capabilities, cases }, problems) {
+function checkReport(t, { name, expect = {} }, { capabilities, cases: all }, problems) {
+  const cases = all.filter((one) => !one.skipped);
   const failed = cases.filter((one) => !one.ok);
   const { vendor, architecture, description } = capabilities.adapter;
   const adapter = [vendor, architecture, description].filter(Boolean).join(" ") || "(unnamed)";
   t.diagnostic(`${name}: ${cases.length} cases, ${failed.length} failed, adapter ${adapter}`);
+  if (cases.length < all.length)
+    t.diagnostic(`${name}: ${all.length - cases.length} cases ran on another device alone`);
   for (const line of account(cases)) t.diagnostic(`${name}: ${line}`);
   for (const [feature, wanted] of Object.entries(expect)) {
     assert.equal(
