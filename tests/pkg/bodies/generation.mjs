@@ -47,7 +47,7 @@ export const cases = {
     ok(!("text" in plain[0]), "no text without a tokenizer");
     const { ByteTokenizer, BpeTokenizer } = host.tinyloom;
     const trained = await BpeTokenizer.train("a text of some words and of some more words", {
-      vocabSize: 257,
+      vocabSize: 258,
     });
     for (const tokenizer of [new ByteTokenizer(), trained, pieces(3)]) {
       const given = await collect(model.generate([1, 2], { ...options, tokenizer }));
