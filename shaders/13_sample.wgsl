@@ -1,7 +1,7 @@
-// uses: step, philox, reduce_subgroup or reduce_tree
-// sample_forward: draws the next token and makes it the next input: logits → repetition penalty →
-// temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in one
-// submit.
+// uses: step, philox, reduce_subgroup or reduce_tree, sample/tensors, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// sample_forward: draws the next token and makes it the next input: logits → repetition penalty
+// → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
+// one submit.
 //
 //   0 logits   read        f32 [VOCABULARY]
 //   1 seen     read_write  u32 [ceil(VOCABULARY / 32)] bit set of tokens already in the text
@@ -14,98 +14,6 @@
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
 // Grid: one workgroup.
-struct Sampling {
-  temperature: f32,
-  top_p: f32,
-  min_p: f32,
-  repetition_penalty: f32,
-  top_k: u32,       // 0: off
-  seed_low: u32,
-  seed_high: u32,
-  turn0: u32,       // draws made before this submit: slot of `drawn` = draws − turn0
-}
-
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> seen: array<u32>;
-@group(0) @binding(2) var<storage, read_write> token: array<u32>;
-@group(0) @binding(3) var<storage, read_write> drawn: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> step: Step;
-@group(0) @binding(5) var<uniform> options: Sampling;
-
-const CHUNK: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
-
-var<workgroup> chunk_sums: array<f32, WORKGROUP>;
-var<workgroup> winner: u32;
-
-// The logit after the repetition penalty (Keskar et al., arXiv:1909.05858).
-fn score(i: u32) -> f32 {
-  let x = logits[i];
-  if options.repetition_penalty == 1.0 || ((seen[i / 32u] >> (i % 32u)) & 1u) == 0u {
-    return x;
-  }
-  return select(x * options.repetition_penalty, x / options.repetition_penalty, x > 0.0);
-}
-
-// Larger floats have larger images; −0 and +0 differ, which is harmless here.
-fn image(x: f32) -> u32 {
-  let bits = bitcast<u32>(x);
-  return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
-}
-
-// The largest threshold whose tokens (image ≥ threshold and ≥ floor) number at least `count`.
-fn threshold_by_count(lane: u32, count: f32, floor_image: u32) -> u32 {
-  var threshold = 0u;
-  for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
-    let candidate = threshold | bit;
-    var inside = 0.0;
-    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-      inside += select(0.0, 1.0, image(score(i)) >= max(candidate, floor_image));
-    }
-    if reduce_sum(lane, inside) >= count {
-      threshold = candidate;
-    }
-  }
-  return max(threshold, floor_image);
-}
-
-fn mass_above(lane: u32, threshold: u32, largest: f32, inverse_temperature: f32) -> f32 {
-  var mass = 0.0;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    let x = score(i);
-    if image(x) >= threshold {
-      mass += exp((x - largest) * inverse_temperature);
-    }
-  }
-  return reduce_sum(lane, mass);
-}
-
-// The largest threshold whose tokens hold at least the share `share` of the mass above the floor.
-fn threshold_by_mass(lane: u32, share: f32, floor_image: u32, largest: f32, inverse_temperature: f32) -> u32 {
-  let goal = share * mass_above(lane, floor_image, largest, inverse_temperature);
-  var threshold = 0u;
-  for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
-    let candidate = threshold | bit;
-    if mass_above(lane, max(candidate, floor_image), largest, inverse_temperature) >= goal {
-      threshold = candidate;
-    }
-  }
-  return max(threshold, floor_image);
-}
-
-// logsumexp of the logits as the model gave them.
-fn log_sum_exp(lane: u32) -> f32 {
-  var largest = -1e30;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    largest = max(largest, logits[i]);
-  }
-  let top = reduce_max(lane, largest);
-  var sum = 0.0;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    sum += exp(logits[i] - top);
-  }
-  return top + log(reduce_sum(lane, sum));
-}
-
 // The token where the running mass, in index order over the tokens at or above the threshold,
 // passes the drawn share: chunk sums in parallel, then the chosen chunk walked by its owner.
 fn draw(lane: u32, threshold: u32, largest: f32, inverse_temperature: f32, share: f32) {

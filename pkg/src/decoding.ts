@@ -1,8 +1,8 @@
 /** What `generate` does besides drawing tokens; loaded when it is needed. */
 
 import { isTinyloomError } from "./error.js";
-import type { GeneratedToken } from "./generate.js";
-import { invalid, show } from "./options.js";
+import type { GeneratedToken, GenerateOptions } from "./generate.js";
+import { inspect, invalid, show } from "./options.js";
 import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
@@ -108,4 +108,69 @@ function decoded<T>(work: () => T): T {
     if (isTinyloomError(cause)) throw cause;
     throw invalid(`generate: the tokenizer's decoder threw ${show(cause)}`, undefined, cause);
   }
+}
+
+/** The biases of a generation. */
+export interface Biases {
+  /** That of all tokens, where there is one. */
+  readonly fixed: Float32Array | undefined;
+  /** That of the next token, where each has its own. */
+  next?(): Promise<Float32Array>;
+  /** Notes a token that was drawn. */
+  drew(token: number): void;
+}
+
+/** The biases that an option gives, as a number for each token of the vocabulary. */
+export function biases(
+  option: NonNullable<GenerateOptions["bias"]>,
+  vocabulary: number,
+  prompt: Uint32Array,
+): Biases {
+  if (typeof option !== "function") {
+    return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
+  }
+  const text = Array.from(prompt);
+  return {
+    fixed: undefined,
+    drew: (token) => void text.push(token),
+    async next() {
+      let given: unknown;
+      try {
+        given = await option(Uint32Array.from(text));
+      } catch (cause) {
+        if (isTinyloomError(cause)) throw cause;
+        throw invalid(`generate: the bias function threw ${show(cause)}`, undefined, cause);
+      }
+      return given === undefined
+        ? new Float32Array(0)
+        : numbers("the bias given", given, vocabulary);
+    },
+  };
+}
+
+function numbers(what: string, given: unknown, vocabulary: number): Float32Array {
+  const refuse = (is: unknown, allowed: string) =>
+    invalid(`generate: ${what} is ${show(is)}; give ${allowed}`);
+  return inspect("generate", () => {
+    if (given instanceof Float32Array) {
+      if (given.length === vocabulary) return given;
+      throw refuse(given, `vocab_size numbers, ${vocabulary}, or pairs of a token and a number`);
+    }
+    if (!Array.isArray(given))
+      throw refuse(given, "pairs of a token and a number, or a Float32Array");
+    const all = new Float32Array(vocabulary);
+    for (const pair of given as unknown[]) {
+      const [token, bias] = Array.isArray(pair) && pair.length === 2 ? pair : [];
+      if (
+        !Number.isInteger(token) ||
+        token < 0 ||
+        token >= vocabulary ||
+        typeof bias !== "number"
+      ) {
+        throw refuse(pair, `pairs of a token below vocab_size, ${vocabulary}, and a number`);
+      }
+      all[token] = bias;
+    }
+    return all;
+  });
 }

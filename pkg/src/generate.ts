@@ -4,6 +4,7 @@ import {
   abortSignal,
   check,
   fraction,
+  inspect,
   integer,
   invalid,
   number,
@@ -62,6 +63,21 @@ export interface GenerateOptions {
    * is unpacked once per chunk of tokens. `loss` measures what a format costs a model.
    */
   weights?: WeightFormat;
+  /**
+   * How many of the likeliest tokens come with each token, as its `alternatives`: 1 to 32, and at most
+   * `vocab_size`. They take no further submit.
+   */
+  alternatives?: number;
+  /**
+   * What is added to the logits of tokens before the temperature, behind the repetition penalty: pairs of a
+   * token and a number, a `Float32Array` of `vocab_size` numbers, or a function of the tokens so far,
+   * prompt and all, that gives one of these or undefined. Numbers are from -1e9 to 1e9; `-Infinity` keeps
+   * a token out. The function is called before each token, which then takes a submit of its own. It may
+   * give a promise, and must not await this generation.
+   */
+  bias?:
+    | TokenBias
+    | ((tokens: Uint32Array) => TokenBias | undefined | Promise<TokenBias | undefined>);
   /** Ends with code "aborted". */
   signal?: AbortSignal;
 }
@@ -72,11 +88,25 @@ export type WeightFormat = "f32" | "f16" | "int8" | "int4";
 /** The format in which keys and values are kept. */
 export type KvCache = "f32" | "f16" | "int8";
 
-/** A sampled token. */
-export interface GeneratedToken {
+/** What is added to logits: pairs of a token and a number, or `vocab_size` numbers. */
+export type TokenBias = readonly (readonly [token: number, bias: number])[] | Float32Array;
+
+/** A token, and the natural logarithm of its probability under the model. */
+export interface TokenChoice {
   readonly token: number;
-  /** Natural logarithm of its probability under the model, before temperature and filters. */
   readonly logprob: number;
+}
+
+/** A sampled token. */
+export interface GeneratedToken extends TokenChoice {
+  /** Natural logarithm of its probability under the model, before penalty, bias, temperature and filters. */
+  readonly logprob: number;
+  /**
+   * With {@link GenerateOptions.alternatives}, the likeliest tokens of this step, the likeliest first and
+   * of equal ones the lowest. Their probabilities are on the scale of `logprob`, whatever the bias keeps
+   * out. The drawn token is one of them where it is likely enough.
+   */
+  readonly alternatives?: readonly TokenChoice[];
   /**
    * With {@link GenerateOptions.tokenizer}, the text that this token completes, up to a stop string. A
    * character of several tokens comes with its last one.
@@ -106,6 +136,11 @@ const GENERATE: Rules<GenerateOptions> = {
     typeof (value as TextDecoding | null)?.decoder === "function"
       ? undefined
       : "a tokenizer, which has decoder()",
+  alternatives: integer(1, 32),
+  bias: (value) =>
+    typeof value === "function" || Array.isArray(value) || value instanceof Float32Array
+      ? undefined
+      : "pairs of a token and a number, a Float32Array of vocab_size numbers, or a function that gives these",
   kvCache,
   weights,
   signal: abortSignal,
@@ -116,6 +151,8 @@ export interface GenerateCall {
   readonly signal: AbortSignal | undefined;
   readonly tokenizer: TextDecoding | undefined;
   readonly stop: readonly string[] | undefined;
+  readonly bias: GenerateOptions["bias"];
+  readonly alternatives: number;
   readonly ids: Uint32Array;
   /** The module's own options. */
   readonly json: string;
@@ -123,7 +160,7 @@ export interface GenerateCall {
 
 /** What `generate` was called with: nothing of it changes with the caller's arrays. @internal */
 export function generateCall(prompt: TokenIds, options: GenerateOptions): GenerateCall {
-  const { signal, tokenizer, stop, ...rest } = check("generate", options, GENERATE);
+  const { signal, tokenizer, stop, bias, ...rest } = check("generate", options, GENERATE);
   if (stop && !tokenizer) {
     throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
   }
@@ -132,7 +169,9 @@ export function generateCall(prompt: TokenIds, options: GenerateOptions): Genera
     signal,
     tokenizer,
     stop: stop?.slice(),
+    bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),
+    alternatives: rest.alternatives ?? 0,
     ids: toSomeTokens("prompt", prompt),
-    json: JSON.stringify({ ...rest, stopTokens }),
+    json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };
 }

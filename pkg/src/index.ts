@@ -9,7 +9,14 @@ export { Dataset } from "./dataset.js";
 export type { DatasetOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
-export type { GeneratedToken, GenerateOptions, KvCache, WeightFormat } from "./generate.js";
+export type {
+  GeneratedToken,
+  GenerateOptions,
+  KvCache,
+  TokenBias,
+  TokenChoice,
+  WeightFormat,
+} from "./generate.js";
 export {
   type InferenceOptions,
   Model,

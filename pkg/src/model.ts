@@ -1,3 +1,4 @@
+import type { Biases } from "./decoding.js";
 import { disposable } from "./dispose.js";
 import { isTinyloomError, throwIfAborted, toError } from "./error.js";
 import {
@@ -289,12 +290,14 @@ export class Model {
   }
 
   async *#generate(call: () => GenerateCall) {
-    const { signal, tokenizer, stop, ids, json } = call();
+    const { signal, tokenizer, stop, bias, alternatives, ids, json } = call();
     throwIfAborted(signal, "generate");
-    const withText = tokenizer && (await morePart()).withText(tokenizer, stop);
-    const generation = await this.#handle.run((raw) => raw.generate(ids, json));
+    const more = tokenizer || bias ? await morePart() : undefined;
+    const withText = tokenizer && more?.withText(tokenizer, stop);
+    const biases = bias && more?.biases(bias, this.config.vocab_size as number, ids);
+    const generation = await this.#handle.run((raw) => raw.generate(ids, json, biases?.fixed));
     try {
-      const tokens = this.#tokens(generation, signal);
+      const tokens = this.#tokens(generation, signal, alternatives, biases);
       yield* withText ? withText(tokens) : tokens;
     } finally {
       await this.#inner.queue.run(() => end(generation));
@@ -304,14 +307,27 @@ export class Model {
   async *#tokens(
     generation: RawGeneration,
     signal: AbortSignal | undefined,
+    alternatives: number,
+    biases: Biases | undefined,
   ): AsyncGenerator<GeneratedToken, void, undefined> {
     for (;;) {
       throwIfAborted(signal, "generate");
-      const pairs = await this.#handle.run(() => generation.next());
+      const bias = await biases?.next?.();
+      throwIfAborted(signal, "generate");
+      const pairs = await this.#handle.run(() => generation.next(bias));
       if (pairs.length === 0) return;
-      for (let index = 0; index + 1 < pairs.length; index += 2) {
+      const choice = (index: number) => ({
+        token: pairs[2 * index] as number,
+        logprob: pairs[2 * index + 1] as number,
+      });
+      for (let index = 0; 2 * index < pairs.length; index += 1 + alternatives) {
         throwIfAborted(signal, "generate");
-        yield { token: pairs[index] as number, logprob: pairs[index + 1] as number };
+        const drawn = choice(index);
+        biases?.drew(drawn.token);
+        const others = (_: unknown, place: number) => choice(index + 1 + place);
+        yield alternatives
+          ? { ...drawn, alternatives: Array.from({ length: alternatives }, others) }
+          : drawn;
       }
     }
   }

@@ -3,7 +3,7 @@
  * does more than draw tokens. One part: each further one costs every app some hundred bytes.
  */
 
-export { withText } from "./decoding.js";
+export { biases, withText } from "./decoding.js";
 export { remember, remembered } from "./remembered.js";
 export { openStreams } from "./save-streams.js";
 export { findFile } from "./url-source.js";

@@ -83,11 +83,13 @@ export interface RawModel extends Releasable, RawWriter {
     optionsJson: string,
     ask: Ask,
   ): Promise<number>;
-  generate(prompt: Uint32Array, optionsJson: string): Promise<RawGeneration>;
+  /** With a bias that has a number for each token. */
+  generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
 }
 
 export interface RawGeneration extends Releasable {
-  next(): Promise<Float64Array>;
+  /** Pairs of token and log-probability: a draw, then the alternatives to it. */
+  next(bias?: Float32Array): Promise<Float64Array>;
 }
 
 export type RawDataset = Releasable;

@@ -53,7 +53,7 @@ pub use norm::{
     rms_norm_forward,
 };
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, step_decision};
-pub use sample::sample;
+pub use sample::{sample, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
     DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, MatvecShape, Output, SplitReason,

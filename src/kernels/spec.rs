@@ -192,8 +192,15 @@ pub enum KernelSpec {
     AdamW {
         count: usize,
     },
+    /// Draws a token; with `biased` from logits with a number added to each.
     Sample {
         vocabulary: usize,
+        biased: bool,
+    },
+    /// The `count` likeliest tokens, with their log-probabilities.
+    TopLogits {
+        vocabulary: usize,
+        count: usize,
     },
 }
 
@@ -256,6 +263,7 @@ impl KernelSpec {
             Self::StepDecision { .. } => "step_decision_forward",
             Self::AdamW { .. } => "adamw_forward",
             Self::Sample { .. } => "sample_forward",
+            Self::TopLogits { .. } => "top_logits_forward",
         }
     }
 }

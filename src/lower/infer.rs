@@ -54,6 +54,12 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
+/// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
+/// every device can bind.
+pub const LIKELIEST_OFFSET: u64 = 256;
+const _: () = assert!(TURNS as u64 * 8 <= LIKELIEST_OFFSET);
+/// The label of what leaves them there.
+pub const LIKELIEST: &str = "likeliest";
 
 /// What a key-value cache has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +75,15 @@ impl From<usize> for CacheShape {
     fn from(capacity: usize) -> Self {
         Self { sequences: 1, capacity }
     }
+}
+
+/// What a step of decoding does besides drawing a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleChoices {
+    /// [`Buffer::Bias`] is added to the logits that are drawn from.
+    pub biased: bool,
+    /// How many of the likeliest tokens are left behind the draws in [`Buffer::Drawn`].
+    pub likeliest: usize,
 }
 
 /// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
@@ -101,24 +116,13 @@ pub fn inference_plans(
     options: InferenceOptions,
 ) -> Result<InferencePlans> {
     let shape = shape.into();
-    let CacheShape { sequences, capacity } = shape;
-    let architecture = &params.architecture;
-    let most =
-        (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
-    let chunk = most.clamp(1, CHUNK);
-    let ring = ring(architecture, chunk);
-    let rows = ring.map_or(capacity, |ring| ring.min(capacity));
-    let many = graph::build(architecture);
-    let one = graph::fuse(&many);
-    let cache = Cache { format: options.kv_cache, sequences, rows, ring };
-    let context =
-        Context { caps, params, capacity, chunk, cache, weights: options.weights, many, one };
+    let context = Context::new(caps, params, shape, options);
     let prefill = context.prefill()?.finish(&[]);
     let logits = context.logits()?.finish(&prefill.slots);
     let loss = context.loss()?.finish(&logits.slots);
     let last_row = context.last_row()?.finish(&loss.slots);
     let decode = context.decode()?.finish(&last_row.slots);
-    let sample = context.sample()?.finish(&decode.slots);
+    let sample = context.sample(SampleChoices::default())?.finish(&decode.slots);
     let (pack, packed) = context.pack()?;
     Ok(InferencePlans {
         prefill,
@@ -129,11 +133,27 @@ pub fn inference_plans(
         sample,
         pack,
         packed,
-        chunk,
-        cache_rows: rows,
+        chunk: context.chunk,
+        cache_rows: context.cache.rows,
         turns: TURNS,
         shape,
     })
+}
+
+/// The plan of [`InferencePlans::sample`] with further choices, for a room whose plans share `slots`.
+///
+/// # Errors
+/// As [`inference_plans`].
+pub fn sample_plan(
+    caps: &Capabilities,
+    params: &Params,
+    shape: CacheShape,
+    options: InferenceOptions,
+    slots: &[u64],
+    choices: SampleChoices,
+) -> Result<Plan> {
+    let context = Context::new(caps, params, shape, options);
+    Ok(context.sample(choices)?.finish(slots))
 }
 
 struct Context<'a> {
@@ -149,6 +169,25 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    fn new(
+        caps: &'a Capabilities,
+        params: &'a Params,
+        shape: CacheShape,
+        options: InferenceOptions,
+    ) -> Self {
+        let CacheShape { sequences, capacity } = shape;
+        let architecture = &params.architecture;
+        let most =
+            (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
+        let chunk = most.clamp(1, CHUNK);
+        let ring = ring(architecture, chunk);
+        let rows = ring.map_or(capacity, |ring| ring.min(capacity));
+        let many = graph::build(architecture);
+        let one = graph::fuse(&many);
+        let cache = Cache { format: options.kv_cache, sequences, rows, ring };
+        Self { caps, params, capacity, chunk, cache, weights: options.weights, many, one }
+    }
+
     /// A chunk of a prompt.
     fn chunk(&'a self, phase: Phase) -> Lowering<'a> {
         let prompt = PromptLayout::new(self.chunk);
@@ -247,21 +286,37 @@ impl<'a> Context<'a> {
         Ok(lowering.builder)
     }
 
-    fn sample(&self) -> Result<Builder<'_>> {
+    fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
         let mut lowering = self.one();
         lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
         let vocabulary = self.params.architecture.vocab_size;
         let logits = lowering.logits();
         let mut builder = lowering.builder;
-        let kernel = k::sample(self.caps, vocabulary)?;
-        let slices = vec![
+        let options = Slice::new(Buffer::Sampling, 0, 32);
+        if choices.likeliest > 0 {
+            let count = choices.likeliest as u64;
+            let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
+            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, TURNS as u64 * count * 8);
+            let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
+            builder.dispatch(
+                LIKELIEST,
+                kernel,
+                vec![logits, top, builder.step(), options],
+                flops,
+            )?;
+        }
+        let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
+        let mut slices = vec![
             logits,
             Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4),
             Slice::new(Buffer::Token, 0, 4),
             Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8),
             builder.step(),
-            Slice::new(Buffer::Sampling, 0, 32),
+            options,
         ];
+        if choices.biased {
+            slices.push(Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4));
+        }
         builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
         Ok(builder)
     }

@@ -15,7 +15,10 @@ mod train;
 
 #[cfg(feature = "testing")]
 pub use attention::{attention_shape, cache_bytes};
-pub use infer::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
+pub use infer::{
+    CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, SampleChoices,
+    inference_plans, sample_plan,
+};
 pub use initialize::initialize_plan;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;

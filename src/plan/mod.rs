@@ -66,6 +66,8 @@ pub enum Buffer {
     Drawn,
     /// Options of the sampling kernel.
     Sampling,
+    /// A number for each token that is added to its logit.
+    Bias,
     /// The `Step` of decoding, advanced on the GPU.
     DecodeStep,
 }

@@ -2,12 +2,13 @@
 
 use super::key_value_cache::{Held, KeyValueCache, Room};
 use super::model::Model;
-use super::pace::{SUBMIT_MILLISECONDS, Sent};
+use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
+use super::sampler::{Bias, Sampler, check_alternatives};
 use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Region, Replay, made, watched};
+use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, watched};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::InferenceOptions;
+use crate::lower::{InferenceOptions, LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
 use crate::random::split;
 use serde::Deserialize;
@@ -42,6 +43,14 @@ pub struct GenerateOptions {
     pub kv_cache: KvCache,
     /// How matrices are read.
     pub weights: WeightFormat,
+    /// How many of the likeliest tokens each step tells; 0: none.
+    pub alternatives: usize,
+    /// One number for each token that is added to its logit behind the penalty, or none at all. Negative
+    /// infinity keeps a token out.
+    #[serde(skip)]
+    pub bias: Vec<f32>,
+    /// Each call of [`Generation::next`] draws one token, so that the bias may change before each.
+    pub stepwise: bool,
 }
 
 impl Default for GenerateOptions {
@@ -57,6 +66,9 @@ impl Default for GenerateOptions {
             stop_tokens: Vec::new(),
             kv_cache: KvCache::F32,
             weights: WeightFormat::F32,
+            alternatives: 0,
+            bias: Vec::new(),
+            stepwise: false,
         }
     }
 }
@@ -88,11 +100,13 @@ impl GenerateOptions {
     }
 }
 
-/// A token and its log-probability (nats) under the model, before temperature and filters.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A token and its log-probability (nats) under the model, before bias, temperature and filters.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
     pub token: u32,
     pub logprob: f32,
+    /// The likeliest tokens of the step in their order, on the same scale.
+    pub alternatives: Vec<(u32, f32)>,
 }
 
 /// A running generation. The key-value cache belongs to the model: when something else has used
@@ -112,6 +126,9 @@ pub struct Generation {
     finished: bool,
     /// The token after those given out came from logits that are not finite.
     spoilt: bool,
+    bias: Bias,
+    /// What draws the tokens where the cache's own plan does not; none before it is needed.
+    sampler: Option<Sampler>,
     /// Submits that were not read yet, the oldest first, with the tokens each draws.
     ahead: VecDeque<Ahead>,
 }
@@ -142,10 +159,13 @@ impl Generation {
     pub async fn start(
         model: &Rc<Model>,
         prompt: &[u32],
-        options: GenerateOptions,
+        mut options: GenerateOptions,
     ) -> Result<Self> {
         model.check_tokens(prompt)?;
         options.validate()?;
+        let vocabulary = model.config().vocab_size;
+        check_alternatives(options.alternatives, vocabulary)?;
+        let bias = Bias::new(std::mem::take(&mut options.bias), vocabulary)?;
         // The text ends with the model's positions; a prompt that reaches farther is refused.
         let most = model.config().max_position_embeddings;
         let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
@@ -160,8 +180,19 @@ impl Generation {
             held: None,
             finished,
             spoilt: false,
+            bias,
+            sampler: None,
             ahead: VecDeque::new(),
         })
+    }
+
+    /// Sets the bias of the next token, of a generation that is `stepwise`.
+    ///
+    /// # Errors
+    /// `invalid-options`.
+    pub fn set_bias(&mut self, bias: Vec<f32>) -> Result<()> {
+        self.bias = Bias::new(bias, self.model.config().vocab_size)?;
+        Ok(())
     }
 
     /// Some more tokens; none when the generation has ended. A stop token ends it and is not given.
@@ -177,6 +208,7 @@ impl Generation {
             return Ok(Vec::new());
         }
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
+        self.prepare_sampler(&cache).await?;
         // Where the tokens do not arrive, the next call reads the text again.
         let held = self.held.take().filter(|held| cache.is_held(&self.model.weights, *held));
         let (held, drawn) = match held {
@@ -189,7 +221,7 @@ impl Generation {
         };
         self.held = Some(held);
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
-        let given = self.take(&drawn);
+        let given = self.take(self.turns_of(&drawn));
         // The last token's keys and values come with the next one.
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
@@ -199,6 +231,54 @@ impl Generation {
             return Err(not_finite());
         }
         Ok(given)
+    }
+
+    /// What draws the tokens, bound to the cache as it is.
+    async fn prepare_sampler(&mut self, cache: &KeyValueCache) -> Result<()> {
+        let biased = !self.bias.is_empty();
+        let choices = SampleChoices { biased, likeliest: self.options.alternatives };
+        if choices == SampleChoices::default() {
+            self.sampler = None;
+            return Ok(());
+        }
+        let fits = |sampler: &Sampler| {
+            sampler.choices == choices && cache.with(|room| Ok(sampler.fits(room))) == Ok(true)
+        };
+        match self.sampler.take().filter(fits) {
+            Some(sampler) => {
+                if self.options.stepwise && biased {
+                    made(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
+                }
+                self.sampler = Some(sampler);
+            }
+            None => {
+                self.sampler = Some(Sampler::new(&self.model, cache, choices, &self.bias).await?)
+            }
+        }
+        Ok(())
+    }
+
+    /// Each draw, with the likeliest tokens of its step.
+    fn turns_of(&self, words: &[[u32; 2]]) -> Vec<Drawn> {
+        let count = self.options.alternatives;
+        let pair = |&[token, bits]: &[u32; 2]| (token, f32::from_bits(bits));
+        let first = if count == 0 { words.len() } else { LIKELIEST_OFFSET as usize / 8 };
+        let (draws, likeliest) = words.split_at(first.min(words.len()));
+        let turns = likeliest.len().checked_div(count).unwrap_or(draws.len());
+        draws[..turns]
+            .iter()
+            .enumerate()
+            .map(|(turn, draw)| {
+                let (token, logprob) = pair(draw);
+                let alternatives = likeliest.iter().skip(turn * count).take(count).map(pair);
+                Drawn { token, logprob, alternatives: alternatives.collect() }
+            })
+            .collect()
+    }
+
+    /// Submits that are on their way together.
+    fn submits_ahead(&self) -> usize {
+        if self.options.stepwise { 1 } else { SUBMITS_AHEAD }
     }
 
     /// Positions that the cache needs for all that may be on its way after the next call: decoding
@@ -227,7 +307,7 @@ impl Generation {
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
     fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
-        while self.ahead.len() < SUBMITS_AHEAD {
+        while self.ahead.len() < self.submits_ahead() {
             let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
@@ -244,21 +324,20 @@ impl Generation {
     }
 
     /// The tokens that count of those drawn; notes whether the generation has ended.
-    fn take(&mut self, drawn: &[[u32; 2]]) -> Vec<Drawn> {
+    fn take(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
         let mut given = Vec::new();
-        for &[token, bits] in drawn {
-            let logprob = f32::from_bits(bits);
-            if !logprob.is_finite() {
+        for drawn in drawn {
+            if !drawn.logprob.is_finite() {
                 (self.finished, self.spoilt) = (true, true);
                 break;
             }
             self.draws += 1;
-            if self.options.stop_tokens.contains(&token) {
+            if self.options.stop_tokens.contains(&drawn.token) {
                 self.finished = true;
                 break;
             }
-            self.text.push(token);
-            given.push(Drawn { token, logprob });
+            self.text.push(drawn.token);
+            given.push(drawn);
         }
         if self.left() == 0 {
             self.finished = true;
@@ -280,9 +359,8 @@ impl Generation {
                 if !last {
                     return Ok((vec![], None));
                 }
-                let buffer = room.resources.get(Buffer::Drawn)?;
-                let region = Region { buffer, offset: 0, bytes: 8 };
-                Ok((vec![room.last_row, room.sample], Some(region)))
+                let region = self.drawn(room, 1)?;
+                Ok((vec![room.last_row, self.sample(room)], Some(region)))
             };
             let bytes = model.run_chunk(cache, done, &self.text[part.clone()], None, after).await?;
             if last {
@@ -291,6 +369,20 @@ impl Generation {
             }
             done = part.end;
         }
+    }
+
+    /// The plan that draws a token.
+    fn sample(&self, room: &Room) -> PlanId {
+        self.sampler.as_ref().map_or(room.sample, |sampler| sampler.plan)
+    }
+
+    /// Where so many draws are left.
+    fn drawn(&self, room: &Room, turns: usize) -> Result<Region> {
+        let (buffer, bytes) = match &self.sampler {
+            Some(sampler) => sampler.drawn(room, turns)?,
+            None => (room.resources.get(Buffer::Drawn)?, turns as u64 * 8),
+        };
+        Ok(Region { buffer, offset: 0, bytes })
     }
 
     fn write_decode_state(&self, room: &Room) -> Result<()> {
@@ -314,11 +406,20 @@ impl Generation {
             top_p: self.options.top_p,
             min_p: self.options.min_p,
             repetition_penalty: self.options.repetition_penalty,
-            top_k: self.options.top_k,
+            top_k: self.bias.top_k(self.options.top_k),
             seed: split(self.options.seed),
             turn0: (self.draws + queued) as u32,
         };
         self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))
+    }
+
+    /// A token decoded and drawn, and the largest dispatch of that.
+    fn work(&self, room: &Room) -> [Work; 2] {
+        let (token, largest) = (room.costs.token, room.costs.largest_of_token);
+        match &self.sampler {
+            Some(sampler) => [token.plus(sampler.extra), largest.max(sampler.largest)],
+            None => [token, largest],
+        }
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
@@ -326,16 +427,16 @@ impl Generation {
         let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
         let counts = Cell::new(None);
         let queue = |room: &Room| {
-            let token = room.costs.token;
+            let [token, largest] = self.work(room);
             let turns = (SUBMIT_MILLISECONDS / pace.predict(token)) as usize;
-            let turns = turns.clamp(1, room.turns.min(MOST_TURNS)).min(left);
+            let most = if self.options.stepwise { 1 } else { room.turns.min(MOST_TURNS) };
+            let turns = turns.clamp(1, most).min(left);
             let work = token.times(turns);
-            let submits = pace.submits(work, room.costs.largest_of_token);
+            let submits = pace.submits(work, largest);
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
-            let turn = [room.decode, room.sample].map(|plan| Replay::new(plan, 1));
+            let turn = [room.decode, self.sample(room)].map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
-            let buffer = room.resources.get(Buffer::Drawn)?;
-            let region = Region { buffer, offset: 0, bytes: turns as u64 * 8 };
+            let region = self.drawn(room, turns)?;
             let sent = pace.sent(gpu, work);
             counts.set(Some((turns, sent)));
             gpu.submit(&all[..2 * turns], submits, Some(region))

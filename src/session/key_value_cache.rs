@@ -6,7 +6,7 @@ use super::resources::Resources;
 use super::step::write_rope_table;
 use super::weights::Weights;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Replay, made};
+use crate::gpu::{BufferId, PlanId, Replay, made};
 use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -47,6 +47,8 @@ pub(super) struct Room {
     pub shape: CacheShape,
     pub cache_rows: usize,
     pub costs: Costs,
+    /// Bytes of the slots that its plans share.
+    pub slots: Vec<u64>,
 }
 
 /// What the plans cost.
@@ -127,6 +129,11 @@ impl Costs {
 }
 
 impl Room {
+    /// What another room of the model, or this one grown, has another of.
+    pub fn mark(&self) -> Result<BufferId> {
+        self.resources.get(Buffer::RopeTable)
+    }
+
     /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
     /// submit, and all in all without the host waiting for long.
     pub fn rows(&self, pace: &Pace, position: usize) -> usize {
@@ -198,8 +205,8 @@ impl KeyValueCache {
         let plans = inference_plans(caps, &model.layout, capacity, self.options)?;
         let before = self.growths.get();
         let old = self.capacity();
-        let asked = MemoryBytes::of_sizes(&self.lacking(&plans, &weights));
-        let asked = asked.with_ranges(plans.all());
+        let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
+        let asked = asked.with_ranges(plans.all().iter().copied());
         let purpose = Purpose::Inference { tokens: capacity };
         memory::judge(&**gpu, purpose, &asked)?;
         if old == 0 {
@@ -226,9 +233,9 @@ impl KeyValueCache {
     }
 
     /// What these plans bind and this cache has not, or too small.
-    fn lacking(&self, plans: &InferencePlans, weights: &Resources) -> BufferSizes {
+    pub fn lacking(&self, plans: &[&Plan], weights: &Resources) -> BufferSizes {
         let room = self.room.borrow();
-        let mut sizes = buffers(plans.all());
+        let mut sizes = buffers(plans.iter().copied());
         sizes.retain(|&name, &mut bytes| {
             let has = room.as_ref().and_then(|room| room.resources.bytes_of(name)).unwrap_or(0);
             has < bytes && !weights.has(name)
@@ -244,7 +251,7 @@ impl KeyValueCache {
         plans: &InferencePlans,
     ) -> Result<Room> {
         let mut resources = Resources::new(&model.gpu.0);
-        resources.allocate(&self.lacking(plans, weights), &[])?;
+        resources.allocate(&self.lacking(&plans.all(), weights), &[])?;
         let room = self.room.borrow();
         let others: Vec<_> = room.iter().map(|room| &room.resources).chain([weights]).collect();
         let mut install = |plan| resources.install(plan, &others);
@@ -273,6 +280,7 @@ impl KeyValueCache {
             shape,
             cache_rows,
             costs,
+            slots: plans.sample.slots.clone(),
         })
     }
 

@@ -22,6 +22,7 @@ mod pace;
 mod place;
 mod resources;
 mod resume;
+mod sampler;
 pub(crate) mod step;
 mod tensor;
 #[cfg(test)]
@@ -33,7 +34,7 @@ mod weights;
 
 pub use crate::lower::InferenceOptions;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
-pub use generate::{GenerateOptions, Generation};
+pub use generate::{Drawn, GenerateOptions, Generation};
 pub use loader::ModelLoader;
 pub use memory::MemoryBytes;
 pub use model::Model;

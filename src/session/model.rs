@@ -20,6 +20,8 @@ pub struct Model {
     pub(super) caches: RefCell<Vec<Rc<KeyValueCache>>>,
     /// Bytes held by trainers of this model.
     pub(super) trainer_bytes: Cell<u64>,
+    /// Bytes held by generations besides the caches.
+    pub(super) sampler_bytes: Cell<u64>,
     /// Counts uses of the caches.
     epoch: Cell<u64>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
@@ -36,6 +38,7 @@ impl Model {
             weights,
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
+            sampler_bytes: Cell::new(0),
             epoch: Cell::new(0),
         }
     }
@@ -85,7 +88,7 @@ impl Model {
     /// Bytes on the GPU of the weights, the inference buffers and the trainers.
     pub fn gpu_bytes(&self) -> u64 {
         let caches: u64 = self.caches.borrow().iter().map(|cache| cache.bytes()).sum();
-        self.weights.bytes() + caches + self.trainer_bytes.get()
+        self.weights.bytes() + caches + self.trainer_bytes.get() + self.sampler_bytes.get()
     }
 
     /// Gives up the GPU memory. Every later use fails with code `freed`.

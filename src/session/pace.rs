@@ -3,7 +3,7 @@
 
 use crate::caps::Capabilities;
 use crate::gpu::Gpu;
-use crate::plan::{Cost, Plan};
+use crate::plan::{Cost, Dispatch, Plan};
 use std::cell::Cell;
 
 /// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
@@ -35,18 +35,16 @@ pub(super) struct Work {
 
 impl Work {
     pub fn of(plan: &Plan) -> Self {
-        plan.dispatches.iter().fold(Self::default(), |sum, dispatch| {
-            let cost = dispatch.cost;
-            sum.plus(Self { flops: cost.flops, fixed: cost.bytes + Cost::DISPATCH })
-        })
+        plan.dispatches.iter().map(Self::of_dispatch).fold(Self::default(), Self::plus)
+    }
+
+    pub fn of_dispatch(dispatch: &Dispatch) -> Self {
+        Self { flops: dispatch.cost.flops, fixed: dispatch.cost.bytes + Cost::DISPATCH }
     }
 
     /// No dispatch of the plan has more of either.
     pub fn of_largest(plan: &Plan) -> Self {
-        plan.dispatches.iter().fold(Self::default(), |most, dispatch| {
-            let cost = dispatch.cost;
-            most.max(Self { flops: cost.flops, fixed: cost.bytes + Cost::DISPATCH })
-        })
+        plan.dispatches.iter().map(Self::of_dispatch).fold(Self::default(), Self::max)
     }
 
     pub fn plus(self, other: Self) -> Self {

@@ -37,7 +37,9 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("norm weight", k::column_sum(caps, width, 2));
         add("loss", k::cross_entropy(caps, width, false));
         add("loss with gradient", k::cross_entropy(caps, width, true));
-        add("sample", k::sample(caps, width));
+        add("sample", k::sample(caps, width, false));
+        add("sample with a bias", k::sample(caps, width, true));
+        add("likeliest", k::top_logits(caps, width, width.min(3)));
         add("decision", k::step_decision(caps, width));
         for element in [Element::F32, Element::F16] {
             let what = format!("softmax in {}", element.name());

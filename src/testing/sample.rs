@@ -1,6 +1,6 @@
 //! Family 13: sampling against the twin, draw by draw, with the same random stream.
 
-use super::harness::{Job, Operand, Outputs, Step};
+use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close_to_terms, of, text, wide};
 use super::{Case, Outcome};
@@ -8,7 +8,7 @@ use crate::kernels as k;
 use crate::random::{philox, split, uniform};
 use crate::session::step::Sampling;
 use crate::twins::loss::log_sum_exp;
-use crate::twins::sampling::{SamplingOptions, sample_forward};
+use crate::twins::sampling::{SamplingOptions, sample_forward, top_logits_forward};
 use std::rc::Rc;
 
 const DRAWS: usize = 300;
@@ -44,6 +44,10 @@ pub(super) fn cases() -> Vec<Case> {
             Case::new(format!("sample {name}"), move |lane| drawn(lane, options))
         })
         .collect();
+    cases.push(Case::new("sample with a bias", biased));
+    cases.push(Case::new("sample with a mask", masked));
+    cases.push(Case::new("likeliest tokens", |lane| likeliest(lane, &[1, 2, 7])));
+    cases.push(Case::full("likeliest tokens, more of them", |lane| likeliest(lane, &[20, 32])));
     cases.push(Case::new("sample greedy with ties and penalty", greedy));
     cases.push(Case::new("sample distribution", distribution));
     cases
@@ -56,16 +60,17 @@ fn seen(history: &[u32], vocabulary: usize) -> Vec<u32> {
     words
 }
 
-/// `draws` tokens from the same logits by every variant.
+/// `draws` tokens from the same logits by every variant; `bias` has a number for each, or none.
 async fn sample(
     lane: &Lane,
     logits: &[f32],
+    bias: &[f32],
     history: &[u32],
     options: SamplingOptions,
     draws: usize,
 ) -> Result<Vec<(Job, Outputs)>, String> {
     let vocabulary = logits.len();
-    let made = lane.variants(|caps| k::sample(caps, vocabulary)).map_err(text)?;
+    let made = lane.variants(|caps| k::sample(caps, vocabulary, !bias.is_empty())).map_err(text)?;
     let sampling = Sampling {
         temperature: options.temperature as f32,
         top_p: options.top_p as f32,
@@ -79,7 +84,7 @@ async fn sample(
     let jobs: Vec<_> = made
         .iter()
         .map(|kernel| {
-            let operands = vec![
+            let mut operands = vec![
                 Operand::floats(logits),
                 Operand::words(&seen(history, vocabulary)),
                 Operand::poison(1),
@@ -87,6 +92,9 @@ async fn sample(
                 Operand::uniform(&step),
                 Operand::uniform(&sampling),
             ];
+            if !bias.is_empty() {
+                operands.push(Operand::floats(bias));
+            }
             Job { repeat: draws, ..Job::new(kernel, 1, operands) }
         })
         .collect();
@@ -125,19 +133,20 @@ fn bookkeeping(got: &Outputs, history: &[u32], vocabulary: usize) -> Result<Vec<
 fn against_twin(
     lane: &Lane,
     got: &Outputs,
-    logits: &[f32],
+    [logits, bias]: [&[f32]; 2],
     history: &[u32],
     options: SamplingOptions,
 ) -> Result<(), String> {
     const ROUNDING: f64 = 2e-6;
-    let exact = wide(logits);
+    let (exact, bias) = (wide(logits), wide(bias));
     let mut text = history.to_vec();
     let tokens = bookkeeping(got, history, logits.len())?;
     let whole = log_sum_exp(&exact);
     let mut expected = Vec::new();
     for (draw, &token) in tokens.iter().enumerate() {
         let u = share(lane.seed, draw);
-        let at = |u: f64| sample_forward(&exact, &text, &options, u.clamp(0.0, 1.0 - 1e-9)).0;
+        let at =
+            |u: f64| sample_forward(&exact, &text, &bias, &options, u.clamp(0.0, 1.0 - 1e-9)).0;
         if ![at(u), at(u - ROUNDING), at(u + ROUNDING)].contains(&token) {
             return Err(format!("draw {draw} at {u} gave {token}; the twin gives {}", at(u)));
         }
@@ -155,11 +164,123 @@ async fn drawn(lane: Rc<Lane>, options: SamplingOptions) -> Outcome {
     for vocabulary in [5, 61, 1031] {
         let logits: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 2.0 * x).collect();
         let history = lane.integers(9, vocabulary);
-        for (job, got) in sample(&lane, &logits, &history, options, 40).await? {
-            against_twin(&lane, &got, &logits, &history, options).map_err(of(&job.kernel))?;
+        for (job, got) in sample(&lane, &logits, &[], &history, options, 40).await? {
+            against_twin(&lane, &got, [&logits, &[]], &history, options)
+                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())
+}
+
+async fn biased(lane: Rc<Lane>) -> Outcome {
+    let base = SamplingOptions::default();
+    let all = [
+        base,
+        SamplingOptions { temperature: 0.0, ..base },
+        SamplingOptions { top_k: 5, top_p: 0.9, repetition_penalty: 1.4, temperature: 0.7, ..base },
+    ];
+    for vocabulary in [1, 61, 1031] {
+        let logits: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 2.0 * x).collect();
+        let bias: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 3.0 * x).collect();
+        let history = lane.integers(9, vocabulary);
+        for options in all {
+            for (job, got) in sample(&lane, &logits, &bias, &history, options, 20).await? {
+                against_twin(&lane, &got, [&logits, &bias], &history, options)
+                    .map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// What the host makes of a mask: a bias far below any logit, and a top-k of the tokens left.
+async fn masked(lane: Rc<Lane>) -> Outcome {
+    for vocabulary in [2, 61, 1031] {
+        // The others would be drawn nearly always.
+        let mut logits: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 20.0 + x).collect();
+        let mut bias = vec![-1e30; vocabulary];
+        let mut left = lane.integers(vocabulary.div_ceil(8), vocabulary);
+        left.sort_unstable();
+        left.dedup();
+        for &token in &left {
+            logits[token as usize] -= 25.0;
+            bias[token as usize] = 0.5;
+        }
+        for temperature in [0.0, 1e-3, 1.0, 50.0] {
+            let options = SamplingOptions { temperature, top_k: left.len(), ..Default::default() };
+            for (job, got) in sample(&lane, &logits, &bias, &[0], options, 40).await? {
+                against_twin(&lane, &got, [&logits, &bias], &[0], options)
+                    .map_err(of(&job.kernel))?;
+                let wrong = got.words(2).iter().step_by(2).find(|token| !left.contains(token));
+                if let Some(token) = wrong {
+                    return Err(of(&job.kernel)(format!("drew the masked token {token}")));
+                }
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Distinct logits, logits with many ties, and logits that are all the same.
+async fn likeliest(lane: Rc<Lane>, counts: &'static [usize]) -> Outcome {
+    const TURNS: usize = 3;
+    for vocabulary in [1, 5, 61, 1031, 4099] {
+        let normal: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 3.0 * x).collect();
+        let ties = lane.integers(vocabulary, 4).into_iter().map(|x| x as f32 - 2.0).collect();
+        for logits in [normal, ties, vec![-7.5; vocabulary]] {
+            for count in counts.iter().copied().filter(|&count| count <= vocabulary) {
+                likeliest_of(&lane, &logits, count, TURNS).await?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn likeliest_of(
+    lane: &Lane,
+    logits: &[f32],
+    count: usize,
+    turns: usize,
+) -> Result<(), String> {
+    let turn = lane.integers(1, turns)[0];
+    let sampling = Sampling { turn0: EARLIER, ..Sampling::default() };
+    let step = Step { draws: EARLIER + turn, ..Step::of(1) };
+    let made = lane.variants(|caps| k::top_logits(caps, logits.len(), count)).map_err(text)?;
+    let jobs: Vec<_> = made
+        .iter()
+        .map(|kernel| {
+            let operands = vec![
+                Operand::floats(logits),
+                Operand::poison(2 * count * turns),
+                Operand::uniform(&step),
+                Operand::uniform(&sampling),
+            ];
+            Job::new(kernel, 1, operands)
+        })
+        .collect();
+    let (tokens, expected): (Vec<u32>, Vec<f64>) =
+        top_logits_forward(&wide(logits), count).into_iter().unzip();
+    let terms: Vec<f64> = tokens.iter().map(|&token| f64::from(logits[token as usize])).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let wrong = of(&job.kernel);
+        for (index, slot) in got.words(0).chunks(2 * count).enumerate() {
+            if index != turn as usize {
+                if slot.iter().any(|&word| word != POISON) {
+                    return Err(wrong(format!("wrote turn {index}, not only {turn}")));
+                }
+                continue;
+            }
+            let found: Vec<u32> = slot.iter().step_by(2).copied().collect();
+            if found != tokens {
+                return Err(wrong(format!("{found:?} of {}, not {tokens:?}", logits.len())));
+            }
+            let logprobs: Vec<f32> =
+                slot.iter().skip(1).step_by(2).map(|&bits| f32::from_bits(bits)).collect();
+            close_to_terms("log-probabilities", &logprobs, &expected, &terms, 2e-6)
+                .map_err(&wrong)?;
+        }
+    }
+    Ok(())
 }
 
 async fn greedy(lane: Rc<Lane>) -> Outcome {
@@ -174,8 +295,9 @@ async fn greedy(lane: Rc<Lane>) -> Outcome {
             ties.iter().for_each(|&token| logits[token as usize] = largest);
             let options = SamplingOptions { repetition_penalty: penalty, ..options };
             let history = if penalty == 1.0 { vec![] } else { vec![ties[0]] };
-            for (job, got) in sample(&lane, &logits, &history, options, 5).await? {
-                against_twin(&lane, &got, &logits, &history, options).map_err(of(&job.kernel))?;
+            for (job, got) in sample(&lane, &logits, &[], &history, options, 5).await? {
+                against_twin(&lane, &got, [&logits, &[]], &history, options)
+                    .map_err(of(&job.kernel))?;
                 if penalty == 1.0 && got.words(2)[0] != ties[0] {
                     return Err(of(&job.kernel)("a tie goes to the lowest token".into()));
                 }
@@ -191,7 +313,7 @@ async fn distribution(lane: Rc<Lane>) -> Outcome {
     const MOST: f64 = 42.0;
     let logits: Vec<f32> = lane.normal(8).into_iter().map(|x| 0.5 * x).collect();
     let options = SamplingOptions::default();
-    for (job, got) in sample(&lane, &logits, &[], options, DRAWS).await? {
+    for (job, got) in sample(&lane, &logits, &[], &[], options, DRAWS).await? {
         let tokens = bookkeeping(&got, &[], 8).map_err(of(&job.kernel))?;
         let exact = wide(&logits);
         let whole = log_sum_exp(&exact);

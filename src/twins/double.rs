@@ -9,6 +9,8 @@ mod attention;
 #[cfg(all(test, feature = "testing"))]
 mod fault_tests;
 mod faults;
+#[cfg(all(test, feature = "testing"))]
+mod generate_tests;
 mod memory;
 mod operands;
 mod optimizer;
@@ -17,6 +19,7 @@ mod plan_tests;
 mod products;
 mod rows;
 mod run;
+mod sampling;
 #[cfg(all(test, feature = "testing"))]
 mod session_tests;
 #[cfg(all(test, feature = "testing"))]

@@ -26,6 +26,9 @@ impl Default for SamplingOptions {
 /// The token and its natural-log probability under the model itself (softmax of the unchanged
 /// logits), chosen by the uniform number `u` in [0, 1).
 ///
+/// `bias` is one number for each token, or empty. It shifts the logits that are drawn from, after the
+/// penalty.
+///
 /// In the order of Hugging Face's processors: penalty on tokens of `history` (a positive logit is
 /// divided by it, a negative one multiplied), temperature, top-k, top-p, min-p. Each filter is a
 /// threshold on the probability, so that tokens of equal probability stay or go together. What is
@@ -34,14 +37,26 @@ impl Default for SamplingOptions {
 pub fn sample_forward<R: Real>(
     logits: &[R],
     history: &[u32],
+    bias: &[R],
     options: &SamplingOptions,
     u: R,
 ) -> (u32, R) {
-    let scores = penalised(logits, history, options.repetition_penalty);
+    let mut scores = penalised(logits, history, options.repetition_penalty);
+    scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += *bias);
     let greedy = argmax(&scores);
     let token =
         if options.temperature == 0.0 { greedy } else { draw(&scores, scores[greedy], options, u) };
     (token as u32, logits[token] - log_sum_exp(logits))
+}
+
+/// The `count` likeliest tokens under the model, the likeliest first and of equal logits the lowest id,
+/// with the natural logarithms of their probabilities.
+pub fn top_logits_forward<R: Real>(logits: &[R], count: usize) -> Vec<(u32, R)> {
+    let whole = log_sum_exp(logits);
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    // The sort is stable.
+    order.sort_by(|&a, &b| logits[b].partial_cmp(&logits[a]).expect("finite logits compare"));
+    order.into_iter().take(count).map(|i| (i as u32, logits[i] - whole)).collect()
 }
 
 /// Index of the first of the largest.
@@ -116,8 +131,8 @@ mod tests {
         let logits: Vec<f64> = probabilities.iter().map(|p| p.ln()).collect();
         let mut counts = vec![0; logits.len()];
         for i in 0..100 {
-            counts[sample_forward(&logits, &[], &options, (i as f64 + 0.5) / 100.0).0 as usize] +=
-                1;
+            counts[sample_forward(&logits, &[], &[], &options, (i as f64 + 0.5) / 100.0).0
+                as usize] += 1;
         }
         counts
     }
@@ -129,12 +144,13 @@ mod tests {
         let options = SamplingOptions::default();
         assert_eq!(histogram(&P, options), [10, 40, 5, 25, 20]);
         let logits = P.map(f64::ln);
-        assert_eq!(sample_forward(&logits, &[], &options, 0.0).0, 0);
-        let (token, logprob) = sample_forward(&logits, &[], &options, 0.499);
+        assert_eq!(sample_forward(&logits, &[], &[], &options, 0.0).0, 0);
+        let (token, logprob) = sample_forward(&logits, &[], &[], &options, 0.499);
         assert_eq!(token, 1);
         assert_close("logprob", &[logprob], &[0.4f64.ln()], 1e-14, 0.0);
         assert_eq!(
-            sample_forward(&logits.map(|x| x as f32), &[], &options, 1.0 - f32::EPSILON / 2.0).0,
+            sample_forward(&logits.map(|x| x as f32), &[], &[], &options, 1.0 - f32::EPSILON / 2.0)
+                .0,
             4
         );
     }
@@ -142,7 +158,41 @@ mod tests {
     #[test]
     fn greedy_takes_the_lowest_id_of_a_tie() {
         let options = SamplingOptions { temperature: 0.0, ..Default::default() };
-        assert_eq!(sample_forward(&[1.0f32, 7.0, -2.0, 7.0], &[], &options, 0.9).0, 1);
+        assert_eq!(sample_forward(&[1.0f32, 7.0, -2.0, 7.0], &[], &[], &options, 0.9).0, 1);
+    }
+
+    #[test]
+    fn a_bias_shifts_the_logits_behind_the_penalty() {
+        let draw = |bias: &[f64], penalty| {
+            let options = SamplingOptions {
+                temperature: 0.0,
+                repetition_penalty: penalty,
+                ..Default::default()
+            };
+            sample_forward(&[1.0, 3.0, 2.0], &[1], bias, &options, 0.5)
+        };
+        assert_eq!(draw(&[], 1.0).0, 1);
+        assert_eq!(draw(&[2.5, 0.0, 0.0], 1.0).0, 0);
+        assert_eq!(draw(&[0.0, -1e30, 0.0], 1.0).0, 2);
+        // 3 / 2 + 0.6 is more than 2, (3 + 0.6) / 2 would not be.
+        assert_eq!(draw(&[0.0, 0.6, 0.0], 2.0).0, 1);
+        // The log-probability is that of the model.
+        assert_close(
+            "logprob",
+            &[draw(&[2.5, 0.0, 0.0], 1.0).1],
+            &[draw(&[], 1.0).1 - 2.0],
+            1e-14,
+            0.0,
+        );
+    }
+
+    #[test]
+    fn the_likeliest_come_in_order_of_their_logits_then_ids() {
+        let logits = [1.0f64, 4.0, -2.0, 4.0, 1.0, 0.5];
+        let top = top_logits_forward(&logits, 5);
+        assert_eq!(top.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 3, 0, 4, 5]);
+        let sum: f64 = top_logits_forward(&logits, 6).iter().map(|(_, p)| p.exp()).sum();
+        assert_close("sum", &[sum], &[1.0], 1e-14, 0.0);
     }
 
     #[test]
@@ -186,7 +236,7 @@ mod tests {
         assert_eq!(scores, [1.0, -4.0, 3.0]);
         let options =
             SamplingOptions { temperature: 0.0, repetition_penalty: 2.0, ..Default::default() };
-        let (token, logprob) = sample_forward(&[1.0, 3.0, 2.0], &[1], &options, 0.0);
+        let (token, logprob) = sample_forward(&[1.0, 3.0, 2.0], &[1], &[], &options, 0.0);
         assert_eq!(token, 2);
         let z: f64 = 1f64.exp() + 3f64.exp() + 2f64.exp();
         assert_close("logprob", &[logprob], &[2.0 - z.ln()], 1e-14, 0.0);

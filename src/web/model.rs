@@ -89,9 +89,16 @@ impl RawModel {
         model.loss(&tokens, targets.as_deref(), options, Watch(&ask)).await.map_err(to_js)
     }
 
-    pub async fn generate(&self, prompt: Vec<u32>, options: String) -> JsResult<RawGeneration> {
+    /// `bias` has a number for each token.
+    pub async fn generate(
+        &self,
+        prompt: Vec<u32>,
+        options: String,
+        bias: Option<Vec<f32>>,
+    ) -> JsResult<RawGeneration> {
         let model = Rc::clone(&self.model);
-        let options: GenerateOptions = read("generate", &options)?;
+        let mut options: GenerateOptions = read("generate", &options)?;
+        options.bias = bias.unwrap_or_default();
         let generation = Generation::start(&model, &prompt, options).await.map_err(to_js)?;
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
@@ -186,8 +193,9 @@ pub struct RawGeneration {
 
 #[wasm_bindgen]
 impl RawGeneration {
-    /// Token and log-probability pairs; empty when finished.
-    pub async fn next(&self) -> JsResult<Vec<f64>> {
+    /// Pairs of a token and its log-probability, of each draw and then of the alternatives to it; empty
+    /// when finished. `bias` is that of the next token.
+    pub async fn next(&self, bias: Option<Vec<f32>>) -> JsResult<Vec<f64>> {
         let slot = Rc::clone(&self.generation);
         // Taken out for the await: a second call meanwhile fails instead of meeting a live borrow.
         let taken = slot.replace(None);
@@ -198,10 +206,19 @@ impl RawGeneration {
             ))
         };
         let mut generation = taken.ok_or_else(busy)?;
-        let drawn = generation.next().await;
+        let drawn = match bias.map(|bias| generation.set_bias(bias)) {
+            Some(Err(error)) => Err(error),
+            _ => generation.next().await,
+        };
         slot.replace(Some(generation));
-        let drawn = drawn.map_err(to_js)?;
-        Ok(drawn.iter().flat_map(|d| [f64::from(d.token), f64::from(d.logprob)]).collect())
+        let mut numbers = vec![];
+        for drawn in drawn.map_err(to_js)? {
+            let own = (drawn.token, drawn.logprob);
+            for (token, logprob) in std::iter::once(own).chain(drawn.alternatives) {
+                numbers.extend([f64::from(token), f64::from(logprob)]);
+            }
+        }
+        Ok(numbers)
     }
 
     pub fn release(&self) {

@@ -1,15 +1,13 @@
-//! The global norm, AdamW, and the drawing of tokens.
+//! The global norm and AdamW.
 
 use super::operands::Operands;
-use super::uniforms::{Sampling, Step};
+use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::GRAD_NORM_GROUPS;
-use crate::random::{philox, uniform};
 use crate::twins::optimizer::{
     BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward,
     step_decision_forward,
 };
-use crate::twins::sampling::{SamplingOptions, sample_forward};
 
 fn options(step: &Step) -> OptimizerOptions<f32> {
     OptimizerOptions {
@@ -73,34 +71,4 @@ pub(super) fn adamw(on: &mut Operands, count: usize) -> Result<()> {
     on.write("weights", 0, weights)?;
     on.write("moment1", 0, moment1)?;
     on.write("moment2", 0, moment2)
-}
-
-/// Keeps the draws apart from other streams of a seed (`13_sample.wgsl`).
-const DRAWS: u32 = 0x7361_6d70;
-
-pub(super) fn sample(on: &mut Operands, vocabulary: usize) -> Result<()> {
-    let options: Sampling = on.uniform("options")?;
-    let mut step = on.step()?;
-    let logits = on.first("logits", vocabulary)?;
-    let seen = on.u32("seen")?;
-    let in_text = |token: &u32| seen[*token as usize / 32] >> (token % 32) & 1 == 1;
-    let history: Vec<u32> = (0..vocabulary as u32).filter(in_text).collect();
-    let chosen = SamplingOptions {
-        temperature: f64::from(options.temperature),
-        top_k: options.top_k as usize,
-        top_p: f64::from(options.top_p),
-        min_p: f64::from(options.min_p),
-        repetition_penalty: f64::from(options.repetition_penalty),
-    };
-    let share = uniform(philox([step.draws, 0, 0, DRAWS], options.seed)[0]);
-    let (token, probability) = sample_forward(logits, &history, &chosen, share);
-    let turn = 2 * (step.draws - options.turn0) as usize;
-    on.u32_mut("drawn")?[turn..turn + 2].copy_from_slice(&[token, probability.to_bits()]);
-    on.u32_mut("token")?[0] = token;
-    on.u32_mut("seen")?[token as usize / 32] |= 1 << (token % 32);
-    step.position += 1;
-    step.draws += 1;
-    let words = bytemuck::cast_slice(bytemuck::bytes_of(&step));
-    on.u32_mut("step")?[..words.len()].copy_from_slice(words);
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::memory::{Bound, Memory};
 use super::operands::Operands;
-use super::{attention, optimizer, products, rows};
+use super::{attention, optimizer, products, rows, sampling};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, KernelSpec as Spec};
 use crate::plan::Range;
@@ -81,7 +81,8 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::GradNorm => optimizer::grad_norm(on),
         Spec::StepDecision { partials } => optimizer::step_decision(on, partials),
         Spec::AdamW { count } => optimizer::adamw(on, count),
-        Spec::Sample { vocabulary } => optimizer::sample(on, vocabulary),
+        Spec::Sample { vocabulary, biased } => sampling::sample(on, vocabulary, biased),
+        Spec::TopLogits { vocabulary, count } => sampling::top_logits(on, vocabulary, count),
         other => Err(Error::internal(format!("the CPU double has no twin of {other:?}"))),
     }
 }

@@ -1,5 +1,5 @@
-// What generate does besides drawing tokens: text, stop strings.
-import { equal, ok, refuses } from "./assert.mjs";
+// What generate does besides drawing tokens: text, stop strings, alternatives, biases.
+import { close, equal, ok, refuses } from "./assert.mjs";
 import { collect, config } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
@@ -37,6 +37,15 @@ function pieces(seed) {
 function decode(tokenizer, tokens) {
   const decoder = tokenizer.decoder();
   return tokens.map((token) => decoder.push(token)).join("") + decoder.end();
+}
+
+/** The likeliest tokens of the last row of logits. */
+function likeliest(logits, count) {
+  const row = Array.from(logits.slice(-256));
+  const top = Math.max(...row);
+  const sum = Math.log(row.reduce((total, x) => total + Math.exp(x - top), 0)) + top;
+  const all = row.map((x, token) => ({ token, logprob: x - sum }));
+  return all.sort((a, b) => b.logprob - a.logprob || a.token - b.token).slice(0, count);
 }
 
 export const cases = {
@@ -128,6 +137,148 @@ export const cases = {
       );
       equal(textOf(got), expected, `${text} to ${stops}`);
     }
+    model.free();
+  },
+
+  async "alternatives are the likeliest tokens by the model's logits"(host) {
+    const model = await make(host);
+    const options = { maxTokens: 10, temperature: 1.2, seed: 3, repetitionPenalty: 1.3 };
+    const plain = await collect(model.generate([4, 5], options));
+    ok(!("alternatives" in plain[0]), "none by default");
+    for (const alternatives of [1, 5, 32]) {
+      const given = await collect(model.generate([4, 5], { ...options, alternatives }));
+      equal(ids(given), ids(plain), "the same tokens");
+      const text = [4, 5];
+      for (const { token, logprob, alternatives: told } of given) {
+        const expected = likeliest(await model.logits(text), alternatives);
+        equal(ids(told), ids(expected), "tokens");
+        for (const [index, one] of told.entries()) {
+          close(one.logprob, expected[index].logprob, 1e-4, "log-probability");
+          if (one.token === token) close(one.logprob, logprob, 1e-6, "one scale");
+        }
+        text.push(token);
+      }
+    }
+    const tokenizer = new host.tinyloom.ByteTokenizer();
+    const [first] = await collect(
+      model.generate([4], { maxTokens: 1, alternatives: 2, tokenizer }),
+    );
+    equal([first.alternatives.length, typeof first.text], [2, "string"], "with text too");
+    for (const wrong of [0, 33, 1.5, "2"]) {
+      await refuses("invalid-options", ["alternatives is"], () =>
+        collect(model.generate([1], { alternatives: wrong })),
+      );
+    }
+    const small = await host.tinyloom.Model.create(host.runtime, { ...config, vocab_size: 7 });
+    await refuses("invalid-options", ["alternatives is 8", "at most 7"], () =>
+      collect(small.generate([1], { alternatives: 8 })),
+    );
+    const all = await collect(small.generate([1], { alternatives: 7, maxTokens: 2 }));
+    const sum = all[1].alternatives.reduce((total, one) => total + Math.exp(one.logprob), 0);
+    close(sum, 1, 1e-5, "the whole vocabulary");
+    small.free();
+    model.free();
+  },
+
+  async "a bias, fixed or by token"(host) {
+    const model = await make(host);
+    const options = { maxTokens: 12, temperature: 0 };
+    const greedy = ids(await collect(model.generate([4, 5], options)));
+    const dense = Float32Array.from({ length: 256 }, (_, id) => (id % 7) - 3);
+    const pairs = Array.from(dense, (value, id) => [id, value]).filter(([, value]) => value !== 0);
+    const fixed = await collect(model.generate([4, 5], { ...options, bias: dense }));
+    const text = [4, 5];
+    for (const { token } of fixed) {
+      const logits = (await model.logits(text)).slice(-256).map((x, id) => x + dense[id]);
+      close(logits[token], Math.max(...logits), 1e-4, "the likeliest with its bias");
+      text.push(token);
+    }
+    ok(ids(fixed).join() !== greedy.join(), "a bias changes the text");
+    equal(await collect(model.generate([4, 5], { ...options, bias: pairs })), fixed, "as pairs");
+    const copied = pairs.map((pair) => [...pair]);
+    const late = model.generate([4, 5], { ...options, bias: copied });
+    for (const pair of copied) pair[1] = 9;
+    equal(await collect(late), fixed, "those of the call");
+
+    const allowed = [10, 20, 30];
+    const mask = new Float32Array(256).fill(-Infinity);
+    for (const id of allowed) mask[id] = 0;
+    const hot = { maxTokens: 40, temperature: 5, seed: 2 };
+    const masked = ids(await collect(model.generate([4], { ...hot, bias: mask })));
+    equal(masked.length, 40);
+    equal([...new Set(masked)].sort(), allowed, "only what is left, and all of it");
+
+    const seen = [];
+    const bias = async (tokens) => {
+      seen.push([...tokens]);
+      await model.logits([1]); // other calls on the model may be awaited
+      if (seen.length % 4 === 0) return undefined;
+      return seen.length % 2 ? mask : [[77, 1000]];
+    };
+    const stepped = ids(await collect(model.generate([4, 5], { ...options, bias })));
+    equal(
+      seen,
+      stepped.map((_, n) => [4, 5, ...stepped.slice(0, n)]),
+      "called with the text",
+    );
+    stepped.forEach((token, n) => {
+      if (n % 4 === 1) equal(token, 77, "the biased token");
+      if (n % 2 === 0) ok(allowed.includes(token), `${token} is masked`);
+    });
+    model.free();
+  },
+
+  async "submits with alternatives and biases"(host) {
+    const model = await make(host);
+    const { raw } = host.internal.runtimes.of(host.runtime);
+    const submits = async (options) => {
+      // Twice: the second time the cache is there, and its pace is known.
+      let before = 0;
+      for (let turn = 0; turn < 2; turn++) {
+        before = JSON.parse(raw.counters()).submits;
+        const given = await collect(
+          model.generate([turn], { maxTokens: 30, temperature: 0, ...options }),
+        );
+        equal(given.length, 30);
+      }
+      return JSON.parse(raw.counters()).submits - before;
+    };
+    const plain = await submits({});
+    const fixed = await submits({ alternatives: 3, bias: [[1, 2]] });
+    const stepped = await submits({ bias: () => [[1, 2]] });
+    // How many tokens a submit takes follows the GPU's speed as it is measured.
+    ok(fixed <= plain + 3, `${fixed} submits, and ${plain} without`);
+    equal(stepped, 30, "one per token");
+    model.free();
+    return `${plain} submits for 30 tokens, ${fixed} with both, ${stepped} with a function`;
+  },
+
+  async "biases that are none"(host) {
+    const model = await make(host);
+    const run = (bias) => collect(model.generate([1], { maxTokens: 2, bias }));
+    for (const wrong of [1, "a", {}, null, new Float64Array(256)]) {
+      await refuses("invalid-options", ["bias is", "Float32Array"], () => run(wrong));
+    }
+    for (const wrong of [[1], [[256, 1]], [[-1, 1]], [[1.5, 1]], [[1, "2"]], [[1]], [[1, 2, 3]]]) {
+      await refuses("invalid-options", ["pairs", "256"], () => run(wrong));
+      await refuses("invalid-options", ["pairs", "256"], () => run(() => wrong));
+    }
+    await refuses("invalid-options", ["256"], () => run(new Float32Array(255)));
+    for (const value of [Number.NaN, Infinity, 2e9, -2e9]) {
+      await refuses("invalid-options", ["token 3", "-1e9"], () => run([[3, value]]));
+      await refuses("invalid-options", ["token 3", "-1e9"], () => run(async () => [[3, value]]));
+    }
+    await refuses("invalid-options", ["every token"], () =>
+      run(new Float32Array(256).fill(-Infinity)),
+    );
+    const thrown = new Error("mine");
+    const error = await refuses("invalid-options", ["bias", "mine"], () =>
+      run(() => {
+        throw thrown;
+      }),
+    );
+    equal(error.cause, thrown);
+    equal((await run([])).length, 2, "no pair is none");
     model.free();
   },
 

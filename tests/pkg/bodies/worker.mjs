@@ -271,6 +271,31 @@ export const cases = {
     for (const one of [resumed.model, model]) await one.free();
   },
 
+  async "a generation asks a function of the page for its bias"({ tinyloom, runtime }) {
+    const seen = [];
+    const biased = await tinyloom.Model.create(runtime, config, { seed: 5 });
+    const bias = (tokens) => {
+      seen.push(tokens.length);
+      return [[40 + seen.length, 1000]];
+    };
+    const steps = await collect(biased.generate([3], { maxTokens: 3, bias, alternatives: 2 }));
+    equal(
+      steps.map(({ token }) => token),
+      [41, 42, 43],
+      "biased by a function of the page",
+    );
+    equal([seen, steps[2].alternatives.length], [[1, 2, 3], 2], "of the tokens so far");
+    const dense = new Float32Array(256).fill(Number.NEGATIVE_INFINITY);
+    dense[9] = 0;
+    const only = await collect(biased.generate([3], { maxTokens: 2, bias: dense }));
+    equal(
+      only.map(({ token }) => token),
+      [9, 9],
+      "masked",
+    );
+    await biased.free();
+  },
+
   async "calls that alternate run in order"({ tinyloom, runtime }) {
     const data = await dataset(tinyloom);
     const trainer = await make(tinyloom, runtime);

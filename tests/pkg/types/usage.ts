@@ -16,6 +16,7 @@ import {
   type Schedule,
   type StepMetrics,
   TinyloomError,
+  type TokenBias,
   Trainer,
 } from "tinyloom";
 import { type AttentionResult, attention, softmax, Tensor } from "tinyloom/ops";
@@ -46,8 +47,6 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   );
   const logits: Float32Array = await same.logits(new Uint32Array(4), { kvCache: "f16" });
   const loss: number = await same.loss([1, 2, 3], undefined, { kvCache: "int8" });
-  const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
-  for await (const { text } of model.generate([1], told)) void text?.length;
   for await (const { token, logprob } of model.generate([1], { maxTokens: 5, stopTokens: [0] })) {
     void (token + logprob + loss + (logits[0] ?? 0));
   }
@@ -102,6 +101,16 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   new Model();
   model.free();
   runtime.destroy();
+}
+
+export async function told(model: Model): Promise<void> {
+  const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
+  for await (const { text } of model.generate([1], told)) void text?.length;
+  const pairs: TokenBias = [[1, 2]];
+  const bias = (tokens: Uint32Array) => (tokens.length > 2 ? pairs : undefined);
+  for await (const { alternatives } of model.generate([1], { bias, alternatives: 2 })) {
+    void (alternatives?.[0]?.logprob satisfies number | undefined);
+  }
 }
 
 export async function dispose(runtime: Runtime): Promise<void> {

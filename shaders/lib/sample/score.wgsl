@@ -1,0 +1,9 @@
+// What is drawn from without a bias: the logit after the repetition penalty (Keskar et al.,
+// arXiv:1909.05858).
+fn score(i: u32) -> f32 {
+  let x = logits[i];
+  if options.repetition_penalty == 1.0 || ((seen[i / 32u] >> (i % 32u)) & 1u) == 0u {
+    return x;
+  }
+  return select(x * options.repetition_penalty, x / options.repetition_penalty, x > 0.0);
+}
