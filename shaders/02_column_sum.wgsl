@@ -11,27 +11,27 @@
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;
 
-const COLUMNS: u32 = WORKGROUP / LANES;
+const COLUMNS_PER_GROUP: u32 = WORKGROUP / LANES;
 
 var<workgroup> lane_sums: array<f32, WORKGROUP>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let column = flat_workgroup(workgroup, workgroups) * COLUMNS + lane % COLUMNS;
+  let column = flat_workgroup(workgroup, workgroups) * COLUMNS_PER_GROUP + lane % COLUMNS_PER_GROUP;
   let blocks = (step.tokens + ROWS - 1u) / ROWS;
   var total = 0.0;
   if column < HIDDEN {
-    for (var b = lane / COLUMNS; b < blocks; b += LANES) {
+    for (var b = lane / COLUMNS_PER_GROUP; b < blocks; b += LANES) {
       total += partial_sums[b * HIDDEN + column];
     }
   }
   lane_sums[lane] = total;
   for (var width = LANES / 2u; width > 0u; width /= 2u) {
     workgroupBarrier();
-    if lane < width * COLUMNS {
-      lane_sums[lane] += lane_sums[lane + width * COLUMNS];
+    if lane < width * COLUMNS_PER_GROUP {
+      lane_sums[lane] += lane_sums[lane + width * COLUMNS_PER_GROUP];
     }
   }
-  if lane < COLUMNS && column < HIDDEN {
+  if lane < COLUMNS_PER_GROUP && column < HIDDEN {
     total = lane_sums[lane];
     if adds(step.accumulate) {
       total += output[column];

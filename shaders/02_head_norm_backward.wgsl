@@ -4,7 +4,7 @@
 //   partial  = Σ over ROWS rows and their heads of d_y · x · r   (summed into d_weight by column_sum)
 // Gradients of value heads stay.
 //
-//   0 x        read        f32 [tokens, STRIDE]    heads of HEAD_DIM: QUERIES, then KEYS, then values
+//   0 x        read        f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
 //   1 weight   read        f32 [2, HEAD_DIM]       of queries, of keys
 //   2 d        read_write  f32 [tokens, STRIDE]    d_y, overwritten by d_x
 //   3 partial  write       f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
@@ -30,9 +30,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
-    for (var head = 0u; head < QUERIES + KEYS; head++) {
+    for (var head = 0u; head < HEADS + KV_HEADS; head++) {
       let base = t * STRIDE + head * HEAD_DIM;
-      let is_key = head >= QUERIES;
+      let is_key = head >= HEADS;
       let own = select(0u, HEAD_DIM, is_key);
       var squares = 0.0;
       var projection = 0.0;

@@ -3,7 +3,7 @@
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight of queries or keys
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
 //
-//   0 x       read   f32 [tokens, STRIDE]    heads of HEAD_DIM: QUERIES, then KEYS, then values
+//   0 x       read   f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
 //   1 weight  read   f32 [2, HEAD_DIM]       of queries, of keys
 //   2 y       write  f32 [tokens, STRIDE]    overwritten
 //   3 step    uniform
@@ -14,16 +14,14 @@
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<uniform> step: Step;
 
-const HEADS: u32 = STRIDE / HEAD_DIM;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_workgroup(workgroup, workgroups);
-  let head = id % HEADS;
-  if id / HEADS >= step.tokens {
+  let head = id % ROW_HEADS;
+  if id / ROW_HEADS >= step.tokens {
     return;
   }
   let base = id * HEAD_DIM;
-  if head >= QUERIES + KEYS {
+  if head >= HEADS + KV_HEADS {
     for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
       y[base + i] = x[base + i];
     }
@@ -35,7 +33,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     squares += value * value;
   }
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
-  let own = select(0u, HEAD_DIM, head >= QUERIES);
+  let own = select(0u, HEAD_DIM, head >= HEADS);
   for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
     y[base + i] = x[base + i] * scale * weight[own + i];
   }

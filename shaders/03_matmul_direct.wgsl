@@ -6,8 +6,6 @@
 //
 // Rows and columns past the end are computed from clamped addresses and not stored.
 // Grid: one invocation for a block of TM×TN results, columns fastest.
-const BM: u32 = TM;
-const BK: u32 = 4u;
 const BLOCKS_N: u32 = (N + TN - 1u) / TN;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {

@@ -12,12 +12,9 @@
 @group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;
 @group(0) @binding(2) var<uniform> step: Step;
 
-const CACHE_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
-const NOT_A_NUMBER: u32 = 0x7e007e00u;
-
 fn pack(x: vec2<f32>) -> u32 {
   let words = pack2x16float(clamp(x, vec2(-65504.0), vec2(65504.0)));
-  return select(NOT_A_NUMBER, words, is_finite(x.x) && is_finite(x.y));
+  return select(HALF_NOT_A_NUMBER, words, is_finite(x.x) && is_finite(x.y));
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {

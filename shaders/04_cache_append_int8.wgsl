@@ -13,10 +13,6 @@
 @group(0) @binding(1) var<storage, read_write> cache: array<u32>;
 @group(0) @binding(2) var<uniform> step: Step;
 
-const CACHE_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
-const CACHE_ROW: u32 = CACHE_VECTORS + 2u * KV_HEADS;
-const NOT_A_NUMBER: u32 = 0x7fc00000u;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
   let t = id / CACHE_VECTORS;

@@ -11,13 +11,11 @@
 @group(0) @binding(0) var<storage, read_write> rows: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;
 
-const ROW_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let count = rows_in_use(step.position + step.tokens) * ROW_VECTORS;
+  let count = rows_in_use(step.position + step.tokens) * CACHE_VECTORS;
   for (var i = workgroup.x * WORKGROUP + lane; i < count; i += WORKGROUP * workgroups.x) {
-    let row = i / ROW_VECTORS;
-    let vector = i % ROW_VECTORS;
+    let row = i / CACHE_VECTORS;
+    let vector = i % CACHE_VECTORS;
     rows[i] = cache_scale(row, vector / VECTORS) * cache_vector(row, vector);
   }
 }

@@ -15,8 +15,6 @@
 @group(0) @binding(2) var<storage, read> documents: array<u32>;
 @group(0) @binding(3) var<uniform> step: Step;
 
-const HALF: u32 = HEAD_DIM / 2u;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
   let pair = id % HALF;

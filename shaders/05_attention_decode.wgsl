@@ -26,21 +26,18 @@
 //
 // Heads are counted over the batch: a query head of item b is b · HEADS + h.
 // Each key and value is read once for all query heads of the workgroup. LANES neighbours read
-// neighbouring vectors of a row, OWN each; a slot of LANES invocations takes KEYS keys a turn, SLOTS keys
+// neighbouring vectors of a row, OWN each; a slot of LANES invocations takes TURN_KEYS keys a turn, SLOTS keys
 // apart, and keeps a softmax of its own. The slots meet at the end. Scores are kept in base 2: the
 // scale and log2(e) are folded into the query.
 // Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
 // ranges those without keys return at once; a single one without keys gives zeros. Workgroup memory:
 // 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes, and what lib/attention/lanes_tree.wgsl takes.
 
-// Query heads of a key-value head, and the blocks of GROUP that they come in.
-const QUERIES: u32 = HEADS / KV_HEADS;
-const BLOCKS: u32 = (QUERIES + GROUP - 1u) / GROUP;
+// The MEMBERS query heads of a key-value head come in blocks of GROUP.
+const BLOCKS: u32 = (MEMBERS + GROUP - 1u) / GROUP;
 const SLOTS: u32 = WORKGROUP / LANES;
-// Stands for minus infinity: some compilers reject the real one, and differences of it are NaN.
-const MASKED: f32 = -1e30;
 
-alias Scores = array<array<f32, GROUP>, KEYS>;
+alias Scores = array<array<f32, GROUP>, TURN_KEYS>;
 
 var<workgroup> queries: array<vec4<f32>, GROUP * VECTORS>;
 var<workgroup> slot_states: array<vec2<f32>, SLOTS * GROUP>;
@@ -58,7 +55,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let slot = place.x;
   let part = place.y;
   for (var i = lane; i < GROUP * VECTORS; i += WORKGROUP) {
-    let head = kv_head * QUERIES + min(first + i / VECTORS, QUERIES - 1u);
+    let head = kv_head * MEMBERS + min(first + i / VECTORS, MEMBERS - 1u);
     queries[i] = query_vector(head, i % VECTORS) * SCORE_SCALE;
   }
   workgroupBarrier();
@@ -73,13 +70,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       sums[g][i] = vec4(0.0);
     }
   }
-  for (var k0 = range.x; k0 < range.y; k0 += SLOTS * KEYS) {
+  for (var k0 = range.x; k0 < range.y; k0 += SLOTS * TURN_KEYS) {
     // Rows behind the last key are read as the last key, for nothing: what lies there may be NaN.
-    var keys: array<array<vec4<f32>, OWN>, KEYS>;
-    var values: array<array<vec4<f32>, OWN>, KEYS>;
-    var key_scales: array<f32, KEYS>;
-    var value_scales: array<f32, KEYS>;
-    for (var u = 0u; u < KEYS; u++) {
+    var keys: array<array<vec4<f32>, OWN>, TURN_KEYS>;
+    var values: array<array<vec4<f32>, OWN>, TURN_KEYS>;
+    var key_scales: array<f32, TURN_KEYS>;
+    var value_scales: array<f32, TURN_KEYS>;
+    for (var u = 0u; u < TURN_KEYS; u++) {
       let row = key_row(min(k0 + u * SLOTS + slot, range.y - 1u));
       for (var i = 0u; i < OWN; i++) {
         keys[u][i] = key_vector(row, kv_head, i * LANES + part);
@@ -91,7 +88,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       value_scales[u] = value_scale(row, kv_head);
     }
     var scores: Scores;
-    for (var u = 0u; u < KEYS; u++) {
+    for (var u = 0u; u < TURN_KEYS; u++) {
       for (var g = 0u; g < GROUP; g++) {
         scores[u][g] = 0.0;
       }
@@ -99,7 +96,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var i = 0u; i < OWN; i++) {
       for (var g = 0u; g < GROUP; g++) {
         let q = queries[g * VECTORS + i * LANES + part];
-        for (var u = 0u; u < KEYS; u++) {
+        for (var u = 0u; u < TURN_KEYS; u++) {
           scores[u][g] += dot(q, keys[u][i]);
         }
       }
@@ -107,7 +104,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     scores = sum_lanes(lane, scores);
     for (var g = 0u; g < GROUP; g++) {
       var next = largest[g];
-      for (var u = 0u; u < KEYS; u++) {
+      for (var u = 0u; u < TURN_KEYS; u++) {
         let visible = k0 + u * SLOTS + slot < range.y;
         scores[u][g] = select(MASKED, decode_score(scores[u][g] * key_scales[u]), visible);
         next = max(next, scores[u][g]);
@@ -118,7 +115,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = 0u; i < OWN; i++) {
         sums[g][i] *= correction;
       }
-      for (var u = 0u; u < KEYS; u++) {
+      for (var u = 0u; u < TURN_KEYS; u++) {
         let visible = k0 + u * SLOTS + slot < range.y;
         let weight = select(0.0, exp2(scores[u][g] - next), visible);
         totals[g] += weight;
@@ -147,7 +144,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     workgroupBarrier();
     let head = first + g;
-    if head < QUERIES {
+    if head < MEMBERS {
       var total = 0.0;
       for (var s = 0u; s < SLOTS; s++) {
         let state = slot_states[g * SLOTS + s];
@@ -158,7 +155,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         for (var s = 1u; s < SLOTS; s++) {
           sum += slot_sums[s * VECTORS + v];
         }
-        store_result(kv_head * QUERIES + head, split, v, sum, best, total);
+        store_result(kv_head * MEMBERS + head, split, v, sum, best, total);
       }
     }
     workgroupBarrier();

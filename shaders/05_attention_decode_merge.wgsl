@@ -21,7 +21,6 @@
 @group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;
 
 const SLICES: u32 = WORKGROUP / COLUMNS;
-const MASKED: f32 = -1e30;
 
 struct Part {
   sum: vec4<f32>,
@@ -46,7 +45,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let ranges = active_splits(keys.y - keys.x);
   var part = Part(vec4(0.0), MASKED, 0.0);
   for (var s = slice; s < ranges; s += SLICES) {
-    let place = (head * SPLITS + s) * (VECTORS + 1u);
+    let place = (head * SPLITS + s) * PARTIAL_VECTORS;
     let state = partials[place + VECTORS];
     part = merge(part, Part(partials[place + vector], state.x, state.y));
   }

@@ -5,7 +5,6 @@
 // Bindings and results are those of 05_attention_decode.wgsl.
 //
 // Grid: an invocation for each batch item, range and query head, the heads of a range side by side.
-const MASKED: f32 = -1e30;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
@@ -15,7 +14,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let head = item * HEADS + id % HEADS;
-  let kv_head = head / (HEADS / KV_HEADS);
+  let kv_head = head / MEMBERS;
   let range = decode_keys(split, seen_keys(item));
   if SPLITS > 1u && range.x >= range.y {
     return;

@@ -9,8 +9,6 @@
 @group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
 
-const QUIET_NAN: u32 = 0x7fc00000u;
-
 fn larger(a: f32, b: f32) -> f32 {
   return select(a, b, abs(b) > abs(a));
 }
@@ -33,10 +31,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let scale = scale_for(extreme);
   let inverse = select(1.0 / scale, 0.0, vanishes);
   for (var w = 0u; w < WORDS; w++) {
-    packed[group * WORDS + w] = select(NOT_A_NUMBER, word_of(first, w, inverse), finite);
+    packed[group * WORDS + w] = select(NAN_WORD, word_of(first, w, inverse), finite);
   }
   if SCALED {
     let kept = select(bitcast<u32>(scale), 0u, vanishes);
-    packed[GROUPS * WORDS + group] = select(QUIET_NAN, kept, finite);
+    packed[GROUPS * WORDS + group] = select(NOT_A_NUMBER, kept, finite);
   }
 }

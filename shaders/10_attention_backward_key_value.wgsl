@@ -10,8 +10,6 @@
 // work. Grid: x over key tiles, y over owners (HEADS / MEMBERS) and batch items, dealt out by `assigned`.
 
 // Kinds of rows.
-const KEYS: u32 = 0u;
-const VALUES: u32 = 1u;
 
 fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();

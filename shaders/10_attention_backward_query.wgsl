@@ -7,10 +7,6 @@
 // y over heads and batch items, dealt out by `assigned`.
 
 // Kinds of rows and of columns.
-const QUERIES: u32 = 0u;
-const D_OUTPUTS: u32 = 1u;
-const KEYS: u32 = 0u;
-const VALUES: u32 = 1u;
 
 fn stage_rows(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();

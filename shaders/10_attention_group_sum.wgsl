@@ -11,21 +11,17 @@
 @group(0) @binding(1) var<storage, read_write> d_qkv: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;
 
-const VECTORS: u32 = HEAD_DIM / 4u;
-const GROUP: u32 = HEADS / KV_HEADS;
-const WIDTH: u32 = 2u * KV_HEADS * VECTORS;
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let row = id / WIDTH;
+  let row = id / KV_VECTORS;
   if row >= step.tokens {
     return;
   }
-  let kv_head = id % WIDTH / VECTORS; // key heads, then value heads
-  let part = (row * 2u * HEADS + kv_head * GROUP) * VECTORS + id % VECTORS;
+  let kv_head = id % KV_VECTORS / VECTORS; // key heads, then value heads
+  let part = (row * 2u * HEADS + kv_head * MEMBERS) * VECTORS + id % VECTORS;
   var sum = parts[part];
-  for (var member = 1u; member < GROUP; member++) {
+  for (var member = 1u; member < MEMBERS; member++) {
     sum += parts[part + member * VECTORS];
   }
-  d_qkv[(row * STRIDE + KEY_OFFSET) / 4u + id % WIDTH] = sum;
+  d_qkv[(row * STRIDE + KEY_OFFSET) / 4u + id % KV_VECTORS] = sum;
 }

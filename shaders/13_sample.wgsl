@@ -17,8 +17,8 @@
 // The token where the running mass, in index order over the tokens at or above the threshold,
 // passes the drawn share: chunk sums in parallel, then the chosen chunk walked by its owner.
 fn draw(lane: u32, threshold: u32, largest: f32, inverse_temperature: f32, share: f32) {
-  let first = lane * CHUNK;
-  let end = min(first + CHUNK, VOCABULARY);
+  let first = lane * LOGITS_PER_LANE;
+  let end = min(first + LOGITS_PER_LANE, VOCABULARY);
   var mass = 0.0;
   for (var i = first; i < end; i++) {
     if image(score(i)) >= threshold {

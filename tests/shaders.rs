@@ -173,3 +173,57 @@ fn a_wrong_line_is_noticed() {
         assert!(wrong(line, &lists).is_some(), "{line}");
     }
 }
+
+/// Names that each of several files defines, of which a kernel is joined with one.
+const ALTERNATIVES: [(&str, &str); 6] = [
+    ("CHECK_K", "lib/linear/rows_"),
+    ("CHECK_M", "lib/linear/rows_"),
+    ("DENSE", "lib/attention/dense_"),
+    ("NAN_WORD", "lib/weights/pack_"),
+    ("PER_WORD", "lib/element/word_"),
+    ("SCALED", "lib/weights/pack_"),
+];
+
+/// Names of the constants that a text defines for the whole module.
+fn constants(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix("const ")?.split(':').next())
+}
+
+#[test]
+fn a_constant_is_defined_in_one_place() {
+    let mut defined: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut texts = BTreeMap::new();
+    for file in files("").into_iter().chain(files("lib")) {
+        let text = text(&file);
+        for name in constants(&text) {
+            defined.entry(name.to_owned()).or_default().insert(file.clone());
+        }
+        texts.insert(file, text);
+    }
+    let is_alternative = |name: &str, files: &BTreeSet<String>| {
+        let prefix =
+            ALTERNATIVES.iter().find(|(known, _)| *known == name).map(|(_, prefix)| prefix);
+        prefix.is_some_and(|prefix| files.iter().all(|file| file.starts_with(prefix)))
+    };
+    let mut twice: BTreeSet<String> = BTreeSet::new();
+    for (name, files) in &defined {
+        if files.len() > 1 && !is_alternative(name, files) {
+            twice.insert(format!("{name} in {files:?}"));
+        }
+    }
+    for caps in adapters::table(Target::Browser) {
+        for (_, kernel) in catalogue::kernels(&caps) {
+            let Ok(kernel) = kernel else { continue };
+            let files = || kernel.modules.iter().filter_map(|module| texts.get(*module));
+            let by_files: BTreeSet<&str> = files().flat_map(|text| constants(text)).collect();
+            let whole = kernel.wgsl.text();
+            for name in constants(&whole).filter(|name| !by_files.contains(name)) {
+                if let Some(files) = defined.get(name) {
+                    twice.insert(format!("{name} by Rust for {} and in {files:?}", kernel.name));
+                }
+            }
+        }
+    }
+    let twice: Vec<_> = twice.into_iter().collect();
+    assert!(twice.is_empty(), "constants with more than one definition:\n{}", twice.join("\n"));
+}

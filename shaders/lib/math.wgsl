@@ -1,5 +1,7 @@
 // Functions that drivers leave out or get wrong. SwiftShader's tanh is NaN from 89 on; WGSL has no
 // erf.
+const LN_2: f32 = 0.69314718055994531;
+
 fn bounded_tanh(x: f32) -> f32 {
   return tanh(clamp(x, -15.0, 15.0));
 }

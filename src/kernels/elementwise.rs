@@ -104,6 +104,7 @@ pub fn rope(
     let composer = composer(caps, KernelSpec::Rope { heads, head_dim, stride, forward })?
         .size("HEADS", heads)
         .size("HEAD_DIM", head_dim)
+        .size("HALF", head_dim / 2)
         .size("STRIDE", stride)
         .float("DIRECTION", if forward { 1.0 } else { -1.0 })
         .module(shader!("04_rope"));

@@ -1,7 +1,7 @@
 //! Shared modules that read and write what a format or an option says.
 
 use super::compose::{Composer, Module, shader};
-use super::shape::DenseMask;
+use super::shape::{AttentionShape, DenseMask};
 use crate::config::Activation;
 use crate::format::{Element, KvCache, WeightFormat};
 
@@ -28,9 +28,18 @@ impl DenseMask {
 }
 
 impl KvCache {
-    /// The module through which kernels read it.
-    pub(super) fn module(self, composer: Composer) -> Composer {
-        composer.module(match self {
+    /// The sizes of its rows: vectors of four elements, and with scales all its words.
+    pub(super) fn sizes(self, composer: Composer, shape: &AttentionShape) -> Composer {
+        let composer = composer.size("CACHE_VECTORS", shape.cache_stride() / 4);
+        match self {
+            Self::F32 | Self::F16 => composer,
+            Self::Int8 => composer.size("CACHE_ROW", self.row_words(shape)),
+        }
+    }
+
+    /// The module through which kernels read it, with its constants.
+    pub(super) fn module(self, composer: Composer, shape: &AttentionShape) -> Composer {
+        self.sizes(composer, shape).module(match self {
             Self::F32 => shader!("lib/cache/f32"),
             Self::F16 => shader!("lib/cache/f16"),
             Self::Int8 => shader!("lib/cache/int8"),

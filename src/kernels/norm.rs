@@ -100,6 +100,7 @@ pub fn head_norm_forward(
     let heads = shape.stride() / shape.head_dim;
     let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
     head_norm(spec, size, shape, epsilon)
+        .size("ROW_HEADS", heads)
         .reduction(subgroups)
         .module(shader!("02_head_norm_forward"))
         .finish(
@@ -145,8 +146,8 @@ pub fn head_norm_backward(
 
 fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
     Composer::new(spec, size)
-        .size("QUERIES", shape.heads)
-        .size("KEYS", shape.kv_heads)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("STRIDE", shape.stride())
         .float("EPSILON", epsilon as f32)

@@ -91,6 +91,10 @@ impl KvCache {
     }
 }
 
+/// A masked score. It stands for minus infinity: some compilers reject the real one, and differences of it
+/// are NaN.
+pub(super) const MASKED: f32 = -1e30;
+
 /// The three kernels that share the tiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionPass {

@@ -8,13 +8,13 @@ use crate::products::Form;
 use std::fmt::Write;
 
 /// Steps of K written out in one turn of the direct product's loop.
-const STEPS: usize = 4;
+pub(super) const DIRECT_STEPS: usize = 4;
 
 fn sum_name(i: usize, j: usize) -> String {
     format!("sum_{i}_{j}")
 }
 
-/// The body of `03_matmul_direct.wgsl`'s `block`: TM×TN results in named vectors, STEPS of K a
+/// The body of `03_matmul_direct.wgsl`'s `block`: TM×TN results in named vectors, DIRECT_STEPS of K a
 /// turn, a shorter loop for what remains.
 pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
     let mut text = String::from(
@@ -30,11 +30,11 @@ pub(super) fn direct_block(form: Form, tm: usize, tn: usize) -> String {
         Form::MatmulT => "k_end",
         Form::Matmul | Form::MatmulAt => "(k_end / 4u * 4u)",
     };
-    let _ = writeln!(text, "  for (var k = 0u; k < {whole}; k += {STEPS}u) {{");
+    let _ = writeln!(text, "  for (var k = 0u; k < {whole}; k += {DIRECT_STEPS}u) {{");
     match form {
         Form::MatmulT => dot_steps(&mut text, tm, tn),
-        Form::Matmul => row_steps(&mut text, tm, tn, STEPS),
-        Form::MatmulAt => (0..STEPS).for_each(|step| outer_step(&mut text, tm, tn, step)),
+        Form::Matmul => row_steps(&mut text, tm, tn, DIRECT_STEPS),
+        Form::MatmulAt => (0..DIRECT_STEPS).for_each(|step| outer_step(&mut text, tm, tn, step)),
     }
     text.push_str("  }\n");
     if form != Form::MatmulT {

@@ -8,6 +8,6 @@ fn store_output(head: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32
   let row = row_at(geometry.output, head / HEADS, head % HEADS, 0u);
   output[row + vector] = pack_quad(sum / weights);
   if vector == 0u {
-    lse[head] = select(MASKED, largest * 0.69314718055994531 + log(weights), total > 0.0);
+    lse[head] = select(MASKED, largest * LN_2 + log(weights), total > 0.0);
   }
 }

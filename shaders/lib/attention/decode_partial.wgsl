@@ -10,7 +10,7 @@ fn decode_keys(split: u32, seen: vec2<u32>) -> vec2<u32> {
 }
 
 fn store_result(head: u32, split: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32) {
-  let place = (head * SPLITS + split) * (VECTORS + 1u);
+  let place = (head * SPLITS + split) * PARTIAL_VECTORS;
   partials[place + vector] = sum;
   if vector == 0u {
     partials[place + VECTORS] = vec4(largest, total, 0.0, 0.0);

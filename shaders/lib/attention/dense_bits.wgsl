@@ -7,5 +7,5 @@ fn bias(item: u32, head: u32, row: u32, key: u32) -> f32 {
   let bit = max(key, geometry.dense_keys_from) - geometry.dense_keys_from;
   let word = mask[row_at(geometry.dense, item, head, row) + bit / 32u];
   let shown = (key < geometry.dense_keys_from) | (((word >> (bit % 32u)) & 1u) != 0u);
-  return select(HIDDEN, 0.0, shown);
+  return select(MASKED, 0.0, shown);
 }

@@ -1,9 +1,7 @@
 // Shared by the two forms of attention_backward_key_value: the columns that it walks along are
 // queries and the gradients of their outputs, its weights probabilities and score gradients.
 
-// Kinds of columns and of weights.
-const QUERIES: u32 = 0u;
-const D_OUTPUTS: u32 = 1u;
+// Kinds of weights.
 const PROBABILITIES: u32 = 0u;
 const D_SCORES: u32 = 1u;
 

@@ -13,7 +13,7 @@ fn lane_place(lane: u32) -> vec2<u32> {
 
 fn sum_lanes(lane: u32, parts: Scores) -> Scores {
   var sums = parts;
-  for (var u = 0u; u < KEYS; u++) {
+  for (var u = 0u; u < TURN_KEYS; u++) {
     for (var g = 0u; g < GROUP; g++) {
       for (var distance = LANES / 2u; distance > 0u; distance /= 2u) {
         sums[u][g] += subgroupShuffleXor(sums[u][g], distance);

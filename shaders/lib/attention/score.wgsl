@@ -32,10 +32,7 @@ fn seen_keys(item: u32, row: u32) -> vec2<u32> {
   return vec2(first, max(end_key(item, row), first) - first);
 }
 
-// Stands for minus infinity: some compilers reject the real one, and differences of it are NaN. A
-// bias below UNMASKED hides its key.
-const MASKED: f32 = -1e30;
-const HIDDEN: f32 = -1e30;
-const UNMASKED: f32 = -5e29;
+// A bias below this hides its key.
+const UNMASKED: f32 = 0.5 * MASKED;
 // A sum of weights to divide by, for a row without any.
 const LEAST_TOTAL: f32 = 1e-30;

@@ -15,13 +15,18 @@
 // RW of an invocation's result vectors are its own. Where dealing VECTORS out to the COLUMN_GROUPS
 // leaves REST vectors over, and these divide the groups, SHARES invocations have one of them together:
 // each sums its share of the columns, and at the end the shares are added up. Else SHARES is 1.
-const VECTORS: u32 = HEAD_DIM / 4u;
+
+// Kinds of rows and of columns in the backward kernels, where each has two.
+const QUERIES: u32 = 0u;
+const D_OUTPUTS: u32 = 1u;
+const KEYS: u32 = 0u;
+const VALUES: u32 = 1u;
+
 const COLUMN_GROUPS: u32 = WORKGROUP / ROW_GROUPS;
 const ROW_PITCH: u32 = CHUNK | 1u;
 const COLUMN_PITCH: u32 = VECTORS | 1u;
 const COLUMN_SPAN: u32 = COLUMN_GROUPS * COLUMN_PITCH;
 const WEIGHT_PITCH: u32 = ROW_GROUPS | 1u;
-const LN_2: f32 = 0.69314718055994531;
 
 alias Scores = array<array<f32, RK>, RQ>;
 alias Results = array<array<vec4<f32>, RV>, RQ>;

@@ -3,7 +3,7 @@
 @group(0) @binding(1) var<storage, read> cache: array<vec2<u32>>;
 
 fn cache_vector(row: u32, vector: u32) -> vec4<f32> {
-  let words = cache[row * (2u * KV_HEADS * VECTORS) + vector];
+  let words = cache[row * CACHE_VECTORS + vector];
   return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 

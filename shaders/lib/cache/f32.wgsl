@@ -2,7 +2,7 @@
 @group(0) @binding(1) var<storage, read> cache: array<vec4<f32>>;
 
 fn cache_vector(row: u32, vector: u32) -> vec4<f32> {
-  return cache[row * (2u * KV_HEADS * VECTORS) + vector];
+  return cache[row * CACHE_VECTORS + vector];
 }
 
 // Factor of a head's vectors; heads of values follow those of keys.

@@ -1,9 +1,6 @@
-// The key-value cache in signed bytes. A row is key heads | value heads, VECTORS words per head, then
-// the heads' scales as f32, in the same order.
+// The key-value cache in signed bytes. A row of CACHE_ROW words is key heads | value heads, VECTORS
+// words per head and CACHE_VECTORS in all, then the heads' scales as f32, in the same order.
 @group(0) @binding(1) var<storage, read> cache: array<u32>;
-
-const CACHE_VECTORS: u32 = 2u * KV_HEADS * VECTORS;
-const CACHE_ROW: u32 = CACHE_VECTORS + 2u * KV_HEADS;
 
 // Without its head's scale.
 fn cache_vector(row: u32, vector: u32) -> vec4<f32> {

@@ -3,8 +3,6 @@
 // Needs lib/finite.wgsl.
 alias Quad = vec2<u32>;
 
-const HALF_NOT_A_NUMBER: u32 = 0x7e007e00u;
-
 fn unpack_quad(quad: Quad) -> vec4<f32> {
   return vec4(unpack2x16float(quad.x), unpack2x16float(quad.y));
 }

@@ -1,6 +1,4 @@
 // Tiles of `a`, stored [K, M].
-const PAD_A: u32 = 0u;
-
 // Vector `i` of the tile, along M.
 fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4<f32> {
   let k = k0 + i / (BM / 4u);

@@ -1,6 +1,5 @@
-// Tiles of `a`, stored [M, K]: transposed on their way. Two vectors between the rows of four steps of
+// Tiles of `a`, stored [M, K]: transposed on their way. PAD_A vectors between the rows of four steps of
 // K keep the stores of a subgroup in different banks.
-const PAD_A: u32 = 2u;
 
 // Vector `i` of the tile, along K. Rows past the end are read from the last one and not stored.
 fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4<f32> {

@@ -1,6 +1,4 @@
 // Tiles of `b`, stored [K, N].
-const PAD_B: u32 = 0u;
-
 // Vector `i` of the tile, along N.
 fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
   let k = k0 + i / (BN / 4u);

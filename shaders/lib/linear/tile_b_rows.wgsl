@@ -1,5 +1,4 @@
 // Tiles of `b`, stored [N, K]: transposed on their way, as in tile_a_rows.wgsl.
-const PAD_B: u32 = 2u;
 
 // Vector `i` of the tile, along K. Columns past the end are read from the last one and not stored.
 fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {

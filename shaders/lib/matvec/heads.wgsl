@@ -11,8 +11,6 @@
 @group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
 @group(0) @binding(6) var<storage, read_write> cache: array<f32>;
 
-const HALF: u32 = HEAD_DIM / 2u;
-
 fn matrix_row(p: u32, n: u32) -> u32 {
   return n / HALF * HEAD_DIM + n % HALF + p * HALF;
 }

@@ -11,5 +11,6 @@ fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
   return pack2x16float(clamp(pair, vec2(-65504.0), vec2(65504.0)));
 }
 
-const NOT_A_NUMBER: u32 = 0x7e007e00u;
+// A word of a group with a number that is not finite.
+const NAN_WORD: u32 = HALF_NOT_A_NUMBER;
 const SCALED: bool = false;

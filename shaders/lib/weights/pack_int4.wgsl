@@ -15,5 +15,6 @@ fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
   return low | (nibbles(matrix[first + 2u * w + 1u], inverse) << 16u);
 }
 
-const NOT_A_NUMBER: u32 = 0u;
+// A word of a group with a number that is not finite: its scale is NaN.
+const NAN_WORD: u32 = 0u;
 const SCALED: bool = true;

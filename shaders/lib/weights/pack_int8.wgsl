@@ -10,5 +10,6 @@ fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
   return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
 }
 
-const NOT_A_NUMBER: u32 = 0u;
+// A word of a group with a number that is not finite: its scale is NaN.
+const NAN_WORD: u32 = 0u;
 const SCALED: bool = true;

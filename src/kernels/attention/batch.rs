@@ -9,7 +9,7 @@ use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write,
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
-    AttentionPass, AttentionShape, AttentionTile, DenseMask, KeyValueOwner,
+    AttentionPass, AttentionShape, AttentionTile, DenseMask, KeyValueOwner, MASKED,
 };
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::{head_access, head_module};
@@ -147,6 +147,7 @@ impl Operands {
                 };
                 let composer = if kept {
                     composer
+                        .size("KEPT_BLOCK", FULL_TILE.rows)
                         .size("KEPT_TILES", shape.tokens.div_ceil(FULL_TILE.rows))
                         .module(shader!("lib/attention/kept"))
                 } else {
@@ -193,6 +194,8 @@ fn common(composer: Composer, shape: AttentionShape) -> Composer {
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
+        .size("VECTORS", shape.head_dim / 4)
+        .float("MASKED", MASKED)
         .flag("WINDOWED", shape.window.is_some())
         .size("WINDOW", shape.window.unwrap_or(1))
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
@@ -482,8 +485,9 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
     let size = workgroup_size(caps, 64, 1, spec.name())?;
     Composer::new(spec, size)
         .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
+        .size("MEMBERS", shape.heads / shape.kv_heads)
+        .size("VECTORS", shape.head_dim / 4)
+        .size("KV_VECTORS", shape.cache_stride() / 4)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
         .module(shader!("lib/step"))

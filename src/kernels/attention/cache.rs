@@ -27,8 +27,8 @@ pub fn cache_append(caps: &Capabilities, shape: AttentionShape, cache: KvCache) 
         let composer = composer.size("CACHE_STRIDE", width).module(shader!("04_cache_append"));
         return finish(composer, caps, &bindings, width);
     }
-    let composer = composer
-        .size("KV_HEADS", shape.kv_heads)
+    let composer = cache
+        .sizes(composer, &shape)
         .size("VECTORS", shape.head_dim / 4)
         .module(shader!("lib/finite"))
         .module(match cache {
@@ -47,9 +47,8 @@ const EXPAND_GROUPS: u32 = 1024;
 /// `cache_expand_forward`: the rows in use of a packed cache as f32. Bindings: rows, cache, step.
 pub fn cache_expand(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
     let composer = key_rows(composer(caps, KernelSpec::CacheExpand { shape, cache })?, shape.ring)
-        .size("KV_HEADS", shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4);
-    cache.module(composer).module(shader!("04_cache_expand")).finish(
+    cache.module(composer, &shape).module(shader!("04_cache_expand")).finish(
         caps,
         &[read_write("rows"), read("cache"), uniform("step")],
         Grid::Fixed { x: if caps.software { 16 } else { EXPAND_GROUPS }, y: 1 },

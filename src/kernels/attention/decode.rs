@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::shape::{AttentionShape, DecodeSplits, SplitReason};
+use crate::kernels::shape::{AttentionShape, DecodeSplits, MASKED, SplitReason};
 use crate::kernels::spec::KernelSpec;
 use crate::kernels::unrolled::head_module;
 
@@ -185,7 +185,10 @@ fn composer(
     Composer::new(spec, size as u32)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
+        .size("MEMBERS", shape.heads / shape.kv_heads)
         .size("VECTORS", shape.head_dim / 4)
+        .size("PARTIAL_VECTORS", (shape.head_dim + PARTIAL_STATE) / 4)
+        .float("MASKED", MASKED)
         .size("SPLITS", splits.count)
         .size("RANGE_KEYS", RANGE_KEYS)
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
@@ -246,7 +249,7 @@ fn decode(
     let subgroups = caps.reduces_by_subgroup();
     let composer = composer(spec, tile.size, shape, splits)
         .size("LANES", tile.lanes)
-        .unrolled("KEYS", tile.keys)
+        .unrolled("TURN_KEYS", tile.keys)
         .unrolled("GROUP", tile.group)
         .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
     let composer = place.modules(composer, shape, stage);

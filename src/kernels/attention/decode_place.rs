@@ -108,7 +108,7 @@ impl DecodePlace {
 
     fn inputs(self, composer: Composer, shape: AttentionShape) -> Composer {
         match self {
-            Self::Cache(cache) => key_rows(cache.module(composer), shape.ring)
+            Self::Cache(cache) => key_rows(cache.module(composer, &shape), shape.ring)
                 .module(shader!("lib/attention/decode_cache")),
             Self::Tensors(..) => {
                 key_rows(composer, None).module(shader!("lib/attention/decode_tensors"))

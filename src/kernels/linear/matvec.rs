@@ -154,6 +154,7 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
             .size("HEADS", shape.heads)
             .size("KV_HEADS", shape.kv_heads)
             .size("HEAD_DIM", shape.head_dim)
+            .size("HALF", shape.head_dim / 2)
             .module(shader!("lib/step"))
             .module(shader!("lib/matvec/heads")),
     }

@@ -9,7 +9,7 @@ use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, 
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
-use crate::kernels::unrolled::direct_block;
+use crate::kernels::unrolled::{DIRECT_STEPS, direct_block};
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
@@ -245,6 +245,7 @@ fn constants(
     match tile {
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
             let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
+            let [pad_a, pad_b] = LinearTile::pads(shape.form);
             let composer = if tile.unrolls_depth() {
                 composer.unrolled("VECTORS_K", bk / 4)
             } else {
@@ -256,6 +257,8 @@ fn constants(
                 .size("BM", bm)
                 .size("BN", bn)
                 .size("BK", bk)
+                .size("PAD_A", pad_a)
+                .size("PAD_B", pad_b)
                 .unrolled("TM", tm)
                 .size("TN", tn)
                 .unrolled("LOADS_A", loads(bm))
@@ -264,7 +267,9 @@ fn constants(
                 .unrolled("LEFT_VECTORS", tm / 4)
                 .unrolled("RIGHT_VECTORS", tn / 4)
         }
-        LinearTile::Direct { tm, tn } => composer.size("TM", tm).size("TN", tn),
+        LinearTile::Direct { tm, tn } => {
+            composer.size("BM", tm).size("BK", DIRECT_STEPS).size("TM", tm).size("TN", tn)
+        }
     }
 }
 

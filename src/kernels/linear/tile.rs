@@ -24,14 +24,22 @@ impl LinearTile {
         }
     }
 
-    /// Bytes of workgroup memory: a tile of each operand, more for one that is transposed.
+    /// Vectors behind each row of the two operands' tiles: where an operand is transposed on its way,
+    /// they keep the stores of a subgroup in different banks.
+    pub(in crate::kernels) const fn pads(form: Form) -> [usize; 2] {
+        match form {
+            Form::MatmulT => [2, 2],
+            Form::Matmul => [2, 0],
+            Form::MatmulAt => [0, 0],
+        }
+    }
+
+    /// Bytes of workgroup memory: a tile of each operand with its pad.
     fn bytes(self, form: Form) -> u32 {
         match self {
             Self::Tiled { bm, bn, bk, tm, tn } => {
-                let pad = |each: usize, transposed: bool| if transposed { 2 * each } else { 0 };
-                let m = bm + pad(tm, form != Form::MatmulAt);
-                let n = bn + pad(tn, form == Form::MatmulT);
-                (4 * bk * (m + n)) as u32
+                let [pad_a, pad_b] = Self::pads(form);
+                (4 * bk * (bm + tm * pad_a + bn + tn * pad_b)) as u32
             }
             Self::Direct { .. } => 0,
         }
