@@ -1,7 +1,7 @@
 //! Plans and layouts as plain data, with no GPU.
 #![cfg(feature = "testing")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
@@ -461,7 +461,6 @@ fn inference_sizes(
         (Buffer::LastHidden, hidden),
         (Buffer::Logits, chunk * vocabulary * 4),
         (Buffer::Losses, chunk * 4),
-        (Buffer::Metrics, METRICS_BYTES),
         (Buffer::Token, 4),
         (Buffer::Seen, vocabulary.div_ceil(32) * 4),
         (Buffer::Drawn, plans.turns as u64 * 8),
@@ -499,6 +498,36 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
             let expected = inference_sizes(&config, &plans, 512, options);
             assert_eq!(without_weights(buffers(plans.all())), expected);
         }
+    }
+}
+
+/// What the host reads of inference: losses, and tokens drawn.
+#[test]
+fn inference_writes_nothing_that_nobody_reads() {
+    for (config, _) in configs() {
+        let layout =
+            Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+        let plans = inference_plans(&floor(), &layout, 512, InferenceOptions::default()).unwrap();
+        let bound = |wanted: fn(Access) -> bool| {
+            let dispatches = plans.all().into_iter().flat_map(|plan| {
+                plan.dispatches.iter().map(|dispatch| (dispatch, &plan.kernels[dispatch.kernel]))
+            });
+            let slices = dispatches.flat_map(|(dispatch, kernel)| {
+                dispatch.slices.iter().map(|slice| slice.buffer).zip(&kernel.bindings)
+            });
+            slices
+                .filter(|(_, binding)| wanted(binding.access))
+                .map(|(buffer, _)| buffer)
+                .collect::<HashSet<_>>()
+        };
+        let read = bound(|access| access != Access::ReadWrite);
+        let mut unread = bound(|access| access == Access::ReadWrite);
+        // An activation may be left over: the logsumexp serves the backward pass alone. The bits of
+        // tokens seen are read and written by one kernel.
+        unread.retain(|buffer| {
+            !read.contains(buffer) && !matches!(buffer, Buffer::Slot(_) | Buffer::Seen)
+        });
+        assert_eq!(unread, HashSet::from([Buffer::Losses, Buffer::Drawn]));
     }
 }
 

@@ -132,10 +132,9 @@ impl Lowering<'_> {
         self.builder.dispatch("loss sum", kernel, slices, self.builder.tokens as f64)
     }
 
-    /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`].
+    /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`]. The host adds them up.
     pub(super) fn chunk_loss(&mut self, targets: Slice) -> Result<()> {
         let (logits, rows) = (self.logits(), self.builder.all_rows());
-        self.cross_entropy(logits, targets, rows, false)?;
-        self.loss_sum(targets)
+        self.cross_entropy(logits, targets, rows, false)
     }
 }
