@@ -19,7 +19,7 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
     }
 }
 
-/// Workgroups of a row each that fill a [`GpuClass::LARGE`](crate::caps::GpuClass). On an H200, 4,096
+/// Workgroups of one row each that occupy a [`GpuClass::LARGE`](crate::caps::GpuClass). On an H200, 4,096
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 

@@ -33,7 +33,7 @@ pub struct AttentionShape {
     pub scale: Option<f32>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
-    /// Rows after which the key-value cache begins anew, or none where it holds every position.
+    /// Rows after which the key-value cache overwrites its first row; none where it holds every position.
     pub ring: Option<usize>,
 }
 
@@ -158,12 +158,12 @@ pub struct DecodeSplits {
     pub reason: SplitReason,
 }
 
-/// Why keys are cut into so many ranges.
+/// Why keys are cut into this number of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitReason {
     /// So few keys are not worth a merge.
     Short { keys: usize },
-    /// Each range has so many workgroups (invocations on a CPU) of those that keep the device busy.
+    /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
     Busy { each: usize, wanted: usize, unit: &'static str },
     /// The caller said so.
     Given,
@@ -173,7 +173,7 @@ pub enum SplitReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     Mode(WriteMode),
-    /// C = residual + product, the residual in a buffer of its own, bound last.
+    /// C = residual + product, the residual in another buffer, bound last.
     Residual,
 }
 

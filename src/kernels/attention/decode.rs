@@ -11,7 +11,8 @@ use crate::kernels::shape::{AttentionShape, DecodeSplits, MASKED, SplitReason};
 use crate::kernels::spec::KernelSpec;
 use crate::kernels::unrolled::head_module;
 
-/// Ranges of keys are multiples of this long, and a workgroup's turn divides it.
+/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration
+/// divide it.
 pub const RANGE_KEYS: usize = 64;
 /// Elements behind a partial sum: largest score, sum of weights, two for alignment.
 pub const PARTIAL_STATE: usize = 4;
@@ -21,12 +22,12 @@ const SHORT: usize = 256;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
-/// Ranges that one merge puts together well: at 264 it cost 12 % more.
+/// Most ranges of one merge: with 264 the kernels took 12 % longer.
 const MOST_RANGES: usize = 128;
 /// Invocations that keep a CPU busy: a subgroup of 8 for each of four cores.
 const SOFTWARE_INVOCATIONS: usize = 32;
 
-/// Workgroups wanted: the wider a head, the more of it each has in flight.
+/// Workgroups wanted: fewer for wide heads, since a workgroup then has more bytes in flight.
 fn groups(caps: &Capabilities, shape: AttentionShape) -> usize {
     caps.class().workgroups(GROUPS) * 64 / shape.head_dim.max(64)
 }
@@ -85,8 +86,8 @@ pub fn decode_splits(
     Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
 }
 
-/// A workgroup of `size` invocations: `lanes` share a key, `keys` of them each a turn, `group` query
-/// heads.
+/// A workgroup of `size` invocations. `lanes` invocations share a key, each has `keys` keys per iteration,
+/// for `group` query heads.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     size: usize,
@@ -110,19 +111,19 @@ impl Tile {
     }
 }
 
-/// Vectors of results that an invocation keeps: with what it has in flight, they stay in registers.
+/// Vectors of results that an invocation keeps. They stay in registers, beside the keys and values in flight.
 const REGISTERS: usize = 16;
 /// Vectors of keys, and as many of values, that an invocation has in flight.
 const IN_FLIGHT: usize = 8;
 /// Scores that an invocation keeps at a time.
 const SCORES: usize = 32;
-/// Neighbours that share a key, where its row allows: they read 128 bytes of it.
+/// Neighbours that share a key, where the head is wide enough: together they read 128 bytes of it.
 const LANES: usize = 8;
 /// Invocations of a workgroup, and most neighbours that share a key.
 const SIZE: usize = 128;
 const MOST_LANES: usize = 32;
 
-/// Neighbours that share a key: more than [`LANES`] only where one invocation would own too much.
+/// Neighbours that share a key: more than [`LANES`] only where each would need too many registers.
 fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
     let vectors = shape.head_dim / 4;
     let narrowest =

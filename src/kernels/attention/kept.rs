@@ -11,10 +11,10 @@ use crate::kernels::shape::{AttentionPass, AttentionShape, KeyValueOwner};
 // Blocks of queries × keys are counted and read as squares.
 const _: () = assert!(FULL_TILE.rows == FULL_TILE.columns);
 
-/// Tokens of the longest batches that the pair is chosen for: what it keeps grows with their square.
-/// The seeds' split pair ends there too. On an NVIDIA H200, heads of 64, it took up to 16 % off the
-/// backward pass up to this length and this size, and 3 % at two and four times the length. Small heads,
-/// whose tiles it lacks, lost up to 22 % by it up to 1,024 tokens and won up to 4 % (`bench/NOTES.md`).
+/// Tokens of the longest batches for which the pair is chosen: what it keeps grows with their square. On
+/// an NVIDIA H200 with heads of 64 it made the backward pass up to 16 % faster up to this length, and 3 %
+/// faster at two and four times the length. With small heads, for which it has no tiles, it was between
+/// 22 % slower and 4 % faster up to 1,024 tokens (`bench/NOTES.md`).
 const KEPT_TOKENS: usize = 1024;
 /// Most bytes that probabilities, and as many that score gradients, may take.
 const KEPT_BYTES: u64 = 16 << 20;

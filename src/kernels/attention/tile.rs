@@ -9,15 +9,15 @@ use crate::kernels::spec::KernelSpec;
 pub(in crate::kernels) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
 const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
-/// Tiles for small heads, whose rows leave room for more of them: more scores per invocation, and so
-/// fewer loads from workgroup memory for each.
+/// Tiles for small heads. Their rows are short, so that more of them fit workgroup memory. An invocation
+/// then computes more scores, with fewer loads from workgroup memory for each.
 const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
 const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
 pub(in crate::kernels) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
-/// Tiles for every head dimension in order of preference, measured on an NVIDIA H200 (`bench/NOTES.md`):
-/// more rows or more results per invocation lost at every length with heads of 64 and more, and so did
-/// fewer, except that the half tile fills a GPU better with a short batch. The last two fit where
-/// nothing else does.
+/// Tiles for every head dimension, in order of preference as measured on an NVIDIA H200
+/// (`bench/NOTES.md`). With heads of 64 and more, tiles of more rows or of more results per invocation
+/// were slower at every length. Tiles of fewer were slower too, except for short batches: the half tile
+/// makes twice as many workgroups of them. The last two tiles need little workgroup memory.
 const TILES: [AttentionTile; 6] = [
     FULL_TILE,
     HALF_TILE,
@@ -37,9 +37,9 @@ impl AttentionPass {
         }
     }
 
-    /// Most workgroups that begin with the longest tiles of all owners. On an NVIDIA H200 that took up
-    /// to 39 % off a kernel's time; it cost 1 to 3 % in a few kernels just below these limits, and
-    /// beyond them mostly more, up to 10 % (`bench/NOTES.md`).
+    /// Most workgroups of a dispatch that begins with the longest tiles of all owners. On an NVIDIA H200
+    /// this order made kernels up to 39 % faster. It made a few kernels just below these limits 1 to 3 %
+    /// slower, and larger ones up to 10 % slower (`bench/NOTES.md`).
     pub const fn interleaved(self) -> usize {
         match self {
             Self::Forward | Self::Query => 4096,
@@ -75,8 +75,9 @@ impl AttentionTile {
         16 * (row_tile + column_tile + weight_tile) + 4 * statistics
     }
 
-    /// Invocations that share each vector left over when `vectors` are dealt out to the column groups;
-    /// 1 where these cannot be divided so, or the shares do not fit the tile of columns.
+    /// Each column group gets the same number of `vectors`. This many invocations share each vector of the
+    /// remainder: 1 where the remainder does not divide the groups, or where the shares do not fit the
+    /// tile of columns.
     const fn shares(&self, vectors: usize) -> usize {
         let rest = vectors % self.column_groups();
         if rest == 0 || !self.column_groups().is_multiple_of(rest) {
@@ -105,7 +106,7 @@ impl AttentionTile {
     }
 }
 
-/// Most vectors of rows staged at a time: more costs workgroup memory, and so workgroups in flight.
+/// Most vectors of rows staged at a time. More take workgroup memory, and fewer workgroups then run at once.
 const MOST_CHUNK: usize = 8;
 
 /// Largest head dimension of small heads.
@@ -135,7 +136,7 @@ pub fn attention_tiles(
         .collect()
 }
 
-/// Workgroups that a tile makes of a batch; of one of any length, as many as one likes.
+/// Workgroups of a batch with this tile. Without a known length (`tokens` is 0) they count as unlimited.
 const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> usize {
     match shape.tokens {
         0 => usize::MAX,
@@ -143,17 +144,17 @@ const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> us
     }
 }
 
-// Numbers of workgroups on a `GpuClass::LARGE`, where they were measured.
+// Numbers of workgroups for a `GpuClass::LARGE`; `GpuClass::workgroups` scales them to other classes.
 
-/// Forward, the square tile is better than the wide one if it makes more workgroups than this.
+/// The forward pass takes the square tile if that gives more workgroups than this, else the wide tile.
 const SQUARE_GROUPS: usize = 132;
-/// For queries, the wide tile is better than the full one if it makes at most this many workgroups.
+/// The gradient of queries takes the wide tile if that gives at most this many workgroups.
 const WIDE_GROUPS: usize = 264;
-/// The tall tile is at least as good as the full one if it makes at least this many workgroups.
+/// The gradients of keys and values take the tall tile if that gives at least this many workgroups.
 const TALL_GROUPS: usize = 192;
 
-/// The best tile for heads of up to [`SMALL_HEADS`] elements, if another than those for every head
-/// dimension is best. Measured on an NVIDIA H200 with 8 heads of 32, in microseconds:
+/// The tile for heads of up to [`SMALL_HEADS`] elements; `None` where a tile for every head dimension is
+/// faster. Microseconds on an NVIDIA H200 with 8 heads of 32:
 ///
 /// | pass | tokens | full | half | wide | square | tall |
 /// |---|---|---|---|---|---|---|
@@ -192,7 +193,8 @@ fn for_small_heads(
     }
 }
 
-/// Workgroups of the full tile below which the half tile is taken. Microseconds on an NVIDIA H200:
+/// The half tile is taken where the full tile would give fewer workgroups than this. Microseconds on an
+/// NVIDIA H200:
 ///
 /// | pass | head | workgroups | full | half |
 /// |---|---|---|---|---|
@@ -211,10 +213,18 @@ const fn few_groups(class: GpuClass, shape: AttentionShape, pass: AttentionPass)
     })
 }
 
-/// Tokens from which rows whose vectors do not divide among the column groups are better staged in
-/// parts in the forward pass. On an NVIDIA H200, 8 heads, microseconds resident and in parts: of 80, 83
-/// and 114 at 1,024 tokens, 307 and 263 at 2,048, 5,421 and 4,115 at 8,192; of 96, 91 and 124, 340 and
-/// 294, 6,015 and 4,595; of 128, where they divide, 446 and 521 at 2,048.
+/// From this many tokens on, the forward pass stages rows in parts, if their vectors do not divide evenly
+/// among the column groups. Microseconds on an NVIDIA H200 with 8 heads:
+///
+/// | head | tokens | resident | in parts |
+/// |---|---|---|---|
+/// | 80 | 1,024 | 83 | 114 |
+/// | 80 | 2,048 | 307 | 263 |
+/// | 80 | 8,192 | 5,421 | 4,115 |
+/// | 96 | 1,024 | 91 | 124 |
+/// | 96 | 2,048 | 340 | 294 |
+/// | 96 | 8,192 | 6,015 | 4,595 |
+/// | 128 (divides evenly) | 2,048 | 446 | 521 |
 const STAGED_FROM: usize = 2048;
 
 /// Whether the forward pass prefers rows in parts to resident ones.
@@ -224,7 +234,7 @@ fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
     pass == AttentionPass::Forward && uneven && shape.tokens >= STAGED_FROM
 }
 
-/// Tiles in the order in which a shape prefers them, the special ones with a reason.
+/// Tiles in order of preference for a shape; those for special cases have a reason.
 fn preferred(
     class: GpuClass,
     shape: AttentionShape,

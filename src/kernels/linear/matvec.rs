@@ -19,11 +19,11 @@ impl MatvecOutput {
     }
 }
 
-/// Most invocations that share a row, and most vectors that one has on their way at a time.
+/// Most invocations that share a row, and most vectors that an invocation loads at a time.
 const LANES: usize = 64;
 const ON_THEIR_WAY: usize = 8;
 
-/// Whether [`matvec`] should also make the norm before it, again for each row. A CPU, where a row
+/// Whether [`matvec`] should also compute the norm before it, once per row of the matrix. A CPU, where a row
 /// has one invocation, pays more for that than for a pass.
 pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software

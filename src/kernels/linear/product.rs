@@ -75,7 +75,7 @@ fn whole(
     Ok(Linear { product, sum })
 }
 
-/// The kernel of [`KernelSpec::Linear`]: by the tile given, or by the best one for so many parts of K.
+/// The kernel of [`KernelSpec::Linear`]: with the given tile, or with the best one for this number of parts of K.
 pub(in crate::kernels) fn linear_product(
     caps: &Capabilities,
     shape: &LinearShape,

@@ -111,7 +111,7 @@ const CHOICES: [Choice; 5] = [
     choice([32, 32, 16], [4, 4], 1.65, 7.3),
 ];
 
-/// What a workgroup does before and after its part of K, as steps of K.
+/// Time of a workgroup before and after its part of K, in steps of K.
 const EDGES: f64 = 8.0;
 /// The second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: its dispatch, which
 /// takes a step some 4 µs, and an element of a part, which takes memory's time.
@@ -166,7 +166,7 @@ pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> Line
     estimated(caps, shape).swap_remove(0)
 }
 
-/// [`pick`] among tiles for so many parts of K.
+/// [`pick`] for a given number of parts of K.
 ///
 /// # Errors
 /// `internal` where the device has no tile for them.
