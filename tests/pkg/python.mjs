@@ -1,0 +1,25 @@
+// A Python with torch and transformers, for the checks that compare with them.
+import assert from "node:assert/strict";
+import { capture, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
+
+/** Imports what check_saved.py needs; its `dtype` argument came with transformers 4.56. */
+const PROBE = `import torch, transformers
+print(tuple(int(part) for part in transformers.__version__.split(".")[:2]) >= (4, 56))`;
+
+/**
+ * The program's name, or undefined where there is none and the variable allows that.
+ *
+ * @throws AssertionError where there is none otherwise.
+ */
+export function findPython() {
+  const candidates = [process.env.PYTHON, which("python3"), which("python")].filter(Boolean);
+  const python = candidates.find((one) => capture(one, ["-c", PROBE]) === "True");
+  if (python) return python;
+  assert.equal(
+    process.env[WITHOUT_TRANSFORMERS],
+    "1",
+    "no Python has torch and transformers: name one in PYTHON (pip install -r " +
+      `tests/reference/requirements.txt), or set ${WITHOUT_TRANSFORMERS}=1 to do without this check`,
+  );
+  return undefined;
+}
