@@ -20,7 +20,7 @@ const LONGEST = [
 /** What runs by itself, one file after the other, and why. */
 const ALONE = {
   "pkg/times.": "holds times of steps and readbacks to account",
-  "pkg/worker.": "holds tasks of the main thread to account",
+  "pkg/worker-frames.": "holds tasks of the main thread to account",
   "pkg/demo.": "holds tasks of the main thread to account",
 };
 

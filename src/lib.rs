@@ -75,7 +75,10 @@ pub mod kernels;
 pub mod lower;
 #[cfg(not(feature = "testing"))]
 mod lower;
+#[cfg(feature = "testing")]
 pub mod ops;
+#[cfg(not(feature = "testing"))]
+mod ops;
 #[cfg(feature = "testing")]
 pub mod optim;
 #[cfg(not(feature = "testing"))]

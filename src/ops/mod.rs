@@ -11,8 +11,12 @@ mod softmax;
 mod tensor;
 
 pub use attention::{AttentionCall, AttentionOperation};
-pub use attention_plan::{AttentionKey, View};
-pub use mask::{AttentionMask, DensePart, MaskShape, PerItem};
+pub use attention_plan::AttentionKey;
+#[cfg(feature = "testing")]
+pub use attention_plan::View;
+pub use mask::PerItem;
+#[cfg(feature = "testing")]
+pub use mask::{AttentionMask, DensePart, MaskShape};
 pub use mask_options::{DenseData, DenseKind, DenseOption, MaskOptions};
 pub use softmax::{SoftmaxCall, SoftmaxKey};
 pub use tensor::TensorView;

@@ -4,8 +4,19 @@ import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
 
+// In release, which the native lane compiles too.
 function shader(...args) {
-  const run = ["run", "--quiet", "--features", "testing", "--bin", "shader", "--", ...args];
+  const run = [
+    "run",
+    "--release",
+    "--quiet",
+    "--features",
+    "testing",
+    "--bin",
+    "shader",
+    "--",
+    ...args,
+  ];
   return spawnSync("cargo", run, { cwd: root, encoding: "utf8" });
 }
 
