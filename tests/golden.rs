@@ -13,7 +13,8 @@ use tinyloom::config::ModelConfig;
 use tinyloom::error::Result;
 use tinyloom::kernels::{KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, TrainChoices, inference_plans, initialize_plan, train_plans,
+    InferenceOptions, SampleChoices, TrainChoices, inference_plans, initialize_plan, sample_plan,
+    train_plans,
 };
 use tinyloom::params::Params;
 use tinyloom::plan::Plan;
@@ -219,6 +220,27 @@ impl Listing {
         }
     }
 
+    /// The plans that draw a token with options of `generate` that need kernels of their own.
+    fn sampling(&mut self, caps: &Capabilities, case: &Case) {
+        let config = ModelConfig::from_json(case.config).unwrap();
+        let Ok(layout) =
+            Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30))
+        else {
+            return;
+        };
+        let options = InferenceOptions::default();
+        let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
+        for choices in [
+            SampleChoices { biased: true, likeliest: 0 },
+            SampleChoices { biased: false, likeliest: 5 },
+            SampleChoices { biased: true, likeliest: 32 },
+        ] {
+            let (shape, slots) = (plans.shape, &plans.sample.slots);
+            let plan = sample_plan(caps, &layout, shape, options, slots, choices);
+            self.note(caps, &format!("{choices:?}"), plan.as_ref().map_err(Clone::clone));
+        }
+    }
+
     fn text(self) -> String {
         let mut text = String::from(
             "Every plan of tests/golden.rs. A kernel: name, variant, reason, workgroup size, grid, bindings,\n\
@@ -246,6 +268,14 @@ fn plans_are_as_they_were() {
         for caps in adapters::table(Target::Browser) {
             let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
             listing.case(&caps, case);
+        }
+    }
+    // Behind all others: the numbers of what stands before stay.
+    for case in &CASES {
+        for caps in adapters::table(Target::Browser) {
+            let _ =
+                writeln!(listing.cases, "{} on {}, sampling", case.name, caps.adapter.description);
+            listing.sampling(&caps, case);
         }
     }
     let text = listing.text();
