@@ -21,6 +21,7 @@ pub struct Operations {
     gpu: GpuRef,
     /// The one used last is first.
     kept: RefCell<Vec<Kept>>,
+    /// Never measured: an operation reads nothing back.
     pace: Pace,
 }
 
@@ -34,7 +35,7 @@ struct Kept {
 
 impl Operations {
     pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
-        let pace = Pace::new(gpu.capabilities());
+        let pace = Pace::cautious(gpu.capabilities());
         Self { gpu: GpuRef(Rc::clone(gpu)), kept: RefCell::default(), pace }
     }
 

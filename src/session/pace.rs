@@ -20,6 +20,9 @@ pub(super) fn first_guess(caps: &Capabilities) -> f64 {
     if caps.software { 3e9 } else { 3e11 }
 }
 
+/// Operations per second of the slowest GPU that work is cut for, where nothing is measured.
+const SLOWEST_GPU: f64 = 3e10;
+
 /// One result changes an expectation by no more: a kernel that runs for the first time may take a
 /// hundred times as long as ever after.
 const MOST_CHANGE: f64 = 4.0;
@@ -91,6 +94,13 @@ impl Pace {
             ended: Cell::new(f64::NEG_INFINITY),
             unread: Cell::default(),
         }
+    }
+
+    /// For work whose time nobody learns: as slow as a GPU may be. A submit more costs little beside it.
+    pub fn cautious(caps: &Capabilities) -> Self {
+        let pace = Self::new(caps);
+        pace.per_unit.set(1e3 / first_guess(caps).min(SLOWEST_GPU));
+        pace
     }
 
     /// As if so many units of work had been seen to take a millisecond.
