@@ -120,11 +120,16 @@ export interface Biases {
   drew(token: number): void;
 }
 
-/** The biases that an option gives, as a number for each token of the vocabulary. */
+/**
+ * The biases that an option gives, as a number for each token of the vocabulary.
+ *
+ * @param most - tokens of the longest text: behind them no bias is asked for.
+ */
 export function biases(
   option: NonNullable<GenerateOptions["bias"]>,
   vocabulary: number,
   prompt: Uint32Array,
+  most: number,
 ): Biases {
   if (typeof option !== "function") {
     return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
@@ -135,6 +140,7 @@ export function biases(
     drew: (token) => void text.push(token),
     async next() {
       let given: unknown;
+      if (text.length >= most) return new Float32Array(0);
       try {
         given = await option(Uint32Array.from(text));
       } catch (cause) {

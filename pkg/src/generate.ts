@@ -153,6 +153,7 @@ export interface GenerateCall {
   readonly stop: readonly string[] | undefined;
   readonly bias: GenerateOptions["bias"];
   readonly alternatives: number;
+  readonly maxTokens: number;
   readonly ids: Uint32Array;
   /** The module's own options. */
   readonly json: string;
@@ -171,6 +172,7 @@ export function generateCall(prompt: TokenIds, options: GenerateOptions): Genera
     stop: stop?.slice(),
     bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),
     alternatives: rest.alternatives ?? 0,
+    maxTokens: rest.maxTokens ?? 128,
     ids: toSomeTokens("prompt", prompt),
     json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };

@@ -290,11 +290,14 @@ export class Model {
   }
 
   async *#generate(call: () => GenerateCall) {
-    const { signal, tokenizer, stop, bias, alternatives, ids, json } = call();
+    const { signal, tokenizer, stop, bias, alternatives, maxTokens, ids, json } = call();
     throwIfAborted(signal, "generate");
     const more = tokenizer || bias ? await morePart() : undefined;
     const withText = tokenizer && more?.withText(tokenizer, stop);
-    const biases = bias && more?.biases(bias, this.config.vocab_size as number, ids);
+    const { vocab_size: vocabulary, max_position_embeddings: positions } = this.config;
+    const most = ids.length + maxTokens;
+    const biases =
+      bias && more?.biases(bias, vocabulary as number, ids, Math.min(most, positions as number));
     const generation = await this.#handle.run((raw) => raw.generate(ids, json, biases?.fixed));
     try {
       const tokens = this.#tokens(generation, signal, alternatives, biases);

@@ -230,18 +230,17 @@ export const cases = {
 
   async "submits with alternatives and biases"(host) {
     const model = await make(host);
-    const { raw } = host.internal.runtimes.of(host.runtime);
     const submits = async (options) => {
       // Twice: the second time the cache is there, and its pace is known.
       let before = 0;
       for (let turn = 0; turn < 2; turn++) {
-        before = JSON.parse(raw.counters()).submits;
+        before = host.runtime._counters().submits;
         const given = await collect(
           model.generate([turn], { maxTokens: 30, temperature: 0, ...options }),
         );
         equal(given.length, 30);
       }
-      return JSON.parse(raw.counters()).submits - before;
+      return host.runtime._counters().submits - before;
     };
     const plain = await submits({});
     const fixed = await submits({ alternatives: 3, bias: [[1, 2]] });
