@@ -40,14 +40,19 @@ const APPLE: [&str; 2] = ["apple", "0x106b"];
 const PHONES: [&str; 8] =
     ["qualcomm", "arm", "img-tec", "samsung", "0x5143", "0x13b5", "0x1010", "0x144d"];
 
-// Parts of architectures' and devices' names. Chromium's architectures are those of Dawn's
+// Whole words of architectures' and devices' names, as `words` gives them: an RTX A1000 is no A100. A part
+// that ends in `*` may go on within its word. Chromium's architectures are those of Dawn's
 // `src/dawn/gpu_info.json`.
-const LARGE: [&str; 10] =
-    ["hopper", "volta", "cdna", "a100", "h100", "h200", "gh200", "b200", "v100", "instinct"];
-const INTEL_DESKTOP: [&str; 5] = ["gen-12-hp", "gen-12hp", "hpg", "arc(tm) a", "arc(tm) b"];
-const INTEL_OLD: [&str; 6] = ["gen-7", "gen-8", "gen-9", "gen-11", "uhd", "hd graphics"];
-/// Dawn calls most of AMD's GPUs that share the CPU's memory `gcn-5`, whatever they are.
-const AMD_INTEGRATED: [&str; 2] = ["gcn-5", "radeon(tm) graphics"];
+const LARGE: [&str; 12] = [
+    "hopper", "volta", "cdna", "a100", "a100x", "h100", "h200", "gh200", "b200", "gb200", "v100",
+    "instinct",
+];
+const INTEL_DESKTOP: [&str; 6] =
+    ["gen 12 hp", "gen 12hp", "xe hpg", "xe 2hpg", "arc tm a*", "arc tm b*"];
+const INTEL_OLD: [&str; 6] = ["gen 7", "gen 8", "gen 9", "gen 11", "uhd", "hd graphics"];
+/// Dawn calls most of AMD's GPUs that share the CPU's memory `gcn-5`, whatever they are. Drivers give these
+/// GPUs no model: `AMD Radeon(TM) Graphics` on Windows, `AMD Radeon Graphics (RADV RENOIR)` in mesa.
+const AMD_INTEGRATED: [&str; 3] = ["gcn 5", "radeon tm graphics", "radeon graphics"];
 
 impl Capabilities {
     /// The class that the adapter's names suggest or, where it has none, its limits. What an adapter on
@@ -71,9 +76,15 @@ impl Capabilities {
 
     /// Whether the architecture or the device is called one of these.
     fn model_has(&self, parts: &[&str]) -> bool {
-        let model =
-            format!("{} {}", self.adapter.architecture, self.adapter.device).to_ascii_lowercase();
-        parts.iter().any(|part| model.contains(part))
+        let names = [&self.adapter.architecture, &self.adapter.device].map(|name| words(name));
+        let has = |part: &&str| {
+            let wanted = match part.strip_suffix('*') {
+                Some(begins) => format!(" {begins}"),
+                None => format!(" {part} "),
+            };
+            names.iter().any(|name| name.contains(&wanted))
+        };
+        parts.iter().any(has)
     }
 
     /// Dawn names the architecture of every GeForce and of no data centre's GPU: an H200 in Chromium
@@ -90,6 +101,13 @@ impl Capabilities {
             && limits.workgroup_invocations() >= 1024;
         if wide { GpuClass::DESKTOP } else { GpuClass::INTEGRATED }
     }
+}
+
+/// The words of a name in lower case, a space around each.
+fn words(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(" ".to_owned(), |all, word| all + word + " ")
 }
 
 #[cfg(test)]
@@ -110,12 +128,21 @@ mod tests {
             ("nvidia", "", "nvidia-h200", GpuClass::LARGE),
             ("0x10de", "", "NVIDIA H200", GpuClass::LARGE),
             ("0x10de", "", "NVIDIA GeForce RTX 4060 Ti", GpuClass::DESKTOP),
+            ("0x10de", "", "NVIDIA A100-SXM4-40GB", GpuClass::LARGE),
+            ("0x10de", "", "NVIDIA GH200 480GB", GpuClass::LARGE),
+            ("0x10de", "", "NVIDIA RTX A1000 Laptop GPU", GpuClass::DESKTOP),
             ("nvidia", "lovelace", "", GpuClass::DESKTOP),
             ("amd", "rdna-3", "", GpuClass::DESKTOP),
             ("amd", "gcn-5", "", GpuClass::INTEGRATED),
+            ("0x1002", "", "AMD Radeon Graphics (RADV RENOIR)", GpuClass::INTEGRATED),
+            ("0x1002", "", "AMD Radeon(TM) Graphics", GpuClass::INTEGRATED),
+            ("0x1002", "", "AMD Radeon RX 7700 XT (RADV NAVI32)", GpuClass::DESKTOP),
+            ("amd", "cdna-3", "", GpuClass::LARGE),
             ("0x1002", "", "AMD Instinct MI300X", GpuClass::LARGE),
             ("intel", "gen-12-hp", "", GpuClass::DESKTOP),
             ("intel", "xe-2hpg", "", GpuClass::DESKTOP),
+            ("0x8086", "", "Intel(R) Arc(TM) A770 Graphics", GpuClass::DESKTOP),
+            ("0x8086", "", "Intel(R) Arc(TM) Graphics", GpuClass::INTEGRATED),
             ("intel", "gen-12-lp", "", GpuClass::INTEGRATED),
             ("intel", "gen-9", "", GpuClass::MOBILE),
             ("0x8086", "", "Intel(R) UHD Graphics 620", GpuClass::MOBILE),
@@ -124,7 +151,11 @@ mod tests {
             ("arm", "valhall", "", GpuClass::MOBILE),
             ("", "", "", GpuClass::INTEGRATED),
         ] {
-            assert_eq!(class(vendor, architecture, device), wanted, "{vendor} {architecture}");
+            assert_eq!(
+                class(vendor, architecture, device),
+                wanted,
+                "{vendor} {architecture} {device}"
+            );
         }
     }
 

@@ -158,15 +158,18 @@ impl Dataset {
     }
 
     /// The tokens of the training split, read.
-    pub fn train_tokens(&self) -> Vec<u32> {
+    #[cfg(test)]
+    fn train_tokens(&self) -> Vec<u32> {
         self.read(0..self.boundary)
     }
 
     /// The tokens of the validation split, read.
-    pub fn validation_tokens(&self) -> Vec<u32> {
+    #[cfg(test)]
+    pub(super) fn validation_tokens(&self) -> Vec<u32> {
         self.read(self.boundary..self.tokens.len())
     }
 
+    #[cfg(test)]
     fn read(&self, range: std::ops::Range<usize>) -> Vec<u32> {
         let mut tokens = vec![];
         self.tokens.read(range, &mut tokens);
@@ -303,11 +306,6 @@ impl Dataset {
         Ok(batch)
     }
 
-    /// The largest token id: must be below the model's vocabulary size.
-    pub fn max_token(&self) -> u32 {
-        self.read(0..self.tokens.len()).into_iter().max().unwrap_or(0)
-    }
-
     /// Fills a batch with windows (start, length) of the tokens. The target of a window's last token is
     /// the token that follows the window.
     fn pack(&self, windows: impl Iterator<Item = (usize, usize)>, batch: &mut Batch) {
@@ -343,7 +341,6 @@ mod tests {
         let data = dataset(1000, 64, 0.1, 0);
         assert_eq!(data.train_tokens(), (0..900).collect::<Vec<_>>());
         assert_eq!(data.validation_tokens(), (900..1000).collect::<Vec<_>>());
-        assert_eq!(data.max_token(), 999);
     }
 
     #[test]

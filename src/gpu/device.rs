@@ -227,7 +227,10 @@ impl WgpuDevice {
         });
         self.count(|c| c.gpu_bytes += bytes);
         for (offset, range) in (0..).step_by(RANGE_STRIDE as usize).zip(&plan.ranges) {
-            self.write_raw(&buffer, offset, bytemuck::bytes_of(range))?;
+            if let Err(error) = self.write_raw(&buffer, offset, bytemuck::bytes_of(range)) {
+                self.drop_ranges(&buffer);
+                return Err(error);
+            }
         }
         Ok(buffer)
     }

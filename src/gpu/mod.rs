@@ -54,7 +54,8 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// What `session` needs of a GPU. `testing::pretend` implements it too, with other capabilities.
+/// What `session` needs of a GPU. [`WgpuDevice`] implements it for GPUs; `testing::pretend` (one with other
+/// capabilities), `twins::Double` (a GPU on the CPU) and `session`'s fake (one that records calls) for tests.
 pub trait Gpu {
     fn capabilities(&self) -> &Capabilities;
 

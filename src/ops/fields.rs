@@ -30,6 +30,8 @@ const ADDITIVE: usize = 28;
 const ATTENTION: [AttentionOperation; 3] =
     [AttentionOperation::Forward, AttentionOperation::Backward, AttentionOperation::Decode];
 
+const SOFTMAX: u32 = ATTENTION.len() as u32;
+
 impl Operation {
     /// Judges a call that crosses as `fields`, with the data of its dense mask. The operation is 0 to 2 for
     /// attention's forward, backward and decode, and 3 for softmax.
@@ -42,7 +44,14 @@ impl Operation {
         dense: Option<&dyn DenseData>,
     ) -> Result<Self> {
         let mut call = AttentionCall {
-            operation: ATTENTION.get(operation as usize).copied().unwrap_or(ATTENTION[0]),
+            // Softmax takes none of the options that a call of attention gathers, and its tensor alone.
+            operation: match ATTENTION.get(operation as usize) {
+                Some(attention) => *attention,
+                None if operation == SOFTMAX => ATTENTION[0],
+                None => {
+                    return Err(Error::internal(format!("no operation has number {operation}")));
+                }
+            },
             tensors: [const { None }; TENSORS],
             scale: None,
             soft_cap: None,
@@ -79,8 +88,13 @@ impl Operation {
                 _ => return Err(wrong(*field)),
             }
         }
-        call.mask.dense = kind.zip(dense).map(|(kind, data)| DenseOption { kind, data });
-        if (operation as usize) < ATTENTION.len() {
+        call.mask.dense = match (kind, dense) {
+            (Some(kind), Some(data)) => Some(DenseOption { kind, data }),
+            (None, None) => None,
+            (Some(_), None) => return Err(Error::internal("a call's dense mask has no data")),
+            (None, Some(_)) => return Err(Error::internal("no field says what a call's data is")),
+        };
+        if operation != SOFTMAX {
             return call.judge();
         }
         let [input, ..] = call.tensors;
@@ -103,4 +117,42 @@ fn tensor(values: &[f64]) -> Option<TensorView> {
         shape: sizes(shape),
         strides: sizes(strides),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call of attention over four tokens of two heads of 8, with a boolean mask of 4 by 4.
+    fn call(operation: u32, masked: bool, dense: Option<&dyn DenseData>) -> Result<Operation> {
+        let mut fields = vec![];
+        for role in 0..3 {
+            let tensor = [f64::from(role + 1), 0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 64.0, 32.0, 8.0, 1.0];
+            fields.extend([f64::from(role), tensor.len() as f64]);
+            fields.extend(tensor);
+        }
+        if masked {
+            fields.extend([BOOLEAN as f64, 2.0, 4.0, 4.0]);
+        }
+        Operation::of_fields(operation, &fields, dense)
+    }
+
+    #[test]
+    fn a_dense_mask_has_a_kind_and_data() {
+        let data = vec![1u8; 16];
+        call(0, true, Some(&data)).unwrap();
+        call(0, false, None).unwrap();
+        let message = |call: Result<Operation>| call.unwrap_err().message;
+        assert_eq!(message(call(0, true, None)), "a call's dense mask has no data");
+        assert_eq!(message(call(0, false, Some(&data))), "no field says what a call's data is");
+    }
+
+    #[test]
+    fn an_operation_has_a_number_that_is_known() {
+        call(3, false, None).unwrap();
+        for number in [4, 99, u32::MAX] {
+            let message = call(number, false, None).unwrap_err().message;
+            assert_eq!(message, format!("no operation has number {number}"));
+        }
+    }
 }

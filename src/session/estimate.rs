@@ -127,7 +127,8 @@ struct Speed {
 
 impl Speed {
     /// The first two rows are measured: SwiftShader on two cores, and an NVIDIA H200. WebGPU says
-    /// nothing about the speed of others, so theirs is that of a usual one of the class.
+    /// nothing about the speed of others, so theirs is that of a usual one of the class. Bandwidths are those
+    /// that kernels reach: about a tenth to a fifth below [`GpuClass::gigabytes`], which are the makers'.
     fn of(caps: &Capabilities) -> Self {
         let [gigaflops, gigabytes, dispatch, readback] = match caps.class() {
             _ if caps.software => [3.0, 10.0, 0.2, 1.0],

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 /// A submit longer than this risks the driver's watchdog and freezes the page's compositor.
 pub(super) const SUBMIT_MILLISECONDS: f64 = 100.0;
-/// Most submits that a step, or a chunk of a prompt, is cut into.
+/// Most submits of a micro-step with its update, and of an evaluation's batch.
 pub(super) const MOST_SUBMITS: usize = 64;
 /// Work shorter than this is queued without waiting for what was queued before.
 const BRIEF_MILLISECONDS: f64 = 10.0;

@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::new("device: a number is given once", numbers),
         Case::new("device: a failed installation keeps nothing", failed_installation),
+        Case::new("device: a refused read keeps no staging buffer", refused_read),
         Case::new("device: unused pipelines are kept up to a number", unused_pipelines),
         Case::new("device: a wrong text is found where it is only checked", wrong_text),
         #[cfg(not(target_arch = "wasm32"))]
@@ -87,6 +88,22 @@ async fn failed_installation(lane: Rc<Lane>) -> Outcome {
     }
     expect(after == before, || format!("{} bytes are left of it", after - before))?;
     Ok("no byte left".into())
+}
+
+async fn refused_read(lane: Rc<Lane>) -> Outcome {
+    let gpu = &lane.gpu;
+    let id = made(&**gpu, || gpu.create_buffer("own", 16)).await.map_err(text)?;
+    let region = Region { buffer: id, offset: 0, bytes: 16 };
+    let gone = Region { buffer: BufferId(u32::MAX), ..region };
+    let mut counts = vec![];
+    for _ in 0..2 {
+        gpu.read(region).map_err(text)?.await.map_err(text)?;
+        expect(gpu.read(gone).is_err(), || "a buffer that never was is read".into())?;
+        counts.push(gpu.counters().buffers);
+    }
+    gpu.destroy_buffer(id);
+    expect(counts[0] == counts[1], || format!("buffers made after each read: {counts:?}"))?;
+    Ok("the second read made none".into())
 }
 
 async fn unused_pipelines(lane: Rc<Lane>) -> Outcome {

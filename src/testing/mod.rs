@@ -109,7 +109,7 @@ pub struct Report {
     pub unrun: usize,
 }
 
-/// The cases of a level, in the order of the kernels' numbers.
+/// The cases of a level.
 pub fn cases(level: Level) -> Vec<Case> {
     let mut cases = every_case();
     cases.retain(|case| level == Level::Full || case.level == Level::Everyday);

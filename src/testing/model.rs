@@ -110,7 +110,7 @@ pub(super) fn cases() -> Vec<Case> {
         let case = format!("model {name}: a beginning that the cache holds is not read again");
         cases.push(Case::new(case, move |lane| async move { reuse(&lane, config).await }));
     }
-    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, 1.0)] {
+    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
         let case = format!("model untied: a cache that grows with its text, {}", cache.name());
         cases.push(Case::new(case, move |lane| growth(lane, cache, tolerance)));
     }

@@ -169,16 +169,10 @@ impl WgpuDevice {
             self.send(encoder);
             return Ok(Box::pin(async { Ok(Vec::new()) }));
         };
+        // Before a staging buffer is taken from those that are free.
+        let source = self.raw_buffer(region.buffer)?;
         let staging = self.staging(region.bytes);
-        self.with_buffer(region.buffer, |allocation| {
-            encoder.copy_buffer_to_buffer(
-                &allocation.buffer,
-                region.offset,
-                &staging,
-                0,
-                region.bytes,
-            );
-        })?;
+        encoder.copy_buffer_to_buffer(&source, region.offset, &staging, 0, region.bytes);
         let submitted = self.send(encoder);
         Ok(self.staging.fetch(staging, region.bytes, submitted, &self.loss))
     }
@@ -210,13 +204,13 @@ impl WgpuDevice {
         let staging = self.staging(bytes);
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
         let submitted = self.send(encoder);
+        resolved.destroy(); // once the submit is done
         let period = f64::from(self.queue.get_timestamp_period());
         let fetched = self.staging.fetch(staging, bytes, submitted, &self.loss);
         let count = plan.dispatches.len();
         let indices: Vec<usize> = schedule.iter().map(|(index, _)| *index).collect();
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
-            resolved.destroy();
             let stamps: Vec<u64> = bytes
                 .chunks_exact(8)
                 .map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8")))
