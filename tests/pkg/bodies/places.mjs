@@ -117,6 +117,8 @@ export const PLACES = {
   fixtures: {
     whole: EVERYWHERE,
     why: "PyTorch's numbers are to come out of each compiler and adapter",
+    // The browsers' are the adapter's.
+    limits: { node: "default" },
   },
   tensors: {
     whole: EVERYWHERE,

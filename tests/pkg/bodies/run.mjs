@@ -25,7 +25,8 @@ export async function runBody(tinyloom, gpu, body, host, keep) {
   reveal(tinyloom);
   const { cases, before } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
-  const runtime = await tinyloom.Runtime.create({ gpu });
+  const limits = PLACES[body]?.limits?.[host] ?? "adapter";
+  const runtime = await tinyloom.Runtime.create({ gpu, limits });
   const results = [];
   for (const name of placed(body, Object.keys(cases), host)) {
     const began = performance.now();
