@@ -84,9 +84,12 @@ export interface InnerTensor {
 }
 
 export interface InnerStored {
-  /** Where a save into the run goes, after which the last `keep` checkpoints are there. */
-  target(keep: number): Target;
-  /** The files of the newest whole checkpoint. */
+  /**
+   * Where a save into the run goes, after which the last `keep` checkpoints of its kind are there; default:
+   * as many as the run was last asked to keep.
+   */
+  target(keep: number | undefined): Target;
+  /** The files of the newest whole checkpoint that has the file which is asked for first. */
   source(): Source;
   /** Keeps the metrics of a step. */
   note(metrics: StepMetrics): void;

@@ -4,7 +4,7 @@ import type { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
 import { stored } from "./internal.js";
 import { abortSignal, check, flag, integer, invalid, type Rules } from "./options.js";
-import { KEEP, type RunHandle } from "./save.js";
+import type { RunHandle } from "./save.js";
 import type { LongOptions } from "./source.js";
 import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
 
@@ -61,7 +61,11 @@ export interface Runnable {
   queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }>;
   evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
   /** Saves into a stored run. */
-  checkpoint(run: RunHandle, keep: number, signal: AbortSignal | undefined): Promise<void>;
+  checkpoint(
+    run: RunHandle,
+    keep: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<void>;
 }
 
 /** One run, on from its first step to its end. */
@@ -103,7 +107,7 @@ export class Run {
 
   async *#steps(): AsyncGenerator<StepMetrics, void, undefined> {
     const { signal, evaluateEvery, maxSkipped = 3, checkpoint } = this.#options;
-    const { every = 100, keep = KEEP } = checkpoint ?? {};
+    const { every = 100, keep } = checkpoint ?? {};
     throwIfAborted(signal, "run");
     this.#trainer.prepare(this.#dataset, this.#options);
     const last = this.#last();

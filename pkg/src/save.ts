@@ -18,9 +18,6 @@ export interface RunHandle {
   readonly name: string;
 }
 
-/** Checkpoints that a run keeps unless it is told otherwise. */
-export const KEEP = 2;
-
 /**
  * Where files go: a run of `tinyloom/storage`, a directory of the user's disk or of the origin's private
  * file system, or a stream for each file by its name. Streams are closed when all files are written; if the
@@ -180,7 +177,7 @@ export async function saving<T>(
   options: SaveOptions,
   names: readonly string[],
   write: (files: Files) => Promise<void>,
-  { expected, keep = KEEP }: { expected: number; keep?: number | undefined },
+  { expected, keep }: { expected: number; keep?: number | undefined },
 ): Promise<T> {
   const { to } = options;
   const memory = new Memory();

@@ -108,7 +108,10 @@ export interface CheckpointOptions {
   run: RunHandle;
   /** Saves at each multiple of this number of the trainer's steps, and at the run's last step; default 100. */
   every?: number;
-  /** How many whole checkpoints are kept; default 2. With 1 a damaged one leaves none. */
+  /**
+   * How many whole checkpoints of trainers are kept, and as many of models alone. Default: as many as the
+   * run was last asked to keep, at first 2. With 1 a damaged one leaves none.
+   */
   keep?: number;
 }
 

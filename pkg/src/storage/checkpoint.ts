@@ -1,5 +1,7 @@
 /** A run's checkpoints: each in a folder of its own, whole once its manifest is there. */
 
+import { TinyloomError } from "../error.js";
+import { show } from "../options.js";
 import type { Out, Target } from "../save.js";
 import {
   type Disk,
@@ -22,7 +24,12 @@ interface Manifest {
   readonly step: number | null;
   readonly created: number;
   readonly files: { readonly [name: string]: Sums };
+  /** How many checkpoints of a kind the run keeps, as it was last asked. */
+  readonly keep?: number;
 }
+
+/** Checkpoints of a kind that a run keeps before it is told otherwise. */
+const KEEP = 2;
 
 /** One whole checkpoint of a run. */
 export interface StoredCheckpoint {
@@ -55,17 +62,29 @@ async function numbers(disk: Disk, id: string): Promise<number[]> {
   return found.sort((a, b) => b - a);
 }
 
-/** The checkpoints of a run that have a manifest, the newest first. */
-export async function checkpointsOf(disk: Disk, id: string): Promise<StoredCheckpoint[]> {
-  const found: StoredCheckpoint[] = [];
+/** The manifests that are whole, the newest first. */
+async function manifestsOf(disk: Disk, id: string) {
+  const found: (Manifest & { readonly number: number })[] = [];
   for (const number of await numbers(disk, id)) {
     const manifest = await manifestOf(disk, id, number);
-    if (!manifest) continue; // it was not finished, or its manifest is damaged
-    const { step, created, files } = manifest;
-    const bytes = Object.values(files).reduce((sum, { size }) => sum + size, 0);
-    found.push({ number, step, created, bytes });
+    // Without one it was not finished, or the manifest is damaged.
+    if (manifest) found.push({ ...manifest, number });
   }
   return found;
+}
+
+/** The checkpoints of a run that have a manifest, the newest first. */
+export async function checkpointsOf(disk: Disk, id: string): Promise<StoredCheckpoint[]> {
+  return (await manifestsOf(disk, id)).map(({ number, step, created, files }) => {
+    const bytes = Object.values(files).reduce((sum, { size }) => sum + size, 0);
+    return { number, step, created, bytes };
+  });
+}
+
+/** Numbers of the checkpoints that have this file, the newest first. */
+export async function checkpointsWith(disk: Disk, id: string, name: string): Promise<number[]> {
+  const all = await manifestsOf(disk, id);
+  return all.filter(({ files }) => Object.hasOwn(files, name)).map(({ number }) => number);
 }
 
 /** Holds a checkpoint's files to their checksums, and gives their paths by name. */
@@ -83,28 +102,42 @@ export async function verifyCheckpoint(
   return paths;
 }
 
-/** Writes one checkpoint into a folder of its own, and then removes what is older than the last `keep`. */
+/** A run, as a checkpoint is written into it. */
+export interface Turns {
+  /** Waits until nobody else writes into the run; gives what ends this turn. */
+  take(): Promise<() => void>;
+  /** Writes what has to be there before the manifest. */
+  flush(): Promise<void>;
+}
+
+/**
+ * Writes one checkpoint into a folder of its own, and then removes what is older than the last `keep` of its
+ * kind: those of trainers and those of models alone count apart. Two checkpoints of a run are written one
+ * after the other.
+ */
 export class CheckpointTarget implements Target {
   readonly #disk: Disk;
   readonly #id: string;
-  readonly #keep: number;
-  readonly #before: () => Promise<void>;
+  readonly #asked: number | undefined;
+  readonly #turns: Turns;
   readonly #files: { [name: string]: Sums } = {};
   #number: number | undefined;
   #step: number | null = null;
   #finish: (() => Promise<void>) | undefined;
   #writing: Writing | undefined;
+  #end: (() => void) | undefined;
 
-  /** @param before - does what has to be written before the manifest. */
-  constructor(disk: Disk, id: string, keep: number, before: () => Promise<void>) {
+  /** @param asked - default: as many as the checkpoint before says. */
+  constructor(disk: Disk, id: string, asked: number | undefined, turns: Turns) {
     this.#disk = disk;
     this.#id = id;
-    this.#keep = keep;
-    this.#before = before;
+    this.#asked = asked;
+    this.#turns = turns;
   }
 
-  /** Judges the room before anything is written. */
+  /** Waits for its turn, and judges the room before anything is written. */
   async expect(bytes: number): Promise<void> {
+    this.#end = await this.#turns.take();
     const room = await storing("the storage", () => this.#disk.room());
     if (room === undefined || room >= bytes) return;
     throw full(`a checkpoint of ${bytes} bytes does not fit: the storage has room for ${room}`);
@@ -147,30 +180,38 @@ export class CheckpointTarget implements Target {
 
   async close(): Promise<void> {
     await this.#finish?.();
-    await this.#before();
+    await this.#turns.flush();
+    const before = await manifestsOf(this.#disk, this.#id);
+    const keep = this.#asked ?? before.find((one) => one.keep !== undefined)?.keep ?? KEEP;
     const path = [this.#id, folderOf(this.#number as number), MANIFEST];
     const manifest: Manifest = {
       format: 1,
       step: this.#step,
       created: Date.now(),
       files: this.#files,
+      keep,
     };
     await storing("the checkpoint's manifest", () => writeRecord(this.#disk, path, manifest));
-    await storing("older checkpoints", () => this.#prune());
+    await storing("older checkpoints", () => this.#prune(keep));
+    this.#end?.();
   }
 
   async abort(): Promise<void> {
     const number = this.#number;
-    if (number === undefined) return;
-    const close = async () => this.#writing?.close();
-    await close().catch(() => undefined);
-    await this.#disk.remove([this.#id, folderOf(number)]).catch(() => undefined);
+    if (number !== undefined) {
+      const close = async () => this.#writing?.close();
+      await close().catch(() => undefined);
+      await this.#disk.remove([this.#id, folderOf(number)]).catch(() => undefined);
+    }
+    this.#end?.();
   }
 
-  /** Removes what is older than the last `keep` whole checkpoints, and what was never finished. */
-  async #prune(): Promise<void> {
-    const whole = await checkpointsOf(this.#disk, this.#id);
-    const kept = new Set(whole.slice(0, this.#keep).map(({ number }) => number));
+  /** Removes what is older than the last `keep` whole checkpoints of a kind, and what was never finished. */
+  async #prune(keep: number): Promise<void> {
+    const whole = await manifestsOf(this.#disk, this.#id);
+    const trained = whole.filter(({ step }) => step !== null).slice(0, keep);
+    const models = whole.filter(({ step }) => step === null).slice(0, keep);
+    const kept = new Set([...trained, ...models].map(({ number }) => number));
     for (const number of await numbers(this.#disk, this.#id)) {
       if (kept.has(number)) continue;
       // The manifest first: what is half removed is no checkpoint.
@@ -181,8 +222,13 @@ export class CheckpointTarget implements Target {
 }
 
 function stepOf(bytes: Uint8Array): number | null {
-  const state = JSON.parse(new TextDecoder().decode(bytes.slice())) as {
-    progress: { step: number };
-  };
-  return state.progress.step;
+  try {
+    const state = JSON.parse(new TextDecoder().decode(bytes.slice())) as {
+      progress: { step: number };
+    };
+    return state.progress.step;
+  } catch (cause) {
+    const message = `trainer_state.json is damaged: ${show(cause)}`;
+    throw new TinyloomError("invalid-checkpoint", message, { cause });
+  }
 }

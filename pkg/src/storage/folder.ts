@@ -1,6 +1,7 @@
 /** A folder of the disk, in Node, Deno and Bun. */
 
 import { fileSystem, processId } from "../node.js";
+import { inspect, invalid, show } from "../options.js";
 import type { FilePart } from "../safetensors.js";
 import type { Disk, Path, Writing } from "./disk.js";
 
@@ -86,20 +87,36 @@ export class Folder implements Disk {
   async lock(name: string): Promise<(() => Promise<void>) | undefined> {
     const place = this.#at([`${name}.lock`]);
     if (own.has(place)) return undefined;
-    const taken = Number(await this.#fs.readFile(place, "utf8").catch(absent));
-    if (taken && taken !== processId() && isRunning(taken)) return undefined;
-    await this.#fs.rm(place, { force: true });
+    own.add(place); // at once, so that of two calls that overlap one has it
+    const taken = await this.#take(place).catch((error: unknown) => {
+      own.delete(place);
+      throw error;
+    });
+    if (!taken) {
+      own.delete(place);
+      return undefined;
+    }
+    return async () => {
+      await this.#fs.rm(place, { force: true });
+      own.delete(place);
+    };
+  }
+
+  /** Whether the lock file is now this process's. */
+  async #take(place: string): Promise<boolean> {
+    const text = await this.#fs.readFile(place, "utf8").catch(absent);
+    if (text !== undefined) {
+      const taken = Number(text);
+      if (taken && taken !== processId() && isRunning(taken)) return false;
+      await this.#fs.rm(place, { force: true });
+    }
     try {
       await this.#fs.writeFile(place, String(processId()), { flag: "wx" });
+      return true;
     } catch (error) {
-      if (codeOf(error) === "EEXIST") return undefined;
+      if (codeOf(error) === "EEXIST") return false;
       throw error;
     }
-    own.add(place);
-    return async () => {
-      own.delete(place);
-      await this.#fs.rm(place, { force: true });
-    };
   }
 
   #at(path: Path): string {
@@ -126,8 +143,18 @@ export async function openFolder(name: string, given: string | URL | undefined):
   const { process } = globalThis as { process?: NodeJS.Process };
   const { XDG_DATA_HOME, LOCALAPPDATA, HOME } = process?.env ?? {};
   const data = XDG_DATA_HOME || LOCALAPPDATA || `${HOME || "."}/.local/share`;
-  const text = given instanceof URL ? decodeURIComponent(given.pathname) : given;
+  const text = given === undefined ? undefined : pathOf(given);
   const root = (text ?? `${data}/tinyloom/${name}`).replace(/^\/(?=[A-Za-z]:)/, "");
   await fs.mkdir(root, { recursive: true });
   return new Folder(fs, root);
+}
+
+/** The path of a folder that was given as a path or a file: URL. */
+function pathOf(given: string | URL): string {
+  if (typeof given === "string" && !/^[a-z][\w+.-]+:/i.test(given)) return given;
+  const url = inspect("Runs.open: folder", () => new URL(given));
+  if (url.protocol === "file:" && url.host === "") return decodeURIComponent(url.pathname);
+  throw invalid(
+    `Runs.open: folder is ${show(String(url))}; give a path or a file: URL without a host`,
+  );
 }

@@ -10,17 +10,20 @@ interface Entry {
   readonly step: number;
 }
 
-/** A log. Entries have a step; those of a step that is repeated replace the earlier ones. */
+/** A log, whose entries have a step. */
 export class Log {
   readonly #disk: Disk;
   readonly #path: Path;
+  readonly #arrange: (entries: readonly Entry[]) => Entry[];
   #waiting: Entry[] = [];
   /** Bytes of the file, once it is known to end with a whole line. */
   #size: number | undefined;
 
-  constructor(disk: Disk, path: Path) {
+  /** @param arrange - what becomes of the entries, in the order in which they came, when they are read. */
+  constructor(disk: Disk, path: Path, arrange: (entries: readonly Entry[]) => Entry[]) {
     this.#disk = disk;
     this.#path = path;
+    this.#arrange = arrange;
   }
 
   /** Takes an entry, to be written with the next `flush`. */
@@ -61,7 +64,7 @@ export class Log {
       }
       entries.push(entry);
     }
-    return withoutRepeated([...entries, ...this.#waiting]);
+    return this.#arrange([...entries, ...this.#waiting]);
   }
 
   /** The file's lines. The last one, if it was cut off while it was written, is left out. */
@@ -93,7 +96,7 @@ function parse(line: string): Entry | undefined {
 }
 
 /** Entries in order; one of an earlier step than those before it begins the log again from there. */
-function withoutRepeated(entries: readonly Entry[]): Entry[] {
+export function withoutRepeated(entries: readonly Entry[]): Entry[] {
   const kept: Entry[] = [];
   let reached = -1;
   for (const entry of entries) {
@@ -103,3 +106,7 @@ function withoutRepeated(entries: readonly Entry[]): Entry[] {
   }
   return kept;
 }
+
+/** All entries by their step; those of one step in the order in which they came. */
+export const byStep = (entries: readonly Entry[]): Entry[] =>
+  [...entries].sort((a, b) => a.step - b.step);

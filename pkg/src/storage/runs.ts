@@ -15,6 +15,7 @@ import {
   writeRecord,
 } from "./disk.js";
 import { openFolder } from "./folder.js";
+import { blobsOf, describedBy, eachPiece, LOGS, writeCheckpoint } from "./imported.js";
 import { Memory } from "./memory.js";
 import { OriginPrivate } from "./opfs.js";
 import { makeRun, type RunRecord, type StoredFile, type StoredRun } from "./stored-run.js";
@@ -47,13 +48,15 @@ export interface RunSummary {
   readonly checkpoints: readonly StoredCheckpoint[];
 }
 
-/** Files of an exported run. */
+/** Files of an exported run. `runs.import` takes bytes too. */
 export type RunFiles = { readonly [name: string]: Blob };
 
 const text = (value: unknown) => (typeof value === "string" ? undefined : "a string");
 const OPTIONS: Rules<RunsOptions> = {
   folder: (value) =>
-    typeof value === "string" || value instanceof URL ? undefined : "a path or a file: URL",
+    (typeof value === "string" && value) || value instanceof URL
+      ? undefined
+      : "a path or a file: URL",
 };
 const CONTENT: Rules<RunContent> = {
   data: (value) =>
@@ -65,7 +68,11 @@ const CONTENT: Rules<RunContent> = {
 };
 
 const RECORD = /^run-(\d+)\.json$/;
-const LOGS = ["metrics.jsonl", "samples.jsonl"];
+/** The lock of all that makes, renames or deletes a run. */
+const NAMES = "names";
+/** Milliseconds between two looks at it, and how long they go on. */
+const [PAUSE, PATIENCE] = [20, 30_000];
+const ELSEWHERE = "in another tab or process, or by another Runs of this page; close it there";
 
 /**
  * The runs that an app keeps on this machine.
@@ -137,8 +144,10 @@ export class Runs {
    * there is none of that name.
    */
   async open(name: string): Promise<StoredRun> {
-    const { id, record } = await this.#find(name);
-    return this.#opened(id, record);
+    return this.#alone(async () => {
+      const { id, record } = await this.#find(name);
+      return this.#opened(id, record);
+    });
   }
 
   /** The runs, the newest first. A run whose description is damaged is named by its id. */
@@ -156,30 +165,34 @@ export class Runs {
 
   /** Gives a run another name; throws as {@link Runs.open} does. */
   async rename(name: string, to: string): Promise<void> {
-    const { id, record } = await this.#find(name);
-    await this.#expectFree("runs.rename", to);
-    const changed = { ...record, name: to };
-    await this.#locked(id, name, () => this.#write(id, changed));
-    const open = this.#open.get(id);
-    if (open) stored.of(open).renamed(changed);
+    await this.#alone(async () => {
+      const { id, record } = await this.#find(name);
+      await this.#expectFree("runs.rename", to);
+      const changed = { ...record, name: to };
+      await this.#locked(id, name, () => this.#write(id, changed));
+      const open = this.#open.get(id);
+      if (open) stored.of(open).renamed(changed);
+    });
   }
 
   /** Deletes a run with all that it holds; throws as {@link Runs.open} does. */
   async delete(name: string): Promise<void> {
-    const { id } = await this.#find(name, true);
-    if (this.#open.has(id)) throw inUse(name, "here; close it first");
-    await this.#locked(id, name, async () => {
-      // The descriptions first: what is half deleted is no run.
-      for (const one of await this.#disk.names([id])) {
-        if (RECORD.test(one)) await this.#disk.remove([id, one]);
-      }
-      await this.#disk.remove([id]);
+    await this.#alone(async () => {
+      const { id } = await this.#find(name, true);
+      if (this.#open.has(id)) throw inUse(name, "here; close it first");
+      await this.#locked(id, name, async () => {
+        // The descriptions first: what is half deleted is no run.
+        for (const one of await this.#disk.names([id])) {
+          if (RECORD.test(one)) await this.#disk.remove([id, one]);
+        }
+        await this.#disk.remove([id]);
+      });
     });
   }
 
   /**
-   * A run's files: those of its newest checkpoint, which load by themselves, and what it keeps beside it.
-   * Their checksums are verified. The bytes stay in storage until they are read: the run must not be trained
+   * A run's files: those of its newest checkpoint, which load by themselves, and what it keeps beside it. A
+   * trainer's checkpoint comes before a model's. Their checksums are verified. The bytes stay in storage until they are read: the run must not be trained
    * or deleted meanwhile.
    *
    * @throws {@link TinyloomError} `invalid-checkpoint`.
@@ -198,7 +211,8 @@ export class Runs {
         await verify(kind, await this.#disk.find(path), file);
         files[kind] = await this.#disk.blob(path);
       }
-      const [newest] = await checkpointsOf(this.#disk, id);
+      const whole = await checkpointsOf(this.#disk, id);
+      const newest = whole.find(({ step }) => step !== null) ?? whole[0];
       const paths = newest ? await verifyCheckpoint(this.#disk, id, newest.number) : {};
       for (const [one, path] of Object.entries(paths)) files[one] = await this.#disk.blob(path);
       for (const log of LOGS) {
@@ -211,41 +225,30 @@ export class Runs {
   /**
    * Makes a run of what {@link Runs.export} gave, and opens it.
    *
+   * @param from - the zip, or the files by name: Blobs or bytes. Other names than those are refused.
    * @param name - default: the name that it had.
-   * @throws {@link TinyloomError} `invalid-checkpoint`, and as {@link Runs.create}.
+   * @throws {@link TinyloomError} `invalid-options`, `invalid-checkpoint`, and as {@link Runs.create}.
    */
-  async import(from: Blob | RunFiles, name?: string): Promise<StoredRun> {
-    const files = isA(from, Blob) ? await readZip(from as Blob) : (from as RunFiles);
-    const described = files["run.json"];
-    if (!described) throw invalid("runs.import: there is no run.json; give what runs.export gave");
-    const { name: own, options } = JSON.parse(await described.text()) as RunRecord;
-    const { data, tokenizer } = files;
-    const beside = { ...(data && { data }), ...(tokenizer && { tokenizer }) };
-    const run = await this.#make(name ?? own, options ?? null, beside);
-    try {
-      const others = Object.entries(files).filter(
-        ([one]) => one !== "run.json" && !(one in beside) && !LOGS.includes(one),
-      );
-      for (const log of LOGS) if (files[log]) await this.#copy(files[log], [run.id, log]);
-      if (others.length === 0) return run;
-      const target = stored.of(run).target(1);
+  async import(
+    from: Blob | { readonly [name: string]: Blob | Uint8Array<ArrayBuffer> | ArrayBuffer },
+    name?: string,
+  ): Promise<StoredRun> {
+    return storing("what runs.import was given", async () => {
+      const files = blobsOf(isA(from, Blob) ? await readZip(from as Blob) : from);
+      const { name: own, options = null } = await describedBy(files["run.json"]);
+      const { data, tokenizer } = files;
+      const beside = { ...(data && { data }), ...(tokenizer && { tokenizer }) };
+      const run = await this.#make(name ?? own, options, beside);
       try {
-        await target.expect?.(others.reduce((sum, [, { size }]) => sum + size, 0));
-        for (const [one, blob] of others) {
-          const out = await target.open(one, blob.size);
-          await eachPiece(blob, (bytes) => out.write(bytes));
-        }
-        await target.close();
+        for (const log of LOGS) if (files[log]) await this.#copy(files[log], [run.id, log]);
+        await writeCheckpoint(run, files);
+        return run;
       } catch (error) {
-        await target.abort(error);
+        await run.close();
+        await this.delete(run.name);
         throw error;
       }
-      return run;
-    } catch (error) {
-      await run.close();
-      await this.delete(run.name);
-      throw error;
-    }
+    });
   }
 
   async #make(
@@ -257,14 +260,20 @@ export class Runs {
     const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
     const record = { format: 1, name, created: Date.now(), options } as const;
     return storing(`the run ${show(name)}`, async () => {
+      let run: StoredRun | undefined;
       try {
         const files: { [kind: string]: StoredFile } = {};
         for (const [kind, blob] of Object.entries(content)) {
           files[kind] = { file: kind, ...(await this.#copy(blob, [id, kind])) };
         }
-        await this.#write(id, { ...record, files });
-        return await this.#opened(id, { ...record, files });
+        return await this.#alone(async () => {
+          await this.#expectFree("runs.create", name); // another may have come while the files were copied
+          run = await this.#opened(id, { ...record, files });
+          await this.#write(id, { ...record, files });
+          return run;
+        });
       } catch (error) {
+        await run?.close().catch(() => undefined);
         await this.#disk.remove([id]).catch(() => undefined);
         throw error;
       }
@@ -291,7 +300,7 @@ export class Runs {
   async #opened(id: string, record: RunRecord): Promise<StoredRun> {
     if (this.#open.has(id)) throw inUse(record.name, "here; close it first");
     const release = await storing("the lock", () => this.#disk.lock(id));
-    if (!release) throw inUse(record.name, "in another tab or process; close it there");
+    if (!release) throw inUse(record.name, ELSEWHERE);
     const run = makeRun(this.#disk, id, record, async () => {
       this.#open.delete(id);
       await release();
@@ -300,11 +309,30 @@ export class Runs {
     return run;
   }
 
+  /** Does something while nobody else, in this page or another, makes, opens, renames or deletes a run. */
+  async #alone<T>(work: () => Promise<T>): Promise<T> {
+    for (const began = performance.now(); ; ) {
+      const release = await storing("the lock", () => this.#disk.lock(NAMES));
+      if (release) {
+        try {
+          return await work();
+        } finally {
+          await release();
+        }
+      }
+      if (performance.now() - began > PATIENCE) {
+        const message = "another tab or process has been changing the runs for 30 seconds";
+        throw new TinyloomError("in-use", `${message}; close it, or call again`);
+      }
+      await new Promise((next) => setTimeout(next, PAUSE));
+    }
+  }
+
   /** Does something with a run that nobody else has open. */
   async #locked(id: string, name: string, work: () => Promise<void>): Promise<void> {
     const own = this.#open.has(id);
     const release = own ? undefined : await storing("the lock", () => this.#disk.lock(id));
-    if (!own && !release) throw inUse(name, "in another tab or process; close it there");
+    if (!own && !release) throw inUse(name, ELSEWHERE);
     try {
       await storing(`the run ${show(name)}`, work);
     } finally {
@@ -379,15 +407,6 @@ async function openDisk(name: string, folder: string | URL | undefined): Promise
   const origin = await storage.getDirectory();
   const tinyloom = await origin.getDirectoryHandle("tinyloom", { create: true });
   return new OriginPrivate(await tinyloom.getDirectoryHandle(name, { create: true }), name);
-}
-
-/** Bytes of a Blob that are copied at a time. */
-const PIECE = 8 << 20;
-
-async function eachPiece(blob: Blob, take: (bytes: Uint8Array) => unknown): Promise<void> {
-  for (let at = 0; at < blob.size; at += PIECE) {
-    await take(new Uint8Array(await blob.slice(at, at + PIECE).arrayBuffer()));
-  }
 }
 
 function inUse(name: string, where: string): TinyloomError {

@@ -1,17 +1,19 @@
 import { TinyloomError } from "../error.js";
+import { Queue } from "../handle.js";
 import { stored } from "../internal.js";
-import { integer, invalid, show } from "../options.js";
+import { inspect, integer, invalid, show } from "../options.js";
 import type { FilePart } from "../safetensors.js";
 import type { Source } from "../source.js";
 import {
   CheckpointTarget,
   checkpointsOf,
+  checkpointsWith,
   pathIn,
   type StoredCheckpoint,
   verifyCheckpoint,
 } from "./checkpoint.js";
 import { type Disk, type Sums, storing, verify } from "./disk.js";
-import { Log } from "./log.js";
+import { byStep, Log, withoutRepeated } from "./log.js";
 
 /** A stored file of the caller's: where it lies, and its checksums. */
 export interface StoredFile extends Sums {
@@ -60,7 +62,10 @@ export class StoredRun {
   readonly #samples: Log;
   #record: RunRecord;
   #problems: string[] = [];
+  /** What is written into the run, one after the other. */
+  readonly #writes = new Queue();
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   static {
     makeRun = (...parts) => new StoredRun(...parts);
@@ -71,10 +76,14 @@ export class StoredRun {
     this.#disk = disk;
     this.#record = record;
     this.#release = release;
-    this.#metrics = new Log(disk, [id, "metrics.jsonl"]);
-    this.#samples = new Log(disk, [id, "samples.jsonl"]);
+    this.#metrics = new Log(disk, [id, "metrics.jsonl"], withoutRepeated);
+    this.#samples = new Log(disk, [id, "samples.jsonl"], byStep);
     stored.set(this, {
-      target: (keep) => new CheckpointTarget(this.#opened(), id, keep, () => this.#flush()),
+      target: (keep) =>
+        new CheckpointTarget(this.#opened(), id, keep, {
+          take: () => this.#turn(),
+          flush: () => this.#flush(),
+        }),
       source: () => this.#source(),
       note: (metrics) => this.#metrics.add(metrics),
       renamed: (changed) => {
@@ -123,29 +132,46 @@ export class StoredRun {
     return this.#metrics.read();
   }
 
-  /** Keeps a sample. It is written with the next checkpoint, and by `close()`. */
+  /**
+   * Keeps a copy of a sample, as JSON has it. It is written with the next checkpoint, and by `close()`.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, also for what JSON cannot hold.
+   */
   async addSample(sample: Sample): Promise<void> {
     this.#opened();
-    const allowed = integer(0, 0xffff_ffff)(sample?.step);
-    if (allowed) throw invalid(`addSample: step is ${show(sample?.step)}; give ${allowed}`);
-    this.#samples.add(sample);
+    this.#samples.add(sampleOf(sample));
   }
 
-  /** The samples kept. */
+  /** The samples kept, by their step; those of one step in the order in which they were added. */
   async samples(): Promise<unknown[]> {
     this.#opened();
     return this.#samples.read();
   }
 
-  /** Writes what is noted, and lets other tabs open the run. */
+  /** Waits for the checkpoint being written, writes what is noted, and lets other tabs open the run. */
   async close(): Promise<void> {
     if (this.#closed) return;
-    try {
-      await this.#flush();
-    } finally {
-      this.#closed = true;
-      await this.#release();
-    }
+    this.#closing ??= this.#writes.run(async () => {
+      try {
+        await this.#flush();
+      } finally {
+        this.#closed = true;
+        await this.#release();
+      }
+    });
+    return this.#closing;
+  }
+
+  /** Waits until nobody else writes; gives what ends this turn. */
+  #turn(): Promise<() => void> {
+    return new Promise((begin, fail) => {
+      this.#writes
+        .run(() => {
+          this.#opened(); // it may have been closed meanwhile
+          return new Promise<void>((end) => begin(end));
+        })
+        .catch(fail);
+    });
   }
 
   #opened(): Disk {
@@ -177,16 +203,20 @@ export class StoredRun {
     return {
       place: (name) => `${this.name}/${name}`,
       find: async (name): Promise<FilePart | undefined> => {
-        chosen ??= this.#newest();
+        chosen ??= this.#newest(name);
         return disk.find(pathIn(this.id, await chosen, name));
       },
     };
   }
 
-  /** The newest checkpoint whose files are as they were written. */
-  async #newest(): Promise<number> {
+  /**
+   * The newest checkpoint that has a file, and whose files are as they were written: a trainer resumes from
+   * what a trainer saved, whatever models were saved since.
+   */
+  async #newest(name: string): Promise<number> {
     this.#problems = [];
-    for (const { number } of await this.checkpoints()) {
+    const numbers = await checkpointsWith(this.#opened(), this.id, name);
+    for (const number of numbers) {
       try {
         await verifyCheckpoint(this.#disk, this.id, number);
         return number;
@@ -194,8 +224,34 @@ export class StoredRun {
         this.#problems.push(`checkpoint ${number}: ${(error as Error).message}`);
       }
     }
-    const why =
-      this.#problems.length > 0 ? `no whole one: ${this.#problems.join("; ")}` : "none yet";
+    let why = `no whole checkpoint: ${this.#problems.join("; ")}`;
+    if (numbers.length === 0) {
+      const others = (await this.checkpoints()).length;
+      why =
+        others > 0
+          ? `no checkpoint with ${name}; a trainer resumes from what trainer.save or trainer.run wrote`
+          : "no checkpoint: none yet was written whole";
+    }
     throw new TinyloomError("invalid-checkpoint", `the run ${show(this.name)} has ${why}`);
   }
+}
+
+/** A copy of a sample, or why it cannot be kept. */
+function sampleOf(given: unknown): Sample {
+  const copy = inspect("addSample", () => {
+    let text: string | undefined;
+    try {
+      text = JSON.stringify(given);
+    } catch (cause) {
+      const cure = "give what JSON can hold: no BigInt, and nothing that contains itself";
+      throw invalid(`addSample: the sample is not JSON: ${show(cause)}; ${cure}`, undefined, cause);
+    }
+    return (text === undefined ? undefined : JSON.parse(text)) as
+      | Partial<Sample>
+      | null
+      | undefined;
+  });
+  const allowed = integer(0, 0xffff_ffff)(copy?.step);
+  if (allowed) throw invalid(`addSample: step is ${show(copy?.step)}; give ${allowed}`);
+  return copy as Sample;
 }

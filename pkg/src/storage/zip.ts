@@ -1,7 +1,7 @@
 /** Zip archives without compression: weights have nothing to compress. APPNOTE.TXT 6.3.10, without zip64. */
 
 import { crc32 } from "../crc32.js";
-import { invalid } from "../options.js";
+import { invalid, show } from "../options.js";
 
 const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;
@@ -73,11 +73,15 @@ export async function readZip(zip: Blob): Promise<{ [name: string]: Blob }> {
   let end = tail.byteLength - 22;
   while (end >= 0 && tail.getUint32(end, true) !== END) end -= 1;
   if (end < 0) throw invalid("runs.import: this is no zip archive, or its end is missing");
-  const count = tail.getUint16(end + 10, true);
+  const [count, same] = [tail.getUint16(end + 10, true), tail.getUint16(end + 8, true)];
   const central = await view(tail.getUint32(end + 16, true), tail.getUint32(end + 12, true));
   const files: { [name: string]: Blob } = {};
+  const damaged = (cause?: unknown) =>
+    invalid("runs.import: the zip's list of files is damaged", "invalid-checkpoint", cause);
   try {
-    for (let at = 0, index = 0; index < count; index++) {
+    let at = 0;
+    for (let index = 0; index < count; index++) {
+      if (central.getUint32(at, true) !== CENTRAL) throw damaged();
       const [method, sum] = [central.getUint16(at + 10, true), central.getUint32(at + 16, true)];
       const size = central.getUint32(at + 24, true);
       const [name, extra, comment] = [28, 30, 32].map((one) =>
@@ -92,11 +96,13 @@ export async function readZip(zip: Blob): Promise<{ [name: string]: Blob }> {
       const begin = local + 30 + head.getUint16(26, true) + head.getUint16(28, true);
       const blob = zip.slice(begin, begin + size);
       if ((await sumOf(blob)) !== sum) throw invalid(`runs.import: ${path} is damaged in the zip`);
-      files[path.split("/").at(-1) as string] = blob;
+      const own = path.split("/").at(-1) as string;
+      if (files[own]) throw invalid(`runs.import: the zip has ${show(own)} twice`);
+      files[own] = blob;
     }
+    if (at !== central.byteLength || count !== same) throw damaged();
   } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw invalid("runs.import: the zip's list of files is damaged", "invalid-checkpoint", error);
+    throw error instanceof RangeError ? damaged(error) : error;
   }
   return files;
 }

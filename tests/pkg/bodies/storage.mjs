@@ -256,6 +256,204 @@ export const cases = {
     await refuses("invalid-options", ["checkpoint"], () => wrong({ every: 2 }));
     await model.free();
   },
+
+  async "an import takes a run's own files and nothing else"({ open, disk }) {
+    const runs = await open("import");
+    const victim = await runs.create("victim", { data: "precious" });
+    await victim.close();
+    const described = new Blob(['{"name":"guest"}']);
+    const before = (await disk.list("import")).length;
+    const outside = ["../../../evil.txt", `../../${victim.id}/data`, "a\\b", "manifest.json"];
+    for (const name of outside) {
+      const files = { "run.json": described, [name]: new Blob(["gone"]) };
+      await refuses("invalid-options", ["config.json", "trainer_state.json"], () =>
+        runs.import(files),
+      );
+    }
+    const bytes = new TextEncoder().encode('{"name":"guest"}');
+    const again = await runs.import({ "run.json": bytes, data: new TextEncoder().encode("abc") });
+    equal([again.name, await (await again.data()).text()], ["guest", "abc"], "of bytes");
+    await again.close();
+    await runs.delete("guest");
+    for (const wrong of [
+      undefined,
+      null,
+      5,
+      { "run.json": '{"name":"x"}' },
+      { "run.json": null },
+    ]) {
+      await refuses("invalid-options", ["runs.import"], () => runs.import(wrong));
+    }
+    for (const text of ["{", "null", "5", '{"name":3}', "{}"]) {
+      await refuses("invalid-checkpoint", ["run.json"], () =>
+        runs.import({ "run.json": new Blob([text]) }),
+      );
+    }
+    const state = { "run.json": described, "trainer_state.json": new Blob(["no JSON"]) };
+    await refuses("invalid-checkpoint", ["trainer_state.json"], () => runs.import(state));
+    equal((await disk.list("import")).length, before, "files after the refusals");
+    const opened = await runs.open("victim");
+    equal(await (await opened.data()).text(), "precious");
+    await opened.close();
+    await runs.delete("victim");
+  },
+
+  async "a zip with any bit of its list flipped is whole, or refused"({ open, throughWorker }) {
+    if (throughWorker) return;
+    const runs = await open("zips");
+    const run = await runs.create("one", { data: "abc" });
+    await run.close();
+    const zip = new Uint8Array(await (await runs.export("one", { zip: true })).arrayBuffer());
+    let taken = 0;
+    for (let at = 0; at < zip.length; at++) {
+      const damaged = zip.slice();
+      damaged[at] ^= 1 << (at % 8);
+      let back;
+      try {
+        back = await runs.import(new Blob([damaged]), "two");
+      } catch (error) {
+        equal(error.name, "TinyloomError", `byte ${at}: ${error.stack}`);
+        continue;
+      }
+      taken += 1;
+      equal(await (await back.data()).text(), "abc", `byte ${at}`);
+      await back.close();
+      await runs.delete("two");
+    }
+    await runs.delete("one");
+    return `${taken} of ${zip.length} do not matter`;
+  },
+
+  async "two trainers that save into one run at once leave two whole checkpoints"(context) {
+    const runs = await context.open("at-once");
+    const run = await runs.create("one");
+    const one = await fresh(context);
+    const other = await fresh(context);
+    await collect(one.trainer.run(one.data, { steps: 1 }));
+    await Promise.all([one.trainer.save({ to: run }), other.trainer.save({ to: run })]);
+    const whole = await run.checkpoints();
+    equal(whole.map(({ number }) => number).sort(), [1, 2], "numbers");
+    equal(whole.map(({ step }) => step).sort(), [0, 1], "steps");
+    equal(await stepOf(context, run), whole[0].step, "the step of the newest");
+    equal(run.problems ?? [], [], "problems");
+    // A run that is closed meanwhile has the save that was begun, and none that was not.
+    const saves = [one.trainer.save({ to: run }), run.close(), other.trainer.save({ to: run })];
+    const ends = await Promise.allSettled(saves);
+    for (const { reason } of ends) if (reason) equal(reason.code, "freed", reason.stack);
+    const again = await runs.open("one");
+    ok((await stepOf(context, again)) <= 1, "it resumes");
+    await again.close();
+    for (const { model } of [one, other]) await model.free();
+    await runs.delete("one");
+  },
+
+  async "a model saved into a run leaves the trainer's checkpoints, which resume"(context) {
+    const { open, tinyloom, runtime } = context;
+    const runs = await open("kinds");
+    const run = await runs.create("one");
+    const { trainer, data, model } = await fresh(context);
+    await refuses("invalid-checkpoint", ["none yet"], () => tinyloom.Trainer.resume(runtime, run));
+    await model.save({ to: run });
+    await refuses("invalid-checkpoint", ["trainer_state.json", "trainer.save"], () =>
+      tinyloom.Trainer.resume(runtime, run),
+    );
+    await collect(trainer.run(data, { steps: 2, checkpoint: { run, every: 1 } }));
+    for (let i = 0; i < 3; i++) await model.save({ to: run });
+    const steps = (await run.checkpoints()).map(({ step }) => step);
+    equal(steps, [null, null, 2, 1], "the newest of each kind stay");
+    equal(await stepOf(context, run), 2);
+    const loaded = await tinyloom.Model.fromPretrained(runtime, run);
+    await loaded.free();
+    await run.close();
+    const files = await runs.export("one");
+    ok(files["trainer_state.json"], "what is exported resumes");
+    await model.free();
+    await runs.delete("one");
+  },
+
+  async "a save keeps as many checkpoints as the run was asked to"(context) {
+    const runs = await context.open("keep");
+    let run = await runs.create("one");
+    const { trainer, data, model } = await fresh(context);
+    const steps = async () => (await run.checkpoints()).map(({ step }) => step);
+    await collect(trainer.run(data, { steps: 4, checkpoint: { run, every: 1, keep: 10 } }));
+    await trainer.save({ to: run });
+    equal(await steps(), [4, 4, 3, 2, 1]);
+    await run.close();
+    run = await runs.open("one");
+    await collect(trainer.run(data, { steps: 1, checkpoint: { run } }));
+    equal(await steps(), [5, 4, 4, 3, 2, 1], "when it was opened again");
+    await collect(trainer.run(data, { steps: 1, checkpoint: { run, keep: 2 } }));
+    equal(await steps(), [6, 5], "when it was asked for fewer");
+    await run.close();
+    await model.free();
+    await runs.delete("one");
+  },
+
+  async "samples are copies, JSON, and in the order of their steps"(context) {
+    const runs = await context.open("samples");
+    const run = await runs.create("one");
+    const { trainer, data, model } = await fresh(context);
+    const sample = { step: 5, text: "five" };
+    await run.addSample(sample);
+    [sample.text, sample.step] = ["changed", "x"];
+    await run.addSample({ step: 3, text: "three" });
+    await run.addSample({ step: 5, text: "five again" });
+    const around = { step: 1 };
+    around.around = around;
+    for (const wrong of [{ step: 1, text: 10n }, around]) {
+      await refuses("invalid-options", ["addSample", "JSON"], () => run.addSample(wrong));
+    }
+    for (const wrong of [undefined, null, 4, "x", {}, { step: -1 }, { step: 0.5 }, []]) {
+      await refuses("invalid-options", ["addSample", "step"], () => run.addSample(wrong));
+    }
+    const kept = ["three", "five", "five again"];
+    const texts = async (from) => (await from.samples()).map((one) => one.text);
+    equal(await texts(run), kept);
+    await collect(trainer.run(data, { steps: 1, checkpoint: { run } }));
+    equal((await run.checkpoints()).length, 1, "checkpoints after the refusals");
+    await run.close();
+    const again = await runs.open("one");
+    equal(await texts(again), kept, "when it is opened again");
+    await again.close();
+    await model.free();
+    await runs.delete("one");
+  },
+
+  async "of two that take one name at once, one has it"({ open }) {
+    const runs = await open("one-name");
+    const other = await open("one-name");
+    const names = async () => (await runs.list()).map(({ name }) => name).sort();
+    const both = async (...works) => {
+      const ends = await Promise.allSettled(works.map((work) => work()));
+      const failed = ends.filter(({ status }) => status === "rejected");
+      equal(failed.length, 1, "refusals");
+      ok(/^(invalid-options|in-use)$/.test(failed[0].reason.code), failed[0].reason.stack);
+      for (const { value } of ends) await value?.close();
+    };
+    for (const second of [runs, other]) {
+      await both(
+        () => runs.create("one", { data: "1" }),
+        () => second.create("one", { data: "2" }),
+      );
+      equal(await names(), ["one"]);
+      const next = await runs.create("two");
+      await next.close();
+      await both(
+        () => runs.rename("one", "same"),
+        () => second.rename("two", "same"),
+      );
+      await both(
+        () => runs.open("same"),
+        () => second.open("same"),
+      );
+      for (const name of await names()) await runs.delete(name);
+    }
+    const run = await runs.create("one");
+    await refuses("in-use", ["another Runs of this page"], () => other.open("one"));
+    await run.close();
+    await runs.delete("one");
+  },
 };
 
 /** What a case gives, or an error where it does not end, so that the others still run. */
