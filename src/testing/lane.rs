@@ -53,6 +53,8 @@ pub enum Others {
     /// Runs one, and has the rest's texts checked by the browser's compiler: where the adapter's
     /// compiler takes most of the time.
     Check,
+    /// Runs none, and has their texts checked: where another device of the adapter runs one.
+    Own,
 }
 
 impl Others {
@@ -61,6 +63,7 @@ impl Others {
         match self {
             Self::Run => of,
             Self::Compile | Self::Check => of.min(1),
+            Self::Own => 0,
         }
     }
 }
@@ -73,6 +76,7 @@ impl FromStr for Others {
             "run" => Ok(Self::Run),
             "compile" => Ok(Self::Compile),
             "check" => Ok(Self::Check),
+            "own" => Ok(Self::Own),
             _ => Err(Error::options(format!("a lane does not {name:?} other adapters' kernels"))),
         }
     }
@@ -155,7 +159,9 @@ impl Lane {
             // By the text, so that the devices of an adapter draw the same ones.
             others.sort_by_cached_key(|kernel| self.lot(kernel));
         }
-        let left = others.split_off(self.mode.others.drawn(others.len()));
+        // Where the device itself has none, one has to run.
+        let drawn = self.mode.others.drawn(others.len()).max(1 - own).min(others.len());
+        let left = others.split_off(drawn);
         possible.extend(others);
         left.into_iter().for_each(|kernel| self.leave(kernel));
         let [ran, asked] = self.tally.get();
@@ -182,7 +188,7 @@ impl Lane {
         let unrun = self.unrun.take();
         for some in unrun.chunks(JOBS) {
             match self.mode.others {
-                Others::Check => {
+                Others::Check | Others::Own => {
                     let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
                     harness::check(self, texts).await?;
                 }
