@@ -3,7 +3,7 @@
 use super::counting::uncounted;
 use super::step::Step;
 use crate::caps::{Capabilities, Target};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Counters, Cuts, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
@@ -33,6 +33,9 @@ pub(super) struct Fake {
     pub longest: Cell<f64>,
     /// Copies of buffers, in bytes.
     pub copied: Cell<u64>,
+    /// Whether the next submit is refused, and whether the last one was.
+    pub refuse: Cell<bool>,
+    refused: Cell<bool>,
 }
 
 impl Fake {
@@ -56,6 +59,8 @@ impl Fake {
             yielded: Cell::default(),
             longest: Cell::default(),
             copied: Cell::default(),
+            refuse: Cell::default(),
+            refused: Cell::default(),
         })
     }
 
@@ -205,6 +210,11 @@ impl Gpu for Fake {
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        if self.refuse.take() {
+            self.refused.set(true);
+            let bytes = vec![0; read.map_or(0, |region| region.bytes as usize)];
+            return Ok(Box::pin(std::future::ready(Ok(bytes))));
+        }
         uncounted(|| self.run(replays, submits, read))
     }
 
@@ -215,7 +225,8 @@ impl Gpu for Fake {
     fn watch(&self) {}
 
     fn checked(&self) -> LocalFuture<Result<()>> {
-        Box::pin(std::future::ready(Ok(())))
+        let refused = self.refused.take().then(|| Error::internal("the GPU refused a command"));
+        Box::pin(std::future::ready(refused.map_or(Ok(()), Err)))
     }
 
     fn tuned(&self) -> Option<Vec<TunedProduct>> {

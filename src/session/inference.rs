@@ -67,12 +67,16 @@ impl Model {
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
         let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
-        let read = match sent {
-            Some(sent) => pace.arrival(gpu, sent, read).await,
-            None => read.await,
+        cache.writes(position + tokens.len());
+        let done = async {
+            let read = read.await;
+            accepted.await?;
+            read
         };
-        accepted.await?;
-        read
+        match sent {
+            Some(sent) => pace.arrival(gpu, sent, done).await,
+            None => done.await,
+        }
     }
 
     /// The next chunk of a text of so many tokens from `position` on: as many as the GPU does at once.

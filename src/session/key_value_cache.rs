@@ -25,6 +25,8 @@ pub(super) struct KeyValueCache {
     /// Counts changes of `room`, so that a growth notices another one.
     growths: Cell<u64>,
     text: RefCell<Text>,
+    /// Counts what is queued that writes keys and values.
+    written: Cell<u64>,
     /// The version of the weights that are packed.
     packed: Cell<Option<u64>>,
 }
@@ -163,6 +165,7 @@ impl KeyValueCache {
             room: RefCell::default(),
             growths: Cell::default(),
             text: RefCell::default(),
+            written: Cell::default(),
             packed: Cell::default(),
         }
     }
@@ -224,12 +227,18 @@ impl KeyValueCache {
         if self.growths.get() != before {
             return Ok(());
         }
-        let settled = made(&**gpu, || self.settle(model, larger)).await;
-        if settled.is_err() {
-            // What was to be copied may be missing.
+        let written = self.written.get();
+        made(&**gpu, || self.copy_into(model, &larger)).await?;
+        model.buffers()?;
+        if self.growths.get() != before {
+            return Ok(());
+        }
+        if self.written.get() != written {
+            // The copies are older than the text.
             self.text.take();
         }
-        settled
+        self.settle(larger);
+        Ok(())
     }
 
     /// What these plans bind and this cache has not, or too small.
@@ -284,24 +293,27 @@ impl KeyValueCache {
         })
     }
 
-    /// Moves into a larger room: what is still being computed in the old one is copied once it is done.
-    fn settle(&self, model: &Weights, mut larger: Room) -> Result<()> {
+    /// Copies keys, values and the table into a larger room: what is still being computed, once it is done.
+    fn copy_into(&self, model: &Weights, larger: &Room) -> Result<()> {
+        let room = self.room.borrow();
+        let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
+        let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
+        for name in layers.chain([Buffer::RopeTable]) {
+            if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
+                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves into a larger room, which has what was to be copied.
+    fn settle(&self, mut larger: Room) {
         let mut room = self.room.borrow_mut();
         if let Some(old) = room.take() {
-            let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
-            for name in layers.chain([Buffer::RopeTable]) {
-                if let (Some(bytes), true) =
-                    (old.resources.bytes_of(name), larger.resources.has(name))
-                {
-                    let (from, to) = (old.resources.get(name)?, larger.resources.get(name)?);
-                    model.gpu.0.copy(from, to, bytes)?;
-                }
-            }
             larger.resources.inherit(old.resources);
         }
         *room = Some(larger);
         self.growths.set(self.growths.get() + 1);
-        Ok(())
     }
 
     /// Packs the matrices as they are now, where they are read packed.
@@ -354,8 +366,9 @@ impl KeyValueCache {
         text.held
     }
 
-    /// Notes that positions below `reach` are being written.
+    /// Notes that work has been queued that writes positions below `reach`.
     pub fn writes(&self, reach: usize) {
+        self.written.set(self.written.get() + 1);
         let mut text = self.text.borrow_mut();
         text.reach = text.reach.max(reach);
     }

@@ -2,6 +2,7 @@
 //! on the host's own thread.
 
 use crate::caps::Capabilities;
+use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::plan::{Cost, Dispatch, Plan};
 use std::cell::Cell;
@@ -142,17 +143,23 @@ impl Pace {
     }
 
     /// Awaits a result, and learns from how long it took: since it was sent or, where it waited for
-    /// another, since that was there.
+    /// another, since that was there. From work that failed it learns nothing. Where the clock has not
+    /// moved, the work counts with what is sent next.
     pub async fn arrival<T>(
         &self,
         gpu: &dyn Gpu,
         sent: Sent,
-        result: impl Future<Output = T>,
-    ) -> T {
+        result: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let asked = gpu.now();
         let result = result.await;
         let now = gpu.now();
         let took = now - sent.at.max(self.ended.replace(now));
+        let result = result?;
+        if took <= 0.0 {
+            self.unread(sent.work);
+            return Ok(result);
+        }
         // A result that had been there before it was asked for took less, nobody knows how much.
         let waited = now - asked > 0.5;
         if waited || took < self.predict(sent.work) {
@@ -160,7 +167,7 @@ impl Pace {
             self.measured.set(true);
             self.per_unit.set((0.5 * (now + seen)).clamp(now / MOST_CHANGE, now * MOST_CHANGE));
         }
-        result
+        Ok(result)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Sessions on a GPU that computes nothing.
 
 use super::fake::Fake;
+use super::pace::Work;
 use super::{
     GenerateOptions, Generation, InferenceOptions, MemoryBytes, Model, Trainer, TrainerOptions,
     UNWATCHED,
 };
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
+use crate::data::Batch;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
@@ -180,4 +182,60 @@ fn what_a_cpu_has_no_memory_for_is_refused_before_it_is_allocated() {
     let error = tensor(128 << 20).map(drop).unwrap_err();
     assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
     drop(held);
+}
+
+/// Milliseconds predicted of a chunk's work, and of a token's.
+fn predictions(model: &Model) -> [f64; 2] {
+    let work = Work { flops: 1e9, fixed: 0.0 };
+    [model.chunk_pace.predict(work), model.token_pace.predict(work)]
+}
+
+#[test]
+fn nothing_is_learnt_from_refused_work() {
+    let fake = Fake::new(false, 3e6, 0.0);
+    let model = model(&fake, config(512, 6, 4096));
+    let logits = || block_on(model.logits(&[1; 100], InferenceOptions::default(), UNWATCHED));
+    logits().unwrap();
+    let learnt = predictions(&model);
+    fake.refuse.set(true);
+    logits().unwrap_err();
+    assert_eq!(predictions(&model), learnt);
+    let options = GenerateOptions { max_tokens: 200, ..GenerateOptions::default() };
+    let mut generation = block_on(Generation::start(&model, &[1; 4], options)).unwrap();
+    (0..14).for_each(|_| drop(block_on(generation.next()).unwrap()));
+    let learnt = predictions(&model)[1];
+    fake.refuse.set(true);
+    // The submit that is refused is read after the one before it, of which there is something to learn.
+    let next: Vec<_> = (0..2).map(|_| block_on(generation.next())).collect();
+    assert_eq!(next.iter().filter(|next| next.is_err()).count(), 1);
+    let after = predictions(&model)[1];
+    assert!((after / learnt - 1.0).abs() < 0.2, "{after} ms after {learnt} ms");
+}
+
+#[test]
+fn nothing_is_learnt_from_a_clock_that_stands() {
+    let fake = Fake::new(false, f64::INFINITY, 0.0);
+    let model = model(&fake, config(128, 2, 4096));
+    let guessed = predictions(&model);
+    block_on(model.logits(&[1; 900], InferenceOptions::default(), UNWATCHED)).unwrap();
+    let options = GenerateOptions { max_tokens: 100, ..GenerateOptions::default() };
+    generated(&model, 4, options);
+    assert_eq!(predictions(&model), guessed);
+}
+
+#[test]
+fn a_short_step_says_little_of_a_full_one() {
+    let fake = Fake::new(false, 3e7, 0.0);
+    let model = model(&fake, config(128, 2, 4096));
+    let options = TrainerOptions { tokens_per_step: 1024, ..TrainerOptions::default() };
+    let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+    let step = |tokens: usize| {
+        let before = fake.submits.borrow().len();
+        block_on(trainer.step(&Batch::next_tokens(vec![1; tokens + 1]))).unwrap();
+        fake.submits.borrow().len() - before
+    };
+    let learnt: Vec<_> = (0..8).map(|_| step(1023)).collect();
+    assert_eq!(step(1), 1);
+    let after = step(1023);
+    assert!(after <= learnt[7] + 1, "{after} submits after {learnt:?}");
 }

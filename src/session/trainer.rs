@@ -67,8 +67,8 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     flight: Rc<Flight>,
-    /// Of the current accumulation.
-    losses: Cell<LossSum>,
+    /// Of the accumulation that was queued last; micro-steps on their way keep that of their own.
+    losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
     /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
@@ -106,6 +106,8 @@ impl Trainer {
         let weights = model.weights.buffers()?;
         watch.at(2, 5, "allocate")?;
         let asked = MemoryBytes::of_plans(plans.all());
+        // Again: others may have allocated while kernels were compiled.
+        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
         let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
@@ -138,7 +140,7 @@ impl Trainer {
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             flight: Rc::default(),
-            losses: Cell::default(),
+            losses: RefCell::default(),
             batch_tokens: Cell::new(0),
             batch_words: RefCell::default(),
             drawn: RefCell::default(),
@@ -148,10 +150,7 @@ impl Trainer {
     }
 
     fn allocate(model: &Model, weights: &Resources, plans: &TrainPlans) -> Result<Resources> {
-        let gpu = model.gpu();
-        // Again: others may have allocated while kernels were compiled.
-        memory::judge(&**gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
-        let mut resources = Resources::new(gpu);
+        let mut resources = Resources::new(model.gpu());
         resources.allocate(&buffers(plans.all()), &[weights])?;
         Ok(resources)
     }
@@ -192,7 +191,7 @@ impl Trainer {
 
     pub(super) fn restore(&self, progress: Progress, losses: LossSum) {
         self.flight.set(progress);
-        self.losses.set(losses);
+        self.losses.replace(Rc::new(Cell::new(losses)));
     }
 
     /// Optimizer steps done, those on their way among them.
@@ -263,10 +262,7 @@ impl Trainer {
             self.model.changed();
         }
         let share = batch.len() as f64 / self.plans.micro_step.tokens as f64;
-        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS)
-            .ceil()
-            .clamp(1.0, MOST_SUBMITS as f64);
-        let submits = submits as usize;
+        let submits = self.submits(share);
         let (read, accepted) = queued(&**self.model.gpu(), || {
             self.write_batch(batch)?;
             self.write_step(&step)?;
@@ -276,7 +272,10 @@ impl Trainer {
         progress.step += u64::from(last);
         progress.cursor += drawn;
         let mut sent = self.flight.sent(progress, last, submits);
-
+        if first {
+            self.losses.take();
+        }
+        let losses = Rc::clone(&self.losses.borrow());
         let trainer = Rc::clone(self);
         let own = batch.counted() as u64;
         Ok(Box::pin(async move {
@@ -285,11 +284,12 @@ impl Trainer {
             drop(sent); // done, even where its result does not arrive
             let result: StepResult = bytemuck::pod_read_unaligned(&read?);
             let own = LossSum { nats: f64::from(result.loss), counted: own };
-            let whole = if first { own } else { trainer.losses.get() + own };
-            trainer.losses.set(whole);
+            let on_gpu = LossSum { nats: f64::from(result.total_loss), counted: progress.counted };
+            let whole = losses.get().through(own, on_gpu);
+            losses.set(whole);
             let ended = trainer.model.gpu().now();
             let milliseconds = ended - started.max(trainer.ended.replace(ended));
-            trainer.expected.set(0.5 * (trainer.expected.get() + milliseconds / share));
+            trainer.learn(milliseconds, share);
             Ok(Metrics {
                 step: progress.step,
                 loss: if last { whole } else { own }.mean(),
@@ -300,6 +300,19 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
+    }
+
+    /// Submits that so much of a full micro-step is cut into.
+    fn submits(&self, share: f64) -> usize {
+        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS).ceil();
+        submits.clamp(1.0, MOST_SUBMITS as f64) as usize
+    }
+
+    /// Learns from a step of so much of a full one: as much as that, since what every step takes, however
+    /// few its tokens, counts for more in a short one.
+    fn learn(&self, milliseconds: f64, share: f64) {
+        let expected = self.expected.get();
+        self.expected.set(expected + 0.5 * (milliseconds - share * expected));
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

@@ -52,9 +52,19 @@ impl Weights {
     /// # Errors
     /// `limit-exceeded`, `out-of-memory`.
     pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        let layout = Self::planned(gpu, &config)?;
+        Self::allocated(gpu, config, layout)
+    }
+
+    /// The layout of weights for which there is memory, as far as that is known.
+    fn planned(gpu: &Rc<dyn Gpu>, config: &ModelConfig) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
-        let layout = Params::new(Architecture::of(&config), binding)?;
+        let layout = Params::new(Architecture::of(config), binding)?;
         memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        Ok(layout)
+    }
+
+    fn allocated(gpu: &Rc<dyn Gpu>, config: ModelConfig, layout: Params) -> Result<Self> {
         let mut buffers = Resources::new(gpu);
         for (index, shard) in layout.shards.iter().enumerate() {
             buffers.add(Buffer::Weights(index), shard.len as u64 * 4)?;
@@ -79,11 +89,11 @@ impl Weights {
         watch: Watch<'_>,
     ) -> Result<Self> {
         watch.at(0, 1, "initialise weights")?;
-        let (mut asked, caps) = (MemoryBytes::default(), gpu.capabilities());
+        let layout = Self::planned(gpu, &config)?;
+        let asked = MemoryBytes::of_weights(&layout);
         let allocate = || {
-            let weights = Self::allocate(gpu, config)?;
-            asked = MemoryBytes::of_weights(&weights.layout);
-            if !caps.software {
+            let weights = Self::allocated(gpu, config, layout)?;
+            if !gpu.capabilities().software {
                 weights.initialize_matrices(seed)?;
             }
             Ok(weights)

@@ -17,6 +17,8 @@ mod optimizer;
 #[cfg(all(test, feature = "testing"))]
 mod plan_tests;
 mod products;
+#[cfg(all(test, feature = "testing"))]
+mod recovery_tests;
 mod rows;
 mod run;
 mod sampling;
@@ -90,12 +92,12 @@ impl Double {
         self.faults.plan(fault, nth);
     }
 
-    /// Keeps readbacks pending until [`Double::release`] or [`Double::lose`].
+    /// Keeps readbacks, and whether work was accepted, pending until [`Double::release`] or [`Double::lose`].
     pub fn hold(&self) {
         self.faults.hold();
     }
 
-    /// Lets held readbacks arrive.
+    /// Lets arrive what is held.
     pub fn release(&self) {
         self.faults.release();
     }
@@ -315,8 +317,9 @@ impl Gpu for Double {
 
     fn checked(&self) -> LocalFuture<Result<()>> {
         let refused = self.watches.borrow_mut().pop().expect("nothing is being watched");
-        let faults = Rc::clone(&self.faults);
+        let (arrival, faults) = (self.faults.arrival(), Rc::clone(&self.faults));
         Box::pin(async move {
+            arrival.await;
             faults.alive()?;
             refused.into_iter().next().map_or(Ok(()), Err)
         })

@@ -6,7 +6,6 @@ use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Replay, made, watched};
 use crate::plan::Buffer;
-use crate::session::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS};
 use crate::session::step::StepResult;
 use std::rc::Rc;
 
@@ -21,20 +20,16 @@ impl Trainer {
         dataset: &Dataset,
     ) -> Result<LocalFuture<Result<Metrics>>> {
         self.expect_whole_steps()?;
-        self.queue_drawn(dataset, 1)
+        self.queue_drawn(dataset)
     }
 
-    /// Queues a micro-step over the dataset's next batch, which moves the cursor by `drawn` batches.
-    fn queue_drawn(
-        self: &Rc<Self>,
-        dataset: &Dataset,
-        drawn: u64,
-    ) -> Result<LocalFuture<Result<Metrics>>> {
+    /// Queues a micro-step over the dataset's next batch, which moves the cursor.
+    fn queue_drawn(self: &Rc<Self>, dataset: &Dataset) -> Result<LocalFuture<Result<Metrics>>> {
         let seed = self.options.borrow().seed;
         let cursor = self.progress().cursor;
         let mut batch = self.drawn.borrow_mut();
         dataset.draw(seed, cursor, self.plans.micro_step.tokens, &mut batch)?;
-        self.queue_step(&batch, drawn)
+        self.queue_step(&batch, 1)
     }
 
     /// Refuses to queue steps that have several parts.
@@ -52,7 +47,8 @@ impl Trainer {
 
     /// One optimizer step over the dataset's next batches; tokens and time are those of all its
     /// micro-steps. A failure takes the accumulation back to where the call found it, unless that
-    /// was in its middle; there it keeps the micro-steps that are done.
+    /// was in its middle; there it keeps the micro-steps that are done. Where only the result of the
+    /// last micro-step is lost, the weights have changed, and the step counts.
     ///
     /// # Errors
     /// As [`Trainer::step`]; `aborted` when `stop`, asked between micro-steps, says so.
@@ -63,7 +59,8 @@ impl Trainer {
     ) -> Result<Metrics> {
         let before = self.progress();
         let done = self.accumulate(dataset, stop).await;
-        if done.is_err() && before.micro_step == 0 {
+        let updated = self.progress().step != before.step;
+        if done.is_err() && before.micro_step == 0 && !updated {
             // The first micro-step overwrote the gradients of the step before.
             let counted = if self.progress() == before { before.counted } else { 0 };
             self.flight.set(Progress { counted, ..before });
@@ -81,13 +78,10 @@ impl Trainer {
             if tokens > 0 && stop() {
                 return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
             }
-            let metrics = self.queue_drawn(dataset, 0)?.await?;
+            let metrics = self.queue_drawn(dataset)?.await?;
             tokens += metrics.tokens;
             milliseconds += metrics.milliseconds;
-            let mut progress = self.progress();
-            progress.cursor += 1;
-            self.flight.set(progress);
-            if progress.micro_step == 0 {
+            if self.progress().micro_step == 0 {
                 return Ok(Metrics { tokens, milliseconds, ..metrics });
             }
         }
@@ -121,14 +115,12 @@ impl Trainer {
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
         let replays = [Replay::new(self.evaluate, batch.len())];
-        let submits = (self.expected.get() / 3.0 / SUBMIT_MILLISECONDS)
-            .ceil()
-            .clamp(1.0, MOST_SUBMITS as f64);
+        let submits = self.submits(1.0 / 3.0);
         let gpu = self.model.gpu();
         let read = watched(&**gpu, || {
             self.write_batch(&batch)?;
             self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
-            gpu.submit(&replays, submits as usize, Some(self.metrics()?))
+            gpu.submit(&replays, submits, Some(self.metrics()?))
         })?;
         let read = read.await;
         if let Some(kept) = kept {

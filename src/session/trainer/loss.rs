@@ -15,6 +15,18 @@ impl LossSum {
     pub fn mean(self) -> f64 {
         self.nats / self.counted as f64
     }
+
+    /// The sum through a micro-step, of which `own` and the GPU's sum `on_gpu` are known. The latter, in
+    /// f32, counts only where the result of a micro-step before has not arrived.
+    pub fn through(self, own: Self, on_gpu: Self) -> Self {
+        if self.counted + own.counted == on_gpu.counted {
+            self + own
+        } else if self.counted < on_gpu.counted {
+            on_gpu
+        } else {
+            self // A later one has been read before.
+        }
+    }
 }
 
 impl Add for LossSum {

@@ -61,7 +61,7 @@ impl Trainer {
             self.progress().kept(),
             self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
             self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
-            self.losses.get(),
+            self.losses.borrow().get(),
         );
         serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
     }

@@ -24,8 +24,8 @@ pub(in crate::session) struct TrainerState {
     pub optimizer: Vec<u32>,
     /// A `StepResult`, whose loss sum decides whether an accumulation in progress may update.
     pub metrics: Vec<u32>,
-    /// The nats of an accumulation in progress: the halves of an f64's bits, the lower first. States of
-    /// version 0.1.0 have them in `metrics` alone.
+    /// The nats of an accumulation in progress: the halves of an f64's bits, the lower first. Without them,
+    /// as in states of version 0.1.0, those in `metrics` count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<[u32; 2]>,
 }
@@ -38,7 +38,9 @@ impl TrainerState {
         metrics: Vec<u32>,
         losses: LossSum,
     ) -> Self {
-        let nats = Some(split(losses.nats.to_bits()));
+        // Where the result of a micro-step was lost, only the GPU's own sum has it.
+        let whole = progress.micro_step == 0 || losses.counted == progress.counted;
+        let nats = whole.then(|| split(losses.nats.to_bits()));
         Self { format: FORMAT.into(), options, progress, optimizer, metrics, nats }
     }
 
