@@ -50,8 +50,16 @@ impl Model {
         caches.len() < before
     }
 
-    /// Gives a cache to a text of `tokens` tokens of which it holds the first `start`.
-    pub(super) fn begin_text(&self, cache: &KeyValueCache, start: usize, tokens: usize) -> Held {
-        cache.begin_text(&self.weights, self.next_epoch(), start, tokens)
+    /// Gives a cache to a text, of which it may hold the first tokens already: how many of them it does.
+    /// Matrices are packed as they are now. To be called in one's [turn](KeyValueCache::turn).
+    pub(super) async fn begin_text(
+        &self,
+        cache: &KeyValueCache,
+        text: &[u32],
+        reuse: bool,
+    ) -> Result<(Held, usize)> {
+        cache.pack(&self.weights, &self.token_pace).await?;
+        let start = if reuse { cache.reusable(&self.weights, text)? } else { 0 };
+        Ok((cache.begin_text(&self.weights, self.next_epoch(), start, text.len()), start))
     }
 }

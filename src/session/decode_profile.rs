@@ -17,7 +17,8 @@ impl Model {
     pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
         let options = InferenceOptions::default();
         let cache = self.prepare_inference(context + 1, options).await?;
-        self.begin_text(&cache, 0, context + 1);
+        let _turn = cache.turn().await;
+        cache.begin_text(&self.weights, self.next_epoch(), 0, context + 1);
         let gpu = self.gpu();
         let write = |room: &Room| {
             let buffer = |name| room.resources.get(name);

@@ -210,12 +210,16 @@ impl Generation {
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
         self.prepare_sampler(&cache).await?;
         // Where the tokens do not arrive, the next call reads the text again.
-        let held = self.held.take().filter(|held| cache.is_held(&self.model.weights, *held));
+        let held = self.held.take();
+        let held =
+            held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
         let (held, drawn) = match held {
             Some(held) => (held, self.next_decoded(&cache).await?),
             None => {
                 // What is on its way was drawn before the model changed.
                 self.settle().await?;
+                let _turn = cache.turn().await;
+                self.prepare_sampler(&cache).await?;
                 self.prefill(&cache).await?
             }
         };
@@ -257,6 +261,12 @@ impl Generation {
             }
         }
         Ok(())
+    }
+
+    /// Whether the sampler, if there is one, is bound to the cache as it is.
+    fn fits(&self, cache: &KeyValueCache) -> bool {
+        let fits = |sampler: &Sampler| cache.with(|room| Ok(sampler.fits(room))) == Ok(true);
+        self.sampler.as_ref().is_none_or(fits)
     }
 
     /// Each draw, with the likeliest tokens of its step.
@@ -346,13 +356,11 @@ impl Generation {
         given
     }
 
-    /// Reads what the cache does not hold of the text so far and draws the first next token.
+    /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
     async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
         let (model, count) = (&self.model, self.text.len());
-        let mut done = cache.reusable(&model.weights, &self.text)?;
-        let held = model.begin_text(cache, done, count);
-        let gpu = &**model.gpu();
-        made(gpu, || cache.with(|room| self.write_decode_state(room))).await?;
+        let (mut held, mut done) = model.begin_text(cache, &self.text, true).await?;
+        self.reset_decoding(cache).await?;
         loop {
             let part = model.next_chunk(cache, done, count)?;
             let last = part.end == count;
@@ -363,7 +371,13 @@ impl Generation {
                 let region = self.drawn(room, 1)?;
                 Ok((vec![room.last_row, self.sample(room)], Some(region)))
             };
-            let bytes = model.run_chunk(cache, done, &self.text[part.clone()], None, after).await?;
+            let tokens = &self.text[part.clone()];
+            let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, after).await?
+            else {
+                (held, done) = model.begin_text(cache, &self.text, true).await?;
+                self.reset_decoding(cache).await?;
+                continue;
+            };
             if last {
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
@@ -384,6 +398,11 @@ impl Generation {
             None => (room.resources.get(Buffer::Drawn)?, turns as u64 * 8),
         };
         Ok(Region { buffer, offset: 0, bytes })
+    }
+
+    /// Puts what decoding counts on by itself to where the text is.
+    async fn reset_decoding(&self, cache: &KeyValueCache) -> Result<()> {
+        made(&**self.model.gpu(), || cache.with(|room| self.write_decode_state(room))).await
     }
 
     fn write_decode_state(&self, room: &Room) -> Result<()> {

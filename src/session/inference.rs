@@ -1,6 +1,6 @@
 //! Inference with a model's own weight buffers: chunked prefill into a key-value cache, logits, loss.
 
-use super::key_value_cache::{KeyValueCache, Room};
+use super::key_value_cache::{Held, KeyValueCache, Room};
 use super::model::Model;
 use super::step::Step;
 use super::watch::Watch;
@@ -27,16 +27,20 @@ impl Model {
     }
 
     /// Computes one chunk at `position`: its tokens (and targets) into the batch, its prefill, and
-    /// what `after` names, then a readback. As many submits as keep each short.
+    /// what `after` names, then a readback. As many submits as keep each short. `None` where the cache no
+    /// longer holds the text, or holds it for other weights: it has to begin again.
     pub(super) async fn run_chunk(
         &self,
-        cache: &KeyValueCache,
+        (cache, held): (&KeyValueCache, Held),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
         after: impl FnOnce(&Room) -> Result<(Vec<PlanId>, Option<Region>)>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>> {
         self.weights.buffers()?;
+        if !cache.is_held(&self.weights, held) {
+            return Ok(None);
+        }
         let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
         let queue = |room: &Room| {
             let buffer = |name| room.resources.get(name);
@@ -74,8 +78,8 @@ impl Model {
             read
         };
         match sent {
-            Some(sent) => pace.arrival(gpu, sent, done).await,
-            None => done.await,
+            Some(sent) => pace.arrival(gpu, sent, done).await.map(Some),
+            None => done.await.map(Some),
         }
     }
 
@@ -106,8 +110,8 @@ impl Model {
         let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
         watch.at(0, count, "logits")?;
         let cache = self.prepare_inference(count, options).await?;
-        let held = self.begin_text(&cache, 0, count);
-        let mut done = 0;
+        let _turn = cache.turn().await;
+        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
         while done < count {
             watch.at(done, count, "logits")?;
             let part = self.next_chunk(&cache, done, count)?;
@@ -116,7 +120,13 @@ impl Model {
                 let buffer = room.resources.get(Buffer::Logits)?;
                 Ok((vec![room.logits], Some(Region { buffer, offset: 0, bytes })))
             };
-            let read = self.run_chunk(&cache, done, &tokens[part.clone()], None, after).await?;
+            let inputs = &tokens[part.clone()];
+            let Some(read) = self.run_chunk((&cache, held), done, inputs, None, after).await?
+            else {
+                (held, done) = self.begin_text(&cache, tokens, false).await?;
+                logits.clear();
+                continue;
+            };
             logits.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&read));
             done = part.end;
         }
@@ -149,8 +159,9 @@ impl Model {
         let total = tokens.len();
         watch.at(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
-        let held = self.begin_text(&cache, 0, total);
-        let (mut sum, mut count, mut done) = (0.0, 0.0, 0);
+        let _turn = cache.turn().await;
+        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
+        let (mut sum, mut count) = (0.0, 0.0);
         while done < total {
             watch.at(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
@@ -160,7 +171,12 @@ impl Model {
                 Ok((vec![room.logits, room.loss], Some(Region { buffer, offset: 0, bytes })))
             };
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
-            let read = self.run_chunk(&cache, done, inputs, Some(targets), after).await?;
+            let read = self.run_chunk((&cache, held), done, inputs, Some(targets), after).await?;
+            let Some(read) = read else {
+                (held, done) = self.begin_text(&cache, tokens, false).await?;
+                (sum, count) = (0.0, 0.0);
+                continue;
+            };
             // Chunks follow the GPU's speed: one sum in f64, in order, does not depend on them.
             let losses = bytemuck::pod_collect_to_vec::<u8, f32>(&read);
             for (loss, _) in losses.iter().zip(targets).filter(|(_, t)| **t != IGNORE_INDEX) {

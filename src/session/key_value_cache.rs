@@ -10,6 +10,7 @@ use crate::gpu::{BufferId, PlanId, Replay, made};
 use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
+use futures_util::lock::{Mutex, MutexGuard};
 use std::cell::{Cell, RefCell};
 
 /// Fewest tokens of cache allocated.
@@ -25,6 +26,9 @@ pub(super) struct KeyValueCache {
     /// Counts changes of `room`, so that a growth notices another one.
     growths: Cell<u64>,
     text: RefCell<Text>,
+    /// Held by who reads a text into the cache or lets it grow, so that of several texts each comes to its
+    /// end.
+    turn: Mutex<()>,
     /// Counts what is queued that writes keys and values.
     written: Cell<u64>,
     /// The version of the weights that are packed.
@@ -165,6 +169,7 @@ impl KeyValueCache {
             room: RefCell::default(),
             growths: Cell::default(),
             text: RefCell::default(),
+            turn: Mutex::default(),
             written: Cell::default(),
             packed: Cell::default(),
         }
@@ -187,6 +192,10 @@ impl KeyValueCache {
     /// Makes room for texts of `tokens` tokens, twice as many as before where that fits. The text
     /// that is in the cache stays.
     pub async fn reserve(&self, model: &Weights, tokens: usize) -> Result<()> {
+        if self.capacity() >= tokens {
+            return Ok(());
+        }
+        let _turn = self.turn().await;
         while self.capacity() < tokens {
             let most = model.config.max_position_embeddings;
             let wanted = capacity_for(tokens, most);
@@ -316,19 +325,30 @@ impl KeyValueCache {
         self.growths.set(self.growths.get() + 1);
     }
 
-    /// Packs the matrices as they are now, where they are read packed.
+    /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is
+    /// there.
     pub async fn pack(&self, model: &Weights, pace: &Pace) -> Result<()> {
-        let version = Some(model.version());
-        if self.packed.get() == version || self.options.weights == WeightFormat::F32 {
+        if self.options.weights == WeightFormat::F32 {
             return Ok(());
         }
-        let packing = self.with(|room| {
-            let submits = pace.submits(room.costs.pack, room.costs.largest_of_pack);
-            model.gpu.0.submit(&[Replay::new(room.pack, 1)], submits, None)
-        })?;
-        packing.await?;
-        self.packed.set(version);
-        Ok(())
+        loop {
+            let version = Some(model.version());
+            if self.packed.get() == version {
+                return Ok(());
+            }
+            let packing = self.with(|room| {
+                let submits = pace.submits(room.costs.pack, room.costs.largest_of_pack);
+                model.gpu.0.submit(&[Replay::new(room.pack, 1)], submits, None)
+            })?;
+            packing.await?;
+            self.packed.set(version);
+        }
+    }
+
+    /// Waits until no text is being read into the cache, and it does not grow, which last until the guard is
+    /// dropped.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits

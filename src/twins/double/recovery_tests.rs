@@ -1,16 +1,19 @@
 //! What is right after a failure, and beside other calls.
 
-use super::tests::{Pair, TIED, batch, gpu, integers, software, weights};
+use super::tests::{Pair, TIED, UNTIED, batch, gpu, integers, software, weights};
 use super::{Double, Fault};
 use crate::config::ModelConfig;
 use crate::data::{Dataset, DatasetOptions};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
+use crate::lower::InferenceOptions;
 use crate::session::{
     GenerateOptions, Generation, Metrics, Model, Trainer, TrainerOptions, UNWATCHED,
 };
 use crate::twins::check::assert_close;
 use futures_util::FutureExt;
+use futures_util::future::join3;
 use pollster::block_on;
 use std::rc::Rc;
 
@@ -165,4 +168,66 @@ fn a_model_too_large_is_refused_in_one_sentence() {
          is given 4.3 GB: use a smaller hidden_size, num_hidden_layers or vocab_size, or free other \
          models, trainers and tensors"
     );
+}
+
+#[test]
+fn two_texts_at_once_on_one_model_do_not_mix() {
+    let (double, texts) = (Double::floor(), [integers(5, 300, 61), integers(6, 300, 61)]);
+    let pair = Pair::new(&double, TIED);
+    let of = |i: usize| pair.model.logits(&texts[i], Default::default(), UNWATCHED);
+    let loss = || pair.model.loss(&texts[0], None, Default::default(), UNWATCHED);
+    let alone = [block_on(of(0)).unwrap(), block_on(of(1)).unwrap()];
+    let loss_alone = block_on(loss()).unwrap();
+    double.hold();
+    let (mut a, mut b, mut c) = (Box::pin(of(0)), Box::pin(of(1)), Box::pin(loss()));
+    assert!(a.as_mut().now_or_never().is_none());
+    assert!(b.as_mut().now_or_never().is_none());
+    assert!(c.as_mut().now_or_never().is_none());
+    double.release();
+    let (a, b, c) = block_on(async { join3(a, b, c).await });
+    assert_eq!([a.unwrap(), b.unwrap()], alone);
+    assert_eq!(c.unwrap().to_bits(), loss_alone.to_bits());
+}
+
+/// One of them waits for the other, which is dropped in the middle.
+#[test]
+fn a_text_that_is_given_up_lets_the_next_one_begin() {
+    let (double, text) = (Double::floor(), integers(5, 300, 61));
+    let pair = Pair::new(&double, TIED);
+    let of = || pair.model.logits(&text, Default::default(), UNWATCHED);
+    let expected = block_on(of()).unwrap();
+    double.hold();
+    let (mut first, mut second, mut third) = (Box::pin(of()), Box::pin(of()), Box::pin(of()));
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(second.as_mut().now_or_never().is_none());
+    assert!(third.as_mut().now_or_never().is_none());
+    double.release();
+    drop(first);
+    drop(second);
+    assert_eq!(block_on(third).unwrap(), expected);
+}
+
+/// A step is queued behind what a text asks of the GPU first: its first chunk, or its packing.
+#[test]
+fn a_text_is_read_with_one_version_of_the_weights() {
+    for weights in [WeightFormat::F32, WeightFormat::Int8] {
+        let (double, text) = (Double::floor(), integers(5, 300, 61));
+        let pair = Pair::new(&double, UNTIED);
+        let trainer = trainer(&pair, 1, 24);
+        let options = InferenceOptions { weights, ..InferenceOptions::default() };
+        let of = || pair.model.logits(&text, options, UNWATCHED);
+        block_on(of()).unwrap();
+        pair.model.changed();
+        double.hold();
+        let mut reading = Box::pin(of());
+        assert!(reading.as_mut().now_or_never().is_none());
+        let batch = batch(&pair.config, 1, 24);
+        let mut step = Box::pin(trainer.step(&batch));
+        assert!(step.as_mut().now_or_never().is_none());
+        double.release();
+        let read = block_on(reading).unwrap();
+        block_on(step).unwrap();
+        pair.model.changed();
+        assert_eq!(read, block_on(of()).unwrap(), "{weights:?}");
+    }
 }
