@@ -184,20 +184,7 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
         };
         let jobs: Vec<_> = made.iter().map(parts).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            let sum = |kernel| {
-                let operands = vec![
-                    Operand::words(got.words(0)),
-                    Operand::poison(batch.qkv.len()),
-                    Operand::uniform(&Step::of(tokens)),
-                ];
-                Job::new(kernel, tokens, operands)
-            };
-            let jobs: Vec<_> = sums.iter().map(sum).collect();
-            for got in lane.run(&jobs).await.map_err(text)? {
-                batch
-                    .check(&lane, &got, &(shape.key_offset()..shape.stride()))
-                    .map_err(of(&job.kernel))?;
-            }
+            summed(&lane, &batch, shape, &got, &sums).await.map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())
@@ -208,62 +195,93 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
 async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
     // Tokens of the largest batch: the others use a part of the scratch.
     let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
-    // Where no heads share keys, a head is its group: nobody asks for parts by head there.
-    let shared = shape.heads > shape.kv_heads;
-    let made = lane
-        .kernels(|caps| {
-            let of_key = |owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
-            match of_key(KeyValueOwner::Group) {
-                Ok(of_group) if !caps.software => {
-                    let mut pair = vec![k::attention_backward_query_kept(caps, shape)?, of_group];
-                    if shared {
-                        pair.push(of_key(KeyValueOwner::Head)?);
-                        pair.push(k::attention_group_sum(caps, shape)?);
-                    }
-                    Ok(pair)
-                }
-                // Selection does not take the pair there either.
-                _ => Ok(vec![]),
-            }
-        })
-        .map_err(text)?;
-    let named = |name: &'static str| made.iter().filter(move |kernel| kernel.name == name);
+    let roles = Kept::new(&lane, shape).map_err(text)?;
     let scratch = shape.heads * 96 * 96;
-    let of_keys = shape.key_offset()..shape.stride();
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, documents.clone());
-        for of_query in named(k::AttentionPass::Query.kernel_name()) {
+        for of_query in &roles.queries {
             let mut job = batch.job(of_query);
             job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
             let left = lane.run(&[job]).await.map_err(text)?.remove(0);
             batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(of_query))?;
-            for of_key in named(k::AttentionPass::KeyValue.kernel_name()) {
-                let mut job = batch.job(of_key);
+            let of_key = |kernel| {
+                let mut job = batch.job(kernel);
                 job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
-                let of_heads = k::Grid::RowsByX { rows: 32, y: shape.heads as u32 };
-                let by_head = shared && of_key.grid == of_heads;
-                if by_head {
-                    job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
-                }
-                let got = lane.run(&[job]).await.map_err(text)?.remove(0);
-                if by_head {
-                    for sum in named("attention_group_sum") {
-                        let operands = vec![
-                            Operand::words(got.words(0)),
-                            Operand::poison(batch.qkv.len()),
-                            Operand::uniform(&Step::of(batch.shape.tokens)),
-                        ];
-                        let job = Job::new(sum, batch.shape.tokens, operands);
-                        let summed = lane.run(&[job]).await.map_err(text)?.remove(0);
-                        batch.check(&lane, &summed, &of_keys).map_err(of(of_key))?;
-                    }
-                    continue;
-                }
-                batch.check(&lane, &got, &of_keys).map_err(of(of_key))?;
+                job
+            };
+            for of_group in &roles.groups {
+                let got = lane.run(&[of_key(of_group)]).await.map_err(text)?.remove(0);
+                let of_keys = shape.key_offset()..shape.stride();
+                batch.check(&lane, &got, &of_keys).map_err(of(of_group))?;
+            }
+            for of_head in &roles.heads {
+                let mut job = of_key(of_head);
+                job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
+                let parts = lane.run(&[job]).await.map_err(text)?.remove(0);
+                summed(&lane, &batch, shape, &parts, &roles.sums).await.map_err(of(of_head))?;
             }
         }
     }
     Ok(lane.summary())
+}
+
+/// The kernels of the pair that keeps scores, by their tasks.
+struct Kept {
+    queries: Vec<Kernel>,
+    groups: Vec<Kernel>,
+    heads: Vec<Kernel>,
+    sums: Vec<Kernel>,
+}
+
+impl Kept {
+    fn new(lane: &Lane, shape: k::AttentionShape) -> Result<Self> {
+        let of_key =
+            |caps: &_, owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
+        // Where selection does not take the pair, there is none of its kernels.
+        let role = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
+            lane.chosen(|caps| {
+                if caps.software {
+                    return Ok(vec![]);
+                }
+                of_key(caps, KeyValueOwner::Group)?;
+                Ok(vec![make(caps)?])
+            })
+        };
+        // Where no heads share keys, a head is its group: nobody asks for parts by head there.
+        let shared = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
+            if shape.heads > shape.kv_heads { role(make) } else { Ok(vec![]) }
+        };
+        Ok(Self {
+            queries: role(&|caps| k::attention_backward_query_kept(caps, shape))?,
+            groups: role(&|caps| of_key(caps, KeyValueOwner::Group))?,
+            heads: shared(&|caps| of_key(caps, KeyValueOwner::Head))?,
+            sums: shared(&|caps| k::attention_group_sum(caps, shape))?,
+        })
+    }
+}
+
+/// Sums the parts that a kernel left of each query head by every kernel of sums, and holds what they give.
+async fn summed(
+    lane: &Lane,
+    batch: &Batch,
+    shape: k::AttentionShape,
+    parts: &Outputs,
+    sums: &[Kernel],
+) -> std::result::Result<(), String> {
+    if sums.is_empty() {
+        return Err("no kernel sums the parts of the heads: nothing holds them".into());
+    }
+    for sum in sums {
+        let operands = vec![
+            Operand::words(parts.words(0)),
+            Operand::poison(batch.qkv.len()),
+            Operand::uniform(&Step::of(batch.shape.tokens)),
+        ];
+        let job = Job::new(sum, batch.shape.tokens, operands);
+        let got = lane.run(&[job]).await.map_err(text)?.remove(0);
+        batch.check(lane, &got, &(shape.key_offset()..shape.stride())).map_err(of(sum))?;
+    }
+    Ok(())
 }
 
 async fn side(

@@ -42,15 +42,16 @@ pub struct Mode {
     pub others: Others,
 }
 
-/// What a lane does with the kernels that selection returns for other adapters than its own. The seed
-/// draws those that run.
+/// What a lane does with the kernels that a choice may return beside the device's own: those of other
+/// adapters, and where a case lists every candidate ([`Lane::kernels`]: tiles of a product or of attention)
+/// the candidates after the first. The seed draws those that run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Others {
     #[default]
     Run,
-    /// Runs one, and compiles the rest: where another lane runs them all on the same adapter.
+    /// Runs one of each choice, and compiles the rest: where another lane runs them all on the same adapter.
     Compile,
-    /// Runs one, and has the rest's texts checked by the browser's compiler: where the adapter's
+    /// Runs one of each choice, and has the rest's texts checked by the browser's compiler: where the adapter's
     /// compiler takes most of the time.
     Check,
     /// Runs none, and has their texts checked: where another device of the adapter runs one.
@@ -139,21 +140,41 @@ impl Lane {
 
     /// The distinct kernels that `make` gives over the table, lowered to this device, and for the
     /// device itself. A limit that forbids a kernel is the answer `limit-exceeded` and none else.
+    ///
+    /// The kernels of a list are alternatives, of which the first is the device's own choice. Kernels with
+    /// different tasks are asked for by a call each, or a sampling lane runs some of the tasks alone.
     pub(super) fn kernels(
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+    ) -> Result<Vec<Kernel>> {
+        self.choose(make, |own| own.min(1))
+    }
+
+    /// [`Lane::kernels`] where each kernel of the device's list is its own choice: all of them run.
+    pub(super) fn chosen(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+    ) -> Result<Vec<Kernel>> {
+        self.choose(make, |own| own)
+    }
+
+    /// `own` says how many of the device's list its own choice is.
+    fn choose(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+        own: impl Fn(usize) -> usize,
     ) -> Result<Vec<Kernel>> {
         let device = self.caps();
         let whole = table(device.target);
         let lowered: Vec<_> = whole.iter().map(|adapter| restrict(adapter, device)).collect();
         let all = distinct(&whole, &make)?;
         let mut possible = distinct(std::slice::from_ref(device), &make)?;
+        let own = own(possible.len());
         for kernel in distinct(&lowered, &make)? {
             if !possible.contains(&kernel) {
                 possible.push(kernel);
             }
         }
-        let own = possible.len().min(1);
         let mut others = possible.split_off(own);
         if self.mode.others != Others::Run {
             // By the text, so that the devices of an adapter draw the same ones.
@@ -198,12 +219,12 @@ impl Lane {
         Ok(unrun.len())
     }
 
-    /// [`Lane::kernels`] of a selection that gives one.
+    /// [`Lane::chosen`] of a selection that gives one.
     pub(super) fn variants(
         &self,
         make: impl Fn(&Capabilities) -> Result<Kernel>,
     ) -> Result<Vec<Kernel>> {
-        self.kernels(|caps| make(caps).map(|kernel| vec![kernel]))
+        self.chosen(|caps| make(caps).map(|kernel| vec![kernel]))
     }
 
     /// Runs jobs, several per submit, and gives what each wrote. What another device of the adapter

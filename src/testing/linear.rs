@@ -114,6 +114,9 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
             })
             .map_err(text)?;
         let firsts = made(SPLITS).map_err(text)?;
+        if sums.is_empty() && !firsts.is_empty() {
+            return Err("no kernel sums the parts of a split product: nothing holds them".into());
+        }
         for kernel in &firsts[if index == 0 { 0 } else { firsts.len().saturating_sub(1) }..] {
             let jobs: Vec<Job> = runs.iter().map(|run| run.parts_job(kernel)).collect();
             let parts = lane.run(&jobs).await.map_err(text)?;

@@ -337,7 +337,7 @@ impl Problem {
             let plan = self.compiled(caps, name != AttentionPass::Forward.kernel_name())?.plan;
             Ok(plan.kernels.into_iter().filter(|kernel| kernel.name == name).collect())
         };
-        if self.setting.all_kernels { lane.kernels(make) } else { make(lane.caps()) }
+        if self.setting.all_kernels { lane.chosen(make) } else { make(lane.caps()) }
     }
 
     pub fn tolerance(&self) -> f64 {
