@@ -15,12 +15,16 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The Rust files of `src` with their first folder or file, `kernels` of `kernels/norm.rs`.
+/// The Rust files of `src` that are no tests, with their first folder or file: `kernels` of
+/// `kernels/norm.rs`.
 fn rooms() -> Vec<(String, PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = root();
     let mut files = vec![];
     sources(&root, &mut files);
-    assert!(files.len() > 100, "{} files", files.len());
+    let tests: BTreeSet<PathBuf> = files.iter().flat_map(|path| test_files(path)).collect();
+    assert!(tests.iter().all(|path| files.contains(path)), "{tests:?}");
+    files.retain(|path| !tests.contains(path));
+    assert!(files.len() > 100 && tests.len() > 5, "{} and {} files", files.len(), tests.len());
     files
         .into_iter()
         .map(|path| {
@@ -32,12 +36,43 @@ fn rooms() -> Vec<(String, PathBuf, String)> {
         .collect()
 }
 
-/// Lines of code: no comments, and nothing from the first test module on.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// What `#[cfg(test)]` marks: where each begins in the text, and the line after it.
+fn marked(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let marks = ["#[cfg(test)]", "#[cfg(all(test"].map(|mark| text.match_indices(mark));
+    marks.into_iter().flatten().map(|(at, _)| (at, text[at..].lines().nth(1).unwrap_or("").trim()))
+}
+
+/// The files that a file has as modules for tests alone: `#[cfg(test)] mod tests;`.
+fn test_files(path: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(path).unwrap();
+    let owner = path.file_stem().is_some_and(|stem| stem == "mod" || stem == "lib");
+    let folder = if owner { path.parent().unwrap().to_owned() } else { path.with_extension("") };
+    let name = |(_, line): (usize, &str)| {
+        Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_owned() + ".rs")
+    };
+    marked(&text).filter_map(name).map(|name| folder.join(name)).collect()
+}
+
+/// Lines of code: no comments, and nothing from a module of tests on that the file has in itself.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let tests = ["#[cfg(test)]", "#[cfg(all(test"];
-    let end = tests.iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
+    let inline = |(_, line): &(usize, &str)| line.starts_with("mod ") && line.ends_with('{');
+    let end = marked(text).filter(inline).map(|(at, _)| at).min().unwrap_or(text.len());
     let lines = (1..).zip(text[..end].lines());
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn only_modules_of_tests_are_cut() {
+    let text = "mod a;\n#[cfg(test)]\nmod b;\nuse crate::c;\n#[cfg(test)]\nfn d() {}\nfn e() {}\n\
+                #[cfg(all(test, feature = \"testing\"))]\nmod tests {\nuse crate::f;\n}\n";
+    assert_eq!(code(text).last(), Some((7, "fn e() {}")));
+    let tests = test_files(&root().join("session/mod.rs"));
+    assert!(tests.contains(&root().join("session/fake.rs")), "{tests:?}");
+    assert_eq!(test_files(&root().join("config.rs")), [root().join("config/tests.rs")]);
 }
 
 #[test]
@@ -45,7 +80,7 @@ fn only_arch_and_config_know_an_architecture_by_name() {
     let names = ["llama", "mistral", "qwen", "gemma", "gpt2", "gpt_neox"];
     let mut found = vec![];
     for (room, path, text) in rooms() {
-        if ["arch", "config", "testing"].contains(&room.as_str()) || path.ends_with("tests.rs") {
+        if ["arch", "config", "testing"].contains(&room.as_str()) {
             continue;
         }
         for (number, line) in code(&text) {
@@ -108,15 +143,13 @@ fn cycles_are_found() {
 fn rooms_do_not_import_each_other_in_a_circle() {
     let mut imports = Imports::new();
     for (room, path, text) in rooms() {
-        if room == "lib" || path.ends_with("tests.rs") {
+        if room == "lib" {
             continue;
         }
         let targets = imports.entry(room.clone()).or_default();
-        for path in paths(&text) {
-            if path[0] == "crate" && path[1] != room && path[1] != "lib" {
-                targets.insert(path[1].clone());
-            }
-        }
+        let name = module(path.strip_prefix(root()).unwrap());
+        targets.extend(absolute(&name, &text).into_iter().map(|path| path[0].clone()));
+        targets.remove(&room);
     }
     let found = cycles(&imports);
     for (room, targets) in &imports {
@@ -145,11 +178,10 @@ fn files_of_a_room_do_not_import_each_other_in_a_circle() {
 
 /// What the files of a room import of each other, by module path: `kernels::norm`.
 fn file_imports(wanted: &str) -> Imports {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files: BTreeMap<String, String> = rooms()
         .into_iter()
-        .filter(|(room, path, _)| room == wanted && !path.ends_with("tests.rs"))
-        .map(|(_, path, text)| (module(path.strip_prefix(&root).unwrap()), text))
+        .filter(|(room, ..)| room == wanted)
+        .map(|(_, path, text)| (module(path.strip_prefix(root()).unwrap()), text))
         .collect();
     let mut imports = Imports::new();
     for (name, text) in &files {
@@ -158,19 +190,25 @@ fn file_imports(wanted: &str) -> Imports {
             (1..=path.len()).rev().map(|len| path[..len].join("::")).find(|p| files.contains_key(p))
         };
         let targets = imports.entry(name.clone()).or_default();
-        for path in paths(text) {
-            let own: Vec<String> = name.split("::").map(str::to_owned).collect();
-            let ups = path.iter().take_while(|part| *part == "super").count();
-            let whole = match path[0].as_str() {
-                "crate" => path[1..].to_vec(),
-                "super" => [&own[..own.len().saturating_sub(ups)], &path[ups..]].concat(),
-                "self" => [&own[..], &path[1..]].concat(),
-                _ => [&own[..], &path[..]].concat(),
-            };
-            targets.extend(file(&whole).filter(|target| target != name));
-        }
+        let paths = absolute(name, text);
+        targets.extend(paths.iter().filter_map(|path| file(path)).filter(|target| target != name));
     }
     imports
+}
+
+/// [`paths`] of the module `name`, from the crate's root on.
+fn absolute(name: &str, text: &str) -> Vec<Vec<String>> {
+    let own: Vec<String> = name.split("::").map(str::to_owned).collect();
+    let whole = |path: Vec<String>| {
+        let ups = path.iter().take_while(|part| *part == "super").count();
+        match path[0].as_str() {
+            "crate" => path[1..].to_vec(),
+            "super" => [&own[..own.len().saturating_sub(ups)], &path[ups..]].concat(),
+            "self" => [&own[..], &path[1..]].concat(),
+            _ => [&own[..], &path[..]].concat(),
+        }
+    };
+    paths(text).into_iter().map(whole).filter(|path| !path.is_empty()).collect()
 }
 
 /// `kernels::norm` of `kernels/norm.rs`, `kernels` of `kernels/mod.rs`.
@@ -244,7 +282,7 @@ fn split(path: &str) -> Vec<String> {
 }
 
 /// What each room may import of the crate, the room itself aside.
-const MAY_IMPORT: [(&str, &[&str]); 16] = [
+const MAY_IMPORT: [(&str, &[&str]); 22] = [
     ("error", &[]),
     ("format", &[]),
     ("random", &[]),
@@ -261,27 +299,89 @@ const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("optim", &["caps", "error", "kernels", "params", "plan"]),
     ("lower", &["arch", "caps", "error", "graph", "kernels", "optim", "params", "plan"]),
     ("gpu", &["caps", "error", "kernels", "plan"]),
+    ("checkpoint", &["error"]),
+    ("data", &["error", "random"]),
+    ("session", &SESSION),
+    (
+        "twins",
+        &[
+            "arch", "caps", "config", "data", "error", "format", "gpu", "graph", "kernels", "plan",
+            "random",
+        ],
+    ),
+    // All but the browser's side.
+    (
+        "testing",
+        &[
+            "arch",
+            "caps",
+            "checkpoint",
+            "config",
+            "data",
+            "error",
+            "gpu",
+            "kernels",
+            "lower",
+            "ops",
+            "plan",
+            "random",
+            "session",
+            "twins",
+        ],
+    ),
+    // Lanes in browsers start `testing`.
+    (
+        "web",
+        &["arch", "caps", "config", "data", "error", "gpu", "kernels", "ops", "session", "testing"],
+    ),
 ];
+
+/// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
+const SESSION: [&str; 14] = [
+    "arch",
+    "caps",
+    "checkpoint",
+    "config",
+    "data",
+    "error",
+    "gpu",
+    "kernels",
+    "lower",
+    "ops",
+    "params",
+    "plan",
+    "random",
+    "schedule",
+];
+
+/// Paths from the crate's root that lead out of a room to one that it may not import.
+fn forbidden(room: &str, name: &str, text: &str, allowed: &[&str]) -> BTreeSet<String> {
+    let may = |path: &Vec<String>| path[0] == room || allowed.contains(&path[0].as_str());
+    let wrong = absolute(name, text).into_iter().filter(|path| !may(path));
+    wrong.map(|path| format!("{name} imports {}", path.join("::"))).collect()
+}
+
+#[test]
+fn forbidden_imports_are_found() {
+    let found = |text: &str| forbidden("plan", "plan::slots", text, &["error", "caps"]);
+    assert!(found("use crate::{error::Error, plan::Plan};\nuse super::Buffer;\n").is_empty());
+    let text = "use crate::{caps::Limits, params::{Shard, Layout as L}};\nuse super::super::session;\n\
+                fn f() -> crate::gpu::BufferId {}\n";
+    let wrong = ["params::Shard", "params::Layout", "session", "gpu::BufferId"];
+    assert_eq!(found(text), wrong.map(|path| format!("plan::slots imports {path}")).into());
+}
 
 #[test]
 fn rooms_import_what_they_may() {
-    let mut wrong = vec![];
+    let (mut wrong, mut without) = (vec![], BTreeSet::new());
     for (room, path, text) in rooms() {
         let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == room) else {
+            without.insert(room);
             continue;
         };
-        if path.ends_with("tests.rs") {
-            continue;
-        }
-        for (number, line) in code(&text) {
-            for imported in line.split("crate::").skip(1) {
-                let end = imported.find(|c: char| !c.is_alphanumeric() && c != '_');
-                let imported = &imported[..end.unwrap_or(imported.len())];
-                if imported != room && !allowed.contains(&imported) && !imported.is_empty() {
-                    wrong.push(format!("{}:{number} imports {imported}", path.display()));
-                }
-            }
-        }
+        let name = module(path.strip_prefix(root()).unwrap());
+        wrong.extend(forbidden(&room, &name, &text, allowed));
     }
+    assert_eq!(without.into_iter().collect::<Vec<_>>(), ["lib"], "rooms without a row");
     assert!(wrong.is_empty(), "rooms import what they may not:\n{}", wrong.join("\n"));
 }
