@@ -3,7 +3,8 @@
 //!
 //! It knows kernels by their [`KernelSpec`](crate::kernels::KernelSpec) and bindings by their names, and
 //! nothing of models. What a device would refuse (a buffer bound past its end, an offset off its
-//! alignment, one bound twice and written) it refuses too, as an error of the call's scopes.
+//! alignment, one bound twice and written, bindings beyond the device's limits) it refuses too, as an error
+//! of the call's scopes.
 
 mod attention;
 #[cfg(all(test, feature = "testing"))]
@@ -142,7 +143,8 @@ impl Double {
             let memory = self.memory.borrow();
             let slices = dispatch.slices.iter().map(|slice| Bound::new(*slice, resolve, &memory));
             let slices = slices.collect::<Result<Vec<_>>>()?;
-            if let Err(error) = memory.check(&plan.kernels[dispatch.kernel].bindings, &slices) {
+            let bindings = &plan.kernels[dispatch.kernel].bindings;
+            if let Err(error) = memory.check(bindings, &slices, &self.caps.limits) {
                 let message = format!("the GPU refused a command: {}: {error}", dispatch.label);
                 self.refused(Error::internal(message));
             }
@@ -151,10 +153,13 @@ impl Double {
         plan.dispatches.iter().map(bind).collect()
     }
 
+    fn installed(&self, plan: PlanId) -> Result<Rc<Installed>> {
+        let found = self.plans.borrow().get(&plan).map(Rc::clone);
+        found.ok_or_else(|| Error::internal(format!("plan {} is not installed", plan.0)))
+    }
+
     fn execute(&self, replay: &Replay) -> Result<()> {
-        let found = self.plans.borrow().get(&replay.plan).map(Rc::clone);
-        let missing = || Error::internal(format!("plan {} is not installed", replay.plan.0));
-        let installed = found.ok_or_else(missing)?;
+        let installed = self.installed(replay.plan)?;
         let most = self.caps.limits.max_compute_workgroups_per_dimension;
         for (dispatch, bound) in installed.plan.dispatches.iter().zip(&installed.bound) {
             let kernel = &installed.plan.kernels[dispatch.kernel];
@@ -284,6 +289,7 @@ impl Gpu for Double {
         resolve: &dyn Fn(Buffer) -> Result<BufferId>,
     ) -> Result<()> {
         self.faults.alive()?;
+        self.installed(id)?;
         let bound = self.bind(plan, resolve)?;
         self.count(|c| c.bind_groups += plan.dispatches.len() as u64);
         let installed = Rc::new(Installed { plan: plan.clone(), bound });

@@ -2,9 +2,12 @@
 
 use super::tests::{Pair, TIED, batch, gpu, weights};
 use super::{Double, Fault};
+use crate::caps::{Capabilities, Limits, Target};
 use crate::config::ModelConfig;
-use crate::error::{Error, ErrorCode};
-use crate::gpu::Gpu;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, PlanId, made};
+use crate::kernels::{Form, LinearShape, linear_candidates};
+use crate::plan::{Buffer, product_plan};
 use crate::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
 use futures_util::FutureExt;
 use pollster::block_on;
@@ -160,4 +163,48 @@ fn a_spec_without_a_twin_is_an_error() {
     let error = double.submit(&[Replay::new(plan, 1)], 1, None).err().unwrap();
     assert!(error.message.contains("no twin of Softmax"), "{error}");
     block_on(double.checked()).unwrap();
+}
+
+/// Installs a product's plan on a device with other limits than those it was made for, then binds it again
+/// under the number that `again` makes of the plan's.
+fn installed(caps: Capabilities, again: impl Fn(PlanId) -> PlanId) -> Result<()> {
+    let (double, floor) = (Double::new(caps), Capabilities::floor(Target::Native));
+    let shape = LinearShape::new(Form::Matmul, 32, 20, 12);
+    let pick = linear_candidates(&floor, &shape).remove(0);
+    let plan = product_plan(&floor, &shape, pick, &[])?;
+    block_on(async {
+        let buffers = made(&*double, || {
+            let bytes = plan.slots.iter().chain([&256]);
+            bytes.map(|bytes| double.create_buffer("operand", *bytes)).collect::<Result<Vec<_>>>()
+        });
+        let buffers = buffers.await?;
+        let resolve = |buffer| match buffer {
+            Buffer::Slot(i) => Ok(buffers[i]),
+            _ => Ok(buffers[plan.slots.len()]),
+        };
+        let id = made(&*double, || double.install(&plan, &resolve)).await?;
+        made(&*double, || double.rebind(again(id), &plan, &resolve)).await
+    })
+}
+
+#[test]
+fn bindings_beyond_the_limits_of_the_device_are_refused() {
+    let refused = |change: fn(&mut Limits)| {
+        let mut caps = Capabilities::floor(Target::Native);
+        change(&mut caps.limits);
+        installed(caps, |id| id).unwrap_err().message
+    };
+    installed(Capabilities::floor(Target::Native), |id| id).unwrap();
+    let message = refused(|limits| limits.max_storage_buffer_binding_size = 256);
+    assert!(message.contains("a binds 960 bytes; the device allows 256"), "{message}");
+    let message = refused(|limits| limits.max_uniform_buffer_binding_size = 16);
+    assert!(message.contains("step binds"), "{message}");
+    let message = refused(|limits| limits.max_storage_buffers_per_shader_stage = 2);
+    assert!(message.contains("3 storage buffers are bound; the device allows 2"), "{message}");
+}
+
+#[test]
+fn a_plan_that_is_not_installed_is_not_bound_again() {
+    let error = installed(Capabilities::floor(Target::Native), |id| PlanId(id.0 + 7)).unwrap_err();
+    assert!(error.message.ends_with("is not installed"), "{}", error.message);
 }

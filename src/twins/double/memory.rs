@@ -1,5 +1,6 @@
 //! A double's buffers, and what of them a dispatch binds.
 
+use crate::caps::Limits;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Region};
 use crate::kernels::{Access, Binding};
@@ -77,12 +78,28 @@ impl Memory {
         read.map(<[u8]>::to_vec).ok_or_else(|| Error::internal("a read past the end of a buffer"))
     }
 
-    /// What a device would refuse of a bind group.
-    pub fn check(&self, bindings: &[Binding], bound: &[Bound]) -> Result<()> {
+    /// What a device with these limits would refuse of a bind group and its layout.
+    pub fn check(&self, bindings: &[Binding], bound: &[Bound], limits: &Limits) -> Result<()> {
+        let storage = |binding: &&Binding| binding.access != Access::Uniform;
+        let have = limits.max_storage_buffers_per_shader_stage as usize;
+        let needed = bindings.iter().filter(storage).count();
+        if needed > have {
+            let message = format!("{needed} storage buffers are bound; the device allows {have}");
+            return Err(Error::internal(message));
+        }
         for (index, (binding, slice)) in bindings.iter().zip(bound).enumerate() {
             let Some(buffer) = slice.buffer else { continue };
             let have = self.words(buffer)?.len() as u64 * 4;
             let name = binding.name;
+            let most = match binding.access {
+                Access::Uniform => limits.max_uniform_buffer_binding_size,
+                Access::Read | Access::ReadWrite => limits.max_storage_buffer_binding_size,
+            };
+            if slice.bytes > most {
+                let message =
+                    format!("{name} binds {} bytes; the device allows {most}", slice.bytes);
+                return Err(Error::internal(message));
+            }
             if slice.bytes == 0 || slice.offset + slice.bytes > have {
                 let message = format!("{name} is bound past the end of {have} bytes: {slice:?}");
                 return Err(Error::internal(message));
