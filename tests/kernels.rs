@@ -146,8 +146,7 @@ fn a_sampling_lane_runs_a_kernel_of_each_task() {
         .into_iter()
         .map(|case| case.name)
         .find(|name| name.starts_with("attention backward kept 4/2 heads of 32"));
-    let device =
-        pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
+    let device = pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
     for seed in 0..4 {
         let mode = testing::Mode { results: None, others: Check };
         let name = name.as_deref().expect("heads that share keys");
