@@ -351,6 +351,22 @@ export const cases = {
     tensor.free();
   },
 
+  async "a plan whose ranges the browser refuses to write leaves no byte"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const { gpuBytes } = runtime._counters();
+    let refused = 0;
+    const refuse = function (own, buffer, ...rest) {
+      if (buffer.label !== "ranges") return own.call(this, buffer, ...rest);
+      refused++;
+      throw new TypeError("no such write");
+    };
+    await faulty(runtime.device.queue, "writeBuffer", refuse, () =>
+      refuses("internal", "no such write", () => tinyloom.Trainer.create(model, trainerOptions)),
+    );
+    equal([refused, runtime._counters().gpuBytes], [1, gpuBytes], "writes refused, bytes after it");
+    model.free();
+  },
+
   async "what was saved before a fault is what is saved after it"(context) {
     const { model } = await made(context);
     const before = await model.save();
