@@ -19,12 +19,12 @@ export function withText(tokenizer: TextDecoding, stop: readonly string[] = []) 
     for await (const drawn of tokens) {
       waiting.add(
         drawn,
-        decoded(() => decoder.push(drawn.token)),
+        textOf(() => decoder.push(drawn.token)),
       );
       yield* waiting.decided();
       if (waiting.stopped) return;
     }
-    waiting.finish(decoded(() => decoder.end()));
+    waiting.finish(textOf(() => decoder.end()));
     yield* waiting.decided();
   };
 }
@@ -59,7 +59,8 @@ class Waiting {
   *decided(): Generator<GeneratedToken, void, undefined> {
     const found = this.#stop.map((stop) => this.#text.indexOf(stop)).filter((at) => at >= 0);
     this.stopped = found.length > 0;
-    const end = this.stopped ? Math.min(...found) : this.#text.length - this.#undecided();
+    const first = found.reduce((least, at) => Math.min(least, at), Number.POSITIVE_INFINITY);
+    const end = this.stopped ? first : this.#text.length - this.#undecided();
     let at = 0;
     for (const { drawn, length } of this.#tokens.splice(0, this.#decidedCount(end))) {
       yield { ...drawn, text: this.#text.slice(at, Math.min(at + length, end)) };
@@ -88,7 +89,7 @@ class Waiting {
       while (!this.#text.endsWith(stop.slice(0, length))) length--;
       return length;
     });
-    return Math.max(0, ...lengths);
+    return lengths.reduce((most, length) => Math.max(most, length), 0);
   }
 }
 
@@ -97,6 +98,16 @@ async function decoderOf(tokenizer: TextDecoding): Promise<TokenDecoder> {
   if (typeof decoder?.push === "function" && typeof decoder.end === "function") return decoder;
   throw invalid(
     `generate: tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
+  );
+}
+
+/** The text that a decoder gives. */
+function textOf(work: () => unknown): string {
+  const text = decoded(work);
+  if (typeof text === "string") return text;
+  throw invalid(
+    `generate: the tokenizer's decoder gave ${show(text)}; push() and end() have to give strings, at once and not ` +
+      "as promises",
   );
 }
 

@@ -151,9 +151,12 @@ export const toError = (thrown: unknown): TinyloomError => TinyloomError.from(th
 
 /** Throws code "aborted" when the signal has fired. */
 export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
-  if (signal?.aborted) {
-    throw new TinyloomError("aborted", `${what} was aborted by its signal`, {
-      cause: signal.reason,
-    });
+  let cause: unknown;
+  try {
+    if (!signal?.aborted) return;
+    cause = signal.reason;
+  } catch (thrown) {
+    cause = thrown; // of a signal of the caller's own
   }
+  throw new TinyloomError("aborted", `${what} was aborted by its signal`, { cause });
 }

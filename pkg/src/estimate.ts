@@ -4,7 +4,7 @@ import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
 import { guarded } from "./handle.js";
 import { configJson, type ModelConfig } from "./model.js";
-import { check, inspect, integer, object, type Rules } from "./options.js";
+import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
 import type { Capabilities } from "./runtime.js";
 import { TRAINER } from "./trainer.js";
@@ -87,8 +87,7 @@ export async function estimate(
     trainer: trainer && check("estimate: trainer", trainer, TRAINER),
     generate: generate && check("estimate: generate", generate, TEXT),
   });
-  const able =
-    capabilities && inspect("estimate: capabilities", () => JSON.stringify(capabilities));
+  const able = capabilities === undefined ? undefined : capabilitiesJson(capabilities);
   const { RawModel } = await loadRaw();
   const made = guarded(() => RawModel.estimate(json, chosen, able));
   const { bytes, ...rest } = JSON.parse(
@@ -98,4 +97,14 @@ export async function estimate(
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
   return { ...rest, bytes: { ...bytes, total } };
+}
+
+function capabilitiesJson(given: Capabilities): string {
+  return inspect("estimate: capabilities", () => {
+    const text = object(given) || !given.limits ? undefined : JSON.stringify(given);
+    if (text) return text;
+    throw invalid(
+      `estimate: capabilities is ${show(given)}; give all of runtime.capabilities, or leave it out`,
+    );
+  });
 }

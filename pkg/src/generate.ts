@@ -27,7 +27,7 @@ export interface GenerateOptions {
   temperature?: number;
   /** Keep only the k likeliest tokens; 0 keeps all. */
   topK?: number;
-  /** Keep the likeliest tokens that together reach this probability; above 0, at most 1. */
+  /** Keep the likeliest tokens that together reach this probability; from 1.2e-38 to 1. */
   topP?: number;
   /** Keep tokens of at least this share of the likeliest one's probability; 0 up to below 1. */
   minP?: number;
@@ -118,14 +118,19 @@ export const kvCache = oneOf("f32", "f16", "int8");
 
 export const weights = oneOf("f32", "f16", "int8", "int4");
 
+/** The GPU computes in f32, and may take what is below its normal numbers for 0. */
+const [LEAST, MOST] = [1.2e-38, 3.4e38];
+
 const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
-    value === 0 || number(1e-3)(value) === undefined ? undefined : "0, or a number from 0.001 up",
+    value === 0 || number(1e-3, MOST)(value) === undefined
+      ? undefined
+      : "0, or a number from 0.001 to 3.4e38",
   topK: integer(0, 0xffff_ffff),
-  topP: number(0, 1, true),
+  topP: number(LEAST, 1),
   minP: fraction(),
-  repetitionPenalty: number(0, Number.POSITIVE_INFINITY, true),
+  repetitionPenalty: number(LEAST, MOST),
   seed,
   stopTokens: tokenList,
   stop: (value) =>

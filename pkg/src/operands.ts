@@ -2,7 +2,7 @@
 
 import { Fields, ROLE } from "./fields.js";
 import { runtimes, tensors } from "./internal.js";
-import { check, invalid, type Rules, show } from "./options.js";
+import { check, invalid, isA, type Rules, show } from "./options.js";
 import type { Runtime } from "./runtime.js";
 import { type ElementType, Tensor } from "./tensor.js";
 
@@ -87,7 +87,7 @@ export class Operands {
   }
 
   #add(where: string, name: Role, one: unknown): void {
-    if (!(one instanceof Tensor)) {
+    if (!isA(one, Tensor)) {
       throw invalid(
         `${where}: ${name} is ${show(one)}; give a tensor, as runtime.tensor() makes them`,
       );

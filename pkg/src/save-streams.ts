@@ -1,7 +1,7 @@
 /** Writes a checkpoint's files to a directory or to streams. */
 
 import { isTinyloomError, TinyloomError } from "./error.js";
-import { show } from "./options.js";
+import { invalid, show } from "./options.js";
 import { isDirectory, type Out, type SaveTarget, type Target } from "./save.js";
 
 type Writers = Map<string, WritableStreamDefaultWriter<Uint8Array>>;
@@ -45,6 +45,11 @@ export async function openStreams(to: SaveTarget, names: readonly string[]): Pro
           : ((to as { [name: string]: unknown })[name] as WritableStream)
         ).getWriter(),
       );
+      if (typeof writer?.write !== "function" || typeof writer.abort !== "function") {
+        throw invalid(
+          `save: the stream of ${name} gave ${show(writer)} as its writer; give another`,
+        );
+      }
       writers.set(name, writer);
     }
     return new Streams(writers, isDirectory(to));

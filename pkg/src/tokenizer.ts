@@ -1,10 +1,10 @@
 import { TinyloomError } from "./error.js";
 import { textPart } from "./lazy.js";
-import { invalid, show } from "./options.js";
+import { invalid, isA, show } from "./options.js";
 import type { CheckpointFiles } from "./source.js";
 import type { TextSource } from "./text/read.js";
 import type { TokenizerFiles, TokenizerOptions, TrainOptions } from "./text/types.js";
-import { asTokens, type TokenIds } from "./tokens.js";
+import { asTokens, type TokenIds, toTokens } from "./tokens.js";
 
 /** Options of `encode`. */
 export interface EncodeOptions {
@@ -118,10 +118,9 @@ export class ByteTokenizer extends Tokenizer {
 
   /** The bytes of the text in UTF-8, or the given bytes themselves, as ids from 0 to 255. */
   encode(text: string | Uint8Array): Uint32Array {
-    if (typeof text !== "string" && !(text instanceof Uint8Array)) {
-      throw invalid(`ByteTokenizer.encode takes a string or a Uint8Array, not ${show(text)}`);
-    }
-    return new Uint32Array(typeof text === "string" ? new TextEncoder().encode(text) : text);
+    if (typeof text === "string") return new Uint32Array(new TextEncoder().encode(text));
+    if (ArrayBuffer.isView(text) && isA(text, Uint8Array)) return toTokens("the text", text);
+    throw invalid(`ByteTokenizer.encode takes a string or a Uint8Array, not ${show(text)}`);
   }
 
   /** The text of the bytes; a sequence that is not UTF-8 becomes U+FFFD. */

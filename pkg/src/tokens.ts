@@ -19,8 +19,7 @@ export const IGNORE_INDEX = 0xffff_ffff;
  */
 export function toTokens(name: string, ids: unknown): Uint32Array {
   const tokens = asTokens(name, ids);
-  // A detached array has no elements, and `slice` would throw on it.
-  return tokens === ids && tokens.length > 0 ? tokens.slice() : tokens;
+  return tokens === ids ? tokens.slice() : tokens;
 }
 
 /** The ids to be read before the caller can change them: a `Uint32Array` is not copied. */
@@ -29,8 +28,21 @@ export function asTokens(name: string, ids: unknown): Uint32Array {
 }
 
 function read(name: string, ids: unknown): Uint32Array {
-  if (ids instanceof Uint32Array) return ids;
-  if (ids instanceof Uint16Array || ids instanceof Uint8Array) return Uint32Array.from(ids);
+  // A proxy of an array is no view: its elements cannot be read.
+  if (
+    ArrayBuffer.isView(ids) &&
+    (ids instanceof Uint32Array || ids instanceof Uint16Array || ids instanceof Uint8Array)
+  ) {
+    if (ids.length > 0 && Object.getPrototypeOf(ids) === Uint32Array.prototype) {
+      return ids as Uint32Array;
+    }
+    try {
+      return new Uint32Array(ids);
+    } catch (cause) {
+      const message = `${name} is empty: its buffer was transferred; copy it before, or make it again`;
+      throw new TinyloomError("invalid-tokens", message, { cause });
+    }
+  }
   if (!Array.isArray(ids)) {
     throw new TinyloomError(
       "invalid-tokens",

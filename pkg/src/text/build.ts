@@ -18,7 +18,7 @@ import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { asTokens, some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
 import { encodePieces } from "./pieces.js";
-import { type Opened, openText, Pace, paced, textOf } from "./read.js";
+import { type Opened, openText, Pace, paced, read, textOf } from "./read.js";
 import { csvColumn, jsonColumn, separated } from "./rows.js";
 import { TokenStore } from "./store.js";
 import type { DocumentOptions, SourceOptions } from "./types.js";
@@ -112,7 +112,7 @@ async function* counted(
 ): AsyncGenerator<string> {
   await pace.done(0);
   let index = 0;
-  for await (const document of documents) {
+  for await (const document of read(where, "the documents", documents)) {
     if (typeof document !== "string") {
       throw invalid(`${where}: document ${index} is ${show(document)}; give a string`);
     }
@@ -182,8 +182,7 @@ async function addDocuments(
   tokenizer: TextEncoding,
   endToken: number | null | undefined,
 ): Promise<void> {
-  const own = (tokenizer as { readonly endToken?: number }).endToken;
-  const end = endToken === undefined ? own : (endToken ?? undefined);
+  const end = endToken === undefined ? endTokenOf(tokenizer) : (endToken ?? undefined);
   const encode = encoder(tokenizer);
   for await (const document of documents) {
     store.begin();
@@ -192,4 +191,18 @@ async function addDocuments(
     if (store.length === before) store.drop();
     else if (end !== undefined) store.append([end]);
   }
+}
+
+/** The id with which a tokenizer ends texts, if it has one. */
+function endTokenOf(tokenizer: TextEncoding): number | undefined {
+  return inspect("the tokenizer", () => {
+    const { endToken, vocabSize } = tokenizer as { endToken?: unknown; vocabSize: unknown };
+    if (endToken === undefined || endToken === null) return undefined;
+    const most = Number.isSafeInteger(vocabSize) ? (vocabSize as number) - 1 : 0xffff_fffe;
+    const allowed = integer(0, Math.min(most, 0xffff_fffe))(endToken);
+    if (!allowed) return endToken as number;
+    throw invalid(
+      `the tokenizer's endToken is ${show(endToken)}; it has to be ${allowed}, or give the option endToken`,
+    );
+  });
 }

@@ -10,7 +10,7 @@ import { load } from "./peers.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
 import { bytesOf } from "./trained.js";
-import type { Conversation, ConversationOptions, Message } from "./types.js";
+import type { Conversation, ConversationOptions, Message, TokenizerFiles } from "./types.js";
 
 const WHERE = "Dataset.fromConversations";
 
@@ -44,10 +44,11 @@ export async function fromConversations(
 ): Promise<Prepared> {
   const { signal, onProgress, template, learn, library, ...options } = check(WHERE, given, RULES);
   const encoding = expectTokenizer(WHERE, tokenizer);
-  const source = template ?? (encoding as Partial<PretrainedTokenizer>).chatTemplate;
-  if (source === undefined) {
+  const own = inspect(WHERE, () => (encoding as Partial<PretrainedTokenizer>).chatTemplate);
+  const source: unknown = template ?? own;
+  if (typeof source !== "string" || !source) {
     throw invalid(
-      `${WHERE}: the tokenizer brings no chat template; give { template }, a text in Jinja`,
+      `${WHERE}: the tokenizer brings no chat template, but ${show(own)}; give { template }, a text in Jinja`,
     );
   }
   const { Template } = await load<Jinja>("jinja", library);
@@ -96,13 +97,16 @@ async function* conversations(
 
 /** Texts of special tokens by the names that templates use. */
 function specialTokens(tokenizer: TextEncoding): { [name: string]: unknown } {
-  const file = (tokenizer as Partial<PretrainedTokenizer>).save?.()["tokenizer_config.json"];
-  if (!file) return {};
-  const config = JSON.parse(new TextDecoder().decode(file)) as { [name: string]: unknown };
-  const texts = Object.entries(config)
-    .filter(([name]) => name.endsWith("_token"))
-    .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
-  return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
+  return inspect(`${WHERE}: the tokenizer's save()`, () => {
+    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
+    const file = files?.["tokenizer_config.json"];
+    if (!file) return {};
+    const config = JSON.parse(new TextDecoder().decode(file)) as { [name: string]: unknown } | null;
+    const texts = Object.entries(config ?? {})
+      .filter(([name]) => name.endsWith("_token"))
+      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
+    return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
+  });
 }
 
 /** Characters of the private use areas, which mark the answers' begin and end in what is rendered. */

@@ -1,7 +1,7 @@
 /** `Tokenizer.fromPretrained`. */
 
 import { throwIfAborted, toError } from "../error.js";
-import { check, type Rules, show } from "../options.js";
+import { check, integer, type Rules, show } from "../options.js";
 import { corrupt } from "../safetensors.js";
 import { LOAD, openSource, readText, type Source } from "../source.js";
 import type { PretrainedTokenizer } from "../tokenizer.js";
@@ -64,18 +64,14 @@ export async function loadTokenizer(
   throwIfAborted(options.signal, where);
   const from = openSource(where, source, options);
   const text = await readText(from, "tokenizer.json", MOST);
-  const json = parsed(from, "tokenizer.json", text) as unknown as TokenizerJson;
-  if (typeof json.model !== "object") {
-    throw corrupt(
-      `${from.place("tokenizer.json")} has no "model"; it is no tokenizer of Hugging Face`,
-    );
-  }
+  const json = checkedJson(from, parsed(from, "tokenizer.json", text));
   const configText = await optional(from, "tokenizer_config.json");
   const template = await optional(from, "chat_template.jinja");
   const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
   const info = infoOf(json, config, { text, configText, template });
   const bpe = ownBpe(json);
   if (bpe) return byteLevelBpe(bpe, info);
+  const spelling = spellingOf(json);
   const { Tokenizer } = await load<Peer>("tokenizers", library);
   let peer: PeerTokenizer;
   try {
@@ -86,7 +82,7 @@ export async function loadTokenizer(
       cause,
     );
   }
-  return new HuggingFaceTokenizer(peer, info, spellingOf(json));
+  return new HuggingFaceTokenizer(peer, info, spelling);
 }
 
 /** The text of a file that need not be there. */
@@ -107,6 +103,48 @@ function parsed(from: Source, name: string, text: string): { readonly [name: str
   }
   throw corrupt(`${from.place(name)} is no JSON object`);
 }
+
+/** The parts of tokenizer.json that are read here, once they are what they have to be. */
+function checkedJson(from: Source, json: { readonly [name: string]: unknown }): TokenizerJson {
+  const place = from.place("tokenizer.json");
+  const wrong = (what: string, value: unknown, allowed: string) =>
+    corrupt(`${place}: ${what} is ${show(value)}, and has to be ${allowed}`);
+  const { added_tokens: added = null, model } = json as Partial<{ [name: string]: unknown }>;
+  if (!isObject(model)) {
+    throw corrupt(`${place} has no "model"; it is no tokenizer of Hugging Face`);
+  }
+  if (added !== null && !Array.isArray(added)) throw wrong("added_tokens", added, "an array");
+  for (const [at, one] of ((added ?? []) as unknown[]).entries()) {
+    const { id, content } = isObject(one) ? one : ({} as Partial<AddedToken>);
+    if (!isId(id)) throw wrong(`the id of added_tokens[${at}]`, id, ID);
+    if (typeof content !== "string") {
+      throw wrong(`the content of added_tokens[${at}]`, content, "a string");
+    }
+  }
+  const { vocab, merges, type } = model;
+  if (!isObject(vocab)) {
+    // Unigram has a list of pairs.
+    if (type === "BPE" || !Array.isArray(vocab)) throw wrong("model.vocab", vocab, "an object");
+  } else {
+    for (const [token, id] of Object.entries(vocab)) {
+      if (!isId(id)) throw wrong(`the id of ${show(token)} in model.vocab`, id, ID);
+    }
+    Object.setPrototypeOf(vocab, null); // a token may be named as a method of objects is
+  }
+  if (type === "BPE" && !Array.isArray(merges)) throw wrong("model.merges", merges, "an array");
+  for (const [at, one] of (Array.isArray(merges) ? (merges as unknown[]) : []).entries()) {
+    const pair: readonly unknown[] =
+      typeof one === "string" ? one.split(" ") : Array.isArray(one) ? one : [];
+    if (pair.length === 2 && pair.every((text) => typeof text === "string")) continue;
+    throw wrong(`model.merges[${at}]`, one, "two tokens");
+  }
+  return { ...json, added_tokens: added ?? [] } as unknown as TokenizerJson;
+}
+
+const isObject = (value: unknown): value is { readonly [name: string]: unknown } =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const isId = (value: unknown) => integer(0, 0x7fff_ffff)(value) === undefined;
+const ID = "a whole number of at least 0";
 
 interface Texts {
   readonly text: string;
@@ -187,8 +225,9 @@ function ownBpe(json: TokenizerJson): Bpe | undefined {
 function spellingOf(json: TokenizerJson): Spelling | undefined {
   const { decoder, model } = json;
   if (model.type !== "BPE" || !decoder) return undefined;
-  const parts = decoder.type === "Sequence" ? (decoder.decoders ?? []) : [decoder];
-  const kinds = parts.map(({ type }) => type).join();
+  const several = Array.isArray(decoder.decoders) ? decoder.decoders : [];
+  const parts: readonly Part[] = decoder.type === "Sequence" ? several : [decoder];
+  const kinds = parts.map((part) => part?.type).join();
   const byteLevel = kinds === "ByteLevel";
   if (!byteLevel && !/^Replace,ByteFallback,Fuse(,Strip)?$/.test(kinds)) return undefined;
   const replaced = JSON.stringify([parts[0]?.["pattern"], parts[0]?.["content"]]);

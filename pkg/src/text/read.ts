@@ -128,6 +128,20 @@ async function* worded(
   }
 }
 
+/** What can be iterated; what it throws of its own names where it comes from. */
+export async function* read<T>(
+  where: string,
+  place: string,
+  from: Iterable<T> | AsyncIterable<T>,
+): AsyncGenerator<T> {
+  // What the user of the values throws does not come by here.
+  try {
+    for await (const one of from) yield one;
+  } catch (cause) {
+    throw isTinyloomError(cause) ? cause : unreadable(where, place, cause);
+  }
+}
+
 function unreadable(where: string, place: string, cause: unknown) {
   return invalid(`${where}: ${place} could not be read: ${show(cause)}`, "invalid-options", cause);
 }

@@ -1,7 +1,8 @@
 /** Datasets as files, and back. */
 
-import type { DatasetOptions, Prepared } from "../dataset-options.js";
-import { check } from "../options.js";
+import { crc32, hex } from "../crc32.js";
+import { DATASET, type DatasetOptions, type Prepared } from "../dataset-options.js";
+import { check, integer, object, oneOf, type Rules, show } from "../options.js";
 import { corrupt } from "../safetensors.js";
 import {
   LOAD,
@@ -49,6 +50,19 @@ const ARRAYS: { readonly [width: number]: Array_ } = {
   4: Uint32Array,
 };
 
+const optional = (rule: (value: unknown) => string | undefined) => (value: unknown) =>
+  value === undefined ? undefined : rule(value);
+const RULES: Rules<Description> = {
+  format: () => undefined,
+  tokens: integer(1),
+  width: oneOf(1, 2, 4),
+  hash: (value) => (typeof value === "string" ? undefined : "a string"),
+  options: object,
+  tokenizer: oneOf("files", "bytes", null),
+  documents: optional(integer(0)),
+  learned: optional(integer(0)),
+};
+
 /** `dataset.save`. */
 export async function saveDataset(
   store: TokenStore,
@@ -81,8 +95,9 @@ export async function saveDataset(
     ...(learned && { learned: learned.length }),
   };
   const bytes = (numbers: Uint32Array<ArrayBuffer>) => new Uint8Array(numbers.buffer);
+  const summed = { ...description, crc32: sumOf(description) };
   return {
-    "dataset.json": new TextEncoder().encode(`${JSON.stringify(description, null, 2)}\n`),
+    "dataset.json": new TextEncoder().encode(`${JSON.stringify(summed, null, 2)}\n`),
     "tokens.bin": tokens,
     ...(packed && { "documents.bin": bytes(Uint32Array.from(packed.starts)) }),
     ...(learned && { "learned.bin": bytes(Uint32Array.from(learned)) }),
@@ -168,17 +183,36 @@ async function tokenizerOf(
 
 async function describe(from: Source): Promise<Description> {
   const text = await readText(from, "dataset.json", MOST);
-  let found: Description | undefined;
+  const place = from.place("dataset.json");
+  let found: (Partial<Description> & { readonly crc32?: unknown }) | null | undefined;
   try {
-    found = JSON.parse(text) as Description;
+    found = JSON.parse(text) as Partial<Description>;
   } catch {
     // refused below
   }
-  if (found?.format !== FORMAT || !Number.isSafeInteger(found.tokens) || !ARRAYS[found.width]) {
-    throw corrupt(`${from.place("dataset.json")} is none that this version reads: ${FORMAT}`);
+  if (found?.format !== FORMAT) {
+    throw corrupt(`${place} is none that this version reads: ${FORMAT}`);
   }
-  return found;
+  const { crc32: sum, ...description } = found;
+  if (sum !== undefined && sum !== sumOf(description)) {
+    throw corrupt(`${place} is not as it was written: its crc32 differs; save the dataset again`);
+  }
+  for (const [name, rule] of Object.entries(RULES)) {
+    const value: unknown = description[name as keyof Description];
+    const allowed = rule(value);
+    if (allowed) throw corrupt(`${place}: ${name} is ${show(value)}, and has to be ${allowed}`);
+  }
+  const given = description as Description;
+  try {
+    return { ...given, options: check<DatasetOptions>("options", given.options, DATASET) };
+  } catch (cause) {
+    throw corrupt(`${place}: ${(cause as Error).message}`, cause);
+  }
 }
+
+/** The checksum of what dataset.json says. */
+const sumOf = (description: object): string =>
+  hex(crc32(new TextEncoder().encode(JSON.stringify(description))));
 
 async function numbers(
   from: Source,

@@ -2,7 +2,7 @@
 
 import { TinyloomError, throwIfAborted } from "../error.js";
 import { inNode } from "../node.js";
-import { check, integer, invalid, type Rules, show } from "../options.js";
+import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
 import { LONG, report } from "../source.js";
 import type { BpeTokenizer } from "../tokenizer.js";
 import { Learner } from "./learn.js";
@@ -57,7 +57,7 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
   const aborted = () => training.end();
   options.signal?.addEventListener("abort", aborted);
   try {
-    const texts = Array.isArray(text) ? (text as readonly unknown[]) : [text];
+    const texts = inspect(WHERE, () => (Array.isArray(text) ? Array.from<unknown>(text) : [text]));
     for (const one of texts) await count(training, one, options);
     const told = (merges: number) => {
       throwIfAborted(options.signal, WHERE);

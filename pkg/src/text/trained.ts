@@ -1,7 +1,7 @@
 /** Tokenizers of byte-level byte-pair encoding, and their files. */
 
 import { TinyloomError } from "../error.js";
-import { invalid, show } from "../options.js";
+import { inspect, invalid, show } from "../options.js";
 import {
   BpeTokenizer,
   type EncodeOptions,
@@ -52,7 +52,8 @@ class ByteLevelBpe extends BpeTokenizer {
   decoder(): TokenDecoder {
     const decoder = newDecoder();
     return {
-      push: (token) => decoder.decode(this.#bytes(token), { stream: true }),
+      push: (token) =>
+        decoder.decode(this.#bytes(asTokens("token", [token])[0] as number), { stream: true }),
       end: () => decoder.decode(),
     };
   }
@@ -217,9 +218,12 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     this.chatTemplate = chatTemplate;
   }
 
-  encode(text: string, { addSpecialTokens = true }: EncodeOptions = {}): Uint32Array {
+  encode(text: string, options: EncodeOptions = {}): Uint32Array {
     if (typeof text !== "string") throw invalid(`encode takes a string, not ${show(text)}`);
-    return Uint32Array.from(this.#peer.encode(text, { add_special_tokens: addSpecialTokens }).ids);
+    return inspect("encode", () => {
+      const { addSpecialTokens: add_special_tokens = true } = options ?? {};
+      return Uint32Array.from(this.#peer.encode(text, { add_special_tokens }).ids);
+    });
   }
 
   decode(tokens: TokenIds): string {

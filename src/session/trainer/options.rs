@@ -82,8 +82,8 @@ impl TrainerOptions {
         let normal = |value: f64| value > 0.0 && (value as f32).is_normal();
         let epsilon = self.epsilon;
         check(normal(epsilon), "epsilon", epsilon, "a number from 1.2e-38 to 3.4e38")?;
-        let rate = self.learning_rate as f32;
-        check(!rate.is_infinite(), "learningRate", self.learning_rate, "at most 3.4e38")?;
+        let rate = self.learning_rate;
+        check(normal(rate), "learningRate", rate, "a number from 1.2e-38 to 3.4e38")?;
         let decay = self.weight_decay;
         check(
             (decay as f32).is_finite() && decay >= 0.0,
@@ -139,8 +139,10 @@ mod tests {
             let options = TrainerOptions { max_grad_norm: Some(norm), ..default() };
             assert!(refused(options).contains("maxGradNorm is"));
         }
-        let options = TrainerOptions { learning_rate: 1e39, ..default() };
-        assert!(refused(options).contains("learningRate is"));
+        for learning_rate in [0.0, -1.0, 1e-46, 1e-39, 1e39, f64::NAN] {
+            let options = TrainerOptions { learning_rate, ..default() };
+            assert!(refused(options).contains("learningRate is"));
+        }
         let options = TrainerOptions { weight_decay: 1e39, ..default() };
         assert!(refused(options).contains("weightDecay is"));
         let options = TrainerOptions { gradient_accumulation: 1 << 32, ..default() };

@@ -137,6 +137,15 @@ export const cases = {
     await refuses("invalid-options", "0 elements", async () =>
       runtime.tensor(detached(Float32Array.of(1)), [1]),
     );
+    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
+    const { tokens, targets } = batch(8);
+    for (const name of ["tokens", "targets", "documents"]) {
+      for (const array of [Uint32Array.of(1, 2), Uint16Array.of(1), Uint8Array.of(1)]) {
+        const given = { tokens, targets, [name]: detached(array) };
+        await refuses("invalid-tokens", [name, "transferred"], () => trainer.step(given));
+      }
+    }
+    equal((await trainer.step({ tokens, targets })).step, 1, "the trainer stays usable");
     for (const name of ["config.json", "model.safetensors"]) {
       const whole = detached(files[name].slice());
       for (const content of [whole, whole.buffer]) {
@@ -149,6 +158,51 @@ export const cases = {
         ok(code.test(error.code), `${name}: ${error.code} ${error.message}`);
       }
     }
+    model.free();
+  },
+
+  async "proxies and subclasses of arrays, and signals that throw"({ tinyloom, runtime }) {
+    const { Dataset, Model, Trainer } = tinyloom;
+    const model = await Model.create(runtime, config);
+    const trainer = await Trainer.create(model, { tokensPerStep: 16 });
+    const { tokens, targets } = batch(8);
+    class Odd extends Uint32Array {
+      slice() {
+        return boom();
+      }
+      static get [Symbol.species]() {
+        return boom();
+      }
+    }
+    for (const wrong of [
+      new Proxy(new Uint32Array([1, 2]), {}),
+      new Proxy(new Uint8Array(2), {}),
+    ]) {
+      const calls = [
+        () => model.loss(wrong),
+        () => model.loss(tokens, wrong),
+        () => model.logits(wrong),
+        () => model.generate(wrong),
+        () => trainer.step({ tokens: wrong, targets }),
+        () => trainer.step({ tokens, targets: wrong }),
+        async () => Dataset.fromTokens(wrong),
+      ];
+      for (const call of calls) await refuses("invalid-tokens", "Uint32Array", call);
+    }
+    equal(await model.loss(Odd.from(tokens)), await model.loss(tokens), "of a subclass");
+    for (const field of ["reason", "aborted"]) {
+      const { signal } = new AbortController();
+      let read = 0;
+      // The first look, which checks that it is a signal, still finds one.
+      Object.defineProperties(signal, {
+        aborted: { get: () => (field === "aborted" && read++ > 0 ? boom() : field !== "aborted") },
+        ...(field === "reason" && { reason: { get: boom } }),
+      });
+      const error = await refuses("aborted", "loss", () => model.loss(tokens, targets, { signal }));
+      equal(error.cause.message, "boom");
+    }
+    equal((await trainer.step({ tokens, targets })).step, 1, "the trainer stays usable");
+    await refuses("invalid-options", "softmax", () => tinyloom.ops.softmax(trap()));
     model.free();
   },
 

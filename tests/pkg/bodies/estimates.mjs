@@ -81,6 +81,20 @@ export const cases = {
     const most = config.max_position_embeddings ?? 2048;
     await wrong(["tokens", `${most + 1}`], config, { generate: { tokens: most + 1 } });
     await wrong(["capabilities"], config, {}, { limits: 3 });
+    for (const value of [
+      0,
+      NaN,
+      false,
+      "",
+      5,
+      null,
+      {},
+      [],
+      () => 1,
+      { toJSON: () => undefined },
+    ]) {
+      await wrong(["capabilities", "runtime.capabilities"], config, {}, value);
+    }
     const limits = { ...runtime.capabilities.limits, maxStorageBufferBindingSize: 64 };
     await refuses("limit-exceeded", ["maxStorageBufferBindingSize"], () =>
       estimate(config, {}, { ...runtime.capabilities, limits }),

@@ -290,6 +290,40 @@ export const cases = {
     model.free();
   },
 
+  async "numbers that f32 cannot hold"({ tinyloom, runtime }) {
+    const { Model, Trainer } = tinyloom;
+    const model = await Model.create(runtime, config);
+    const wrong = (name, value, work) =>
+      refuses("invalid-options", [`${name} is ${value}`, "3.4e"], work);
+    for (const temperature of [1e-4, 1e39, 1e308]) {
+      await wrong("temperature", temperature, () => model.generate([1], { temperature }));
+    }
+    for (const repetitionPenalty of [1e-50, 1e39, 1e308]) {
+      const options = { repetitionPenalty };
+      await wrong("repetitionPenalty", repetitionPenalty, () => model.generate([1], options));
+    }
+    await refuses("invalid-options", ["topP is 1e-50", "1.2e-38"], () =>
+      model.generate([1], { topP: 1e-50 }),
+    );
+    const trainer = await Trainer.create(model, { learningRate: 1e-3 });
+    for (const learningRate of [1e-46, 1e-39, 1e39]) {
+      const works = [
+        () => Trainer.create(model, { learningRate }),
+        async () => {
+          trainer.learningRate = learningRate;
+        },
+      ];
+      for (const work of works) {
+        await refuses("invalid-options", ["learningRate is", "1.2e-38"], work);
+      }
+    }
+    equal(trainer.learningRate, 1e-3, "the rate is as it was");
+    const long = Array(config.max_position_embeddings + 1).fill(1);
+    const error = await refuses("invalid-tokens", ["shorter text"], () => model.loss(long));
+    ok(!error.message.includes("maxTokens"), error.message);
+    model.free();
+  },
+
   async "a prompt as long as the model's positions has no next token"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);
     const most = config.max_position_embeddings;

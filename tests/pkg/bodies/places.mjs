@@ -91,6 +91,11 @@ export const PLACES = {
     whole: EVERYWHERE,
     why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",
   },
+  "text-nonsense": {
+    whole: NODE,
+    why: "refused in TypeScript; detached arrays and errors of proxies are the engine's",
+    smoke: ["ids, texts and documents that cannot be read"],
+  },
   runs: {
     whole: NODE,
     why: "whose steps a run counts is decided in TypeScript",

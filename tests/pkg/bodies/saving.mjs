@@ -30,6 +30,16 @@ function recorded(names, change = {}) {
 }
 
 export const cases = {
+  async "a directory whose streams have no writer"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    for (const writer of [null, undefined, {}, 5]) {
+      const createWritable = async () => ({ getWriter: () => writer });
+      const to = { getFileHandle: async () => ({ createWritable }) };
+      await refuses("invalid-options", ["config.json", "writer"], () => model.save({ to }));
+    }
+    model.free();
+  },
+
   async "a flipped bit of any file is refused, or changes nothing"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
     const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });

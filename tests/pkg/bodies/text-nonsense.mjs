@@ -1,0 +1,193 @@
+// What tokenizers, their files and those of datasets may not be: each is refused with a code of its own.
+import { equal, ok, refuses } from "./assert.mjs";
+import { collect, config, text } from "./kit.mjs";
+
+const boom = () => {
+  throw new Error("boom");
+};
+
+/** A value each of whose traps throws. */
+const trap = (target = {}) => new Proxy(target, { get: boom, getPrototypeOf: boom, ownKeys: boom });
+
+function detached(array) {
+  structuredClone(array.buffer, { transfer: [array.buffer] });
+  return array;
+}
+
+const encoded = (value) => new TextEncoder().encode(JSON.stringify(value));
+const parsed = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
+
+export const cases = {
+  async "a tokenizer's endToken that is none of its ids"({ tinyloom }) {
+    const { Dataset } = tinyloom;
+    const made = (endToken, options) =>
+      Dataset.fromDocuments(
+        ["a", "b"],
+        { vocabSize: 256, endToken, encode: () => [7, 8] },
+        { validationFraction: 0, ...options },
+      );
+    for (const wrong of [-1, NaN, 1.5, 256, 2 ** 40, "x", true, {}]) {
+      await refuses("invalid-options", ["endToken", "255"], () => made(wrong));
+    }
+    equal((await made(255)).tokens, 6);
+    equal((await made(undefined)).tokens, 4);
+    equal((await made(null)).tokens, 4);
+    equal((await made("x", { endToken: 3 })).tokens, 6, "with an option of its own");
+  },
+
+  async "a damaged tokenizer.json"({ tinyloom }) {
+    const { BpeTokenizer, Tokenizer } = tinyloom;
+    const trained = await BpeTokenizer.train("the cat sat on the mat. ".repeat(50), {
+      vocabSize: 300,
+    });
+    const whole = parsed(trained.save()["tokenizer.json"]);
+    const load = (json) => Tokenizer.fromPretrained({ "tokenizer.json": encoded(json) });
+    const refused = (word, change) => {
+      const json = structuredClone(whole);
+      change(json);
+      return refuses("invalid-checkpoint", ["tokenizer.json", word], () => load(json));
+    };
+    for (const value of [null, 5, "x", [], undefined]) {
+      await refused("model", (json) => {
+        json.model = value;
+      });
+      await refused("vocab", (json) => {
+        json.model.vocab = value;
+      });
+    }
+    for (const value of [undefined, null, 5, {}, [null], [["a"]], ["a b c"], [[1, 2]]]) {
+      await refused("merges", (json) => {
+        json.model.merges = value;
+      });
+    }
+    for (const value of [-1, 1.5, "x", null, 1e300]) {
+      await refused("vocab", (json) => {
+        json.model.vocab.a = value;
+      });
+      await refused("added_tokens", (json) => {
+        json.added_tokens[0].id = value;
+      });
+    }
+    for (const value of [{}, 5, [null], [5], [{ id: 1, content: 5 }]]) {
+      await refused("added_tokens", (json) => {
+        json.added_tokens = value;
+      });
+    }
+    const named = structuredClone(whole);
+    named.model.merges.push(["constr", "uctor"]);
+    delete named.added_tokens;
+    // It has no such tokens: it goes to the other package, which is not installed here or refuses it.
+    await load(named).then(
+      (tokenizer) => equal([...tokenizer.encode("a")].length, 1),
+      ({ code }) => ok(/^(module-unavailable|invalid-checkpoint)$/.test(code), code),
+    );
+    const loaded = await load(whole);
+    equal(loaded.decode(loaded.encode("the cat")), "the cat");
+  },
+
+  async "a damaged dataset.json"({ tinyloom }) {
+    const { Dataset } = tinyloom;
+    const files = await Dataset.fromTokens(
+      Uint32Array.from({ length: 100 }, (_, i) => i),
+      { seed: 1 },
+    ).save();
+    const load = (json) => Dataset.load({ ...files, "dataset.json": encoded(json) });
+    const { crc32, ...whole } = parsed(files["dataset.json"]);
+    ok(/^[0-9a-f]{8}$/.test(crc32), `its checksum: ${crc32}`);
+    equal((await load({ ...whole, crc32 })).tokens, 100);
+    equal((await load(whole)).tokens, 100, "of a file without a checksum");
+    const changed = { ...whole, options: { ...whole.options, seed: 9 } };
+    await refuses("invalid-checkpoint", ["crc32"], () => load({ ...changed, crc32 }));
+    for (const options of [undefined, null, 5, [], { seed: -1 }, { sed: 1 }]) {
+      await refuses("invalid-checkpoint", ["dataset.json"], () => load({ ...whole, options }));
+    }
+    await refuses("invalid-checkpoint", ["validationFraction"], () =>
+      load({ ...whole, options: { validationFraction: 2 } }),
+    );
+    for (const [name, value] of Object.entries({
+      tokens: -1,
+      width: "1",
+      documents: 0.5,
+      learned: null,
+      hash: 5,
+      tokenizer: "x",
+    })) {
+      await refuses("invalid-checkpoint", [name], () => load({ ...whole, [name]: value }));
+    }
+    await refuses("invalid-checkpoint", ["dataset.json"], () => load(null));
+  },
+
+  async "decoders that give no text, and many stop strings"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const generated = (tokenizer, more = {}) =>
+      collect(model.generate([1], { maxTokens: 2, tokenizer, ...more }));
+    for (const value of [undefined, 5, null, ["a"], Promise.resolve("a")]) {
+      const push = { decoder: () => ({ push: () => value, end: () => "" }) };
+      const end = { decoder: () => ({ push: () => "a", end: () => value }) };
+      for (const wrong of [push, end]) {
+        await refuses("invalid-options", ["decoder", "strings", "promises"], () =>
+          generated(wrong),
+        );
+      }
+    }
+    const stop = Array.from({ length: 150_000 }, (_, i) => `a stop string ${i}`);
+    equal((await generated(new tinyloom.ByteTokenizer(), { stop })).length, 2);
+    model.free();
+  },
+
+  async "tokenizers of one's own for conversations"({ tinyloom }) {
+    const { Dataset } = tinyloom;
+    const list = [[{ role: "user", content: "a" }]];
+    class Template {
+      render() {
+        return "text";
+      }
+    }
+    const made = (more, options) =>
+      Dataset.fromConversations(
+        list,
+        { vocabSize: 256, encode: () => [1, 2], ...more },
+        { library: { Template }, validationFraction: 0, ...options },
+      );
+    for (const chatTemplate of [null, undefined, 5, "", {}]) {
+      await refuses("invalid-options", ["chat template", "{ template }"], () =>
+        made({ chatTemplate }),
+      );
+    }
+    const template = { template: "any", learn: "all" };
+    for (const files of [undefined, null, {}, { "tokenizer_config.json": encoded(null) }]) {
+      equal((await made({ save: () => files }, template)).tokens, 2);
+    }
+    const broken = { "tokenizer_config.json": encoded("x").subarray(1) };
+    for (const save of [() => broken, boom]) {
+      await refuses("invalid-options", ["save()"], () => made({ save }, template));
+    }
+  },
+
+  async "ids, texts and documents that cannot be read"({ tinyloom }) {
+    const { BpeTokenizer, ByteTokenizer, Dataset } = tinyloom;
+    const bpe = await BpeTokenizer.train(text, { vocabSize: 280 });
+    const byte = new ByteTokenizer();
+    for (const tokenizer of [bpe, byte]) {
+      for (const wrong of [-1, 0.5, true, Symbol("x"), "1", undefined, 300]) {
+        await refuses("invalid-tokens", "token", async () => tokenizer.decoder().push(wrong));
+      }
+      const gone = detached(Uint32Array.of(1, 2));
+      await refuses("invalid-tokens", "transferred", async () => tokenizer.decode(gone));
+      await refuses("invalid-tokens", "tokens", async () => tokenizer.decode(trap([])));
+      await refuses("invalid-options", "encode", async () => tokenizer.encode(trap()));
+    }
+    await refuses("invalid-tokens", "transferred", async () =>
+      byte.encode(detached(Uint8Array.of(1))),
+    );
+    await refuses("invalid-options", "documents", () =>
+      Dataset.fromDocuments(detached(Uint32Array.of(1)), byte),
+    );
+    await refuses("invalid-options", ["Documents", "boom"], () =>
+      Dataset.fromDocuments(trap([]), byte),
+    );
+    await refuses("invalid-options", ["boom"], () =>
+      BpeTokenizer.train(trap([]), { vocabSize: 300 }),
+    );
+  },
+};
