@@ -40,7 +40,7 @@ impl Operations {
     }
 
     /// Queues an operation; what it wrote may be read, or used by another, at once. `made` are the buffers
-    /// of the tensors made for it, in the order of [`Operation::made`]. The future resolves to whether the
+    /// of the tensors made for it, in the order of `Operation::made`. The future resolves to whether the
     /// GPU accepted all of it.
     ///
     /// # Errors
