@@ -38,8 +38,8 @@ impl TrainerState {
         metrics: Vec<u32>,
         losses: LossSum,
     ) -> Self {
-        // Where the result of a micro-step was lost, only the GPU's own sum has it.
-        let whole = progress.micro_step == 0 || losses.counted == progress.counted;
+        // Between accumulations there is no sum. Where a micro-step's result was lost, only the GPU has it.
+        let whole = progress.micro_step > 0 && losses.counted == progress.counted;
         let nats = whole.then(|| split(losses.nats.to_bits()));
         Self { format: FORMAT.into(), options, progress, optimizer, metrics, nats }
     }
