@@ -1,12 +1,17 @@
-import * as Comlink from "comlink";
-import { storyPrompt } from "../stories/preset.ts";
-import { LossChart } from "./chart.ts";
-import { byId, bytes, clock, showNumber } from "./dom.ts";
-import { SetupForm } from "./form.ts";
-import { isFailure, type Prepared, type StudioEvent } from "./protocol.ts";
-import { Samples } from "./samples.ts";
-import type { Studio } from "./studio.ts";
-import { showCapabilities, showPlan } from "./tables.ts";
+/** The page: its buttons, and what its panels show of the run that they control. */
+import * as checkpoint from "./checkpoint.ts";
+import { byId, bytes, download } from "./dom.ts";
+import { type Lab, openLab } from "./lab.ts";
+import { AskPanel } from "./panels/ask.ts";
+import { LearningPanel } from "./panels/learning.ts";
+import { showCapabilities, showPlan } from "./panels/machine.ts";
+import { SamplesPanel } from "./panels/samples.ts";
+import { SetupPanel } from "./panels/setup.ts";
+import { clearError, say, showError } from "./panels/status.ts";
+import { presetFor } from "./presets.ts";
+import { resolveSettings } from "./settings.ts";
+import { readText } from "./text.ts";
+import { Training, type TrainingEvent } from "./training.ts";
 
 type State = "idle" | "loading" | "training" | "paused" | "stopped" | "error";
 
@@ -15,251 +20,159 @@ const pause = byId("pause", HTMLButtonElement);
 const stop = byId("stop", HTMLButtonElement);
 const save = byId("save", HTMLButtonElement);
 const load = byId("load", HTMLButtonElement);
-const generate = byId("generate", HTMLButtonElement);
-const prompt = byId("prompt", HTMLTextAreaElement);
-const output = byId("output", HTMLElement);
-const form = new SetupForm();
-const chart = new LossChart(byId("loss-chart", HTMLElement));
-const samples = new Samples();
+const setup = new SetupPanel();
+const learning = new LearningPanel();
+const samples = new SamplesPanel();
+const ask = new AskPanel();
 
-/** The GPU is open. Without one nothing can be started. */
-let ready = false;
-let run: Prepared | undefined;
-/** What ended the training before its last step. */
+/** Without a GPU nothing can be started. */
+let lab: Lab | undefined;
+let training: Training | undefined;
+/** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
-let generating = false;
-let smoothedSpeed = 0;
 
-const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
-worker.addEventListener("error", (event) => {
-  fail({
-    code: "internal",
-    message: `the training worker failed: ${event.message || "it could not be loaded"}`,
-  });
-});
-const studio = Comlink.wrap<Studio>(worker);
+const state = (): State => document.body.dataset["state"] as State;
 
-function setState(state: State): void {
-  document.body.dataset["state"] = state;
-  const busy = state === "training" || state === "loading";
-  form.disabled = busy || state === "paused";
-  start.disabled = !ready || busy;
-  start.textContent = state === "paused" ? "Resume" : "Start";
-  pause.disabled = state !== "training" && state !== "paused";
-  pause.setAttribute("aria-pressed", String(state === "paused"));
-  stop.disabled = state !== "training" && state !== "paused";
-  load.disabled = !ready || busy;
-  save.disabled = run === undefined || state === "loading";
-  generate.disabled = run === undefined || state === "loading";
+function setState(next: State): void {
+  document.body.dataset["state"] = next;
+  const busy = next === "training" || next === "loading";
+  setup.disabled = busy || next === "paused";
+  start.disabled = !lab || busy;
+  start.textContent = next === "paused" ? "Resume" : "Start";
+  pause.disabled = next !== "training" && next !== "paused";
+  pause.setAttribute("aria-pressed", String(next === "paused"));
+  stop.disabled = next !== "training" && next !== "paused";
+  load.disabled = !lab || busy;
+  save.disabled = training === undefined || next === "loading";
+  ask.disabled = training === undefined || next === "loading";
 }
 
-function say(text: string): void {
-  byId("status", HTMLElement).textContent = text;
-}
-
-const advice: Record<string, string> = {
-  "webgpu-unavailable":
-    "This browser has no WebGPU here. It is in current Chrome, Edge, Safari and Firefox, on a page from https or localhost.",
-  "adapter-unavailable":
-    "The browser has WebGPU but found no GPU to use. Its settings or graphics driver may have it switched off.",
-};
-
-/** Shows a failure. One of training, or of setting it up, ends the run; any other leaves the page as it is. */
-function fail(error: unknown, endsRun = true): void {
-  const { code, message } = isFailure(error) ? error : { code: "internal", message: String(error) };
-  const box = byId("error", HTMLElement);
-  box.dataset["code"] = code;
-  box.textContent = advice[code] ? `${advice[code]} (${message})` : `${message} (${code})`;
-  box.hidden = false;
-  if (!endsRun) return;
+/** Shows a failure that ends the run, or the setting up of one. */
+function fail(error: unknown): void {
+  showError(error);
   setState("error");
-  say(ready ? "That did not work." : "No GPU to train on.");
+  say(lab ? "That did not work." : "No GPU to train on.");
 }
 
-function clearError(): void {
-  const box = byId("error", HTMLElement);
-  box.hidden = true;
-  box.textContent = "";
-}
-
-function showProgress(step: number, steps: number): void {
-  const percent = (100 * step) / steps;
-  byId("weave", HTMLElement).setAttribute("aria-valuenow", percent.toFixed(0));
-  byId("weft", SVGRectElement).setAttribute("width", `${percent}%`);
-  showNumber("step", step, `${step.toLocaleString("en")} of ${steps.toLocaleString("en")}`);
-}
-
-function onEvent(event: StudioEvent): void {
-  if (event.type === "lost") {
-    ready = false;
-    fail({ code: "device-lost", message: `${event.message}; reload the page to go on` });
-    return;
-  }
-  if (!run) return;
-  const { steps, tokensPerStep } = run.settings;
-  if (event.type === "sample") {
-    samples.add(event.step, event.pieces);
-  } else if (event.type === "validation") {
-    showNumber("validation-loss", event.loss, event.loss.toFixed(3));
-    chart.addValidation(event.step, event.loss);
-  } else {
-    smoothedSpeed = event.tokensPerSecond;
-    run.step = event.step;
-    showProgress(event.step, steps);
-    showNumber("loss", event.loss, event.loss.toFixed(3));
-    showNumber(
-      "tokens-per-second",
-      event.tokensPerSecond,
-      Math.round(event.tokensPerSecond).toLocaleString("en"),
-    );
-    const left = ((steps - event.step) * tokensPerStep) / smoothedSpeed;
-    byId("time-left", HTMLElement).textContent = clock(left);
-    chart.addLoss(event.step, event.loss);
-    if (event.skipped) say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
+function show(event: TrainingEvent): void {
+  learning.show(event);
+  if (event.type === "sample") samples.add(event.step, event.pieces);
+  if (event.type === "step" && event.skipped) {
+    say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
   }
 }
 
-function showRun(prepared: Prepared): void {
-  run = prepared;
-  const { settings, step, plan, parameterCount, gpuBytes, trainBytes, entropy } = prepared;
-  chart.reset(settings.steps, entropy);
-  byId("entropy-key", HTMLElement).hidden = entropy === undefined;
+/** Frees the run that the page has. */
+async function drop(): Promise<void> {
+  const before = training;
+  training = undefined;
+  await before?.free();
+}
+
+/** Makes a run the page's, and frees the one before. */
+async function take(made: Training): Promise<void> {
+  await drop();
+  training = made;
+  learning.start(made);
   samples.clear();
-  output.textContent = "";
-  showProgress(step, settings.steps);
-  for (const id of ["loss", "validation-loss", "tokens-per-second"]) showNumber(id, undefined);
-  byId("time-left", HTMLElement).textContent = "–";
-  showPlan(byId("plan", HTMLTableElement), plan);
-  byId("plan-note", HTMLElement).textContent =
-    `${plan.length} dispatches, in one submit to the GPU; equal ones are shown together.`;
+  ask.start(made);
+  showPlan(await made.plan());
   say(
-    `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
-      `${trainBytes.toLocaleString("en")} bytes of text.`,
+    `${made.model.parameterCount.toLocaleString("en")} weights, ${bytes(made.model.gpuBytes)} on the GPU, ` +
+      `${made.trainBytes.toLocaleString("en")} bytes of text.`,
   );
 }
 
 async function train(): Promise<void> {
-  if (!run) return;
+  if (!training) return;
   halting = undefined;
   clearError();
   setState("training");
   say("Training.");
-  const { finished, step } = await studio.train();
-  if (document.body.dataset["state"] === "error") return;
+  for await (const event of training.run()) {
+    show(event);
+    if (halting) break;
+  }
+  if (state() === "error") return;
+  const { finished, step } = training;
   const paused = !finished && halting === "paused";
   setState(paused ? "paused" : "stopped");
   if (finished) say("Done. Ask it for more below.");
   else say(`${paused ? "Paused" : "Stopped"} after step ${step}.`);
 }
 
-/** Runs an action of the page and shows what goes wrong in it. */
-function attempt(action: () => Promise<void>, endsRun = true): void {
-  action().catch((error: unknown) => fail(error, endsRun));
-}
-
 async function begin(): Promise<void> {
   clearError();
-  const text = form.text();
+  const text = setup.text();
   if (typeof text === "string") return say(text);
   setState("loading");
   say("Compiling the model for this GPU…");
-  showRun(await studio.start(form.options(text)));
-  if (prompt.value.trim() === "" && text.kind === "stories")
-    prompt.value = storyPrompt.split(" ", 4).join(" ");
+  const settings = resolveSettings(setup.choices(), lab!.runtime.capabilities);
+  const content = readText(text, settings!);
+  await drop();
+  await take(await Training.create(lab!, settings!, content));
   await train();
 }
 
 function halt(how: "paused" | "stopped"): void {
   halting = how;
-  if (document.body.dataset["state"] === "paused" && how === "stopped") {
+  if (state() === "paused" && how === "stopped") {
     setState("stopped");
-    say(`Stopped after step ${run?.step}.`);
-    return;
-  }
-  say(how === "paused" ? "Pausing after this step…" : "Stopping after this step…");
-  attempt(() => studio.halt());
+    say(`Stopped after step ${training?.step}.`);
+  } else say(how === "paused" ? "Pausing after this step…" : "Stopping after this step…");
 }
 
-form.element.addEventListener("submit", (event) => {
+async function loadCheckpoint(archive: File): Promise<void> {
+  clearError();
+  const text = setup.text();
+  if (typeof text === "string") return say(text);
+  setState("loading");
+  say("Loading the checkpoint…");
+  const { settings, files } = await checkpoint.open(archive);
+  await take(await Training.resume(lab!, settings, readText(text, settings), files));
+  setup.show(settings);
+  setState("paused");
+  say(`Loaded at step ${training!.step} of ${settings.steps}: resume, or ask it for text.`);
+}
+
+setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
-  attempt(document.body.dataset["state"] === "paused" ? train : begin);
+  (state() === "paused" ? train() : begin()).catch(fail);
 });
 pause.addEventListener("click", () => {
-  if (document.body.dataset["state"] === "paused") attempt(train);
+  if (state() === "paused") train().catch(fail);
   else halt("paused");
 });
 stop.addEventListener("click", () => halt("stopped"));
-
-async function write(): Promise<void> {
-  generating = true;
-  generate.textContent = "Stop writing";
-  output.setAttribute("aria-busy", "true");
-  const written = document.createElement("span");
-  output.replaceChildren(
-    Object.assign(document.createElement("b"), { textContent: prompt.value }),
-    written,
-  );
-  const request = {
-    prompt: prompt.value,
-    maxTokens: byId("max-tokens", HTMLInputElement).valueAsNumber,
-    temperature: byId("temperature", HTMLInputElement).valueAsNumber,
-    seed: Math.floor(Math.random() * 2 ** 32),
-  };
-  try {
-    await studio.generate(
-      request,
-      Comlink.proxy((text: string) => written.append(text)),
-    );
-  } finally {
-    generating = false;
-    generate.textContent = "Generate";
-    output.setAttribute("aria-busy", "false");
-  }
-}
-
-byId("ask", HTMLFormElement).addEventListener("submit", (event) => {
-  event.preventDefault();
-  attempt(generating ? () => studio.cancelGenerate() : write, false);
+save.addEventListener("click", () => {
+  const { step } = training!;
+  checkpoint
+    .save(training!)
+    .then((archive) => download(archive, `tinyloom-step-${step}.tar`))
+    .catch(showError);
 });
-
-save.addEventListener("click", () =>
-  attempt(async () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await studio.save());
-    link.download = `tinyloom-step-${run?.step ?? 0}.tar`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  }, false),
-);
-
-const checkpoint = byId("checkpoint", HTMLInputElement);
+const file = byId("checkpoint", HTMLInputElement);
 load.addEventListener("click", () => {
-  checkpoint.disabled = false;
-  checkpoint.click();
+  file.disabled = false;
+  file.click();
 });
-checkpoint.addEventListener("change", () =>
-  attempt(async () => {
-    const file = checkpoint.files?.[0];
-    checkpoint.value = "";
-    const text = form.text();
-    if (!file) return;
-    if (typeof text === "string") return say(text);
-    clearError();
-    setState("loading");
-    say("Loading the checkpoint…");
-    showRun(await studio.load(file, text));
-    form.show(run!.settings);
-    setState("paused");
-    say(`Loaded at step ${run!.step} of ${run!.settings.steps}: resume, or ask it for text.`);
-  }),
-);
+file.addEventListener("change", () => {
+  const archive = file.files?.[0];
+  file.value = "";
+  if (archive) loadCheckpoint(archive).catch(fail);
+});
 
 async function open(): Promise<void> {
   setState("loading");
-  const { capabilities, preset } = await studio.open(Comlink.proxy(onEvent));
-  ready = true;
-  form.size = preset;
-  showCapabilities(byId("capabilities", HTMLTableElement), capabilities);
+  const opened = await openLab();
+  const { capabilities, lost } = opened.runtime;
+  lab = opened;
+  void lost.then(({ message }) => {
+    lab = undefined;
+    fail(new opened.TinyloomError("device-lost", `${message}; reload the page to go on`));
+  });
+  setup.size = presetFor(capabilities);
+  showCapabilities(capabilities);
   setState("idle");
   say(
     capabilities.software
@@ -268,4 +181,4 @@ async function open(): Promise<void> {
   );
 }
 
-attempt(open);
+open().catch(fail);

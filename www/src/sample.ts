@@ -1,4 +1,10 @@
-import type { Model } from "tinyloom";
+/** What a sample needs of a model, be it here or in a worker. */
+export interface Writer {
+  generate(
+    prompt: readonly number[],
+    options: { maxTokens: number; temperature: number; seed: number; signal?: AbortSignal },
+  ): AsyncIterable<{ readonly token: number }>;
+}
 
 export interface SampleOptions {
   /** Bytes to make. */
@@ -15,7 +21,7 @@ export interface SampleOptions {
  * of what follows. Yields token ids.
  */
 export async function* sampleTokens(
-  model: Model,
+  model: Writer,
   prompt: Uint32Array,
   { length, context, temperature, seed, signal }: SampleOptions,
 ): AsyncGenerator<number, void, undefined> {
@@ -55,14 +61,13 @@ export class ByteStream {
   }
 }
 
-/** The whole sample as text. */
-export async function sampleText(
-  model: Model,
+/** The sample as text, piece by piece. */
+export async function* sampleText(
+  model: Writer,
   prompt: Uint32Array,
   options: SampleOptions,
-): Promise<string> {
+): AsyncGenerator<string, void, undefined> {
   const stream = new ByteStream();
-  let text = "";
-  for await (const token of sampleTokens(model, prompt, options)) text += stream.push(token);
-  return text + stream.end();
+  for await (const token of sampleTokens(model, prompt, options)) yield stream.push(token);
+  yield stream.end();
 }

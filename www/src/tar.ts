@@ -1,6 +1,6 @@
 /** A checkpoint as one file to download: a plain tar (ustar) archive, which any tool unpacks for transformers. */
 
-import { TinyloomError } from "tinyloom";
+import { TinyloomError } from "tinyloom/worker";
 
 const BLOCK = 512;
 const padded = (size: number): number => Math.ceil(size / BLOCK) * BLOCK;

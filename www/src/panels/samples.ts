@@ -1,6 +1,6 @@
-import { type JudgedPiece, tally, type Verdict } from "../stories/score.ts";
-import { byId, make } from "./dom.ts";
-import type { SamplePiece } from "./protocol.ts";
+import { type JudgedPiece, tally, type Verdict } from "../../stories/score.ts";
+import { byId, make } from "../dom.ts";
+import type { SamplePiece } from "../training.ts";
 
 const titles: Record<Verdict, string> = {
   novel: "a sentence of the grammar that the training text does not have",
@@ -10,7 +10,7 @@ const titles: Record<Verdict, string> = {
 };
 
 /** The samples of a run, the newest on top, with what the grammar says about them. */
-export class Samples {
+export class SamplesPanel {
   readonly #list = byId("samples", HTMLOListElement);
   readonly #score = byId("score", HTMLElement);
   readonly #hint = this.#score.textContent ?? "";

@@ -1,5 +1,5 @@
-import type { Capabilities, PlanRow } from "tinyloom";
-import { bytes, make } from "./dom.ts";
+import type { Capabilities, PlanRow } from "tinyloom/worker";
+import { byId, bytes, make } from "../dom.ts";
 
 /** One line of the plan table: equal dispatches of a phase together. */
 interface PlanGroup {
@@ -30,7 +30,8 @@ function tableRow(head: string, ...cells: (string | Node)[]): HTMLTableRowElemen
 
 const yesNo = (value: boolean): string => (value ? "yes" : "no");
 
-export function showCapabilities(table: HTMLTableElement, capabilities: Capabilities): void {
+/** What the adapter has. */
+export function showCapabilities(capabilities: Capabilities): void {
   const { adapter, limits, features, subgroupSize, software } = capabilities;
   const adapterRows = Object.entries(adapter)
     .filter(([, text]) => text !== "")
@@ -40,7 +41,7 @@ export function showCapabilities(table: HTMLTableElement, capabilities: Capabili
     tableRow(name, value.toLocaleString("en")),
   );
   fill(
-    table,
+    byId("capabilities", HTMLTableElement),
     ["Name", "Value"],
     [
       ...adapterRows,
@@ -67,7 +68,8 @@ function group(plan: readonly PlanRow[]): PlanGroup[] {
   return [...groups.values()];
 }
 
-export function showPlan(table: HTMLTableElement, plan: readonly PlanRow[]): void {
+/** The kernels of a training step. */
+export function showPlan(plan: readonly PlanRow[]): void {
   const rows = group(plan).map(({ row, count, flops, bytes: moved }) =>
     tableRow(
       row.phase,
@@ -92,5 +94,7 @@ export function showPlan(table: HTMLTableElement, plan: readonly PlanRow[]): voi
     "Memory",
     "Why",
   ];
-  fill(table, heads, rows);
+  fill(byId("plan", HTMLTableElement), heads, rows);
+  byId("plan-note", HTMLElement).textContent =
+    `${plan.length} dispatches, in one submit to the GPU; equal ones are shown together.`;
 }

@@ -1,12 +1,12 @@
-import { byId, make } from "./dom.ts";
-import { isPresetName, type PresetName, presets } from "./presets.ts";
-import type { StartOptions, TextChoice } from "./protocol.ts";
-import type { RunSettings } from "./settings.ts";
+import { byId, make } from "../dom.ts";
+import { isPresetName, type PresetName, presets } from "../presets.ts";
+import type { RunChoices, RunSettings } from "../settings.ts";
+import type { TextChoice } from "../text.ts";
 
 const kinds = ["stories", "paste", "file"] as const;
 
 /** The set-up form: text, size and training settings. */
-export class SetupForm {
+export class SetupPanel {
   readonly element = byId("setup", HTMLFormElement);
   readonly #source = byId("text-source", HTMLSelectElement);
   readonly #paste = byId("paste", HTMLTextAreaElement);
@@ -55,10 +55,9 @@ export class SetupForm {
     return file ? { kind, file } : "Choose a file first, or drop one on the page.";
   }
 
-  options(text: TextChoice): StartOptions {
+  choices(): RunChoices {
     const number = (id: string): number => byId(id, HTMLInputElement).valueAsNumber;
-    const options: StartOptions = {
-      text,
+    const choices: RunChoices = {
       config: this.#size.value,
       sequenceLength: number("sequence-length"),
       tokensPerStep: number("tokens-per-step"),
@@ -67,7 +66,7 @@ export class SetupForm {
     };
     // A rate left as the size has it keeps the size's own end of the schedule.
     const rate = number("learning-rate");
-    return rate === this.#preset().learningRate ? options : { ...options, learningRate: rate };
+    return rate === this.#preset().learningRate ? choices : { ...choices, learningRate: rate };
   }
 
   /** Shows the settings of a loaded checkpoint. */

@@ -1,0 +1,63 @@
+import { TinyloomError } from "tinyloom/worker";
+import { storyPrompt } from "../../stories/preset.ts";
+import { byId, make } from "../dom.ts";
+import type { Training } from "../training.ts";
+import { showError } from "./status.ts";
+
+/** The panel that continues a prompt with the model of the current run. */
+export class AskPanel {
+  readonly #button = byId("generate", HTMLButtonElement);
+  readonly #prompt = byId("prompt", HTMLTextAreaElement);
+  readonly #output = byId("output", HTMLElement);
+  #training: Training | undefined;
+  /** Ends the text that is being written. */
+  #writing: AbortController | undefined;
+
+  constructor() {
+    byId("ask", HTMLFormElement).addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.#writing) this.#writing.abort();
+      else void this.#write();
+    });
+  }
+
+  /** The model that writes from now on. */
+  start(training: Training): void {
+    this.#writing?.abort();
+    this.#training = training;
+    this.#output.textContent = "";
+    if (this.#prompt.value.trim() === "" && training.text.judge) {
+      this.#prompt.value = storyPrompt.split(" ", 4).join(" ");
+    }
+  }
+
+  set disabled(value: boolean) {
+    this.#button.disabled = value;
+  }
+
+  async #write(): Promise<void> {
+    const training = this.#training;
+    if (!training) return;
+    const prompt = this.#prompt.value;
+    const written = make("span", "");
+    this.#output.replaceChildren(make("b", "", prompt), written);
+    this.#writing = new AbortController();
+    this.#button.textContent = "Stop writing";
+    this.#output.setAttribute("aria-busy", "true");
+    try {
+      const text = training.write(prompt, {
+        length: byId("max-tokens", HTMLInputElement).valueAsNumber,
+        temperature: byId("temperature", HTMLInputElement).valueAsNumber,
+        seed: Math.floor(Math.random() * 2 ** 32),
+        signal: this.#writing.signal,
+      });
+      for await (const piece of text) written.append(piece);
+    } catch (error) {
+      if (!(error instanceof TinyloomError && error.code === "aborted")) showError(error);
+    } finally {
+      this.#writing = undefined;
+      this.#button.textContent = "Generate";
+      this.#output.setAttribute("aria-busy", "false");
+    }
+  }
+}

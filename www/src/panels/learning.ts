@@ -1,0 +1,45 @@
+import { byId, clock, showNumber } from "../dom.ts";
+import type { Training, TrainingEvent } from "../training.ts";
+import { LossChart } from "./chart.ts";
+
+/** The progress of a run: the cloth at the top, the figures, and the loss curve. */
+export class LearningPanel {
+  readonly #chart = new LossChart(byId("loss-chart", HTMLElement));
+  #steps = 1;
+  #tokensPerStep = 1;
+
+  /** Clears the panel for a run. */
+  start({ settings, step, entropy }: Training): void {
+    this.#steps = settings.steps;
+    this.#tokensPerStep = settings.tokensPerStep;
+    this.#chart.reset(settings.steps, entropy);
+    byId("entropy-key", HTMLElement).hidden = entropy === undefined;
+    this.#showStep(step);
+    for (const id of ["loss", "validation-loss", "tokens-per-second"]) showNumber(id, undefined);
+    byId("time-left", HTMLElement).textContent = "–";
+  }
+
+  show(event: TrainingEvent): void {
+    if (event.type === "validation") {
+      showNumber("validation-loss", event.loss, event.loss.toFixed(3));
+      this.#chart.addValidation(event.step, event.loss);
+    } else if (event.type === "step") {
+      const { step, loss, tokensPerSecond } = event;
+      this.#showStep(step);
+      showNumber("loss", loss, loss.toFixed(3));
+      const speed = Math.round(tokensPerSecond).toLocaleString("en");
+      showNumber("tokens-per-second", tokensPerSecond, speed);
+      const left = ((this.#steps - step) * this.#tokensPerStep) / tokensPerSecond;
+      byId("time-left", HTMLElement).textContent = clock(left);
+      this.#chart.addLoss(step, loss);
+    }
+  }
+
+  #showStep(step: number): void {
+    const percent = (100 * step) / this.#steps;
+    byId("weave", HTMLElement).setAttribute("aria-valuenow", percent.toFixed(0));
+    byId("weft", SVGRectElement).setAttribute("width", `${percent}%`);
+    const shown = `${step.toLocaleString("en")} of ${this.#steps.toLocaleString("en")}`;
+    showNumber("step", step, shown);
+  }
+}
