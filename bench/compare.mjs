@@ -1,4 +1,4 @@
-// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--out FILE]
+// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--models tiny,mid,seed] [--out FILE]
 // Two builds on this machine's GPU in headless Chromium, in turns: each round opens a page per build and
 // measures it, so that a GPU whose clock drifts slows both alike. The pages are cross-origin isolated: otherwise
 // their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW are folders with
@@ -15,6 +15,7 @@ const { values, positionals } = parseArgs({
   options: {
     rounds: { type: "string", default: "5" },
     steps: { type: "string", default: "100" },
+    models: { type: "string", default: "tiny,mid,seed" },
     out: { type: "string" },
   },
 });
@@ -22,6 +23,7 @@ if (positionals.length !== 2) {
   console.error("give two folders: of the old build and of the new one");
   process.exit(2);
 }
+const models = values.models.split(",");
 const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
 const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
 const routes = { "/blank.html": blank };
@@ -37,7 +39,7 @@ try {
     // The first of a round alternates too.
     const names = round % 2 ? ["old", "new"] : ["new", "old"];
     for (const name of names) {
-      const measured = await measure(name, Number(values.steps));
+      const measured = await measure(name, Number(values.steps), models);
       rounds.push({ round, build: name, ...measured });
       console.log(`round ${round} ${name}: ${JSON.stringify(measured.milliseconds)}`);
     }
@@ -63,12 +65,12 @@ if (values.out)
 process.exit(0);
 
 /** Milliseconds of each workload: of a step, of a step queued ahead, of a decoded token. */
-async function measure(name, steps) {
+async function measure(name, steps, models) {
   const page = await browser.newPage();
   page.on("console", (message) => console.error(`page: ${message.text()}`));
   await page.goto(`${server.url}/blank.html`);
   const measured = await page.evaluate(
-    async (name, steps) => {
+    async (name, steps, models) => {
       const tinyloom = await import(`/${name}/pkg/index.js`);
       const { train, decode } = await import(`/${name}/bench/workloads.mjs`);
       const runtime = await tinyloom.Runtime.create();
@@ -79,11 +81,13 @@ async function measure(name, steps) {
         ["seed", {}],
         ["seed", { documents: 8 }],
       ]) {
+        if (!models.includes(model)) continue;
         const row = await train(tinyloom, runtime, model, { steps, ...options });
         milliseconds[row.workload] = row.milliseconds;
         milliseconds[`${row.workload}, ahead`] = row.pipelinedMilliseconds;
       }
       for (const model of ["tiny", "seed"]) {
+        if (!models.includes(model)) continue;
         const row = await decode(tinyloom, runtime, model);
         milliseconds[row.workload] = 1000 / row.tokensPerSecond;
       }
@@ -93,6 +97,7 @@ async function measure(name, steps) {
     },
     name,
     steps,
+    models,
   );
   await page.close();
   return measured;

@@ -13,6 +13,9 @@ interface SyncHandle {
 
 type WithSync = { createSyncAccessHandle?(): Promise<SyncHandle> };
 
+/** A tab that closes or reloads keeps its locks for a moment. */
+const LOCK_MILLISECONDS = 1000;
+
 const isMissing = (error: unknown) =>
   (error as { name?: unknown } | null)?.name === "NotFoundError";
 
@@ -80,19 +83,21 @@ export class OriginPrivate implements Disk {
   }
 
   lock(name: string): Promise<(() => Promise<void>) | undefined> {
+    const signal = AbortSignal.timeout(LOCK_MILLISECONDS);
     return new Promise((done, fail) => {
-      const held = (lock: Lock | null) => {
-        if (!lock) return done(undefined);
-        return new Promise<void>((release) => {
+      const held = () =>
+        new Promise<void>((release) => {
           done(async () => {
             release();
             await asked;
           });
         });
-      };
       const asked = navigator.locks
-        .request(`tinyloom ${this.#name}/${name}`, { ifAvailable: true }, held)
-        .then(() => undefined, fail);
+        .request(`tinyloom ${this.#name}/${name}`, { signal }, held)
+        .then(
+          () => undefined,
+          (error: unknown) => (signal.aborted ? done(undefined) : fail(error)),
+        );
     });
   }
 

@@ -112,8 +112,19 @@ export const PLACES = {
     smoke: ["bytes equal what is then allocated"],
   },
   faults: {
-    whole: EVERYWHERE,
-    why: "what a refused call looks like is the host's",
+    whole: ["node", "firefox"],
+    why: "what a refused call looks like is the host's: Chromium has Node's, but over a pipe",
+    smoke: [
+      "a step whose submit is refused rejects, and the run goes on as if it had not been",
+      "steps that are queued ahead and refused leave no trace in the count",
+      "every call tells of its refused submits and writes",
+      "a model or trainer whose upload is refused is not made",
+      "a tensor that gets no memory gives no one else's bytes",
+      "a creation after one whose pipelines were refused makes its own",
+      "a readback that fails on a living device is no lost device",
+      "a lost device is told as such, whenever it is lost",
+      "a plan whose ranges the browser refuses to write leaves no byte",
+    ],
   },
   cut: {
     whole: EVERYWHERE,
