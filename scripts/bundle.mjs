@@ -78,11 +78,11 @@ export async function workerFiles() {
     keepNames: true, // messages have those of classes
     outfile,
   });
-  // What is left are Node's modules; minifying dropped the comments that tell bundlers so.
-  const made = readFileSync(outfile, "utf8").replaceAll(
-    /\bimport\(/g,
-    "import(/* @vite-ignore *//* webpackIgnore: true */",
-  );
+  // What is left are Node's modules and the peers; minifying dropped the comments that tell bundlers so.
+  // Rollup knows no such comment, and splits a worker where a name stands in `import()`.
+  const made = readFileSync(outfile, "utf8")
+    .replaceAll(/\bimport\(/g, "import(/* @vite-ignore *//* webpackIgnore: true */")
+    .replaceAll(/(import\([^()]*)"(@huggingface)\/(\w+)"/g, '$1["$2","$3"].join("/")');
   writeFileSync(outfile, made);
   writeFileSync(join(dist, "worker", "text.js"), `export default ${JSON.stringify(made)};\n`);
   step(`worker-thread.js: ${kb(made.length)}, gzipped ${kb(gzipped(made))}`);

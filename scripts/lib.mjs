@@ -1,7 +1,15 @@
 // Shared by every script: paths, announced steps, child processes. Imports nothing but Node.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -105,6 +113,7 @@ export async function unlessDone(name, print, outputs, work) {
   const stamp = join(target, "stamps", name);
   const done = existsSync(stamp) && readFileSync(stamp, "utf8") === print;
   if (done && outputs.every((path) => existsSync(resolve(root, path)))) return false;
+  rmSync(stamp, { force: true }); // work that fails may have written some of its outputs
   await work();
   mkdirSync(dirname(stamp), { recursive: true });
   writeFileSync(stamp, print);

@@ -1,6 +1,7 @@
 /** What is loaded when it is first used, so that apps without it do not pay for it. */
 
 import { TinyloomError } from "./error.js";
+import { show } from "./show.js";
 
 const parts = {
   /** Readers of datasets, tokenizers and their training. */
@@ -23,7 +24,7 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
   } catch (cause) {
     throw new TinyloomError(
       "module-unavailable",
-      'a part of tinyloom could not be loaded; import "tinyloom/inline", which carries all',
+      `a part of tinyloom could not be loaded (${show(cause)}); import "tinyloom/inline", which carries all`,
       { cause },
     );
   }

@@ -1,6 +1,7 @@
 /** What is different in Node. */
 
 type Fs = typeof import("node:fs/promises");
+type Threads = typeof import("node:worker_threads");
 
 // By way of globalThis: bundlers replace a plain `process`, or parts of it, by what a page would see.
 const host = () => (globalThis as { process?: NodeJS.Process }).process;
@@ -15,11 +16,15 @@ export function processId(): number {
   return host()?.pid ?? 0;
 }
 
+/** A module of Node's; its name is put together, so that bundlers for the web leave it alone. */
+const ofNode = (name: string): Promise<unknown> =>
+  import(/* @vite-ignore */ /* webpackIgnore: true */ ["node", name].join(":"));
+
 /** Node's file system, for `file:` URLs, which its fetch does not read. */
-export function fileSystem(): Promise<Fs> {
-  const specifier = ["node", "fs/promises"].join(":"); // put together, so that bundlers for the web leave it alone
-  return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Fs>;
-}
+export const fileSystem = () => ofNode("fs/promises") as Promise<Fs>;
+
+/** Node's threads. */
+export const threads = () => ofNode("worker_threads") as Promise<Threads>;
 
 /** Folder of what tinyloom keeps between sessions: that of caches, by XDG's rules or Windows'. */
 export function cacheFolder(): string {

@@ -1,7 +1,7 @@
 /** `BpeTokenizer.train`: in a worker, or in pieces where none can be opened. */
 
 import { TinyloomError, throwIfAborted } from "../error.js";
-import { inNode } from "../node.js";
+import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
 import { LONG, report } from "../source.js";
 import type { BpeTokenizer } from "../tokenizer.js";
@@ -224,10 +224,7 @@ async function openThread(mailbox: Mailbox): Promise<Thread | undefined> {
   }
   if (!inNode()) return undefined;
   const { default: source } = await import("./thread-source.js");
-  const specifier = "node:worker_threads"; // a variable, so that bundlers for the web leave it alone
-  const { Worker: NodeWorker } = (await import(
-    /* @vite-ignore */ /* webpackIgnore: true */ specifier
-  )) as typeof import("node:worker_threads");
+  const { Worker: NodeWorker } = await threads();
   const worker = new NodeWorker(NODE_SCOPE + source, { eval: true });
   worker.on("message", (message) => mailbox.take(message as FromThread));
   worker.on("error", failed);

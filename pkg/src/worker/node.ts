@@ -1,15 +1,7 @@
 /** Threads of Node, where there is no `Worker`. */
 
-import { inNode } from "../node.js";
+import { inNode, threads } from "../node.js";
 import { CONNECT } from "./wire.js";
-
-type Threads = typeof import("node:worker_threads");
-
-/** Node's module of threads. */
-export function threads(): Promise<Threads> {
-  const specifier = ["node", "worker_threads"].join(":"); // put together, so that bundlers for the web leave it alone
-  return import(/* @vite-ignore */ /* webpackIgnore: true */ specifier) as Promise<Threads>;
-}
 
 /** Calls `connected` with the port of each connection that is opened to this thread or worker. */
 export function onConnect(connected: (port: MessagePort) => void): void {

@@ -1,8 +1,7 @@
 /** The worker itself: opened here, or the user's own. */
 
 import { TinyloomError } from "../error.js";
-import { inNode } from "../node.js";
-import { threads } from "./node.js";
+import { inNode, threads } from "../node.js";
 import { CONNECT } from "./wire.js";
 
 /** What a worker of the web and one of Node have in common. */

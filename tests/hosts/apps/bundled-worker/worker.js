@@ -1,6 +1,7 @@
-import { ByteTokenizer, Dataset, Model, Runtime, Trainer } from "tinyloom";
+import { BpeTokenizer, ByteTokenizer, Dataset, Model, Runtime, Tokenizer, Trainer } from "tinyloom";
 import { work } from "./body.js";
 
-work({ ByteTokenizer, Dataset, Model, Runtime, Trainer }).then(postMessage, ({ code, message }) =>
-  postMessage({ code, message }),
+work({ BpeTokenizer, ByteTokenizer, Dataset, Model, Runtime, Tokenizer, Trainer }).then(
+  postMessage,
+  ({ code, message }) => postMessage({ code, message }),
 );

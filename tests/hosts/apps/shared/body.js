@@ -1,4 +1,5 @@
-// What every host does with the package: creates a model, trains 25 steps and samples 12 tokens.
+// What every host does with the package: creates a model, trains 25 steps, samples 12 tokens and trains a
+// tokenizer. The libraries of Hugging Face are not installed.
 const TEXT = "the cat sat on the mat, and the dog sat on the log. ".repeat(30);
 const CONFIG = {
   vocab_size: 256,
@@ -10,7 +11,8 @@ const CONFIG = {
   tie_word_embeddings: true,
 };
 
-export async function work({ Runtime, Model, Trainer, Dataset, ByteTokenizer }, options = {}) {
+export async function work(tinyloom, options = {}) {
+  const { Runtime, Model, Trainer, Dataset, ByteTokenizer } = tinyloom;
   const runtime = await Runtime.create(options);
   const tokenizer = new ByteTokenizer();
   const model = await Model.create(runtime, CONFIG, { seed: 1 });
@@ -32,8 +34,28 @@ export async function work({ Runtime, Model, Trainer, Dataset, ByteTokenizer }, 
     sample: tokenizer.decode(sample),
     tokens: sample.length,
     adapter: [vendor, architecture, description].filter(Boolean).join(" "),
+    text: await text(tinyloom),
     file: wasmFile(),
   };
+}
+
+/** What a tokenizer trained here gives back, saved and loaded, and what another of Hugging Face's says. */
+async function text({ BpeTokenizer, Tokenizer }) {
+  const trained = await BpeTokenizer.train(TEXT, { vocabSize: 280 });
+  const files = await trained.save();
+  const loaded = await Tokenizer.fromPretrained(files);
+  const tokens = await loaded.encode(TEXT);
+  const same = (await loaded.decode(tokens)) === TEXT && tokens.length < TEXT.length / 2;
+  // Only tokenizers like those that are trained here need no library.
+  const json = JSON.parse(new TextDecoder().decode(files["tokenizer.json"]));
+  const other = new TextEncoder().encode(
+    JSON.stringify({ ...json, normalizer: { type: "Lowercase" } }),
+  );
+  const library = await Tokenizer.fromPretrained({ ...files, "tokenizer.json": other }).then(
+    () => "loaded",
+    ({ code }) => code,
+  );
+  return `${same ? "same text" : "another text"}, ${library}`;
 }
 
 /** Whether the wasm file came, as far as this page or worker can tell; a page of HTML is smaller. */

@@ -1,7 +1,9 @@
-import { ByteTokenizer, Dataset, Model, Runtime, Trainer } from "tinyloom";
+import { BpeTokenizer, ByteTokenizer, Dataset, Model, Runtime, Tokenizer, Trainer } from "tinyloom";
 import wasm from "tinyloom/tinyloom_bg.wasm?url";
 import { show, work } from "./body.js";
 
 export function start() {
-  show(work({ ByteTokenizer, Dataset, Model, Runtime, Trainer }, { wasm }));
+  show(
+    work({ BpeTokenizer, ByteTokenizer, Dataset, Model, Runtime, Tokenizer, Trainer }, { wasm }),
+  );
 }
