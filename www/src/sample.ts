@@ -7,7 +7,7 @@ export interface Writer {
 }
 
 export interface SampleOptions {
-  /** Bytes to make. */
+  /** Tokens to make. */
   length: number;
   /** Tokens the model was trained to see at once. */
   context: number;
@@ -46,8 +46,14 @@ export async function* sampleTokens(
   }
 }
 
-/** Bytes to text as they arrive. A model with a larger vocabulary may emit an id that is no byte: shown as U+FFFD. */
-export class ByteStream {
+/** Tokens to text as they arrive. */
+export interface Decoder {
+  push(token: number): string | Promise<string>;
+  end(): string | Promise<string>;
+}
+
+/** Bytes to text. A model with a larger vocabulary may emit an id that is no byte: shown as U+FFFD. */
+export class ByteStream implements Decoder {
   readonly #decoder = new TextDecoder();
 
   push(token: number): string {
@@ -65,9 +71,9 @@ export class ByteStream {
 export async function* sampleText(
   model: Writer,
   prompt: Uint32Array,
+  decoder: Decoder,
   options: SampleOptions,
 ): AsyncGenerator<string, void, undefined> {
-  const stream = new ByteStream();
-  for await (const token of sampleTokens(model, prompt, options)) yield stream.push(token);
-  yield stream.end();
+  for await (const token of sampleTokens(model, prompt, options)) yield decoder.push(token);
+  yield decoder.end();
 }

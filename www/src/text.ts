@@ -10,10 +10,14 @@ export type TextChoice =
 
 /** A text to learn from. */
 export interface Text {
+  /** What the visitor knows it by. */
+  name: string;
   bytes: Blob;
-  /** Judges samples of the built-in stories. */
+  /** Judges samples; of the built-in stories only. */
   judge?: StoryJudge | undefined;
 }
+
+const count = (bytes: Blob) => `${bytes.size.toLocaleString("en")} bytes`;
 
 /**
  * The chosen text.
@@ -23,7 +27,9 @@ export interface Text {
 export function readText(choice: TextChoice, settings: RunSettings): Text {
   if (choice.kind === "stories") {
     const stories = storiesFor(settings);
-    return { bytes: new Blob([stories]), judge: new StoryJudge(stories) };
+    const bytes = new Blob([stories]);
+    const name = `built-in stories, seed ${settings.seed}, ${count(bytes)}`;
+    return { name, bytes, judge: new StoryJudge(stories) };
   }
   const bytes = choice.kind === "file" ? choice.file : new Blob([choice.text]);
   const least = Math.ceil((settings.sequenceLength + 1) / validationFraction);
@@ -34,5 +40,11 @@ export function readText(choice: TextChoice, settings: RunSettings): Text {
         "give more text or a smaller sequence length",
     );
   }
-  return { bytes };
+  const name = choice.kind === "file" ? choice.file.name : "pasted text";
+  return { name: `${name}, ${count(bytes)}`, bytes };
+}
+
+/** A text that was kept with a run. */
+export async function keptText(name: string, bytes: Blob, stories: boolean): Promise<Text> {
+  return { name, bytes, judge: stories ? new StoryJudge(await bytes.text()) : undefined };
 }

@@ -1,181 +1,200 @@
-import {
-  ByteTokenizer,
-  type Dataset,
-  type Model,
-  type PlanRow,
-  type StepMetrics,
-  type Trainer,
-} from "tinyloom/worker";
+import type { Model, PlanRow, StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
 import { grammarEntropy } from "../stories/entropy.ts";
 import type { JudgedPiece } from "../stories/score.ts";
-import type { Lab } from "./lab.ts";
+import { type Data, freeData } from "./data.ts";
+import { Keeper } from "./keeper.ts";
 import { type SampleOptions, sampleText } from "./sample.ts";
-import { defaultPrompt, type RunSettings, validationFraction } from "./settings.ts";
+import { defaultPrompt, type RunSettings } from "./settings.ts";
+import type { KeptSample, Shelf } from "./shelf.ts";
 import type { Text } from "./text.ts";
 
 /** How often in a run the validation loss is taken and a sample is made. */
 const EVALUATIONS = 25;
 const SAMPLES = 10;
 const SAMPLE_LENGTH = 140;
-/** The part of the validation split that the curve uses, in steps' worth of tokens. */
-const PROBE_STEPS = 4;
+/** Past steps that are shown before the page gets its turn. */
+const PIECE = 500;
 
 /** A part of a sample; text other than the stories has no verdict. */
 export type SamplePiece = JudgedPiece | { text: string; verdict?: undefined };
 
 /** What happens while a model trains, in this order after each step. */
 export type TrainingEvent =
-  | { type: "step"; step: number; loss: number; tokensPerSecond: number; skipped: boolean }
+  | { type: "step"; step: number; loss: number; skipped: boolean; tokensPerSecond?: number }
   | { type: "validation"; step: number; loss: number }
-  | { type: "sample"; step: number; pieces: SamplePiece[] };
+  | { type: "sample"; step: number; pieces: SamplePiece[] }
+  /** The storage is full: from now on the run is in memory. */
+  | { type: "full" };
 
-/** The text as the trainer sees it. */
-interface Data {
-  dataset: Dataset;
-  /** The last part of the validation split, for the curve. */
-  probe: Dataset;
+/** What a training is made of. */
+export interface Parts {
+  settings: RunSettings;
+  text: Text;
+  data: Data;
+  trainer: Trainer;
+  run: StoredRun;
 }
 
-/** One model in training with its text. */
+/** One model in training with its text, kept in a run. */
 export class Training {
   readonly settings: RunSettings;
   readonly text: Text;
   readonly model: Model;
-  readonly trainer: Trainer;
+  readonly #trainer: Trainer;
   readonly #data: Data;
+  readonly #keeper: Keeper;
+  #halt = false;
+  /** The step after which the last sample was made. */
+  #sampled = -1;
 
-  private constructor(settings: RunSettings, text: Text, trainer: Trainer, data: Data) {
+  private constructor({ settings, text, trainer, data }: Parts, keeper: Keeper) {
     this.settings = settings;
     this.text = text;
-    this.trainer = trainer;
     this.model = trainer.model;
+    this.#trainer = trainer;
     this.#data = data;
+    this.#keeper = keeper;
   }
 
-  /** Makes a model and its trainer. */
-  static async create(lab: Lab, settings: RunSettings, text: Text): Promise<Training> {
-    const { config, seed, tokensPerStep, learningRate, minLearningRate, steps } = settings;
-    const model = await lab.Model.create(lab.runtime, config, { seed });
-    return settled(model, async () => {
-      const trainer = await lab.Trainer.create(model, {
-        tokensPerStep,
-        learningRate,
-        totalSteps: steps,
-        seed,
-        ...(minLearningRate !== undefined && { minLearningRate }),
-      });
-      return new Training(settings, text, trainer, await datasets(lab, settings, text));
-    });
+  static async of(shelf: Shelf, parts: Parts): Promise<Training> {
+    return new Training(parts, await Keeper.of(shelf, parts.trainer, parts.run));
   }
 
-  /** Goes on from what `save` gave, on a text that may be another. */
-  static async resume(
-    lab: Lab,
-    settings: RunSettings,
-    text: Text,
-    files: { readonly [name: string]: Blob },
-  ): Promise<Training> {
-    const trainer = await lab.Trainer.resume(lab.runtime, files);
-    return settled(trainer.model, async () => {
-      return new Training(settings, text, trainer, await datasets(lab, settings, text));
-    });
+  /** The run that it is kept in. */
+  get run(): StoredRun {
+    return this.#keeper.run;
+  }
+
+  /** Whether that ends with the page. */
+  get inMemory(): boolean {
+    return this.#keeper.inMemory;
   }
 
   /** Steps done. */
   get step(): number {
-    return this.trainer.steps;
+    return this.#trainer.steps;
   }
 
   get finished(): boolean {
     return this.step >= this.settings.steps;
   }
 
-  /** The lowest loss that any model can reach, in nats per byte; known for the stories only. */
-  get entropy(): number | undefined {
-    return this.text.judge && grammarEntropy().natsPerByte;
+  /** Whether bytes are the tokens. */
+  get ofBytes(): boolean {
+    return this.#data.codec.json === undefined;
   }
 
-  /** Bytes that the model learns from. */
-  get trainBytes(): number {
+  /** The lowest loss that any model can reach, in nats per byte; known for the stories only. */
+  get entropy(): number | undefined {
+    return this.text.judge && this.ofBytes ? grammarEntropy().natsPerByte : undefined;
+  }
+
+  /** Tokens that the model learns from. */
+  get trainTokens(): number {
     return this.#data.dataset.tokens - this.#data.dataset.validationTokens;
   }
 
   plan(): Promise<PlanRow[]> {
-    return this.trainer.plan();
+    return this.#trainer.plan();
   }
 
-  /** Trains until the planned steps are done. Leaving the loop stops after the current step. */
-  async *run(): AsyncGenerator<TrainingEvent, void, undefined> {
-    if (this.finished) return;
-    const { trainer } = this;
-    const speed = new Speed();
-    const options = { until: this.settings.steps, dataChanged: true };
-    for await (const metrics of trainer.run(this.#data.dataset, options)) {
-      const { step, loss, skipped } = metrics;
-      yield { type: "step", step, loss, skipped, tokensPerSecond: speed.add(metrics) };
-      if (this.#due(EVALUATIONS)) {
-        const validation = await trainer.evaluate(this.#data.probe);
-        yield { type: "validation", step, loss: validation.loss };
-      }
-      if (this.#due(SAMPLES)) yield { type: "sample", step, pieces: await this.#sample() };
+  /** What happened up to this step, from the run. */
+  async *past(): AsyncGenerator<TrainingEvent, void, undefined> {
+    const metrics = (await this.run.metrics()) as StepMetrics[];
+    for (const [at, { step, loss, skipped, validationLoss }] of metrics.entries()) {
+      if (step > this.step) break;
+      if (at % PIECE === PIECE - 1) await new Promise((turn) => setTimeout(turn));
+      yield { type: "step", step, loss: loss ?? Number.NaN, skipped };
+      if (validationLoss !== undefined) yield { type: "validation", step, loss: validationLoss };
+    }
+    const samples = (await this.run.samples()) as KeptSample[];
+    for (const [step, text] of new Map(samples.map(({ step, text }) => [step, text]))) {
+      if (step > this.step) break;
+      this.#sampled = step;
+      yield { type: "sample", step, pieces: this.#judged(text) };
     }
   }
 
-  /** Continues a prompt; the text comes as it is decoded. */
-  write(prompt: string, options: Omit<SampleOptions, "context">) {
-    const tokens = new ByteTokenizer().encode(prompt === "" ? "\n" : prompt);
-    const context = this.settings.sequenceLength;
-    return sampleText(this.model, tokens, { ...options, context });
+  /** Trains until the planned steps are done, or until `halt`; then keeps the model. */
+  async *steps(): AsyncGenerator<TrainingEvent, void, undefined> {
+    this.#halt = false;
+    if (this.finished) return;
+    const speed = new Speed();
+    const { steps } = this.settings;
+    for await (let metrics of this.#trainer.run(this.#data.dataset, { until: steps })) {
+      const { step, loss, skipped } = metrics;
+      yield { type: "step", step, loss, skipped, tokensPerSecond: speed.add(metrics) };
+      if (this.#due(EVALUATIONS)) {
+        const validation = await this.#trainer.evaluate(this.#data.probe);
+        yield { type: "validation", step, loss: validation.loss };
+        metrics = { ...metrics, validationLoss: validation.loss };
+      }
+      await this.#keeper.note(metrics);
+      if (this.#due(SAMPLES)) yield* this.sample();
+      yield* this.#keep(() => this.#keeper.saveIfDue());
+      if (this.#halt) break;
+    }
+    yield* this.keep();
   }
 
-  /** Frees the GPU's memory. */
+  /** Ends `steps` after the current one. */
+  halt(): void {
+    this.#halt = true;
+  }
+
+  /** A sample of the model as it is, unless there is one of this step. */
+  async *sample(): AsyncGenerator<TrainingEvent, void, undefined> {
+    if (this.#sampled === this.step) return;
+    this.#sampled = this.step;
+    const { temperature, seed } = this.settings;
+    const { step } = this;
+    const options = { length: SAMPLE_LENGTH, temperature, seed: seed + step };
+    let text = "";
+    for await (const piece of this.write(defaultPrompt(this.text.judge !== undefined), options)) {
+      text += piece;
+    }
+    await this.#keeper.sample(step, text);
+    yield { type: "sample", step, pieces: this.#judged(text) };
+  }
+
+  /** Keeps the model of this step. */
+  keep(): AsyncGenerator<TrainingEvent, void, undefined> {
+    return this.#keep(() => this.#keeper.save());
+  }
+
+  /** Keeps the model soon: the page may be about to end. */
+  hurry(): void {
+    this.#keeper.hurry();
+  }
+
+  /** Continues a prompt; the text comes as it is decoded. */
+  async *write(prompt: string, options: Omit<SampleOptions, "context">) {
+    const { codec } = this.#data;
+    const tokens = await codec.encode(prompt === "" ? "\n" : prompt);
+    const context = this.settings.sequenceLength;
+    yield* sampleText(this.model, tokens, await codec.decoder(), { ...options, context });
+  }
+
+  /** Frees the GPU's memory, and lets other tabs open the run. */
   async free(): Promise<void> {
+    await this.run.close();
     await this.model.free();
-    await this.#data.dataset.free();
-    await this.#data.probe.free();
+    await freeData(this.#data);
+  }
+
+  async *#keep(save: () => Promise<void>): AsyncGenerator<TrainingEvent, void, undefined> {
+    const before = this.inMemory;
+    await save();
+    if (this.inMemory && !before) yield { type: "full" };
+  }
+
+  #judged(text: string): SamplePiece[] {
+    return this.text.judge?.judge(text, true) ?? [{ text }];
   }
 
   #due(times: number): boolean {
     const { steps } = this.settings;
     return this.finished || this.step % Math.max(1, Math.floor(steps / times)) === 0;
-  }
-
-  async #sample(): Promise<SamplePiece[]> {
-    const { temperature, seed } = this.settings;
-    const { judge } = this.text;
-    const options = { length: SAMPLE_LENGTH, temperature, seed: seed + this.step };
-    let text = "";
-    for await (const piece of this.write(defaultPrompt(judge !== undefined), options)) {
-      text += piece;
-    }
-    return judge?.judge(text, true) ?? [{ text }];
-  }
-}
-
-/** The text as two datasets. */
-async function datasets(lab: Lab, settings: RunSettings, { bytes }: Text): Promise<Data> {
-  const { sequenceLength, tokensPerStep, seed } = settings;
-  const split = Math.floor(bytes.size * validationFraction);
-  const kept = Math.min(split, Math.max(PROBE_STEPS * tokensPerStep, sequenceLength + 1));
-  const load = (part: Blob, fraction: number) =>
-    lab.Dataset.fromText(part, new ByteTokenizer(), {
-      sequenceLength,
-      validationFraction: fraction,
-      seed,
-    });
-  return {
-    dataset: await load(bytes, validationFraction),
-    probe: await load(bytes.slice(-2 * kept), 0.5),
-  };
-}
-
-/** What is made for a model. If that fails, the model is freed. */
-async function settled<T>(model: Model, make: () => Promise<T>): Promise<T> {
-  try {
-    return await make();
-  } catch (error) {
-    await model.free();
-    throw error;
   }
 }
 

@@ -6,7 +6,8 @@ import { type Disk, type Path, writeAll } from "./disk.js";
 
 const encoder = new TextEncoder();
 
-interface Entry {
+/** What a log keeps. */
+export interface Entry {
   readonly step: number;
 }
 

@@ -18,13 +18,21 @@ import { openFolder } from "./folder.js";
 import { blobsOf, describedBy, eachPiece, LOGS, writeCheckpoint } from "./imported.js";
 import { Memory } from "./memory.js";
 import { OriginPrivate } from "./opfs.js";
-import { makeRun, type RunRecord, type StoredFile, type StoredRun } from "./stored-run.js";
+import {
+  makeRun,
+  metricsLog,
+  type RunRecord,
+  type StoredFile,
+  type StoredRun,
+} from "./stored-run.js";
 import { readZip, writeZip } from "./zip.js";
 
 /** Options of {@link Runs.open}. */
 export interface RunsOptions {
   /** In Node, Deno and Bun: the folder; default that of the user's data, and in it `tinyloom/NAME`. */
   folder?: string | URL;
+  /** Keeps the runs in memory, where they end with the page; for a page whose storage is full. Default false. */
+  memory?: boolean;
 }
 
 /** What a run keeps beside its checkpoints, for the page that comes back to it. */
@@ -57,6 +65,7 @@ const OPTIONS: Rules<RunsOptions> = {
     (typeof value === "string" && value) || value instanceof URL
       ? undefined
       : "a path or a file: URL",
+  memory: flag,
 };
 const CONTENT: Rules<RunContent> = {
   data: (value) =>
@@ -115,8 +124,12 @@ export class Runs {
         `Runs.open: ${show(name)} is no name; give 1 to 100 letters, digits, "-", "_" or "."`,
       );
     }
-    const { folder } = check("Runs.open", options, OPTIONS);
-    return new Runs(await storing("the storage", () => openDisk(name, folder)));
+    const { folder, memory } = check("Runs.open", options, OPTIONS);
+    if (memory && folder !== undefined) {
+      throw invalid("Runs.open: memory has no folder; give one of the two options");
+    }
+    const open = () => (memory ? new Memory() : openDisk(name, folder));
+    return new Runs(await storing("the storage", open));
   }
 
   /** Bytes that the storage still has room for; undefined where it does not tell. */
@@ -161,6 +174,17 @@ export class Runs {
       }
       return runs.sort((a, b) => b.created - a.created);
     });
+  }
+
+  /**
+   * The metrics of a run's steps as {@link StoredRun.metrics} gives them, without opening it. Of a run that is
+   * open, perhaps in another tab, those that are written by now.
+   *
+   * @throws {@link TinyloomError} `invalid-options` where there is none of that name, `invalid-checkpoint`.
+   */
+  async metrics(name: string): Promise<unknown[]> {
+    const { id } = await this.#find(name);
+    return storing(`the run ${show(name)}`, () => metricsLog(this.#disk, id).read());
   }
 
   /** Gives a run another name; throws as {@link Runs.open} does. */

@@ -4,6 +4,7 @@ import { stored } from "../internal.js";
 import { inspect, integer, invalid, show } from "../options.js";
 import type { FilePart } from "../safetensors.js";
 import type { Source } from "../source.js";
+import type { StepMetrics } from "../trainer-types.js";
 import {
   CheckpointTarget,
   checkpointsOf,
@@ -13,7 +14,7 @@ import {
   verifyCheckpoint,
 } from "./checkpoint.js";
 import { type Disk, type Sums, storing, verify } from "./disk.js";
-import { byStep, Log, withoutRepeated } from "./log.js";
+import { byStep, type Entry, Log, withoutRepeated } from "./log.js";
 
 /** A stored file of the caller's: where it lies, and its checksums. */
 export interface StoredFile extends Sums {
@@ -36,6 +37,10 @@ export interface Sample {
   readonly step: number;
   readonly [field: string]: unknown;
 }
+
+/** What a run notes of its steps. */
+export const metricsLog = (disk: Disk, id: string) =>
+  new Log(disk, [id, "metrics.jsonl"], withoutRepeated);
 
 /** Makes an object of an open run. @internal */
 export let makeRun: (...parts: Parts) => StoredRun;
@@ -76,7 +81,7 @@ export class StoredRun {
     this.#disk = disk;
     this.#record = record;
     this.#release = release;
-    this.#metrics = new Log(disk, [id, "metrics.jsonl"], withoutRepeated);
+    this.#metrics = metricsLog(disk, id);
     this.#samples = new Log(disk, [id, "samples.jsonl"], byStep);
     stored.set(this, {
       target: (keep) =>
@@ -133,13 +138,24 @@ export class StoredRun {
   }
 
   /**
+   * Notes a step's metrics, as `trainer.run` does with `checkpoint`: for a loop that calls `trainer.save` itself.
+   * They are written with the next checkpoint, and by `close()`. Numbers that are not finite are kept as null.
+   *
+   * @throws {@link TinyloomError} `invalid-options`.
+   */
+  async addMetrics(metrics: Partial<StepMetrics> & { readonly step: number }): Promise<void> {
+    this.#opened();
+    this.#metrics.add(entryOf("addMetrics", metrics));
+  }
+
+  /**
    * Keeps a copy of a sample, as JSON has it. It is written with the next checkpoint, and by `close()`.
    *
    * @throws {@link TinyloomError} `invalid-options`, also for what JSON cannot hold.
    */
   async addSample(sample: Sample): Promise<void> {
     this.#opened();
-    this.#samples.add(sampleOf(sample));
+    this.#samples.add(entryOf("addSample", sample));
   }
 
   /** The samples kept, by their step; those of one step in the order in which they were added. */
@@ -236,22 +252,23 @@ export class StoredRun {
   }
 }
 
-/** A copy of a sample, or why it cannot be kept. */
-function sampleOf(given: unknown): Sample {
-  const copy = inspect("addSample", () => {
+/** A copy of an entry, or why it cannot be kept. */
+function entryOf(where: string, given: unknown): Entry {
+  const copy = inspect(where, () => {
     let text: string | undefined;
     try {
       text = JSON.stringify(given);
     } catch (cause) {
       const cure = "give what JSON can hold: no BigInt, and nothing that contains itself";
-      throw invalid(`addSample: the sample is not JSON: ${show(cause)}; ${cure}`, undefined, cause);
+      throw invalid(
+        `${where}: what was given is not JSON: ${show(cause)}; ${cure}`,
+        undefined,
+        cause,
+      );
     }
-    return (text === undefined ? undefined : JSON.parse(text)) as
-      | Partial<Sample>
-      | null
-      | undefined;
+    return (text === undefined ? undefined : JSON.parse(text)) as Partial<Entry> | null | undefined;
   });
   const allowed = integer(0, 0xffff_ffff)(copy?.step);
-  if (allowed) throw invalid(`addSample: step is ${show(copy?.step)}; give ${allowed}`);
-  return copy as Sample;
+  if (allowed) throw invalid(`${where}: step is ${show(copy?.step)}; give ${allowed}`);
+  return copy as Entry;
 }

@@ -1,6 +1,7 @@
 // Runs in storage. The same cases run on the API itself and through `tinyloom/worker`, so all is awaited.
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+import { notes } from "./storage-notes.mjs";
 
 /** Milliseconds that a case may take at most. */
 const LIMIT = 180_000;
@@ -32,6 +33,8 @@ async function stepOf({ tinyloom, runtime }, run) {
 }
 
 export const cases = {
+  ...notes,
+
   async "a run goes on from its checkpoint to the same bits, and keeps what it was given"(context) {
     const { tinyloom, runtime, open, where } = context;
     const runs = await open("go-on");

@@ -9,6 +9,7 @@ export class AskPanel {
   readonly #button = byId("generate", HTMLButtonElement);
   readonly #prompt = byId("prompt", HTMLTextAreaElement);
   readonly #output = byId("output", HTMLElement);
+  readonly #step = byId("output-step", HTMLElement);
   #training: Training | undefined;
   /** Ends the text that is being written. */
   #writing: AbortController | undefined;
@@ -26,6 +27,7 @@ export class AskPanel {
     this.#writing?.abort();
     this.#training = training;
     this.#output.textContent = "";
+    this.#step.hidden = true;
     if (this.#prompt.value.trim() === "" && training.text.judge) {
       this.#prompt.value = storyPrompt.split(" ", 4).join(" ");
     }
@@ -41,6 +43,8 @@ export class AskPanel {
     const prompt = this.#prompt.value;
     const written = make("span", "");
     this.#output.replaceChildren(make("b", "", prompt), written);
+    this.#step.hidden = false;
+    this.#step.textContent = `Written by the model of step ${training.step} of “${training.run.name}”:`;
     this.#writing = new AbortController();
     this.#button.textContent = "Stop writing";
     this.#output.setAttribute("aria-busy", "true");

@@ -5,6 +5,27 @@ import "uplot/dist/uPlot.min.css";
 const SMOOTHING = 0.25;
 const HEIGHT = 280;
 
+/** How many colours there are for the curves of other runs. */
+export const OTHERS = 4;
+
+/** The losses of another run. */
+export interface Curve {
+  name: string;
+  steps: readonly number[];
+  losses: readonly number[];
+}
+
+/** Follows the losses without their noise. */
+class Smoothing {
+  #value: number | undefined;
+
+  next(loss: number): number {
+    const before = this.#value ?? loss;
+    this.#value = before + SMOOTHING * (loss - before);
+    return this.#value;
+  }
+}
+
 /** The loss curve: training loss as it is and smoothed, validation loss, and the entropy as the floor below both. */
 export class LossChart {
   readonly #host: HTMLElement;
@@ -16,6 +37,9 @@ export class LossChart {
   #training: number[] = [];
   #smoothed: number[] = [];
   #validation: (number | null)[] = [];
+  #smoothing = new Smoothing();
+  /** Of each other run its steps and smoothed losses. */
+  #others: [number[], number[]][] = [];
 
   constructor(host: HTMLElement) {
     this.#host = host;
@@ -35,15 +59,24 @@ export class LossChart {
     this.#training = [];
     this.#smoothed = [];
     this.#validation = [];
+    this.#smoothing = new Smoothing();
+    this.#build();
+  }
+
+  /** Draws other runs behind this one. */
+  compare(curves: readonly Curve[]): void {
+    this.#others = curves.map(({ steps, losses }) => {
+      const smoothing = new Smoothing();
+      return [[...steps], losses.map((loss) => smoothing.next(loss))];
+    });
     this.#build();
   }
 
   addLoss(step: number, loss: number): void {
     if (!Number.isFinite(loss)) return;
-    const before = this.#smoothed.at(-1) ?? loss;
     this.#steps.push(step);
     this.#training.push(loss);
-    this.#smoothed.push(before + SMOOTHING * (loss - before));
+    this.#smoothed.push(this.#smoothing.next(loss));
     this.#validation.push(null);
     this.#schedule();
   }
@@ -70,12 +103,18 @@ export class LossChart {
   }
 
   #data(): uPlot.AlignedData {
-    // Two points without a loss let the entropy's line span the whole run.
-    const curve = (values: readonly (number | null)[]) => [null, ...values, null];
-    const steps = [0, ...this.#steps, Math.max(this.#end, this.#steps.at(-1) ?? 0)];
+    // Points without a loss let the entropy's line span the whole run. No step may be there twice.
+    const ahead = this.#end > (this.#steps.at(-1) ?? 0) ? [this.#end] : [];
+    const curve = (values: readonly (number | null)[]) => [
+      null,
+      ...values,
+      ...ahead.map(() => null),
+    ];
+    const steps = [0, ...this.#steps, ...ahead];
     const floor = steps.map(() => this.#entropy ?? null);
     const [training, smoothed] = [curve(this.#training), curve(this.#smoothed)];
-    return [steps, training, smoothed, curve(this.#validation), floor];
+    const own: uPlot.AlignedData = [steps, training, smoothed, curve(this.#validation), floor];
+    return this.#others.length === 0 ? own : uPlot.join([...this.#others, own]);
   }
 
   #build(): void {
@@ -88,7 +127,13 @@ export class LossChart {
       ticks: { stroke: color("line"), width: 1, size: 4 },
       font: "12px system-ui, sans-serif",
     };
+    const others = this.#others.map((_, index) => ({
+      stroke: color(`other-${index % OTHERS}`),
+      width: 1.5,
+      points: { show: false },
+    }));
     const lines: uPlot.Series[] = [
+      ...others,
       { stroke: color("madder-faint"), width: 1, points: { show: false } },
       { stroke: color("madder"), width: 2, points: { show: false } },
       {

@@ -1,6 +1,6 @@
-import { byId, clock, showNumber } from "../dom.ts";
+import { byId, clock, make, showNumber } from "../dom.ts";
 import type { Training, TrainingEvent } from "../training.ts";
-import { LossChart } from "./chart.ts";
+import { type Curve, LossChart, OTHERS } from "./chart.ts";
 
 /** The progress of a run: the cloth at the top, the figures, and the loss curve. */
 export class LearningPanel {
@@ -9,11 +9,13 @@ export class LearningPanel {
   #tokensPerStep = 1;
 
   /** Clears the panel for a run. */
-  start({ settings, step, entropy }: Training): void {
+  start({ settings, step, entropy, ofBytes }: Training): void {
     this.#steps = settings.steps;
     this.#tokensPerStep = settings.tokensPerStep;
     this.#chart.reset(settings.steps, entropy);
     byId("entropy-key", HTMLElement).hidden = entropy === undefined;
+    byId("loss-unit", HTMLElement).textContent = `nats per ${ofBytes ? "byte" : "token"}`;
+    byId("speed-name", HTMLElement).textContent = `${ofBytes ? "Bytes" : "Tokens"} per second`;
     this.#showStep(step);
     for (const id of ["loss", "validation-loss", "tokens-per-second"]) showNumber(id, undefined);
     byId("time-left", HTMLElement).textContent = "–";
@@ -27,12 +29,27 @@ export class LearningPanel {
       const { step, loss, tokensPerSecond } = event;
       this.#showStep(step);
       showNumber("loss", loss, loss.toFixed(3));
-      const speed = Math.round(tokensPerSecond).toLocaleString("en");
-      showNumber("tokens-per-second", tokensPerSecond, speed);
-      const left = ((this.#steps - step) * this.#tokensPerStep) / tokensPerSecond;
-      byId("time-left", HTMLElement).textContent = clock(left);
       this.#chart.addLoss(step, loss);
+      if (tokensPerSecond !== undefined) this.#showSpeed(step, tokensPerSecond);
     }
+  }
+
+  /** Draws the curves of other runs behind the present one. */
+  compare(others: readonly Curve[]): void {
+    this.#chart.compare(others);
+    const keys = others.map(({ name }, index) => {
+      const key = make("span", "key", name);
+      key.style.setProperty("--key", `var(--other-${index % OTHERS})`);
+      return key;
+    });
+    byId("other-keys", HTMLElement).replaceChildren(...keys);
+  }
+
+  #showSpeed(step: number, tokensPerSecond: number): void {
+    const speed = Math.round(tokensPerSecond).toLocaleString("en");
+    showNumber("tokens-per-second", tokensPerSecond, speed);
+    const left = ((this.#steps - step) * this.#tokensPerStep) / tokensPerSecond;
+    byId("time-left", HTMLElement).textContent = clock(left);
   }
 
   #showStep(step: number): void {

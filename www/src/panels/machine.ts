@@ -1,5 +1,6 @@
 import type { Capabilities, PlanRow } from "tinyloom/worker";
 import { byId, bytes, make } from "../dom.ts";
+import { fill, tableRow } from "../table.ts";
 
 /** One line of the plan table: equal dispatches of a phase together. */
 interface PlanGroup {
@@ -7,25 +8,6 @@ interface PlanGroup {
   count: number;
   flops: number;
   bytes: number;
-}
-
-function fill(
-  table: HTMLTableElement,
-  heads: readonly string[],
-  body: readonly HTMLTableRowElement[],
-): void {
-  const cells = heads.map((text) => {
-    const cell = make("th", "", text);
-    cell.scope = "col";
-    return cell;
-  });
-  table.replaceChildren(make("thead", "", make("tr", "", ...cells)), make("tbody", "", ...body));
-}
-
-function tableRow(head: string, ...cells: (string | Node)[]): HTMLTableRowElement {
-  const first = make("th", "", head);
-  first.scope = "row";
-  return make("tr", "", first, ...cells.map((cell) => make("td", "", cell)));
 }
 
 const yesNo = (value: boolean): string => (value ? "yes" : "no");

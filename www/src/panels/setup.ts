@@ -21,12 +21,7 @@ export class SetupPanel {
     }
     this.#source.addEventListener("change", () => this.#showSource());
     this.#size.addEventListener("change", () => this.#showPreset());
-    this.#file.addEventListener("change", () => this.#take(this.#file.files?.[0]));
-    addEventListener("dragover", (event) => event.preventDefault());
-    addEventListener("drop", (event) => {
-      event.preventDefault();
-      this.#take(event.dataTransfer?.files[0]);
-    });
+    this.#file.addEventListener("change", () => this.take(this.#file.files?.[0]));
     this.#showSource(); // a reload may have kept another choice
     this.#showPreset();
   }
@@ -69,7 +64,12 @@ export class SetupPanel {
     return rate === this.#preset().learningRate ? choices : { ...choices, learningRate: rate };
   }
 
-  /** Shows the settings of a loaded checkpoint. */
+  /** What a run of these settings is called. */
+  get name(): string {
+    return `${this.#preset().label.split(",")[0]} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
+  }
+
+  /** Shows the settings of a run that was kept. */
   show(settings: RunSettings): void {
     this.#set("sequence-length", settings.sequenceLength);
     this.#set("tokens-per-step", settings.tokensPerStep);
@@ -100,7 +100,8 @@ export class SetupPanel {
     }
   }
 
-  #take(file: File | undefined): void {
+  /** Makes a file the text to learn from. */
+  take(file: File | undefined): void {
     if (!file || this.#source.disabled) return;
     this.#chosenFile = file;
     this.#source.value = "file";

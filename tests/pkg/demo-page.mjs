@@ -1,0 +1,168 @@
+// The demo page as a person uses it: by its controls, in a real browser.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { openPage } from "../../scripts/browser.mjs";
+import { target } from "../../scripts/lib.mjs";
+
+const shots = join(target, "screenshots");
+export const DESKTOP = { width: 1280, height: 900 };
+export const PHONE = {
+  width: 390,
+  height: 844,
+  deviceScaleFactor: 2,
+  isMobile: false,
+  hasTouch: false,
+};
+
+export const number = (text) => Number.parseFloat(text.replaceAll(",", ""));
+export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** Everything that tests do to the page and read from it. */
+export class Demo {
+  /** Errors of the page's console. */
+  errors = [];
+  /** Kinds of the dialogs that the page has asked with; all are accepted. */
+  dialogs = [];
+
+  static async open(browser, url) {
+    const demo = new Demo();
+    demo.page = await openPage(browser, url, (type, text) => {
+      if (type === "error") demo.errors.push(text);
+    });
+    demo.page.on("dialog", (dialog) => {
+      demo.dialogs.push(dialog.type());
+      void dialog.accept();
+    });
+    await demo.page.setViewport(DESKTOP);
+    return demo;
+  }
+
+  text(id) {
+    return this.page.$eval(`#${id}`, (element) => (element.value ?? element.textContent).trim());
+  }
+
+  state() {
+    return this.page.$eval("body", (body) => body.dataset.state);
+  }
+
+  async step() {
+    return number((await this.text("step")) || "0") || 0;
+  }
+
+  async click(id) {
+    await this.page.$eval(`#${id}`, (element) => element.click());
+  }
+
+  async fill(id, value) {
+    await this.page.$eval(
+      `#${id}`,
+      (element, value) => {
+        element.value = value;
+        element.dispatchEvent(new Event("input", { bubbles: true }));
+        element.dispatchEvent(new Event("change", { bubbles: true }));
+      },
+      value,
+    );
+  }
+
+  /** Waits until the condition holds; says what it waited for and what the page showed. */
+  async until(what, condition, seconds = 180) {
+    const end = Date.now() + seconds * 1000;
+    while (!(await condition())) {
+      const [state, error] = [await this.state(), await this.text("error")];
+      assert.notEqual(state, "error", `the page failed while waiting for ${what}: ${error}`);
+      assert.ok(
+        Date.now() < end,
+        `no ${what} within ${seconds} s; state ${state}, step ${await this.step()}`,
+      );
+      await sleep(100);
+    }
+  }
+
+  async untilState(...states) {
+    await this.until(states.join(" or "), async () => states.includes(await this.state()));
+  }
+
+  async shot(name, viewport) {
+    await this.page.setViewport(viewport);
+    await sleep(300);
+    const wide = await this.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `the page is ${wide} px wider than the ${name} screen`);
+    mkdirSync(shots, { recursive: true });
+    await this.page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+  }
+
+  /** The runs of the table: name and result. */
+  runs() {
+    return this.page.$$eval("#runs tbody tr", (rows) =>
+      rows.map(({ cells }) => ({
+        name: cells[1].querySelector("input").value,
+        learned: cells[2].textContent,
+        result: cells[4].textContent,
+        buttons: Object.fromEntries(
+          [...cells[6].querySelectorAll("button")].map((one) => [one.textContent, !one.disabled]),
+        ),
+      })),
+    );
+  }
+
+  /** Presses a button of a run. */
+  press(button, name) {
+    return this.page.$eval(`#runs [aria-label="${button} ${name}"]`, (element) => element.click());
+  }
+
+  /** Exports a run, and gives the file that the browser would have downloaded. */
+  async export(name) {
+    // A headless browser has no download to look at: the link's Blob is read instead.
+    const { file, content } = await this.page.evaluate(async (name) => {
+      const { click } = HTMLAnchorElement.prototype;
+      const link = await new Promise((done) => {
+        HTMLAnchorElement.prototype.click = function () {
+          done(this);
+        };
+        document.querySelector(`#runs [aria-label="Export ${name}"]`).click();
+      });
+      HTMLAnchorElement.prototype.click = click;
+      const blob = await (await fetch(link.href)).blob();
+      const reader = new FileReader();
+      await new Promise((done) => {
+        reader.onload = done;
+        reader.readAsDataURL(blob);
+      });
+      return { file: link.download, content: reader.result.split(",")[1] };
+    }, name);
+    return new File([Buffer.from(content, "base64")], file);
+  }
+
+  /** Drops files on the page. */
+  async drop(files) {
+    const contents = [];
+    for (const [name, blob] of Object.entries(files)) {
+      const bytes = Buffer.from(await blob.arrayBuffer());
+      contents.push([name, bytes.toString("base64")]);
+    }
+    await this.page.evaluate(async (contents) => {
+      const transfer = new DataTransfer();
+      for (const [name, content] of contents) {
+        const bytes = await (await fetch(`data:;base64,${content}`)).arrayBuffer();
+        transfer.items.add(new File([bytes], name));
+      }
+      document.body.dispatchEvent(
+        new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }),
+      );
+    }, contents);
+  }
+
+  /** What the model writes after a prompt when it takes the likeliest byte each time. */
+  async likeliest(prompt, count) {
+    await this.fill("prompt", prompt);
+    await this.fill("temperature", "0");
+    await this.fill("max-tokens", String(count));
+    await this.click("generate");
+    const busy = () =>
+      this.page.$eval("#output", (one) => one.getAttribute("aria-busy") === "true");
+    await this.until("text", async () => !(await busy()));
+    return this.page.$eval("#output", (one) => one.lastChild.textContent);
+  }
+}

@@ -1,0 +1,263 @@
+// Runs of the demo page stay: over a reload and a killed renderer, as a zip, and where there is no storage.
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Runs } from "tinyloom/storage";
+import { launch } from "../../scripts/browser.mjs";
+import { capture, root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { DESKTOP, Demo, PHONE } from "./demo-page.mjs";
+import { findPython } from "./python.mjs";
+
+const LONG = { timeout: 900_000 };
+const dist = join(root, "www", "dist");
+const STEPS = 30;
+/** A run of seconds, as a link has it. */
+const LINK = `#size=story-small&steps=${STEPS}&sequence-length=32&tokens-per-step=64&seed=3`;
+const PROMPT = "one day shy ";
+const NAME = "Pocket on built-in stories";
+
+/** Reads exported runs in Node. */
+class Exported {
+  static async open(t) {
+    const exported = new Exported();
+    exported.folder = mkdtempSync(join(tmpdir(), "tinyloom-demo-"));
+    t.after(() => rmSync(exported.folder, { recursive: true, force: true }));
+    exported.runs = await Runs.open("demo", { folder: exported.folder });
+    return exported;
+  }
+
+  /** Losses and weights of a zip, and its files. */
+  async read(zip, name) {
+    const run = await this.runs.import(zip, name);
+    const metrics = await run.metrics();
+    await run.close();
+    const files = await this.runs.export(name);
+    const curve = metrics.map(({ step, loss, validationLoss }) => [step, loss, validationLoss]);
+    const weights = Buffer.from(await files["model.safetensors"].arrayBuffer());
+    return { curve, weights, files };
+  }
+}
+
+async function begin(browser, server, hash = LINK) {
+  const demo = await Demo.open(browser, `${server.url}/${hash}`);
+  await demo.untilState("idle");
+  return demo;
+}
+
+/** Starts a run that nothing disturbs. */
+async function whole(demo) {
+  await demo.page.click("#start");
+  await demo.untilState("training");
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), STEPS);
+  const newest = await demo.page.$eval("#samples li", (item) => item.value);
+  assert.equal(newest, STEPS, "the run ends with a sample");
+}
+
+/** Waits until the run has a checkpoint and has gone on. */
+async function midway(demo) {
+  await demo.until("steps", async () => (await demo.step()) >= 8);
+  await demo.until("a checkpoint", async () => (await stored(demo)).length > 0);
+}
+
+/** Files of checkpoints in the origin's private file system. */
+const stored = (demo) =>
+  demo.page.evaluate(async () => {
+    const found = [];
+    const walk = async (folder, path) => {
+      for await (const [name, handle] of folder.entries()) {
+        if (handle.kind === "directory") await walk(handle, `${path}/${name}`);
+        else if (name === "manifest.json") found.push(path);
+      }
+    };
+    await walk(await navigator.storage.getDirectory(), "");
+    return found;
+  });
+
+/** Kills the page's renderer process, and opens the page again. */
+async function killed(demo, browser, server) {
+  const session = await demo.page.createCDPSession();
+  const crashed = new Promise((done) => demo.page.once("error", done));
+  session.send("Page.crash").catch(() => undefined);
+  await crashed;
+  await demo.page.close().catch(() => undefined);
+  return Demo.open(browser, `${server.url}/`);
+}
+
+/** The page's run, which went on by itself, to its end; then an undisturbed one, and both compared. */
+async function compare(t, demo) {
+  await demo.until("the end", async () => (await demo.state()) === "stopped");
+  assert.equal(await demo.step(), STEPS);
+  await whole(demo);
+  const names = (await demo.runs()).map(({ name }) => name);
+  assert.deepEqual(names, [`${NAME} 2`, NAME]);
+  const exported = await Exported.open(t);
+  const disturbed = await exported.read(await demo.export(NAME), "disturbed");
+  const zip = await demo.export(`${NAME} 2`);
+  const undisturbed = await exported.read(zip, "undisturbed");
+  assert.equal(disturbed.curve.length, STEPS);
+  assert.deepEqual(disturbed.curve, undisturbed.curve, "losses");
+  assert.ok(disturbed.weights.equals(undisturbed.weights), "weights");
+  t.diagnostic(`${STEPS} losses and ${disturbed.weights.length} bytes of weights are equal`);
+  return { zip, files: undisturbed.files };
+}
+
+/** transformers loads the folder of the zip, and writes what the page writes. */
+async function inTransformers(t, files, prompt, text) {
+  const python = findPython();
+  if (!python) return t.diagnostic("without transformers");
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-exported-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  for (const [name, blob] of Object.entries(files)) {
+    writeFileSync(join(folder, name), Buffer.from(await blob.arrayBuffer()));
+  }
+  const script = join(root, "tests", "reference", "continue_text.py");
+  const said = capture(python, [script, folder, prompt, String(text.length)]);
+  assert.equal(Buffer.from(JSON.parse(said)).toString("latin1"), text, "text of transformers");
+  t.diagnostic(`transformers goes on as the page does: ${JSON.stringify(prompt + text)}`);
+}
+
+/** An export without its text needs that text: another one is refused by name. */
+async function otherData(demo, { data, ...files }) {
+  assert.ok(data.size > 100_000, "the export has the text");
+  const { learned } = (await demo.runs()).find(({ name }) => name === NAME);
+  await demo.page.select("#text-source", "paste");
+  await demo.fill("paste", "Quite another text. ".repeat(60));
+  await demo.drop(files);
+  const state = "document.body.dataset.state";
+  await demo.page.waitForFunction(`${state} === "error"`, { timeout: 60_000 });
+  const said = await demo.text("error");
+  for (const word of [learned, "pasted text", "Choose"]) assert.ok(said.includes(word), said);
+  await demo.page.select("#text-source", "stories");
+  const button = `#runs [aria-label="Resume undisturbed"]:not(:disabled)`;
+  await demo.page.waitForSelector(button, { timeout: 60_000 });
+  await demo.press("Resume", "undisturbed");
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), STEPS, "with its own text it loads");
+}
+
+test(
+  "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
+  LONG,
+  async (t) => {
+    const server = await serve({ "/": dist });
+    t.after(() => server.close());
+    const browser = await launch("chromium");
+    t.after(() => browser.close());
+    const first = await begin(browser, server);
+    assert.equal(await first.text("steps"), String(STEPS), "the link's settings");
+    assert.equal(await first.text("seed"), "3");
+    await first.page.click("#start");
+    await midway(first);
+    const demo = await killed(first, browser, server);
+    const { zip, files } = await compare(t, demo);
+
+    await demo.page.click(`#runs [aria-label="Compare ${NAME}"]`);
+    await demo.until("its key", async () => (await demo.text("other-keys")) === NAME);
+    await demo.shot("runs-desktop", DESKTOP);
+    await demo.shot("runs-phone", PHONE);
+    const text = await demo.likeliest(PROMPT, 12);
+    assert.equal(
+      await demo.text("output-step"),
+      `Written by the model of step ${STEPS} of “${NAME} 2”:`,
+    );
+    await inTransformers(t, files, PROMPT, text);
+
+    await demo.drop({ "back.zip": zip });
+    await demo.until("import", async () =>
+      (await demo.text("status")).startsWith("Loaded “back” at"),
+    );
+    assert.equal(await demo.step(), STEPS);
+    await demo.drop({
+      "config.json": files["config.json"],
+      "model.safetensors": files["model.safetensors"],
+    });
+    await demo.untilState("paused");
+    assert.equal(await demo.step(), 0, "a model alone begins a run");
+    assert.equal(await demo.likeliest(PROMPT, 12), text, "what the imported model writes");
+    await demo.click("stop");
+    await demo.untilState("stopped");
+    await demo.press("Delete", "imported model");
+    await demo.until("deletion", async () => (await demo.runs()).length === 3);
+    await otherData(demo, files);
+    await full(t, demo, server.url);
+    await rename(demo);
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+  },
+);
+
+/** Where the storage is full, a run goes on in memory; what was stored stays. */
+async function full(t, demo, origin) {
+  const session = await demo.page.createCDPSession();
+  const { usage } = await demo.page.evaluate(() => navigator.storage.estimate());
+  // Room for the text but not for a checkpoint. Chromium takes 1 MiB while a file is open.
+  const quotaSize = usage + 1_500_000;
+  await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize });
+  const before = (await demo.runs()).length;
+  await whole(demo);
+  assert.match(await demo.text("runs-note"), /is full/);
+  assert.match(await demo.text("status"), /Done.*export it/);
+  const runs = await demo.runs();
+  assert.deepEqual([runs.length, runs[0].name], [before + 2, `${NAME} 3, in memory`]);
+  assert.ok(runs[0].result.startsWith(`step ${STEPS} of ${STEPS}`), runs[0].result);
+  const exported = await Exported.open(t);
+  const { curve } = await exported.read(await demo.export(runs[0].name), "full");
+  assert.equal(curve.length, STEPS, "all steps are in the export");
+  await session.send("Storage.overrideQuotaForOrigin", { origin });
+}
+
+/** Renames a run, and deletes all. */
+async function rename(demo) {
+  await demo.page.$eval(`#runs [aria-label="Name of the run back"]`, (input) => {
+    input.value = "renamed";
+    input.dispatchEvent(new Event("change"));
+  });
+  const names = async () => (await demo.runs()).map(({ name }) => name);
+  await demo.until("renaming", async () => (await names()).includes("renamed"));
+  for (const name of await names()) {
+    await demo.press("Delete", name);
+    await demo.until("deletion", async () => !(await names()).includes(name));
+  }
+  assert.deepEqual(await stored(demo), [], "checkpoints that are left");
+}
+
+test(
+  "Firefox: a run survives a reload to the bit; without storage it is in memory",
+  LONG,
+  async (t) => {
+    const assets = readdirSync(join(dist, "assets"));
+    const worker = assets.find((name) => name.startsWith("worker-thread"));
+    const refusing =
+      'StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException("no", "SecurityError"));\n';
+    const code = readFileSync(join(dist, "assets", worker));
+    const server = await serve({ "/": dist });
+    const without = await serve({
+      "/": dist,
+      [`/assets/${worker}`]: Buffer.concat([Buffer.from(refusing), code]),
+    });
+    t.after(() => server.close());
+    t.after(() => without.close());
+    const browser = await launch("firefox");
+    t.after(() => browser.close());
+    const demo = await begin(browser, server);
+    await demo.page.click("#start");
+    await midway(demo);
+    await demo.page.reload();
+    assert.deepEqual(demo.dialogs, ["beforeunload"], "leaving asks first");
+    await compare(t, demo);
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+
+    const lone = await begin(browser, without);
+    assert.match(await lone.text("runs-note"), /keeps nothing/);
+    await lone.page.click("#start");
+    await lone.until("a step", async () => (await lone.step()) >= 1);
+    assert.match(await lone.text("status"), /ends with the page/);
+    await lone.click("stop");
+    await lone.untilState("stopped");
+    assert.ok((await lone.export(NAME)).size > 1_000_000, "it can be exported");
+    assert.deepEqual(lone.errors, [], "the page's console has errors");
+  },
+);

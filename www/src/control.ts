@@ -1,0 +1,296 @@
+/** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
+import type { StepMetrics } from "tinyloom/worker";
+import { byId, bytes, download } from "./dom.ts";
+import { type Folder, importModel, importRun, kindOf } from "./import.ts";
+import { type Lab, openLab } from "./lab.ts";
+import { applyLink } from "./link.ts";
+import { beginRun, openRun } from "./open.ts";
+import { AskPanel } from "./panels/ask.ts";
+import { LearningPanel } from "./panels/learning.ts";
+import { showCapabilities, showPlan } from "./panels/machine.ts";
+import { RunsPanel } from "./panels/runs.ts";
+import { SamplesPanel } from "./panels/samples.ts";
+import { SetupPanel } from "./panels/setup.ts";
+import { clearError, say, showError } from "./panels/status.ts";
+import { presetFor } from "./presets.ts";
+import { remember, remembered } from "./remember.ts";
+import { type RunSettings, resolveSettings } from "./settings.ts";
+import { isInUse, Shelf } from "./shelf.ts";
+import { readText, type Text } from "./text.ts";
+import type { Training, TrainingEvent } from "./training.ts";
+
+type State = "idle" | "loading" | "training" | "paused" | "stopped" | "error";
+
+/** What the page has once the GPU is open. */
+interface Open {
+  lab: Lab;
+  shelf: Shelf;
+}
+
+const start = byId("start", HTMLButtonElement);
+const pause = byId("pause", HTMLButtonElement);
+const stop = byId("stop", HTMLButtonElement);
+const importing = byId("import", HTMLButtonElement);
+export const setup = new SetupPanel();
+const learning = new LearningPanel();
+const samples = new SamplesPanel();
+const ask = new AskPanel();
+
+/** Without a GPU nothing can be started. */
+let opened: Open | undefined;
+let training: Training | undefined;
+/** What ends the training before its last step. */
+let halting: "paused" | "stopped" | undefined;
+
+const runs = new RunsPanel({
+  resume: (name) => attempt(() => resume(name), fail),
+  export: (name) =>
+    attempt(async () => download(await opened!.shelf.export(name), `${fileName(name)}.zip`)),
+  rename: (name, to) => attempt(() => change((shelf) => shelf.rename(name, to))),
+  delete: (name) => {
+    if (!confirm(`Delete the run “${name}” with its model and its text?`)) return;
+    attempt(async () => {
+      if (training?.run.name === name) await leave();
+      await change((shelf) => shelf.delete(name));
+    });
+  },
+  compare: (names) => attempt(() => compare(names)),
+});
+
+export const state = (): State => document.body.dataset["state"] as State;
+export const busy = () => state() === "training" || state() === "loading";
+
+function setState(next: State): void {
+  document.body.dataset["state"] = next;
+  setup.disabled = busy() || next === "paused";
+  start.disabled = !opened || busy();
+  start.textContent = next === "paused" ? "Resume" : "Start";
+  pause.disabled = next !== "training" && next !== "paused";
+  pause.setAttribute("aria-pressed", String(next === "paused"));
+  stop.disabled = next !== "training" && next !== "paused";
+  importing.disabled = !opened || busy();
+  ask.disabled = training === undefined || next === "loading";
+  if (next !== "loading") attempt(showRuns);
+}
+
+/** Does something, and shows what goes wrong in it. */
+export function attempt(
+  work: () => Promise<void>,
+  failed: (error: unknown) => void = showError,
+): void {
+  work().catch(failed);
+}
+
+/** Shows a failure that ends the run, or the setting up of one. */
+export function fail(error: unknown): void {
+  showError(error);
+  if (training) remember({ id: training.run.id, training: !opened });
+  setState("error");
+  say(opened ? "That did not work." : "No GPU to train on.");
+}
+
+async function showRuns(): Promise<void> {
+  if (opened) await runs.show(opened.shelf, training?.run.id, busy());
+}
+
+/** Changes the list of runs. */
+async function change(work: (shelf: Shelf) => Promise<void>): Promise<void> {
+  clearError();
+  await work(opened!.shelf).finally(showRuns);
+  await compare(runs.compared());
+}
+
+async function compare(names: readonly string[]): Promise<void> {
+  const curve = async (name: string) => {
+    const metrics = (await opened!.shelf.metrics(name)).filter(({ loss }) => loss !== null);
+    const losses = metrics.map(({ loss }: StepMetrics) => loss);
+    return { name, steps: metrics.map(({ step }) => step), losses };
+  };
+  learning.compare(await Promise.all(names.map(curve)));
+}
+
+const fileName = (name: string) => name.replace(/[^\p{L}\p{N}.-]+/gu, "-");
+
+function show(event: TrainingEvent): void {
+  learning.show(event);
+  if (event.type === "sample") samples.add(event.step, event.pieces);
+  if (event.type === "full") {
+    say("The storage is full. The run goes on in memory and ends with the page: export it.");
+    attempt(showRuns);
+  }
+  if (event.type === "step" && event.skipped) {
+    say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
+  }
+}
+
+/** Leaves the page's run, which stays in the list. */
+async function leave(): Promise<void> {
+  const before = training;
+  training = undefined;
+  remember(undefined);
+  await before?.free();
+}
+
+/** Makes a run the page's, with what happened in it so far. */
+async function take(made: Training): Promise<void> {
+  training = made;
+  learning.start(made);
+  samples.clear();
+  ask.start(made);
+  for await (const event of made.past()) show(event);
+  showPlan(await made.plan());
+  const { parameterCount, gpuBytes } = made.model;
+  byId("model-note", HTMLElement).textContent =
+    `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
+    `${made.trainTokens.toLocaleString("en")} ${made.ofBytes ? "bytes" : "tokens"} of text.`;
+}
+
+export async function train(): Promise<void> {
+  if (!training) return;
+  const { run } = training;
+  halting = undefined;
+  clearError();
+  remember({ id: run.id, training: true });
+  setState("training");
+  say(
+    training.inMemory ? "Training. The run ends with the page: export it to keep it." : "Training.",
+  );
+  for await (const event of training.steps()) show(event);
+  if (state() === "error") return;
+  if (halting === "paused" && !training.finished) {
+    remember({ id: training.run.id, training: false });
+    setState("paused");
+    say(`Paused after step ${training.step}.`);
+  } else await end();
+}
+
+/** Ends a run, with a sample. */
+async function end(): Promise<void> {
+  const { step, finished } = training!;
+  remember(undefined);
+  for await (const event of training!.sample()) show(event);
+  for await (const event of training!.keep()) show(event);
+  setState("stopped");
+  const kept = training!.inMemory ? " The run ends with the page: export it to keep it." : "";
+  say(`${finished ? "Done. Ask it for more below." : `Stopped after step ${step}.`}${kept}`);
+}
+
+export function halt(how: "paused" | "stopped"): void {
+  halting = how;
+  if (state() === "paused") {
+    setState("loading");
+    attempt(end, fail);
+    return;
+  }
+  say(how === "paused" ? "Pausing after this step…" : "Stopping after this step…");
+  training?.halt();
+}
+
+function settingsOf(choices = setup.choices()): RunSettings {
+  return resolveSettings(choices, opened!.lab.runtime.capabilities)!;
+}
+
+/** The text chosen in the form, for a run of these settings. */
+function chosenText(settings: RunSettings): Text {
+  const text = setup.text();
+  if (typeof text === "string") throw new opened!.lab.TinyloomError("invalid-options", text);
+  return readText(text, settings);
+}
+
+/** Says what is being done, and leaves the run before. */
+async function load(what: string): Promise<Open> {
+  clearError();
+  setState("loading");
+  say(what);
+  await leave();
+  return opened!;
+}
+
+export async function begin(): Promise<void> {
+  const chosen = setup.text();
+  if (typeof chosen === "string") return say(chosen);
+  const { lab, shelf } = await load("Compiling the model for this GPU…");
+  const settings = settingsOf();
+  const text = readText(chosen, settings);
+  await take(await beginRun(lab, shelf, { name: setup.name, settings, text }));
+  await train();
+}
+
+/** Goes on with a run of the list, at its newest checkpoint. */
+async function resume(name: string, goOn = false): Promise<void> {
+  const { lab, shelf } = await load(`Loading “${name}”…`);
+  const made = await openRun(lab, shelf, name, chosenText);
+  await take(made);
+  setup.show(made.settings);
+  if (goOn && !made.finished) return train();
+  remember({ id: made.run.id, training: false });
+  setState(made.finished ? "stopped" : "paused");
+  const { step, settings } = made;
+  const next = made.finished ? "ask it for text" : "resume, or ask it for text";
+  say(`Loaded “${name}” at step ${step} of ${settings.steps}: ${next}.`);
+}
+
+/** Keeps what was dropped or picked as a run, and opens it. */
+export async function bring(folder: Folder): Promise<void> {
+  const kind = kindOf(folder);
+  if (kind === "text") return setup.take(Object.values(folder.files)[0]);
+  if (kind === "other")
+    return say("That is neither a run, a model with its config.json, nor one text.");
+  const { lab, shelf } = await load(`Importing ${folder.name}…`);
+  if (kind === "run") return resume(await importRun(shelf, folder));
+  const pretrained = await importModel(lab, folder);
+  const { config } = pretrained.model;
+  const choices = setup.choices();
+  const longest = Math.min(choices.sequenceLength!, config.max_position_embeddings ?? 128);
+  const settings = settingsOf({ ...choices, config, sequenceLength: longest });
+  const text = chosenText(settings);
+  await take(await beginRun(lab, shelf, { name: folder.name, settings, text, pretrained }));
+  for await (const event of training!.keep()) show(event);
+  remember({ id: training!.run.id, training: false });
+  setState("paused");
+  say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${text.name}.`);
+}
+
+/** Goes on with the run that this browser was at when the page ended. */
+async function comeBack({ shelf }: Open): Promise<boolean> {
+  const last = remembered();
+  const run = last && (await shelf.list()).find(({ id }) => id === last.id);
+  if (!last || !run) return false;
+  try {
+    await resume(run.name, last.training);
+  } catch (error) {
+    if (!isInUse(error)) throw error;
+    remember(last);
+    return false;
+  }
+  return true;
+}
+
+export async function open(): Promise<void> {
+  setState("loading");
+  const lab = await openLab();
+  const { capabilities, lost } = lab.runtime;
+  opened = { lab, shelf: await Shelf.open(lab) };
+  void lost.then(({ message }) => {
+    opened = undefined;
+    fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
+  });
+  setup.size = presetFor(capabilities);
+  applyLink(location.hash);
+  showCapabilities(capabilities);
+  if (await comeBack(opened)) return;
+  setState("idle");
+  say(
+    capabilities.software
+      ? "This adapter computes on the CPU: the pocket model fits it, about two minutes."
+      : "Ready.",
+  );
+}
+
+/** Keeps the model soon: the page may be about to end. */
+export function hurry(): void {
+  training?.hurry();
+}
+
+/** Whether files may be brought now. */
+export const ready = (): boolean => opened !== undefined && !busy();

@@ -1,0 +1,72 @@
+import type { StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
+import { isFull, type Shelf } from "./shelf.ts";
+
+/** At least so many milliseconds lie between two checkpoints, and so many times what one takes. */
+const [PAUSE, SHARE] = [2000, 20];
+
+/** Keeps a run while it trains: curve and samples as they come, the model every few seconds. */
+export class Keeper {
+  readonly #shelf: Shelf;
+  readonly #trainer: Trainer;
+  #run: StoredRun;
+  /** When the next checkpoint is due; without storage none is, until the run stops. */
+  #due: number;
+  /** Steps of the newest checkpoint. */
+  #saved = -1;
+
+  private constructor(shelf: Shelf, trainer: Trainer, run: StoredRun, outlives: boolean) {
+    this.#shelf = shelf;
+    this.#trainer = trainer;
+    this.#run = run;
+    this.#due = outlives ? performance.now() + PAUSE : Number.POSITIVE_INFINITY;
+  }
+
+  static async of(shelf: Shelf, trainer: Trainer, run: StoredRun): Promise<Keeper> {
+    return new Keeper(shelf, trainer, run, await shelf.outlives(run));
+  }
+
+  /** The run, which is another once the storage was full. */
+  get run(): StoredRun {
+    return this.#run;
+  }
+
+  /** Whether the run ends with the page. */
+  get inMemory(): boolean {
+    return this.#due === Number.POSITIVE_INFINITY;
+  }
+
+  note(metrics: StepMetrics): Promise<void> {
+    return this.#run.addMetrics(metrics);
+  }
+
+  sample(step: number, text: string): Promise<void> {
+    return this.#run.addSample({ step, text });
+  }
+
+  /** Makes the next `saveIfDue` save: the page may be about to end. */
+  hurry(): void {
+    if (!this.inMemory) this.#due = 0;
+  }
+
+  /** A checkpoint, where one is due. */
+  async saveIfDue(): Promise<void> {
+    if (performance.now() >= this.#due) await this.save();
+  }
+
+  /** A checkpoint of this step. If the storage is full, the run goes on in memory. */
+  async save(): Promise<void> {
+    if (this.#saved === this.#trainer.steps) return;
+    const began = performance.now();
+    try {
+      await this.#trainer.save({ to: this.#run });
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      this.#run = await this.#shelf.moveToMemory(this.#run);
+      this.#due = Number.POSITIVE_INFINITY;
+      await this.#trainer.save({ to: this.#run });
+    }
+    this.#saved = this.#trainer.steps;
+    const now = performance.now();
+    if (!this.inMemory) this.#due = now + Math.max(PAUSE, SHARE * (now - began));
+  }
+}

@@ -1,0 +1,116 @@
+/** How a training comes to be: new, from a run that was kept, or from the files of a model. */
+import { type Model, type StoredRun, TinyloomError, type Trainer } from "tinyloom/worker";
+import { codecOf, type Data, freeData, loadData } from "./data.ts";
+import type { Lab } from "./lab.ts";
+import type { RunSettings } from "./settings.ts";
+import { type Content, dataOf, type Kept, keptOf, type Shelf, tokenizerOf } from "./shelf.ts";
+import { keptText, type Text } from "./text.ts";
+import { Training } from "./training.ts";
+
+/** What a new training starts from. */
+export interface Beginning {
+  /** The run's name; if one has it, a number is put behind it. */
+  name: string;
+  settings: RunSettings;
+  text: Text;
+  /** A model to go on with instead of a new one, and its tokenizer.json if it has one. */
+  pretrained?: { model: Model; tokenizer: string | undefined };
+}
+
+/** A training of a new run. */
+export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Promise<Training> {
+  const { name, settings, text, pretrained } = beginning;
+  const codec = await codecOf(lab, pretrained?.tokenizer);
+  const data = await loadData(lab, settings, text, codec);
+  const model = pretrained?.model ?? (await newModel(lab, settings));
+  return orFreed(model, data, async () => {
+    const trainer = await newTrainer(lab, model, settings);
+    const stories = text.judge !== undefined;
+    const kept = { name: text.name, stories, hash: data.dataset.hash };
+    const options = { settings, text: kept, pretrained: pretrained !== undefined };
+    const content: Content = { data: text.bytes, options };
+    if (codec.json !== undefined) content.tokenizer = codec.json;
+    const run = await shelf.create(name, content);
+    return Training.of(shelf, { settings, text, data, trainer, run });
+  });
+}
+
+/**
+ * A training of a run that was kept, at its newest checkpoint.
+ *
+ * @param chosen - the text to go on with where none was kept with the run.
+ * @throws TinyloomError `in-use` where another tab has the run open; `invalid-options` where the run learned from
+ * another text than the chosen one.
+ */
+export async function openRun(
+  lab: Lab,
+  shelf: Shelf,
+  name: string,
+  chosen: (settings: RunSettings) => Text,
+): Promise<Training> {
+  const run = await shelf.open(name);
+  try {
+    const kept = keptOf(run);
+    if (!kept) throw foreign(run, "was not made by this page, so its settings are not known");
+    const { settings, text: about } = kept;
+    const bytes = await dataOf(run);
+    const text = bytes ? await keptText(about.name, bytes, about.stories) : chosen(settings);
+    const codec = await codecOf(lab, await tokenizerOf(run));
+    const data = await loadData(lab, settings, text, codec);
+    if (data.dataset.hash !== about.hash) {
+      await freeData(data);
+      throw otherText(run, about.name, text.name);
+    }
+    const trainer = await lastOf(lab, run, kept);
+    return await orFreed(trainer.model, data, () =>
+      Training.of(shelf, { settings, text, data, trainer, run }),
+    );
+  } catch (error) {
+    await run.close();
+    throw error;
+  }
+}
+
+/** The trainer of the newest checkpoint; where there is none, a new one: its first steps are the same again. */
+async function lastOf(lab: Lab, run: StoredRun, { settings, pretrained }: Kept): Promise<Trainer> {
+  const checkpoints = await run.checkpoints();
+  if (checkpoints.some(({ step }) => step !== null)) return lab.Trainer.resume(lab.runtime, run);
+  if (pretrained) throw foreign(run, "ended before its model was stored; import the model again");
+  return newTrainer(lab, await newModel(lab, settings), settings);
+}
+
+const newModel = (lab: Lab, { config, seed }: RunSettings): Promise<Model> =>
+  lab.Model.create(lab.runtime, config, { seed });
+
+function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promise<Trainer> {
+  const { seed, tokensPerStep, learningRate, minLearningRate, steps } = settings;
+  return lab.Trainer.create(model, {
+    tokensPerStep,
+    learningRate,
+    totalSteps: steps,
+    seed,
+    ...(minLearningRate !== undefined && { minLearningRate }),
+  });
+}
+
+/** What is made of a model and its data. If that fails, both are freed. */
+async function orFreed<T>(model: Model, data: Data, make: () => Promise<T>): Promise<T> {
+  try {
+    return await make();
+  } catch (error) {
+    await model.free();
+    await freeData(data);
+    throw error;
+  }
+}
+
+const foreign = (run: StoredRun, why: string): TinyloomError =>
+  new TinyloomError("invalid-checkpoint", `“${run.name}” ${why}`);
+
+function otherText(run: StoredRun, learned: string, chosen: string): TinyloomError {
+  return new TinyloomError(
+    "invalid-options",
+    `“${run.name}” was saved without its text, and has learned from “${learned}”. The text chosen here is ` +
+      `“${chosen}”, which is another. Choose the text that it has learned from, and resume it in the list of runs`,
+  );
+}

@@ -1,0 +1,146 @@
+import type { RunSummary } from "tinyloom/storage";
+import type { StepMetrics } from "tinyloom/worker";
+import { byId, bytes, make } from "../dom.ts";
+import type { RunSettings } from "../settings.ts";
+import { keptOf, type Shelf } from "../shelf.ts";
+import { fill, tableRow } from "../table.ts";
+
+/** What the page does with a run of the list. */
+export interface RunActions {
+  resume(name: string): void;
+  export(name: string): void;
+  rename(name: string, to: string): void;
+  delete(name: string): void;
+  /** The runs whose curves are to be seen. */
+  compare(names: readonly string[]): void;
+}
+
+const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", ""];
+const whole = (value: number) => value.toLocaleString("en");
+
+function noteOf({ lasting, full }: Shelf): string {
+  if (full) {
+    return (
+      "The browser's storage for this page is full. What does not fit is in memory and ends with the page: " +
+      "export it, or delete other runs before the next one."
+    );
+  }
+  return lasting
+    ? "Every run is kept in this browser, with its text. It goes on where it was after a reload or a crash. " +
+        "The curves of those chosen here lie behind the present one."
+    : "This browser keeps nothing for this page, as in some private windows. Runs end with the page: export " +
+        "those that you want to keep.";
+}
+
+function described({ config, learningRate, tokensPerStep, seed }: RunSettings): string {
+  const shape = `${config.num_hidden_layers} layers × ${config.hidden_size}`;
+  return `${shape}, ${whole(tokensPerStep)} a step, rate ${learningRate}, seed ${seed}`;
+}
+
+/** The runs that the browser keeps, as a table. */
+export class RunsPanel {
+  readonly #actions: RunActions;
+  readonly #compared = new Set<string>();
+  /** The last validation loss by run and checkpoint. */
+  readonly #losses = new Map<string, number | undefined>();
+  #runs: readonly RunSummary[] = [];
+
+  constructor(actions: RunActions) {
+    this.#actions = actions;
+  }
+
+  /**
+   * Shows the runs as they are now.
+   *
+   * @param current - id of the page's run.
+   * @param busy - whether it is training: then it cannot be left.
+   */
+  async show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
+    const runs = await shelf.list();
+    const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
+    this.#runs = runs;
+    const rows = runs.map((run, index) => this.#row(run, results[index]!, current, busy));
+    fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
+    byId("runs-note", HTMLElement).textContent = noteOf(shelf);
+  }
+
+  async #result(shelf: Shelf, run: RunSummary): Promise<string> {
+    const newest = run.checkpoints[0];
+    if (!newest) return "nothing stored yet";
+    const key = `${run.id} ${newest.number}`;
+    if (!this.#losses.has(key)) {
+      const metrics = await shelf.metrics(run.name).catch(() => [] as StepMetrics[]);
+      const judged = metrics.filter((one) => one.validationLoss !== undefined);
+      this.#losses.set(key, judged.at(-1)?.validationLoss);
+    }
+    const loss = this.#losses.get(key);
+    const steps = keptOf(run)?.settings.steps;
+    const reached = `step ${whole(newest.step ?? 0)}${steps === undefined ? "" : ` of ${whole(steps)}`}`;
+    return `${reached}${loss === undefined ? "" : `, validation ${loss.toFixed(3)}`}, ${bytes(newest.bytes)}`;
+  }
+
+  #row(
+    run: RunSummary,
+    result: string,
+    current: string | undefined,
+    busy: boolean,
+  ): HTMLTableRowElement {
+    const kept = keptOf(run);
+    const row = tableRow(
+      "",
+      this.#nameField(run),
+      kept?.text.name ?? "–",
+      kept ? described(kept.settings) : "–",
+      result,
+      new Date(run.created).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" }),
+      this.#buttons(run, run.id === current, busy),
+    );
+    row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
+    if (run.id === current) row.setAttribute("aria-current", "true");
+    return row;
+  }
+
+  #choice({ id, name }: RunSummary): HTMLInputElement {
+    const box = make("input", "");
+    box.type = "checkbox";
+    box.checked = this.#compared.has(id);
+    box.setAttribute("aria-label", `Compare ${name}`);
+    box.addEventListener("change", () => {
+      if (box.checked) this.#compared.add(id);
+      else this.#compared.delete(id);
+      this.#actions.compare(this.compared());
+    });
+    return box;
+  }
+
+  /** Names of the runs that are chosen. */
+  compared(): string[] {
+    return this.#runs.filter(({ id }) => this.#compared.has(id)).map(({ name }) => name);
+  }
+
+  #nameField({ name }: RunSummary): HTMLInputElement {
+    const input = make("input", "");
+    input.value = name;
+    input.setAttribute("aria-label", `Name of the run ${name}`);
+    input.addEventListener("change", () => this.#actions.rename(name, input.value.trim()));
+    return input;
+  }
+
+  #buttons({ name }: RunSummary, isCurrent: boolean, busy: boolean): HTMLElement {
+    const button = (text: string, disabled: boolean, act: (name: string) => void) => {
+      const made = make("button", "", text);
+      made.type = "button";
+      made.disabled = disabled;
+      made.setAttribute("aria-label", `${text} ${name}`);
+      made.addEventListener("click", () => act(name));
+      return made;
+    };
+    return make(
+      "div",
+      "actions",
+      button("Resume", busy, this.#actions.resume),
+      button("Export", busy && isCurrent, this.#actions.export),
+      button("Delete", busy && isCurrent, this.#actions.delete),
+    );
+  }
+}

@@ -1,0 +1,27 @@
+/** Which run this browser was at, so that a page that comes back goes on with it. */
+
+const KEY = "tinyloom-demo.run";
+
+export interface Remembered {
+  id: string;
+  /** Whether it was training, and goes on by itself. */
+  training: boolean;
+}
+
+/** Without local storage nothing is remembered: the run is still in the list. */
+export function remember(run: Remembered | undefined): void {
+  try {
+    if (run) localStorage.setItem(KEY, JSON.stringify(run));
+    else localStorage.removeItem(KEY);
+  } catch {
+    // it is switched off, or full
+  }
+}
+
+export function remembered(): Remembered | undefined {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "null") ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
