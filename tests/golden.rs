@@ -13,8 +13,8 @@ use tinyloom::config::ModelConfig;
 use tinyloom::error::Result;
 use tinyloom::kernels::{KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, SampleChoices, TrainChoices, inference_plans, initialize_plan, sample_plan,
-    train_plans,
+    InferenceOptions, Probe, SampleChoices, TrainChoices, inference_plans, initialize_plan,
+    probe_plan, sample_plan, train_plans,
 };
 use tinyloom::params::Params;
 use tinyloom::plan::Plan;
@@ -241,6 +241,30 @@ impl Listing {
         }
     }
 
+    /// The plans that read a layer's hidden state or attention back.
+    fn probing(&mut self, caps: &Capabilities, case: &Case) {
+        let config = ModelConfig::from_json(case.config).unwrap();
+        let Ok(layout) =
+            Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30))
+        else {
+            return;
+        };
+        let last = config.num_hidden_layers;
+        for (kv_cache, probe) in [
+            (KvCache::F32, Probe::HiddenState(0)),
+            (KvCache::F32, Probe::HiddenState(last)),
+            (KvCache::F32, Probe::Attention(0)),
+            (KvCache::Int8, Probe::Attention(last - 1)),
+        ] {
+            let options = InferenceOptions { kv_cache, ..Default::default() };
+            let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
+            let (shape, slots) = (plans.shape, &plans.sample.slots);
+            let plan = probe_plan(caps, &layout, shape, options, slots, probe);
+            let what = format!("{kv_cache:?} cache, {probe:?}");
+            self.note(caps, &what, plan.as_ref().map_err(Clone::clone));
+        }
+    }
+
     fn text(self) -> String {
         let mut text = String::from(
             "Every plan of tests/golden.rs. A kernel: name, variant, reason, workgroup size, grid, bindings,\n\
@@ -276,6 +300,13 @@ fn plans_are_as_they_were() {
             let _ =
                 writeln!(listing.cases, "{} on {}, sampling", case.name, caps.adapter.description);
             listing.sampling(&caps, case);
+        }
+    }
+    for case in &CASES {
+        for caps in adapters::table(Target::Browser) {
+            let _ =
+                writeln!(listing.cases, "{} on {}, probing", case.name, caps.adapter.description);
+            listing.probing(&caps, case);
         }
     }
     let text = listing.text();

@@ -18,8 +18,10 @@ export type {
   WeightFormat,
 } from "./generate.js";
 export {
+  type HiddenStatesOptions,
   type InferenceOptions,
   Model,
+  type ModelAttentionOptions,
   type ModelConfig,
   type ModelFiles,
   type ModelOptions,

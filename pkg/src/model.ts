@@ -14,7 +14,7 @@ import {
 import { end, Handle, Queue } from "./handle.js";
 import { type InnerModel, models, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
-import { check, invalid, isA, object, type Rules, seed, show } from "./options.js";
+import { check, index, invalid, isA, object, type Rules, seed, show } from "./options.js";
 import { type Ask, type RawGeneration, type RawModel, withRoom } from "./raw.js";
 import { Runtime } from "./runtime.js";
 import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
@@ -112,6 +112,24 @@ export interface InferenceOptions extends LongOptions {
   weights?: WeightFormat;
 }
 
+/** Options of {@link Model.hiddenStates}. */
+export interface HiddenStatesOptions extends InferenceOptions {
+  /**
+   * Which hidden state, counted as transformers counts `output_hidden_states`: 0 is the embedding, i the
+   * output of the first i layers, and `num_hidden_layers` the output of the last layer behind the final
+   * norm.
+   */
+  layer: number;
+}
+
+/** Options of {@link Model.attention}. */
+export interface ModelAttentionOptions extends InferenceOptions {
+  /** The layer, from 0 to `num_hidden_layers - 1`. */
+  layer: number;
+  /** The head of queries, from 0 to `num_attention_heads - 1`. */
+  head: number;
+}
+
 /** Files of {@link Model.save}. */
 export interface ModelFiles {
   [name: string]: Uint8Array<ArrayBuffer>;
@@ -125,6 +143,8 @@ export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
+const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
+const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 
 /** A model of the module's. @internal */
 export let adoptModel: (runtime: Runtime, raw: RawModel) => Model;
@@ -241,9 +261,7 @@ export class Model {
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
   async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
-    const [long, json] = inferenceOptions("logits", options);
-    const ids = toSomeTokens("tokens", tokens);
-    return this.#handle.run((raw) => watched("logits", long, (ask) => raw.logits(ids, json, ask)));
+    return this.#look("logits", tokens, options, INFERENCE);
   }
 
   /**
@@ -258,12 +276,61 @@ export class Model {
     targets?: TokenIds,
     options: InferenceOptions = {},
   ): Promise<number> {
-    const [long, json] = inferenceOptions("loss", options);
+    const [long, json] = inferenceOptions("loss", options, INFERENCE);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
     return this.#handle.run((raw) =>
       watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
     );
+  }
+
+  /**
+   * The hidden state of each position behind some layers, as transformers gives it with
+   * `output_hidden_states`.
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @returns `tokens.length × hidden_size` numbers, one row per position.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `out-of-memory`,
+   * `aborted`.
+   *
+   * @example
+   * ```ts
+   * const last = await model.hiddenStates(tokens, { layer: model.config.num_hidden_layers });
+   * ```
+   */
+  async hiddenStates(tokens: TokenIds, options: HiddenStatesOptions): Promise<Float32Array> {
+    return this.#look("hiddenStates", tokens, options, STATES);
+  }
+
+  /**
+   * How much each position attends to each other with one head, as transformers gives it with
+   * `output_attentions` and eager attention.
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @returns `tokens.length × tokens.length` probabilities, one row per position that attends. A row adds
+   * up to 1 and is 0 for positions that it does not see: later ones, and those before a sliding window.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `out-of-memory`,
+   * `aborted`.
+   *
+   * @example
+   * ```ts
+   * const shares = await model.attention(tokens, { layer: 0, head: 2 });
+   * const lastRow = shares.subarray(-tokens.length);
+   * ```
+   */
+  async attention(tokens: TokenIds, options: ModelAttentionOptions): Promise<Float32Array> {
+    return this.#look("attention", tokens, options, ATTENTION);
+  }
+
+  #look<O extends InferenceOptions>(
+    look: string,
+    tokens: TokenIds,
+    options: O,
+    rules: Rules<O>,
+  ): Promise<Float32Array> {
+    const [long, json] = inferenceOptions(look, options, rules, look);
+    const ids = toSomeTokens("tokens", tokens);
+    return this.#handle.run((raw) => watched(look, long, (ask) => raw.look(ids, json, ask)));
   }
 
   /**
@@ -393,9 +460,14 @@ export function loading(options: LongOptions) {
 }
 
 /** What the page hears and stops a call with, and the module's own options as JSON. */
-function inferenceOptions(where: string, options: InferenceOptions): [LongOptions, string] {
-  const { signal, onProgress, ...rest } = check(where, options, INFERENCE);
-  return [{ ...(signal && { signal }), ...(onProgress && { onProgress }) }, JSON.stringify(rest)];
+function inferenceOptions<O extends InferenceOptions>(
+  where: string,
+  options: O,
+  rules: Rules<O>,
+  look?: string,
+): [LongOptions, string] {
+  const chosen = check(where, options, rules);
+  return [chosen, JSON.stringify({ ...chosen, signal: undefined, look })];
 }
 
 /** Writes the model's files; the caller holds the queue. @internal */

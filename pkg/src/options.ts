@@ -56,6 +56,9 @@ export function integer(low: number, high = Number.MAX_SAFE_INTEGER): Rule {
 /** A seed: an unsigned 32-bit whole number. */
 export const seed: Rule = integer(0, 0xffff_ffff);
 
+/** The number of a layer or a head: an unsigned 32-bit whole number, of which the module knows the most. */
+export const index: Rule = seed;
+
 /** One of a list of values. */
 export function oneOf(...allowed: readonly unknown[]): Rule {
   const words = allowed.map((value) => JSON.stringify(value)).join(" | ");

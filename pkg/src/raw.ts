@@ -76,7 +76,8 @@ export interface RawModel extends Releasable, RawWriter {
   config(): string;
   parameterCount(): number;
   gpuBytes(): number;
-  logits(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
+  /** Logits, hidden states or attention: `look` in the options says which. */
+  look(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
   loss(
     tokens: Uint32Array,
     targets: Uint32Array | undefined,

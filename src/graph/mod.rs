@@ -133,6 +133,28 @@ impl Graph {
         self.values.len() - 1
     }
 
+    /// The node that leaves hidden state `index`, counted as transformers does: 0 is the embedding, i the
+    /// output of i layers, and as many as there are layers the last one's behind the final norm.
+    pub fn hidden_state(&self, index: usize) -> usize {
+        let layer = |node: &Node| node.site.layer;
+        let before = &self.nodes[..self.layers_end];
+        if before.last().and_then(layer).is_none_or(|last| index > last) {
+            return self.layers_end;
+        }
+        let behind = before.iter().rposition(|node| layer(node) == index.checked_sub(1));
+        behind.expect("every layer has a node")
+    }
+
+    /// The attention of a layer.
+    pub fn attention(&self, layer: usize) -> Option<(usize, Attention)> {
+        self.nodes.iter().enumerate().find_map(|(index, node)| match node.op {
+            Op::Attention { attention } if node.site.layer == Some(layer) => {
+                Some((index, attention))
+            }
+            _ => None,
+        })
+    }
+
     /// What the last layer leaves.
     pub fn last_hidden(&self) -> ValueId {
         self.nodes[self.layers_end - 1].writes[0]

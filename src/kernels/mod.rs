@@ -35,6 +35,7 @@ pub use attention::decode::{
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
 };
+pub use attention::probabilities::attention_probabilities;
 pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;

@@ -47,6 +47,7 @@ impl KernelSpec {
             Self::AttentionForward { shape, cached, tile } => {
                 k::attention::batch::forward(caps, shape, cached, tile)
             }
+            Self::AttentionProbabilities { shape } => k::attention_probabilities(caps, shape),
             Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
             Self::AttentionBackwardQuery { shape, kept, tile } => {
                 k::attention::batch::backward_query(caps, shape, kept, tile)

@@ -124,6 +124,10 @@ pub enum KernelSpec {
     AttentionGroupSum {
         shape: AttentionShape,
     },
+    /// How much the queries of one head attend to each key of a cache in f32; the head is a run-time value.
+    AttentionProbabilities {
+        shape: AttentionShape,
+    },
     /// The newest row's queries over a cache: the result where `splits.count` is 1, else partial ones.
     AttentionDecode {
         shape: AttentionShape,
@@ -205,10 +209,11 @@ pub enum KernelSpec {
 }
 
 impl KernelSpec {
-    /// Arithmetic of attention over a cache, per row and key: two products.
+    /// Arithmetic of attention over a cache, per row and key: two products, or one of a single head.
     pub const fn flops_per_cached_key(&self) -> f64 {
         match self {
             Self::AttentionForward { shape, cached: true, .. } => 4.0 * shape.width() as f64,
+            Self::AttentionProbabilities { shape } => 2.0 * shape.head_dim as f64,
             _ => 0.0,
         }
     }
@@ -241,6 +246,7 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
+            Self::AttentionProbabilities { .. } => "attention_probabilities_forward",
             Self::AttentionDecode { splits, .. } | Self::AttentionDecodeTensors { splits, .. } => {
                 if splits.count == 1 {
                     "attention_decode"

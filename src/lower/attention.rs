@@ -7,6 +7,9 @@ use crate::graph::{Node, Site};
 use crate::kernels::{self as k, AttentionShape, KeyValueOwner, KvCache};
 use crate::plan::{Buffer, Slice};
 
+/// Bytes of [`Buffer::Probe`].
+const PROBE_BYTES: u64 = 16;
+
 /// The kernels' shape for batches of up to `tokens` rows.
 pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
     AttentionShape {
@@ -42,15 +45,39 @@ impl Lowering<'_> {
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, attention, qkv, false, flops)
             }
-            Rows::Chunk(cache) => {
-                let keys = self.append(node.site, attention, cache, self.read(node, 0))?;
-                let keys = self.expand(node.site, attention, cache, keys)?;
-                let rows = self.builder.tokens;
-                let flops = 4.0 * (rows * rows * attention.width()) as f64;
-                self.attend_rows(node, attention, keys, true, flops)
-            }
+            Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
             Rows::One(cache) => self.attend_one(node, attention, cache),
         }
+    }
+
+    /// Attention of a chunk of a prompt to the cache, its own keys and values appended; gives what it read.
+    fn attend_chunk(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<Slice> {
+        let keys = self.append(node.site, attention, cache, self.read(node, 0))?;
+        let keys = self.expand(node.site, attention, cache, keys)?;
+        let rows = self.builder.tokens;
+        let flops = 4.0 * (rows * rows * attention.width()) as f64;
+        self.attend_rows(node, attention, keys, true, flops)?;
+        Ok(keys)
+    }
+
+    /// Attention of a chunk of a prompt, and how much its queries attend to each key: of the head that
+    /// [`Buffer::Probe`] names, into [`Buffer::Probabilities`], which holds so many elements.
+    pub(super) fn probabilities(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        elements: u64,
+    ) -> Result<()> {
+        let Rows::Chunk(cache) = self.rows else { panic!("only chunks of a prompt are probed") };
+        let keys = self.attend_chunk(node, attention, cache)?;
+        let (query, logsumexp) = (self.read(node, 0), self.written(node, 1)?);
+        let kernel = k::attention_probabilities(self.builder.caps, self.shape(attention))?;
+        let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
+        let (step, probe) = (self.builder.step(), Slice::new(Buffer::Probe, 0, PROBE_BYTES));
+        let slices = vec![query, keys, self.inputs.documents, logsumexp, to, step, probe];
+        let rows = self.builder.tokens;
+        let flops = 2.0 * (rows * rows * attention.head_dim) as f64;
+        self.builder.dispatch(label(node.site, "probabilities"), kernel, slices, flops)
     }
 
     /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.

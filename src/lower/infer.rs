@@ -6,7 +6,7 @@ use super::{Cache, Inputs, Lowering, Rows};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::graph::{self, Graph, Op};
+use crate::graph::{self, Graph, Op, ValueId};
 use crate::kernels::{self as k, KvCache, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Phase, Plan, PromptLayout, Slice};
@@ -50,6 +50,8 @@ impl InferencePlans {
 
 /// Most bytes of logits of a chunk.
 const LOGITS_BYTES: u64 = 32 << 20;
+/// Most bytes of probabilities of attention that a chunk leaves.
+const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
 const CHUNK: usize = 256;
 /// Most tokens drawn in one submit: one readback for all of them.
@@ -84,6 +86,15 @@ pub struct SampleChoices {
     pub biased: bool,
     /// How many of the likeliest tokens are left behind the draws in [`Buffer::Drawn`].
     pub likeliest: usize,
+}
+
+/// What is read back of a layer for who looks into a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Rows of a chunk in [`Buffer::Hidden`], of the hidden state that [`Graph::hidden_state`] numbers so.
+    HiddenState(usize),
+    /// How much the queries of a head attend to each key in this layer, in [`Buffer::Probabilities`].
+    Attention(usize),
 }
 
 /// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
@@ -156,6 +167,23 @@ pub fn sample_plan(
     Ok(context.sample(choices)?.finish(slots))
 }
 
+/// The plan of a chunk of a prompt up to what `probe` asks for, for a room whose plans share `slots`. It
+/// overwrites the cache of the layers before.
+///
+/// # Errors
+/// As [`inference_plans`].
+pub fn probe_plan(
+    caps: &Capabilities,
+    params: &Params,
+    shape: CacheShape,
+    options: InferenceOptions,
+    slots: &[u64],
+    probe: Probe,
+) -> Result<Plan> {
+    let context = Context::new(caps, params, shape, options);
+    Ok(context.probe(probe)?.finish(slots))
+}
+
 struct Context<'a> {
     caps: &'a Capabilities,
     params: &'a Params,
@@ -190,11 +218,16 @@ impl<'a> Context<'a> {
 
     /// A chunk of a prompt.
     fn chunk(&'a self, phase: Phase) -> Lowering<'a> {
+        self.chunk_to(self.many.last_hidden(), phase)
+    }
+
+    /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
+    fn chunk_to(&'a self, hidden: ValueId, phase: Phase) -> Lowering<'a> {
         let prompt = PromptLayout::new(self.chunk);
         let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
         let mut lowering =
             self.lowering(&self.many, builder, Rows::Chunk(self.cache), prompt.tokens());
-        lowering.bind(self.many.last_hidden(), self.hidden(Buffer::Hidden, self.chunk));
+        lowering.bind(hidden, self.hidden(Buffer::Hidden, self.chunk));
         lowering
     }
 
@@ -257,6 +290,34 @@ impl<'a> Context<'a> {
         let mut lowering = self.chunk(Phase::Prefill);
         lowering.nodes(&self.many.nodes[..self.many.layers_end])?;
         Ok(lowering.builder)
+    }
+
+    fn probe(&self, probe: Probe) -> Result<Builder<'_>> {
+        let nodes = &self.many.nodes;
+        let lowering = match probe {
+            Probe::HiddenState(index) => {
+                let last = self.many.hidden_state(index);
+                let mut lowering = self.chunk_to(nodes[last].writes[0], Phase::Prefill);
+                lowering.nodes(&nodes[..=last])?;
+                lowering
+            }
+            Probe::Attention(layer) => {
+                let (at, attention) = self.many.attention(layer).expect("every layer attends");
+                let mut lowering = self.chunk(Phase::Prefill);
+                lowering.nodes(&nodes[..at])?;
+                lowering.probabilities(&nodes[at], attention, self.probabilities())?;
+                lowering
+            }
+        };
+        Ok(lowering.builder)
+    }
+
+    /// Elements of [`Buffer::Probabilities`]: those of a whole chunk at the end of a text that fills the
+    /// cache or, where these are many, of fewer rows, at least one.
+    fn probabilities(&self) -> u64 {
+        let (chunk, capacity) = (self.chunk as u64, self.capacity as u64);
+        let most = PROBABILITY_BYTES.min(self.caps.limits.binding_bytes()) / 4;
+        (chunk * capacity).min(most).max(capacity)
     }
 
     fn logits(&self) -> Result<Builder<'_>> {

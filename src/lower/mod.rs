@@ -16,8 +16,8 @@ mod train;
 #[cfg(feature = "testing")]
 pub use attention::{attention_shape, cache_bytes};
 pub use infer::{
-    CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, SampleChoices,
-    inference_plans, sample_plan,
+    CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
+    SampleChoices, inference_plans, probe_plan, sample_plan,
 };
 pub use initialize::initialize_plan;
 #[cfg(any(test, feature = "testing"))]

@@ -70,6 +70,10 @@ pub enum Buffer {
     Bias,
     /// The `Step` of decoding, advanced on the GPU.
     DecodeStep,
+    /// The head whose probabilities are asked for.
+    Probe,
+    /// Probabilities of attention, by rows of a chunk and keys up to its last one.
+    Probabilities,
 }
 
 /// Bytes of a buffer that a dispatch binds.

@@ -126,7 +126,11 @@ impl Fake {
 
 /// Positions that attention over a cache reads: it has them from the step, whatever a replay says.
 fn keys_seen(spec: &KernelSpec, rows: usize, position: u32) -> usize {
-    let KernelSpec::AttentionForward { shape, cached: true, .. } = *spec else { return 0 };
+    let (KernelSpec::AttentionForward { shape, cached: true, .. }
+    | KernelSpec::AttentionProbabilities { shape }) = *spec
+    else {
+        return 0;
+    };
     (position as usize + rows).min(shape.ring.unwrap_or(usize::MAX))
 }
 

@@ -1,5 +1,6 @@
 //! Generation: prefill, then several tokens a submit.
 
+use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};
 use super::model::Model;
 use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
@@ -364,15 +365,15 @@ impl Generation {
         loop {
             let part = model.next_chunk(cache, done, count)?;
             let last = part.end == count;
-            let after = |room: &Room| {
+            let chunk = |room: &Room| {
                 if !last {
-                    return Ok((vec![], None));
+                    return Ok(Chunk::prefill(room, &[], None));
                 }
-                let region = self.drawn(room, 1)?;
-                Ok((vec![room.last_row, self.sample(room)], Some(region)))
+                let read = self.drawn(room, 1)?;
+                Ok(Chunk::prefill(room, &[room.last_row, self.sample(room)], Some(read)))
             };
             let tokens = &self.text[part.clone()];
-            let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, after).await?
+            let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, &chunk).await?
             else {
                 (held, done) = model.begin_text(cache, &self.text, true).await?;
                 self.reset_decoding(cache).await?;
@@ -388,7 +389,7 @@ impl Generation {
 
     /// The plan that draws a token.
     fn sample(&self, room: &Room) -> PlanId {
-        self.sampler.as_ref().map_or(room.sample, |sampler| sampler.plan)
+        self.sampler.as_ref().map_or(room.sample, Sampler::plan)
     }
 
     /// Where so many draws are left.

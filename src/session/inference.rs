@@ -1,12 +1,13 @@
-//! Inference with a model's own weight buffers: chunked prefill into a key-value cache, logits, loss.
+//! Inference with a model's own weight buffers: chunked prefill into a key-value cache, loss.
 
+use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};
 use super::model::Model;
 use super::step::Step;
 use super::watch::Watch;
 use crate::data::IGNORE_INDEX;
-use crate::error::{Error, Result, room};
-use crate::gpu::{PlanId, Region, Replay, queued};
+use crate::error::{Error, Result};
+use crate::gpu::{Region, Replay, queued};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use std::ops::Range;
@@ -26,8 +27,8 @@ impl Model {
         }
     }
 
-    /// Computes one chunk at `position`: its tokens (and targets) into the batch, its prefill, and
-    /// what `after` names, then a readback. As many submits as keep each short. `None` where the cache no
+    /// Computes one chunk at `position`: its tokens (and targets) into the batch, what `chunk` names, then a
+    /// readback. As many submits as keep each short. `None` where the cache no
     /// longer holds the text, or holds it for other weights: it has to begin again.
     pub(super) async fn run_chunk(
         &self,
@@ -35,7 +36,8 @@ impl Model {
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
-        after: impl FnOnce(&Room) -> Result<(Vec<PlanId>, Option<Region>)>,
+        // Not of any type: each would be another copy of this in the module.
+        chunk: &dyn Fn(&Room) -> Result<Chunk>,
     ) -> Result<Option<Vec<u8>>> {
         self.weights.buffers()?;
         if !cache.is_held(&self.weights, held) {
@@ -52,13 +54,11 @@ impl Model {
             }
             let step = Step { position: position as u32, ..Step::of(tokens.len()) };
             gpu.write(buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
-            let (plans, mut region) = after(room)?;
+            let Chunk { plans, costs, read: mut region } = chunk(room)?;
             let (rows, keys) = (tokens.len(), room.keys(position + tokens.len()));
-            let replays: Vec<_> = std::iter::once(room.prefill)
-                .chain(plans)
-                .map(|plan| Replay { plan, rows, keys })
-                .collect();
-            let [work, largest] = room.costs.of_chunk(tokens.len(), keys);
+            let replays: Vec<_> =
+                plans.into_iter().map(|plan| Replay { plan, rows, keys }).collect();
+            let [work, largest] = costs.of_chunk(tokens.len(), keys);
             let submits = pace.submits(work, largest);
             if region.is_none() && pace.is_brief(work) {
                 pace.unread(work);
@@ -94,51 +94,10 @@ impl Model {
         Ok(position..tokens.min(position + rows))
     }
 
-    /// Logits of every position: `tokens.len() × vocab_size`.
-    ///
-    /// # Errors
-    /// `invalid-tokens`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
-    pub async fn logits(
-        &self,
-        tokens: &[u32],
-        options: InferenceOptions,
-        watch: Watch<'_>,
-    ) -> Result<Vec<f32>> {
-        self.check_tokens(tokens)?;
-        let (count, vocabulary) = (tokens.len(), self.config().vocab_size);
-        let what = format!("the logits of {count} tokens × vocab_size {vocabulary}");
-        let mut logits: Vec<f32> = room(&what, count as u64 * vocabulary as u64)?;
-        watch.at(0, count, "logits")?;
-        let cache = self.prepare_inference(count, options).await?;
-        let _turn = cache.turn().await;
-        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
-        while done < count {
-            watch.at(done, count, "logits")?;
-            let part = self.next_chunk(&cache, done, count)?;
-            let bytes = (part.len() * vocabulary) as u64 * 4;
-            let after = |room: &Room| {
-                let buffer = room.resources.get(Buffer::Logits)?;
-                Ok((vec![room.logits], Some(Region { buffer, offset: 0, bytes })))
-            };
-            let inputs = &tokens[part.clone()];
-            let Some(read) = self.run_chunk((&cache, held), done, inputs, None, after).await?
-            else {
-                (held, done) = self.begin_text(&cache, tokens, false).await?;
-                logits.clear();
-                continue;
-            };
-            logits.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&read));
-            done = part.end;
-        }
-        cache.holds(held, tokens);
-        watch.at(count, count, "logits")?;
-        Ok(logits)
-    }
-
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors
-    /// As [`Model::logits`], and `invalid-tokens` when lengths disagree or no target counts.
+    /// As [`Model::look`], and `invalid-tokens` when lengths disagree or no target counts.
     pub async fn loss(
         &self,
         tokens: &[u32],
@@ -166,12 +125,13 @@ impl Model {
             watch.at(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
             let bytes = part.len() as u64 * 4;
-            let after = |room: &Room| {
+            let chunk = |room: &Room| {
                 let buffer = room.resources.get(Buffer::Losses)?;
-                Ok((vec![room.logits, room.loss], Some(Region { buffer, offset: 0, bytes })))
+                let read = Region { buffer, offset: 0, bytes };
+                Ok(Chunk::prefill(room, &[room.logits, room.loss], Some(read)))
             };
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
-            let read = self.run_chunk((&cache, held), done, inputs, Some(targets), after).await?;
+            let read = self.run_chunk((&cache, held), done, inputs, Some(targets), &chunk).await?;
             let Some(read) = read else {
                 (held, done) = self.begin_text(&cache, tokens, false).await?;
                 (sum, count) = (0.0, 0.0);

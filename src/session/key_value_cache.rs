@@ -1,7 +1,8 @@
 //! The key-value cache: its buffers and plans, the text that it holds, its growth.
 
+use super::costs::Costs;
 use super::memory::{self, MemoryBytes, Purpose};
-use super::pace::{Pace, SUBMIT_MILLISECONDS, Work};
+use super::pace::{Pace, SUBMIT_MILLISECONDS};
 use super::resources::Resources;
 use super::step::write_rope_table;
 use super::weights::Weights;
@@ -57,26 +58,6 @@ pub(super) struct Room {
     pub slots: Vec<u64>,
 }
 
-/// What the plans cost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    /// A whole chunk with its logits and loss.
-    chunk: Work,
-    /// The largest dispatches among those.
-    largest: Work,
-    /// Tokens of a whole chunk.
-    rows: f64,
-    /// Arithmetic of all layers' attention per query and key.
-    attention: f64,
-    /// The same of the layer that has most.
-    largest_attention: f64,
-    /// A token decoded and drawn.
-    pub token: Work,
-    pub largest_of_token: Work,
-    pack: Work,
-    largest_of_pack: Work,
-}
-
 /// What the cache holds for the weights as they are.
 #[derive(Debug, Default)]
 struct Text {
@@ -99,41 +80,6 @@ pub(super) fn capacity_for(tokens: usize, most: usize) -> usize {
     tokens.next_power_of_two().max(LEAST_CAPACITY).min(most)
 }
 
-impl Costs {
-    fn new(plans: &InferencePlans) -> Self {
-        let sum =
-            |plans: [&Plan; 3]| plans.map(Work::of).into_iter().fold(Work::default(), Work::plus);
-        let largest = |plans: [&Plan; 3]| {
-            plans.map(Work::of_largest).into_iter().fold(Work::default(), Work::max)
-        };
-        let chunk = [&plans.prefill, &plans.logits, &plans.loss];
-        let per_key = plans.prefill.dispatches.iter().map(|d| d.cost.flops_per_earlier_key);
-        Self {
-            chunk: sum(chunk),
-            largest: largest(chunk),
-            rows: plans.chunk as f64,
-            attention: per_key.clone().sum(),
-            largest_attention: per_key.fold(0.0, f64::max),
-            token: Work::of(&plans.decode).plus(Work::of(&plans.sample)),
-            largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),
-            pack: Work::of(&plans.pack),
-            largest_of_pack: Work::of_largest(&plans.pack),
-        }
-    }
-
-    /// A chunk of `rows` tokens whose last one sees `keys` positions, and its largest dispatch. Plans
-    /// count the keys of a chunk alone; each byte is taken as moved however few the rows are.
-    pub fn of_chunk(&self, rows: usize, keys: usize) -> [Work; 2] {
-        let (rows, keys) = (rows as f64, keys as f64);
-        let attention = self.largest_attention * rows * keys;
-        let earlier = self.attention * rows * (keys - self.rows).max(0.0);
-        let share = rows / self.rows;
-        let flops = self.chunk.flops * share + earlier;
-        let largest = (self.largest.flops * share).max(attention);
-        [Work { flops, ..self.chunk }, Work { flops: largest, ..self.largest }]
-    }
-}
-
 impl Room {
     /// What another room of the model, or this one grown, has another of.
     pub fn mark(&self) -> Result<BufferId> {
@@ -145,7 +91,7 @@ impl Room {
     pub fn rows(&self, pace: &Pace, position: usize) -> usize {
         let mut rows = self.chunk;
         while rows > 1 {
-            let [whole, largest] = self.costs.of_chunk(rows, self.keys(position + rows));
+            let [whole, largest] = self.costs.chunk.of_chunk(rows, self.keys(position + rows));
             if pace.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
                 && pace.predict(whole) <= CHUNK_MILLISECONDS
             {

@@ -3,7 +3,10 @@
 
 #[cfg(test)]
 mod allocations;
+mod annex;
 mod caches;
+mod chunk;
+mod costs;
 #[cfg(test)]
 mod counting;
 #[cfg(feature = "testing")]
@@ -15,11 +18,13 @@ mod generate;
 mod inference;
 mod key_value_cache;
 mod loader;
+mod look;
 mod memory;
 mod model;
 mod ops;
 mod pace;
 mod place;
+mod prober;
 mod resources;
 mod resume;
 mod sampler;
@@ -36,6 +41,7 @@ pub use crate::lower::InferenceOptions;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use generate::{Drawn, GenerateOptions, Generation};
 pub use loader::ModelLoader;
+pub use look::Look;
 pub use memory::MemoryBytes;
 pub use model::Model;
 pub use ops::Operations;

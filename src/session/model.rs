@@ -2,6 +2,7 @@
 
 use super::key_value_cache::KeyValueCache;
 use super::pace::Pace;
+use super::prober::Prober;
 use super::watch::Watch;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
@@ -24,6 +25,8 @@ pub struct Model {
     pub(super) sampler_bytes: Cell<u64>,
     /// Counts uses of the caches.
     epoch: Cell<u64>,
+    /// What looked into the model last.
+    pub(super) prober: RefCell<Option<Rc<Prober>>>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
     pub(super) chunk_pace: Pace,
     pub(super) token_pace: Pace,
@@ -39,6 +42,7 @@ impl Model {
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
             sampler_bytes: Cell::new(0),
+            prober: RefCell::default(),
             epoch: Cell::new(0),
         }
     }
@@ -88,12 +92,15 @@ impl Model {
     /// Bytes on the GPU of the weights, the inference buffers and the trainers.
     pub fn gpu_bytes(&self) -> u64 {
         let caches: u64 = self.caches.borrow().iter().map(|cache| cache.bytes()).sum();
-        self.weights.bytes() + caches + self.trainer_bytes.get() + self.sampler_bytes.get()
+        let prober = self.prober.borrow().as_ref().map_or(0, |prober| prober.bytes());
+        let others = self.trainer_bytes.get() + self.sampler_bytes.get();
+        self.weights.bytes() + caches + prober + others
     }
 
     /// Gives up the GPU memory. Every later use fails with code `freed`.
     pub fn free(&self) {
         self.caches.take();
+        self.prober.take();
         self.weights.free();
     }
 

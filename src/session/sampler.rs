@@ -1,13 +1,13 @@
 //! How tokens are drawn where a generation asks for more than the cache's own plan does: a bias on the
 //! logits, the likeliest tokens of each step.
 
+use super::annex::Annex;
 use super::key_value_cache::{KeyValueCache, Room};
-use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
 use super::pace::Work;
 use super::resources::Resources;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, PlanId, made};
+use crate::gpu::{BufferId, PlanId};
 use crate::lower::{LIKELIEST, LIKELIEST_OFFSET, SampleChoices, sample_plan};
 use crate::plan::Buffer;
 use std::rc::Rc;
@@ -88,14 +88,11 @@ pub(super) fn check_alternatives(alternatives: usize, vocabulary: usize) -> Resu
 #[derive(Debug)]
 pub(super) struct Sampler {
     model: Rc<Model>,
-    resources: Resources,
-    pub plan: PlanId,
+    annex: Annex,
     /// What it costs beyond the cache's own plan.
     pub extra: Work,
     pub largest: Work,
     pub choices: SampleChoices,
-    /// The room whose buffers the plan binds.
-    room: BufferId,
 }
 
 impl Sampler {
@@ -106,51 +103,40 @@ impl Sampler {
         choices: SampleChoices,
         bias: &Bias,
     ) -> Result<Self> {
-        let (gpu, weights) = (&*model.weights.gpu.0, model.weights.buffers()?);
-        let (plan, room, capacity) = cache.with(|room| {
-            let caps = gpu.capabilities();
-            let plan =
-                sample_plan(caps, model.layout(), room.shape, cache.options, &room.slots, choices)?;
-            Ok((plan, room.mark()?, room.shape.capacity))
-        })?;
-        let sizes = cache.lacking(&[&plan], &weights);
-        let asked = MemoryBytes::of_sizes(&sizes).with_ranges([&plan].iter().copied());
-        let purpose = Purpose::Inference { tokens: capacity };
-        memory::judge(gpu, purpose, &asked)?;
-        let install = || {
-            let mut resources = Resources::new(model.gpu());
-            resources.allocate(&sizes, &[])?;
-            let id = cache.with(|room| resources.install(&plan, &[&room.resources, &weights]))?;
-            if choices.biased {
-                let buffer = resources.get(Buffer::Bias)?;
-                gpu.write(buffer, 0, bytemuck::cast_slice(&bias.values))?;
-            }
-            Ok((resources, id))
+        let caps = model.gpu().capabilities();
+        let make = |shape, slots: &[u64]| {
+            sample_plan(caps, model.layout(), shape, cache.options, slots, choices)
         };
-        let made = made(gpu, install).await;
-        let (resources, id) = made.map_err(|error| memory::explained(error, purpose, &asked))?;
-        model.sampler_bytes.set(model.sampler_bytes.get() + resources.bytes());
+        let prepare = |resources: &Resources| {
+            if choices.biased { write_bias(model, resources, bias) } else { Ok(()) }
+        };
+        let (annex, plan) = Annex::new(&model.weights, cache, &make, &prepare).await?;
+        model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
         let extra = plan.dispatches.iter().filter(|d| d.label == LIKELIEST);
         let extra = extra.map(Work::of_dispatch).fold(Work::default(), Work::plus);
         let largest = Work::of_largest(&plan);
-        Ok(Self { model: Rc::clone(model), resources, plan: id, extra, largest, choices, room })
+        Ok(Self { model: Rc::clone(model), annex, extra, largest, choices })
+    }
+
+    /// What draws a token.
+    pub const fn plan(&self) -> PlanId {
+        self.annex.plan
     }
 
     /// Whether its plan is bound to what the room has now.
     pub fn fits(&self, room: &Room) -> bool {
-        room.mark() == Ok(self.room)
+        self.annex.fits(room)
     }
 
     /// Replaces the bias for what is submitted from now on.
     pub fn write(&self, bias: &Bias) -> Result<()> {
-        let buffer = self.resources.get(Buffer::Bias)?;
-        self.model.gpu().write(buffer, 0, bytemuck::cast_slice(&bias.values))
+        write_bias(&self.model, &self.annex.resources, bias)
     }
 
     /// Where draws are left, and the bytes of so many.
     pub fn drawn(&self, room: &Room, turns: usize) -> Result<(BufferId, u64)> {
         let count = self.choices.likeliest;
-        let own = self.resources.get(Buffer::Drawn);
+        let own = self.annex.resources.get(Buffer::Drawn);
         let buffer = own.or_else(|_| room.resources.get(Buffer::Drawn))?;
         let turns = turns as u64;
         let bytes =
@@ -159,9 +145,14 @@ impl Sampler {
     }
 }
 
+fn write_bias(model: &Model, resources: &Resources, bias: &Bias) -> Result<()> {
+    let buffer = resources.get(Buffer::Bias)?;
+    model.gpu().write(buffer, 0, bytemuck::cast_slice(&bias.values))
+}
+
 impl Drop for Sampler {
     fn drop(&mut self) {
         let bytes = &self.model.sampler_bytes;
-        bytes.set(bytes.get() - self.resources.bytes());
+        bytes.set(bytes.get() - self.annex.resources.bytes());
     }
 }

@@ -3,8 +3,8 @@
 use super::fake::Fake;
 use super::pace::Work;
 use super::{
-    GenerateOptions, Generation, InferenceOptions, MemoryBytes, Model, Trainer, TrainerOptions,
-    UNWATCHED,
+    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, Trainer,
+    TrainerOptions, UNWATCHED,
 };
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
@@ -70,6 +70,97 @@ fn submits_of_a_prompt_grow_short_on_a_slow_gpu() {
         assert!(longest <= 90.0, "{vendor}: {longest} ms, {count} submits");
         assert!(count > 100, "{vendor}: {count} submits");
     }
+}
+
+#[test]
+fn submits_of_probes_grow_short_on_a_slow_gpu() {
+    for layer in [0, 5] {
+        let fake = Fake::new(false, 3e6, 0.0);
+        let model = model(&fake, config(512, 6, 4096));
+        let text = vec![1; 2000];
+        let (options, watch) = (InferenceOptions::default(), UNWATCHED);
+        let attention = || {
+            block_on(model.look(&text, Look::Attention { layer, head: 3 }, options, watch)).unwrap()
+        };
+        let states = || {
+            block_on(model.look(&text, Look::HiddenStates { layer: layer + 1 }, options, watch))
+                .unwrap()
+        };
+        attention();
+        states();
+        for (what, numbers, probe) in [
+            ("attention", 2000 * 2000, &attention as &dyn Fn() -> Vec<f32>),
+            ("hidden states", 2000 * 512, &states),
+        ] {
+            let learnt = fake.submits.borrow().len();
+            assert_eq!(probe().len(), numbers);
+            let (longest, count) = longest(&fake, learnt);
+            assert!(longest <= 100.0, "{what} of layer {layer}: {longest} ms");
+            assert!(count > 10, "{what} of layer {layer}: {count} submits");
+        }
+    }
+}
+
+#[test]
+fn a_look_at_the_first_layer_says_how_fast_the_gpu_is() {
+    let fake = Fake::new(false, 3e6, 0.0);
+    let model = model(&fake, config(512, 6, 4096));
+    let text = vec![1; 2000];
+    let options = InferenceOptions::default();
+    block_on(model.logits(&text, options, UNWATCHED)).unwrap();
+    let learnt = predictions(&model)[0];
+    block_on(model.look(&text, Look::HiddenStates { layer: 1 }, options, UNWATCHED)).unwrap();
+    block_on(model.look(&text, Look::Attention { layer: 0, head: 0 }, options, UNWATCHED)).unwrap();
+    let after = predictions(&model)[0];
+    assert!((after / learnt - 1.0).abs() < 0.2, "{after} ms after {learnt} ms");
+}
+
+#[test]
+fn a_probe_is_made_once_and_freed_with_the_model() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(128, 3, 4096));
+    let options = InferenceOptions::default();
+    let attention = |text: usize, head| {
+        block_on(model.look(
+            &vec![1; text],
+            Look::Attention { layer: 1, head },
+            options,
+            UNWATCHED,
+        ))
+        .unwrap();
+        (fake.plans.borrow().len(), model.gpu_bytes())
+    };
+    let first = attention(20, 0);
+    assert_eq!(attention(200, 3), first, "plans and bytes with another head and length");
+    // 2,000 tokens take another cache, and the probe is bound to it.
+    assert!(attention(2000, 3).0 > first.0);
+    model.free();
+    assert_eq!(fake.counters().gpu_bytes, 0);
+}
+
+#[test]
+fn layers_and_heads_that_a_model_has_not_are_refused() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(128, 3, 64));
+    let options = InferenceOptions::default();
+    let refused = |got: crate::error::Result<Vec<f32>>, code, words: &str| {
+        let error = got.unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        assert!(error.message.contains(words), "{error}");
+    };
+    let attention = |tokens: &[u32], [layer, head]: [usize; 2]| {
+        block_on(model.look(tokens, Look::Attention { layer, head }, options, UNWATCHED))
+    };
+    let states =
+        |layer| block_on(model.look(&[1], Look::HiddenStates { layer }, options, UNWATCHED));
+    let invalid = ErrorCode::InvalidOptions;
+    refused(attention(&[1], [3, 0]), invalid, "layer is 3; this model has layers 0 to 2");
+    refused(attention(&[1], [0, 4]), invalid, "head is 4; this model has heads 0 to 3");
+    refused(states(4), invalid, "hidden states 0 to 3");
+    refused(attention(&[], [0, 0]), ErrorCode::InvalidTokens, "empty");
+    refused(attention(&[1; 65], [0, 0]), ErrorCode::InvalidTokens, "max_position_embeddings");
+    assert_eq!(attention(&[1; 64], [2, 3]).unwrap().len(), 64 * 64);
+    assert_eq!(states(3).unwrap().len(), 128);
 }
 
 #[test]

@@ -215,7 +215,7 @@ async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 }
 
 /// The cache of a text of `rows` as a ring keeps it: the positions from `first` on, all else NaN.
-fn ring_of(shape: AttentionShape, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
+pub(super) fn ring_of(shape: AttentionShape, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
     let width = shape.cache_width();
     let mut cache = vec![f32::NAN; ring * width];
     for (position, row) in rows.chunks_exact(width).enumerate().skip(first) {

@@ -157,6 +157,7 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add(&format!("matvec of heads in {}", weights.name()), k::matvec(caps, matvec));
         }
         add("attention prefill", k::attention_forward(caps, shape, true));
+        add("attention probabilities", k::attention_probabilities(caps, shape));
         add("attention delta", k::attention_delta(caps, shape));
         add("attention query", k::attention_backward_query(caps, shape));
         for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {

@@ -10,6 +10,7 @@ mod attention_backward;
 mod attention_batch;
 mod attention_bounds;
 mod attention_decode;
+mod attention_probabilities;
 mod attention_product;
 mod attention_tensors;
 mod cache;
@@ -31,6 +32,7 @@ mod model;
 mod norm;
 mod optimizer;
 mod pretend;
+mod probe;
 mod results;
 mod sample;
 mod softmax;
@@ -133,10 +135,12 @@ fn every_case() -> Vec<Case> {
         softmax::cases(),
         attention_bounds::cases(),
         attention_product::cases(),
+        attention_probabilities::cases(),
         loss::cases(),
         optimizer::cases(),
         sample::cases(),
         model::cases(),
+        probe::cases(),
         training::cases(),
         weights::cases(),
     ]

@@ -22,11 +22,11 @@ use crate::twins::model::{Model as Reference, Tensors, random_tensors};
 use std::rc::Rc;
 
 /// Grouped heads, tied embeddings, sizes that are no multiples of four.
-const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
+pub(super) const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
     "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
     "tie_word_embeddings":true,"initializer_range":0.2,"max_position_embeddings":512}"#;
 /// Untied, all sizes multiples of four, another activation.
-const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48,
+pub(super) const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
     "hidden_act":"gelu_pytorch_tanh","initializer_range":0.2,"max_position_embeddings":512}"#;
 
@@ -38,7 +38,7 @@ const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":
 
 /// With norms of each head's queries and keys, heads wider together than the hidden rows, and angles
 /// of which some are scaled, some not and some between.
-const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
+pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512,
     "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
@@ -154,7 +154,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// The lane's device under the name of a large GPU, so that its kernels run.
-fn hardware(lane: &Lane) -> Result<Rc<dyn Gpu>, String> {
+pub(super) fn hardware(lane: &Lane) -> Result<Rc<dyn Gpu>, String> {
     let table = table(lane.caps().target);
     let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA");
     let caps = restrict(nvidia.ok_or("no such adapter")?, lane.caps());
@@ -189,14 +189,15 @@ async fn load(
     loader.finish().await.map_err(text)
 }
 
-struct Pair {
-    config: ModelConfig,
+/// A model, and what it is held against.
+pub(super) struct Pair {
+    pub config: ModelConfig,
     weights: Tensors<f64>,
-    model: Rc<Model>,
+    pub model: Rc<Model>,
 }
 
 impl Pair {
-    async fn new(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<Self, String> {
+    pub async fn new(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<Self, String> {
         let config = ModelConfig::from_json(config).map_err(text)?;
         let narrow = random_tensors::<f32>(&config, lane.seed);
         let model = load(gpu, &config, &narrow).await?;
@@ -204,7 +205,7 @@ impl Pair {
         Ok(Self { config, weights, model })
     }
 
-    fn reference(&self) -> Reference<'_, f64> {
+    pub fn reference(&self) -> Reference<'_, f64> {
         Reference { config: &self.config, weights: &self.weights }
     }
 
@@ -505,7 +506,7 @@ async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), S
 }
 
 /// The windowed model with room for a text longer than its cache.
-fn long_windowed() -> String {
+pub(super) fn long_windowed() -> String {
     WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#)
 }
 

@@ -4,6 +4,7 @@
 //! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document, or of its
 //! window, to itself.
 
+use super::softmax::softmax_forward;
 use super::{NEGATIVE_HUGE, Real, add_assign, dot};
 use std::ops::Range;
 
@@ -171,6 +172,30 @@ pub fn attention_forward<R: Real>(
         lse.push(attend(q.row(s), k, v, range, |x| shape.score(x).0, row));
     }
     (out, lse)
+}
+
+/// How much new rows behind `position` cached ones attend to each row of the cache with one head:
+/// softmax of the scores, 0 for keys that a row does not see. `[tokens, position + tokens]`
+pub fn attention_probabilities_forward<R: Real>(
+    shape: AttentionShape,
+    qkv: &[R],
+    cache: &[R],
+    position: usize,
+    head: usize,
+) -> Vec<R> {
+    let (stride, head_dim) = (shape.cache_width(), shape.head_dim);
+    let query = heads(shape, qkv, head)[0];
+    let offset = shape.kv_head(head) * head_dim;
+    let keys = Head { data: cache, stride, offset, head_dim };
+    let columns = position + shape.tokens;
+    let mut shares = vec![R::ZERO; shape.tokens * columns];
+    for (t, row) in shares.chunks_exact_mut(columns).enumerate() {
+        let seen = shape.keys(0, position + t);
+        let scores = seen.clone().map(|k| shape.score(dot(query.row(t), keys.row(k))).0);
+        let softmax = softmax_forward(&scores.collect::<Vec<R>>(), seen.len());
+        row[seen].copy_from_slice(&softmax);
+    }
+    shares
 }
 
 /// Attention of new rows behind `position` cached ones; the cache already holds the keys and values

@@ -2,7 +2,9 @@
 //! lowered from the same graph. What the graph computes is held to PyTorch and to differences.
 
 use super::activation::{gated_activation_backward, gated_activation_forward};
-use super::attention::{AttentionShape, attention_backward, attention_forward};
+use super::attention::{
+    AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
+};
 use super::embedding::{embedding_backward, embedding_forward};
 use super::linear::{Product, matmul, matmul_at, matmul_t};
 use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
@@ -49,6 +51,20 @@ impl<R: Real> Model<'_, R> {
         run.logits
     }
 
+    /// What a text as one document computes on its way to the logits.
+    pub fn look(&self, tokens: &[u32]) -> Look<R> {
+        let architecture = Architecture::of(self.config);
+        let graph = build(&architecture);
+        let mut run = Run::new(&architecture, graph.clone(), self.weights);
+        run.all(tokens, &vec![0; tokens.len()], &[]);
+        let layers = architecture.layers.len();
+        let state = |index| run.values[graph.nodes[graph.hidden_state(index)].writes[0]].clone();
+        Look {
+            states: (0..=layers).map(state).collect(),
+            attention: (0..layers).map(|layer| run.attention(layer, tokens.len())).collect(),
+        }
+    }
+
     /// Mean loss over the targets that count, in nats.
     pub fn loss(&self, batch: &Batch) -> R {
         let logits = self.logits(&batch.tokens, &batch.documents);
@@ -66,6 +82,15 @@ impl<R: Real> Model<'_, R> {
         let (sum, count) = loss_sum_forward(&run.losses, &batch.targets);
         (sum / count, run.named_gradients())
     }
+}
+
+/// What a model computes on its way to the logits.
+#[derive(Debug)]
+pub struct Look<R> {
+    /// Hidden states, counted as transformers does: `[tokens, hidden]` each.
+    pub states: Vec<Vec<R>>,
+    /// By layer and head: `[tokens, tokens]`.
+    pub attention: Vec<Vec<Vec<R>>>,
 }
 
 /// A graph while its nodes run.
@@ -99,6 +124,16 @@ impl<'a, R: Real> Run<'a, R> {
         for node in self.graph.nodes.clone() {
             self.node(&node, inputs);
         }
+    }
+
+    /// The probabilities of each head of a layer, of a text that is one document.
+    fn attention(&self, layer: usize, tokens: usize) -> Vec<Vec<R>> {
+        let (at, attention) = self.graph.attention(layer).expect("a layer");
+        let (shape, qkv) = (shape(attention, tokens), self.read(&self.graph.nodes[at], 0));
+        let keys = |row: &[R]| row[shape.key_offset()..].to_vec();
+        let cache: Vec<R> = qkv.chunks_exact(shape.qkv_width()).flat_map(keys).collect();
+        let head = |head| attention_probabilities_forward(shape, qkv, &cache, 0, head);
+        (0..shape.n_heads).map(head).collect()
     }
 
     /// Parameters that are stacked into one weight.

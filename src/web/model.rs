@@ -5,13 +5,49 @@ use super::{JsResult, asking, json, seed, to_js};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
-use crate::error::{Error, ErrorCode};
-use crate::session::{GenerateOptions, Generation, Model, ModelLoader, Watch, estimate};
+use crate::error::{Error, ErrorCode, Result};
+use crate::kernels::{KvCache, WeightFormat};
+use crate::session::{
+    GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch, estimate,
+};
 use js_sys::Function;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+
+/// What to look at, and how.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LookOptions {
+    look: String,
+    layer: Option<usize>,
+    head: Option<usize>,
+    #[serde(default)]
+    kv_cache: KvCache,
+    #[serde(default)]
+    weights: WeightFormat,
+}
+
+impl LookOptions {
+    fn parts(self) -> Result<(Look, InferenceOptions)> {
+        let Self { look, layer, head, kv_cache, weights } = self;
+        let missing = |name| {
+            Error::options(format!("{look}: {name} is missing; give a whole number of at least 0"))
+        };
+        let layer = || layer.ok_or_else(|| missing("layer"));
+        let look = match look.as_str() {
+            "logits" => Look::Logits,
+            "hiddenStates" => Look::HiddenStates { layer: layer()? },
+            _ => {
+                let head = head.ok_or_else(|| missing("head"));
+                Look::Attention { layer: layer()?, head: head? }
+            }
+        };
+        Ok((look, InferenceOptions { kv_cache, weights }))
+    }
+}
 
 /// A model.
 #[wasm_bindgen]
@@ -66,15 +102,17 @@ impl RawModel {
         self.model.gpu_bytes() as f64
     }
 
-    pub async fn logits(
+    /// Logits, hidden states or attention, as the options say.
+    pub async fn look(
         &self,
         tokens: Vec<u32>,
         options: String,
         ask: Function,
     ) -> JsResult<Vec<f32>> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
-        let options = read("logits", &options)?;
-        model.logits(&tokens, options, Watch(&ask)).await.map_err(to_js)
+        let options: LookOptions = read("inference", &options)?;
+        let (look, inference) = options.parts().map_err(to_js)?;
+        model.look(&tokens, look, inference, Watch(&ask)).await.map_err(to_js)
     }
 
     pub async fn loss(

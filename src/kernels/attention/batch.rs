@@ -189,7 +189,7 @@ impl Operands {
 }
 
 /// Constants and modules that every attention kernel has.
-fn common(composer: Composer, shape: AttentionShape) -> Composer {
+pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)

@@ -230,3 +230,35 @@ fn the_lse_gives_back_the_probabilities_and_both_forms_of_d() {
         );
     }
 }
+
+#[test]
+fn probabilities_of_a_cached_sequence_are_those_of_the_lse_and_give_the_output() {
+    let shape = AttentionShape { window: Some(4), ..AttentionShape::new(6, 2, 4, 7) };
+    let qkv = input(shape);
+    let (out, lse) = attention_forward(shape, &qkv, &[0; 7]);
+    let mut cache = vec![f64::NAN; 9 * shape.cache_width()];
+    cache_append_forward(shape, &qkv, &mut cache, 0);
+    for head in 0..shape.n_heads {
+        let [q, k, v] = heads(shape, &qkv, head);
+        let all = attention_probabilities_forward(shape, &qkv, &cache, 0, head);
+        for (s, row) in all.chunks_exact(7).enumerate() {
+            let scale = (shape.head_dim as f64).sqrt();
+            for (j, p) in row.iter().enumerate() {
+                let by_lse = (dot(q.row(s), k.row(j)) / scale - lse[s * 6 + head]).exp();
+                let expected = if shape.keys(0, s).contains(&j) { by_lse } else { 0.0 };
+                assert_close("probability", &[*p], &[expected], 1e-15, 1e-13);
+            }
+            let mut sum = vec![0.0; shape.head_dim];
+            for (j, p) in row.iter().enumerate() {
+                sum.iter_mut().zip(v.row(j)).for_each(|(sum, v)| *sum += p * v);
+            }
+            let at = s * shape.out_width() + head * shape.head_dim;
+            assert_close("output", &sum, &out[at..][..shape.head_dim], 1e-14, 0.0);
+        }
+        // The rows from the third on, behind those before.
+        let rest = AttentionShape { tokens: 4, ..shape };
+        let rows = &qkv[3 * shape.qkv_width()..];
+        let got = attention_probabilities_forward(rest, rows, &cache, 3, head);
+        assert_eq!(got, all[3 * 7..]);
+    }
+}

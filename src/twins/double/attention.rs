@@ -167,6 +167,28 @@ pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bo
     Ok(())
 }
 
+pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+    let step = on.step()?;
+    let (tokens, position) = (step.tokens as usize, step.position as usize);
+    let head = on.u32("probe")?[0] as usize;
+    let of = twin(shape, tokens)?;
+    let (query, columns) = (on.f32("query")?.to_vec(), position + tokens);
+    let lse = on.f32("lse")?.to_vec();
+    for t in 0..tokens {
+        let keys = of.keys(on.u32("documents")?[t] as usize, position + t);
+        let rows = cached(shape, KvCache::F32, on.u32("keys")?, keys.clone())?;
+        let seen = Seen::of_cache(shape, rows);
+        let [k, _] = seen.heads(of.kv_head(head));
+        let query = &query[t * shape.stride() + head * shape.head_dim..][..shape.head_dim];
+        let mut row = vec![0.0; columns];
+        for (i, share) in row[keys].iter_mut().enumerate() {
+            *share = (of.score(dot(query, k.row(i))).0 - lse[t * shape.heads + head]).exp();
+        }
+        on.write("probabilities", t * columns, &row)?;
+    }
+    Ok(())
+}
+
 pub(super) fn delta(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let all = on.tokens()? * shape.width();
     let heads = on.first("output", all)?.chunks(shape.head_dim);

@@ -65,6 +65,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::CacheAppend { shape, cache } => attention::append(on, &shape, cache),
         Spec::CacheExpand { shape, cache } => attention::expand(on, &shape, cache),
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
+        Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),
         Spec::AttentionDelta { shape } => attention::delta(on, &shape),
         // What a pair of kernels keeps between them, the twins compute again: it is neither left nor read.
         Spec::AttentionBackwardQuery { shape, .. } => attention::backward_query(on, &shape),

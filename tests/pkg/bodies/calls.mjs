@@ -37,6 +37,7 @@ export const cases = {
     const shared = new Uint32Array(24);
     const calls = {
       logits: (tokens) => model.logits(tokens).then((row) => [...row.slice(-256)]),
+      hiddenStates: async (tokens) => [...(await model.hiddenStates(tokens, { layer: 1 }))],
       loss: (tokens) => model.loss(tokens),
       generate: (tokens) =>
         collect(model.generate(tokens, { maxTokens: 4, temperature: 0 })).then(ids),
@@ -146,6 +147,7 @@ export const cases = {
       "Model.create": (options) => Model.create(runtime, config, { seed: 3, ...options }),
       "Trainer.create": (options) => Trainer.create(model, { ...trainerOptions, ...options }),
       logits: (options) => model.logits(tokens, options),
+      attention: (options) => model.attention(tokens, { layer: 1, head: 0, ...options }),
       loss: (options) => model.loss(tokens, undefined, options),
       gradients: (options) => trainer.gradients(options),
       resume: (options) => Trainer.resume(runtime, files, options),

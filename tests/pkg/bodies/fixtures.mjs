@@ -1,5 +1,5 @@
-// Against PyTorch: logits, loss, gradients and ten AdamW steps of the models in tests/reference, and
-// the way back. Its README describes the files.
+// Against PyTorch: logits, hidden states, attention, loss, gradients and ten AdamW steps of the models in
+// tests/reference, and the way back. Its README describes the files.
 import { close, equal, ok, sameBytes } from "./assert.mjs";
 import { openFile } from "./kit.mjs";
 import { readReference, referenceUrl } from "./reference.mjs";
@@ -32,8 +32,10 @@ const FRESH = {
 };
 
 /** The oracle's tensors by name, as typed arrays. */
-async function oracleOf(name) {
-  const { header, data } = openFile(await readReference(`${name}/oracle.safetensors`));
+const oracleOf = (name) => tensorsOf(`${name}/oracle.safetensors`);
+
+async function tensorsOf(path) {
+  const { header, data } = openFile(await readReference(path));
   const tensors = {};
   for (const [key, { dtype, data_offsets: range }] of Object.entries(header)) {
     if (key === "__metadata__") continue;
@@ -150,6 +152,42 @@ async function greedyText(host, name) {
   return `${tokens.length} tokens, the closest choice by ${expected.least_margin.toExponential(1)}`;
 }
 
+/**
+ * Every hidden state and head of attention of one text. Firefox notices a result after 100 ms: in a page
+ * one head of each layer stands for the others.
+ */
+async function looks(host, name) {
+  const oracle = await tensorsOf(`look/${name}.safetensors`);
+  const { tokens } = oracle;
+  const model = await load(host, name);
+  const { num_hidden_layers: layers, num_attention_heads: heads } = model.config;
+  const worst = { states: 0, attention: 0 };
+  const hold = (what, kind, got, all, index) => {
+    const expected = all.slice(index * got.length, (index + 1) * got.length);
+    equal(got.length, expected.length, `numbers of ${what}`);
+    const difference = furthest(got, expected);
+    ok(difference <= 1e-4, `${what} differs by ${difference}`);
+    worst[kind] = Math.max(worst[kind], difference);
+  };
+  for (let layer = 0; layer <= layers; layer++) {
+    const got = await model.hiddenStates(tokens, { layer });
+    hold(`hidden state ${layer}`, "states", got, oracle.hidden_states, layer);
+  }
+  for (let layer = 0; layer < layers; layer++) {
+    const asked = IN_PAGE
+      ? [(layer + 1) % heads]
+      : Array.from({ length: heads }, (_, head) => head);
+    for (const head of asked) {
+      const got = await model.attention(tokens, { layer, head });
+      const what = `attention of layer ${layer}, head ${head}`;
+      hold(what, "attention", got, oracle.attention, layer * heads + head);
+    }
+  }
+  model.free();
+  const digits = (x) => x.toExponential(1);
+  return `hidden states within ${digits(worst.states)}, attention within ${digits(worst.attention)}`;
+}
+
 /** Options under their names in the API. */
 function trainerOptions(options, tokens) {
   const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
@@ -218,6 +256,10 @@ export const cases = {
   ),
   ...Object.fromEntries(
     TRAINED.map((name) => [`${name}: gradients and ten steps`, (host) => training(host, name)]),
+  ),
+
+  ...Object.fromEntries(
+    NAMES.map((name) => [`${name}: hidden states and attention`, (host) => looks(host, name)]),
   ),
 
   ...Object.fromEntries(

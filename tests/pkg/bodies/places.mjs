@@ -75,6 +75,11 @@ export const PLACES = {
     why: "text is joined in TypeScript, which is loaded when it is needed",
     smoke: ["each token comes with its text"],
   },
+  looks: {
+    whole: NODE,
+    why: "plans and chunks are the module's; PyTorch's numbers are held in every host by fixtures",
+    smoke: ["the last hidden state has the logits, the first is the embedding"],
+  },
   training: {
     whole: NODE,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",

@@ -34,6 +34,8 @@ async function program(tinyloom, runtime) {
     loss: await model.loss(batch(16).tokens),
     evaluated: await trainer.evaluate(data),
     logits: [...logits],
+    states: [...(await model.hiddenStates([1, 2, 3], { layer: 1 }))],
+    attention: [...(await model.attention([1, 2, 3], { layer: 1, head: 1 }))],
     gradients: Object.entries(gradients).map(([name, values]) => [name, values.length, values[0]]),
     plan: (await trainer.plan()).length,
     model: [model.parameterCount, model.gpuBytes, model.config],

@@ -4,9 +4,11 @@ import {
   type Capabilities,
   Dataset,
   type ErrorCode,
+  type HiddenStatesOptions,
   IGNORE_INDEX,
   type LostInfo,
   Model,
+  type ModelAttentionOptions,
   type ModelConfig,
   type Phase,
   type PlanBinding,
@@ -101,6 +103,16 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   new Model();
   model.free();
   runtime.destroy();
+}
+
+export async function looked(model: Model, signal: AbortSignal): Promise<number> {
+  const at: ModelAttentionOptions = { layer: 0, head: 1, kvCache: "f16" };
+  const layer: HiddenStatesOptions["layer"] = model.config.num_hidden_layers ?? 0;
+  const looks: Float32Array[] = [
+    await model.attention([1, 2], at),
+    await model.hiddenStates(new Uint16Array(2), { layer, signal }),
+  ];
+  return looks.length;
 }
 
 export async function told(model: Model): Promise<void> {

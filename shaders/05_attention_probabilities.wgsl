@@ -1,0 +1,48 @@
+// uses: math, attention/score, cache/key_row, step, attention/mask_rows
+// attention_probabilities_forward: how much each query of one head attends to each key, from the logsumexp
+// that attention_forward has left, as its backward pass has them (Dao, arXiv:2307.08691):
+// exp(score(q · k) − lse), and 0 for keys that the mask hides.
+//
+//   0 query          read     f32 [tokens, Q_STRIDE]           head h at column h · HEAD_DIM
+//   1 keys           read     f32 [keys, KV_STRIDE]            heads of keys first, rows where
+//                                                              lib/cache/key_row.wgsl says
+//   2 documents      read     u32 [tokens]                     first key that each query may see
+//   3 lse            read     f32 [tokens, HEADS]
+//   4 probabilities  write    f32 [tokens, position + tokens]  overwritten
+//   5 step           uniform
+//   6 probe          uniform  vec4<u32>                        the head first, the rest unused
+//
+// The head is a run-time value, so that another one compiles nothing.
+// Grid: one workgroup per row; its invocations stride over the keys.
+@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> documents: array<u32>;
+@group(0) @binding(3) var<storage, read> lse: array<f32>;
+@group(0) @binding(4) var<storage, read_write> probabilities: array<f32>;
+@group(0) @binding(5) var<uniform> step: Step;
+@group(0) @binding(6) var<uniform> probe: vec4<u32>;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let row = workgroup.x;
+  if row >= step.tokens {
+    return;
+  }
+  let head = probe.x;
+  let query_begin = (row * Q_STRIDE + head * HEAD_DIM) / 4u;
+  let head_begin = head / (HEADS / KV_HEADS) * VECTORS;
+  let log_sum = lse[row * HEADS + head];
+  let seen = seen_keys(0u, row);
+  let columns = step.position + step.tokens;
+  for (var k = lane; k < columns; k += WORKGROUP) {
+    var share = 0.0;
+    if k - seen.x < seen.y {
+      let key_begin = key_row(k) * (KV_STRIDE / 4u) + head_begin;
+      var product = 0.0;
+      for (var v = 0u; v < VECTORS; v++) {
+        product += dot(query[query_begin + v], keys[key_begin + v]);
+      }
+      share = probability(score_of(product), 0.0, log_sum);
+    }
+    probabilities[row * columns + k] = share;
+  }
+}

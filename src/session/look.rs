@@ -1,0 +1,153 @@
+//! What a text computes, read back: logits, and what comes before them.
+
+use super::chunk::Chunk;
+use super::key_value_cache::{KeyValueCache, Room};
+use super::model::Model;
+use super::prober::Prober;
+use super::watch::Watch;
+use crate::config::ModelConfig;
+use crate::error::{Error, Result, room};
+use crate::gpu::Region;
+use crate::lower::{InferenceOptions, Probe};
+use crate::plan::Buffer;
+use std::rc::Rc;
+
+/// What to read back of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The logits of every position: `tokens.len() × vocab_size`.
+    Logits,
+    /// The hidden state of every position, counted as transformers counts `output_hidden_states`: 0 is the
+    /// embedding, i the output of i layers, and with `num_hidden_layers` the final norm's.
+    /// `tokens.len() × hidden_size`.
+    HiddenStates { layer: usize },
+    /// How much each position attends to each, with one head of one layer: probabilities, 0 where a
+    /// position does not see another. `tokens.len() × tokens.len()`, a row per position that attends.
+    Attention { layer: usize, head: usize },
+}
+
+impl Look {
+    /// The plan of its own and the head that it is for, if the model has these.
+    fn probe(self, config: &ModelConfig) -> Result<Option<(Probe, usize)>> {
+        let layers = config.num_hidden_layers;
+        Ok(match self {
+            Self::Logits => None,
+            Self::HiddenStates { layer } => {
+                check_index("layer", layer, "hidden states", layers)?;
+                Some((Probe::HiddenState(layer), 0))
+            }
+            Self::Attention { layer, head } => {
+                check_index("layer", layer, "layers", layers - 1)?;
+                check_index("head", head, "heads", config.num_attention_heads - 1)?;
+                Some((Probe::Attention(layer), head))
+            }
+        })
+    }
+
+    /// A name, and the numbers of each position.
+    fn shape(self, config: &ModelConfig, tokens: usize) -> (&'static str, usize) {
+        match self {
+            Self::Logits => ("logits", config.vocab_size),
+            Self::HiddenStates { .. } => ("hidden states", config.hidden_size),
+            Self::Attention { .. } => ("attention", tokens),
+        }
+    }
+}
+
+fn check_index(name: &str, index: usize, of: &str, last: usize) -> Result<()> {
+    if index <= last {
+        return Ok(());
+    }
+    Err(Error::options(format!("{name} is {index}; this model has {of} 0 to {last}")))
+}
+
+impl Model {
+    /// [`Look::Logits`].
+    ///
+    /// # Errors
+    /// As [`Model::look`].
+    pub async fn logits(
+        &self,
+        tokens: &[u32],
+        options: InferenceOptions,
+        watch: Watch<'_>,
+    ) -> Result<Vec<f32>> {
+        self.look(tokens, Look::Logits, options, watch).await
+    }
+
+    /// What a text computes as one document.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options` for a layer or a head that there is not, `freed`,
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn look(
+        &self,
+        tokens: &[u32],
+        look: Look,
+        options: InferenceOptions,
+        watch: Watch<'_>,
+    ) -> Result<Vec<f32>> {
+        let probe = look.probe(self.config())?;
+        self.check_tokens(tokens)?;
+        let count = tokens.len();
+        let (stage, width) = look.shape(self.config(), count);
+        let what = format!("the result, {stage} of {count} tokens × {width} numbers,");
+        let mut result: Vec<f32> = room(&what, count as u64 * width as u64)?;
+        watch.at(0, count, stage)?;
+        let cache = self.prepare_inference(count, options).await?;
+        let _turn = cache.turn().await;
+        let prober = match probe {
+            Some((probe, head)) => Some((self.prober(&cache, probe).await?, head)),
+            None => None,
+        };
+        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
+        while done < count {
+            watch.at(done, count, stage)?;
+            let mut part = self.next_chunk(&cache, done, count)?;
+            let mut columns = width;
+            if let Some((prober, _)) = &prober {
+                part = prober.part(part);
+                columns = prober.columns(&part);
+            }
+            let chunk = |room: &Room| match &prober {
+                Some((prober, head)) => prober.chunk(&**self.gpu(), room, &part, *head),
+                None => {
+                    let buffer = room.resources.get(Buffer::Logits)?;
+                    let bytes = (part.len() * width) as u64 * 4;
+                    let read = Region { buffer, offset: 0, bytes };
+                    Ok(Chunk::prefill(room, &[room.logits], Some(read)))
+                }
+            };
+            let inputs = &tokens[part.clone()];
+            let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?
+            else {
+                (held, done) = self.begin_text(&cache, tokens, false).await?;
+                result.clear();
+                continue;
+            };
+            for row in read.chunks_exact(columns * 4) {
+                result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(row));
+                // Of attention: no row of the chunk sees a later key.
+                result.resize(result.len() + width - columns, 0.0);
+            }
+            done = part.end;
+        }
+        if prober.is_none() {
+            // The plan of another look fills the cache of the first layers alone.
+            cache.holds(held, tokens);
+        }
+        watch.at(count, count, stage)?;
+        Ok(result)
+    }
+
+    /// What answers a probe: the one of the call before, if that asked for the same.
+    async fn prober(&self, cache: &KeyValueCache, probe: Probe) -> Result<Rc<Prober>> {
+        let before = self.prober.take().filter(|prober| prober.answers(cache, probe));
+        let prober = match before {
+            Some(prober) => prober,
+            None => Rc::new(Prober::new(&self.weights, cache, probe).await?),
+        };
+        self.prober.replace(Some(Rc::clone(&prober)));
+        Ok(prober)
+    }
+}

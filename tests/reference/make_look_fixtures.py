@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Writes what transformers shows of a model's inside, for `model.hiddenStates` and `model.attention`.
+
+    python make_look_fixtures.py [OUT]        # OUT defaults to fixtures/look beside this file
+
+For each model in fixtures/ a file MODEL.safetensors: the hidden states and the attention of the first tokens
+of its longest document, from eager attention in float32 on one CPU thread. The same in float64 must agree to
+a tenth of what the tests allow.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from make_fixtures import FIXTURES, HERE, check_versions
+
+# The square of it is what a head's file takes.
+MOST_TOKENS = 24
+NOISE = 1e-5
+
+
+def longest(documents):
+    """Where the longest packed document begins and ends."""
+    starts, lengths = np.unique(documents, return_counts=True)
+    index = lengths.argmax()
+    return int(starts[index]), int(starts[index] + lengths[index])
+
+
+def look(model, tokens):
+    with torch.no_grad():
+        out = model(tokens[None], use_cache=False, output_hidden_states=True, output_attentions=True)
+    states, shares = torch.cat(out.hidden_states), torch.cat(out.attentions)
+    layers = model.config.num_hidden_layers
+    assert states.shape == (layers + 1, len(tokens), model.config.hidden_size), states.shape
+    heads = model.config.num_attention_heads
+    assert shares.shape == (layers, heads, len(tokens), len(tokens)), shares.shape
+    # The last hidden state is behind the final norm: the head gives the logits of it.
+    assert torch.equal(model.lm_head(states[-1]), out.logits[0])
+    return states, shares
+
+
+def make(name, out):
+    folder = HERE / "fixtures" / name
+    oracle = load_file(folder / "oracle.safetensors")
+    begin, end = longest(oracle["documents"])
+    tokens = oracle["tokens"][begin : min(end, begin + MOST_TOKENS)]
+    ids = torch.from_numpy(tokens.astype(np.int64))
+    load = lambda dtype: AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation="eager"
+    )
+    states, shares = look(load(torch.float32), ids)
+    exact = look(load(torch.float64), ids)
+    worst = max((a - b).abs().max().item() for a, b in zip((states, shares), exact))
+    assert worst < NOISE, (name, worst)
+    arrays = {"tokens": tokens, "hidden_states": states.numpy(), "attention": shares.numpy()}
+    path = out / f"{name}.safetensors"
+    save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, path)
+    print(f"{path.stat().st_size:8} {path.name}, {len(tokens)} tokens, float32 within {worst:.1e}")
+
+
+def main():
+    check_versions()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "look"
+    out.mkdir(parents=True, exist_ok=True)
+    for name in FIXTURES:
+        make(name, out)
+
+
+if __name__ == "__main__":
+    main()
