@@ -60,6 +60,19 @@ async function generate(demo) {
   });
 }
 
+/** At 1280 × 800 the controls, the curve and the newest sample are in view together. */
+async function inView(demo) {
+  await demo.page.setViewport({ width: 1280, height: 800 });
+  await sleep(300);
+  const bottoms = await demo.page.evaluate(() => {
+    scrollTo(0, 0);
+    const bottom = (one) => document.querySelector(one).getBoundingClientRect().bottom;
+    return ["#start", "#status", "#loss-chart", "#samples li"].map(bottom);
+  });
+  for (const bottom of bottoms) assert.ok(bottom > 0 && bottom <= 800, `${bottoms}`);
+  assert.equal(await demo.text("blind-key"), "guessing blindly among 256 bytes");
+}
+
 test("the demo page trains, pauses, resumes, streams and stops", {
   timeout: 900_000,
 }, async (t) => {
@@ -77,8 +90,12 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.until("kernel plan", async () => (await demo.text("plan")).length > 100);
   await demo.until("sample while training", async () => (await demo.text("samples")).length > 0);
   assert.ok(await demo.page.$("#loss-chart canvas, canvas#loss-chart"), "the loss is drawn");
+  await inView(demo);
   await demo.shot("desktop", DESKTOP);
   await demo.shot("phone", PHONE);
+  assert.match(await demo.text("ticker"), /^Step \d+ of 420, loss \d\.\d+$/);
+  const ticker = await demo.page.$eval("#ticker", (line) => line.getBoundingClientRect().bottom);
+  assert.equal(ticker, PHONE.height, "the status line is at the lower edge of a phone");
   await demo.click("stop");
   await demo.untilState("stopped");
   const newest = await demo.page.$eval("#samples li", (item) => item.value);

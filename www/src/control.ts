@@ -213,6 +213,7 @@ export async function begin(): Promise<void> {
   const settings = settingsOf();
   const text = readText(chosen, settings);
   await take(await beginRun(lab, shelf, { name: setup.name, settings, text }));
+  learning.reveal();
   await train();
 }
 

@@ -3,7 +3,6 @@ import "uplot/dist/uPlot.min.css";
 
 /** Weight of the newest step in the smoothed training curve. */
 const SMOOTHING = 0.25;
-const HEIGHT = 280;
 
 /** How many colours there are for the curves of other runs. */
 export const OTHERS = 4;
@@ -26,11 +25,19 @@ class Smoothing {
   }
 }
 
-/** The loss curve: training loss as it is and smoothed, validation loss, and the entropy as the floor below both. */
+/** Losses that a model is held to, in nats per token. */
+export interface Bounds {
+  /** Of equal chances for each token: the logarithm of the vocabulary. */
+  blind: number;
+  /** The lowest that any model can reach, where it is known. */
+  entropy: number | undefined;
+}
+
+/** The loss curve: training loss as it is and smoothed, validation loss, and the two bounds around them. */
 export class LossChart {
   readonly #host: HTMLElement;
   #plot: uPlot | undefined;
-  #entropy: number | undefined;
+  #bounds: Bounds | undefined;
   #end = 100;
   #scheduled = false;
   #steps: number[] = [];
@@ -44,7 +51,7 @@ export class LossChart {
   constructor(host: HTMLElement) {
     this.#host = host;
     new ResizeObserver(() => {
-      this.#plot?.setSize({ width: host.clientWidth, height: HEIGHT });
+      this.#plot?.setSize({ width: host.clientWidth, height: host.clientHeight });
     }).observe(host);
     // uPlot paints with the colours it was made with.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#build());
@@ -52,9 +59,9 @@ export class LossChart {
   }
 
   /** Clears the curves for a run that ends at step `end`. */
-  reset(end: number, entropy: number | undefined): void {
+  reset(end: number, bounds: Bounds): void {
     this.#end = end;
-    this.#entropy = entropy;
+    this.#bounds = bounds;
     this.#steps = [];
     this.#training = [];
     this.#smoothed = [];
@@ -103,7 +110,7 @@ export class LossChart {
   }
 
   #data(): uPlot.AlignedData {
-    // Points without a loss let the entropy's line span the whole run. No step may be there twice.
+    // Points without a loss let the bounds' lines span the whole run. No step may be there twice.
     const ahead = this.#end > (this.#steps.at(-1) ?? 0) ? [this.#end] : [];
     const curve = (values: readonly (number | null)[]) => [
       null,
@@ -111,9 +118,10 @@ export class LossChart {
       ...ahead.map(() => null),
     ];
     const steps = [0, ...this.#steps, ...ahead];
-    const floor = steps.map(() => this.#entropy ?? null);
-    const [training, smoothed] = [curve(this.#training), curve(this.#smoothed)];
-    const own: uPlot.AlignedData = [steps, training, smoothed, curve(this.#validation), floor];
+    const line = (value: number | undefined) => steps.map(() => value ?? null);
+    const losses = [this.#training, this.#smoothed, this.#validation].map(curve);
+    const { blind, entropy } = this.#bounds ?? {};
+    const own = [steps, ...losses, line(blind), line(entropy)] as uPlot.AlignedData;
     return this.#others.length === 0 ? own : uPlot.join([...this.#others, own]);
   }
 
@@ -142,12 +150,13 @@ export class LossChart {
         spanGaps: true,
         points: { show: true, size: 5, fill: color("indigo") },
       },
+      { stroke: color("muted"), width: 1.5, dash: [2, 4], points: { show: false } },
       { stroke: color("weld"), width: 1.5, dash: [6, 4], points: { show: false } },
     ];
     this.#plot = new uPlot(
       {
         width: Math.max(this.#host.clientWidth, 200),
-        height: HEIGHT,
+        height: this.#host.clientHeight,
         cursor: { show: false },
         legend: { show: false },
         scales: {

@@ -12,7 +12,10 @@ export class LearningPanel {
   start({ settings, step, entropy, ofBytes }: Training): void {
     this.#steps = settings.steps;
     this.#tokensPerStep = settings.tokensPerStep;
-    this.#chart.reset(settings.steps, entropy);
+    const words = settings.config.vocab_size ?? 256;
+    this.#chart.reset(settings.steps, { blind: Math.log(words), entropy });
+    byId("blind-key", HTMLElement).textContent =
+      `guessing blindly among ${words.toLocaleString("en")} ${ofBytes ? "bytes" : "tokens"}`;
     byId("entropy-key", HTMLElement).hidden = entropy === undefined;
     byId("loss-unit", HTMLElement).textContent = `nats per ${ofBytes ? "byte" : "token"}`;
     byId("speed-name", HTMLElement).textContent = `${ofBytes ? "Bytes" : "Tokens"} per second`;
@@ -29,9 +32,18 @@ export class LearningPanel {
       const { step, loss, tokensPerSecond } = event;
       this.#showStep(step);
       showNumber("loss", loss, loss.toFixed(3));
+      byId("ticker", HTMLElement).append(`, loss ${loss.toFixed(3)}`);
       this.#chart.addLoss(step, loss);
       if (tokensPerSecond !== undefined) this.#showSpeed(step, tokensPerSecond);
     }
+  }
+
+  /** Brings the panel into view where the form has pushed it out, as on a phone. */
+  reveal(): void {
+    const title = byId("learning-title", HTMLElement);
+    if (title.getBoundingClientRect().top < innerHeight / 2) return;
+    const { matches: still } = matchMedia("(prefers-reduced-motion: reduce)");
+    title.scrollIntoView({ behavior: still ? "auto" : "smooth" });
   }
 
   /** Draws the curves of other runs behind the present one. */
@@ -56,6 +68,7 @@ export class LearningPanel {
     const percent = (100 * step) / this.#steps;
     byId("weave", HTMLElement).setAttribute("aria-valuenow", percent.toFixed(0));
     byId("weft", SVGRectElement).setAttribute("width", `${percent}%`);
+    byId("ticker", HTMLElement).textContent = `Step ${step} of ${this.#steps}`;
     const shown = `${step.toLocaleString("en")} of ${this.#steps.toLocaleString("en")}`;
     showNumber("step", step, shown);
   }

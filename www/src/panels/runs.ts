@@ -15,7 +15,7 @@ export interface RunActions {
   compare(names: readonly string[]): void;
 }
 
-const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", ""];
+const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", "Actions"];
 const whole = (value: number) => value.toLocaleString("en");
 
 function noteOf({ lasting, full }: Shelf): string {
