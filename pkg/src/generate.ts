@@ -33,7 +33,7 @@ export interface GenerateOptions {
   minP?: number;
   /** Above 1 makes tokens that occurred less likely; default 1. */
   repetitionPenalty?: number;
-  /** Seed of the sampling, an unsigned 32-bit number. The same seed gives the same text. */
+  /** Seed of the sampling, an unsigned 32-bit number; default 0. The same seed gives the same text. */
   seed?: number;
   /** The text ends before one of these tokens. */
   stopTokens?: readonly number[] | Uint32Array;

@@ -56,7 +56,10 @@ export interface TrainerOptions {
 /** A trainer's options in force, every default filled in. */
 export interface ResolvedTrainerOptions
   extends Readonly<Required<Omit<TrainerOptions, "totalSteps">>> {
-  /** Null while the length of the schedule is not known. */
+  /**
+   * The length of the schedule: as given, or the farthest step that a run was asked for. Null while neither is
+   * known. Only one that was given ends a run.
+   */
   readonly totalSteps: number | null;
 }
 
@@ -119,7 +122,7 @@ export interface CheckpointOptions {
 export interface RunOptions {
   /**
    * How many steps this run does. A `step()` between them does not count. By default the run ends at
-   * `until`, or else at the trainer's `totalSteps`, or else never.
+   * `until`, or else at the `totalSteps` that `Trainer.create` was given, or else never.
    */
   steps?: number;
   /** Ends when `trainer.steps` reaches this number. It cannot be combined with `steps`. */

@@ -18,7 +18,7 @@ impl Model {
         let most = self.config().max_position_embeddings;
         if tokens > most {
             return Err(Error::tokens(format!(
-                "{tokens} tokens of context are more than max_position_embeddings, {most}; give a shorter text, or ask generate for fewer tokens"
+                "{tokens} tokens of context are more than max_position_embeddings, {most}; give a shorter text, such as its last tokens"
             )));
         }
         let cache = self.cache(options);

@@ -9,4 +9,4 @@ export { TinyloomError } from "../error.js";
 export type { StoredCheckpoint } from "./checkpoint.js";
 export type { Where } from "./disk.js";
 export { type RunContent, type RunFiles, type RunSummary, Runs, type RunsOptions } from "./runs.js";
-export { type Sample, StoredRun } from "./stored-run.js";
+export { type NotedMetrics, type Sample, StoredRun } from "./stored-run.js";

@@ -31,6 +31,9 @@ export interface RunRecord {
   readonly files: { readonly data?: StoredFile; readonly tokenizer?: StoredFile };
 }
 
+/** The metrics of a step, as far as they were given. */
+export type NotedMetrics = Partial<StepMetrics> & { readonly step: number };
+
 /** A sample of the model's text, or anything else that is JSON. */
 export interface Sample {
   /** The step after which it was drawn. */
@@ -132,9 +135,9 @@ export class StoredRun {
   }
 
   /** The metrics of every step, which `trainer.run` notes. A step that was repeated is there once. */
-  async metrics(): Promise<unknown[]> {
+  async metrics(): Promise<NotedMetrics[]> {
     this.#opened();
-    return this.#metrics.read();
+    return (await this.#metrics.read()) as NotedMetrics[];
   }
 
   /**
@@ -143,7 +146,7 @@ export class StoredRun {
    *
    * @throws {@link TinyloomError} `invalid-options`.
    */
-  async addMetrics(metrics: Partial<StepMetrics> & { readonly step: number }): Promise<void> {
+  async addMetrics(metrics: NotedMetrics): Promise<void> {
     this.#opened();
     this.#metrics.add(entryOf("addMetrics", metrics));
   }
