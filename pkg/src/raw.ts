@@ -115,7 +115,8 @@ export interface RawTrainer extends Releasable, RawWriter {
   gradientNames(): string;
   readGradient(index: number): Promise<Float32Array>;
   state(): Promise<string>;
-  plan(): string;
+  /** The plan as JSON, or the WGSL of a row. */
+  plan(row?: number): string;
   profile(ask: Ask): Promise<string>;
   activationBytes(): Float64Array;
 }

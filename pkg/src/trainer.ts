@@ -397,6 +397,17 @@ export class Trainer {
   }
 
   /**
+   * The text of a dispatch's kernel: the WGSL that was joined for this model and this device, as it is
+   * compiled.
+   *
+   * @param row - the index of a row of {@link Trainer.plan}.
+   * @throws {@link TinyloomError} `invalid-options` where the plan has no such row.
+   */
+  wgsl(row: number): string {
+    return this.#handle.now((raw) => raw.plan(Number(row)));
+  }
+
+  /**
    * The plan with the time that each dispatch took on the GPU, where the device has timestamps.
    * Replays the batch of the last step or evaluation, and an optimizer step that leaves weights and
    * moments as they are. It overwrites the gradients: {@link Trainer.gradients} has none until the

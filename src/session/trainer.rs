@@ -28,6 +28,7 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
+use crate::kernels::Wgsl;
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
@@ -422,6 +423,22 @@ impl Trainer {
         let mut rows = self.plans.micro_step.rows(most)?;
         rows.extend(self.plans.optimizer.rows(most)?);
         Ok(rows)
+    }
+
+    /// The composed WGSL of a row of [`Trainer::plan`], as it is compiled.
+    ///
+    /// # Errors
+    /// `invalid-options` where there is no such row.
+    pub fn wgsl(&self, row: f64) -> Result<String> {
+        let plans = [&self.plans.micro_step, &self.plans.optimizer];
+        let mut all = plans.into_iter().flat_map(|plan| {
+            plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel].wgsl)
+        });
+        let last = plans.iter().map(|plan| plan.dispatches.len()).sum::<usize>() - 1;
+        let found = (row.fract() == 0.0 && row >= 0.0).then(|| all.nth(row as usize)).flatten();
+        found
+            .map(Wgsl::text)
+            .ok_or_else(|| Error::options(format!("row is {row}; the plan has rows 0 to {last}")))
     }
 
     /// Bytes of the activation slots, and what they would be if no tensor shared one.

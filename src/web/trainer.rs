@@ -136,8 +136,12 @@ impl RawTrainer {
         trainer.state().await.map_err(to_js)
     }
 
-    pub fn plan(&self) -> JsResult<String> {
-        json(&self.trainer.plan().map_err(to_js)?)
+    /// The plan as JSON, or the WGSL of a row.
+    pub fn plan(&self, row: Option<f64>) -> JsResult<String> {
+        match row {
+            Some(row) => self.trainer.wgsl(row).map_err(to_js),
+            None => json(&self.trainer.plan().map_err(to_js)?),
+        }
     }
 
     pub async fn profile(&self, ask: Function) -> JsResult<String> {

@@ -1,5 +1,5 @@
 // Hidden states and attention beside the rest of the API: long texts, other calls on the model, refusals. What
-// they are to be is said by PyTorch, in fixtures.mjs.
+// they are to be is said by PyTorch, in fixtures.mjs. The texts of kernels.
 import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { batch, collect, config, trainerOptions } from "./kit.mjs";
 
@@ -127,6 +127,36 @@ export const cases = {
     }
     sameBytes(await model.attention(tokens, at), plain, "f32 again");
     model.free();
+  },
+
+  async "each row of a plan has the text that the device compiles"(host) {
+    const { tinyloom, runtime } = host;
+    const model = await make(host);
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    const rows = trainer.plan();
+    const texts = new Map();
+    for (const [index, { kernel, workgroupSize, bindings }] of rows.entries()) {
+      const text = trainer.wgsl(index);
+      const entry = `@compute @workgroup_size(${workgroupSize[0]})\nfn ${kernel}(`;
+      ok(text.includes(entry), `the text of row ${index} has no ${entry}`);
+      for (const [place, { name }] of bindings.entries()) {
+        const bound = new RegExp(`@binding\\(${place}\\) var<[^>]*> ${name}:`);
+        ok(bound.test(text), `the text of row ${index} does not bind ${name} at ${place}`);
+      }
+      texts.set(text, kernel);
+    }
+    for (const [code, kernel] of texts) {
+      const shader = runtime.device.createShaderModule({ code });
+      const { messages } = await shader.getCompilationInfo();
+      const errors = messages.filter(({ type }) => type === "error");
+      equal(errors.length, 0, `errors in ${kernel}`);
+    }
+    for (const row of [rows.length, -1, 0.5, Number.NaN, undefined]) {
+      await refuses("invalid-options", [`rows 0 to ${rows.length - 1}`], () => trainer.wgsl(row));
+    }
+    model.free();
+    await refuses("freed", "Trainer", () => trainer.wgsl(0));
+    return `${rows.length} rows, ${texts.size} texts`;
   },
 
   async "looks that cannot be"(host) {

@@ -38,6 +38,7 @@ async function program(tinyloom, runtime) {
     attention: [...(await model.attention([1, 2, 3], { layer: 1, head: 1 }))],
     gradients: Object.entries(gradients).map(([name, values]) => [name, values.length, values[0]]),
     plan: (await trainer.plan()).length,
+    wgsl: await trainer.wgsl(3),
     model: [model.parameterCount, model.gpuBytes, model.config],
     count: await tinyloom.Model.countParameters(runtime, config),
   };
