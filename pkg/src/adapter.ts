@@ -1,7 +1,7 @@
 /** The adapter that a runtime opens its device on, and what to do where there is none. */
 
 import { TinyloomError } from "./error.js";
-import { inNode } from "./node.js";
+import { morePart } from "./lazy.js";
 import { isA, show } from "./options.js";
 
 /**
@@ -30,31 +30,15 @@ function unavailable(reason: string, cause?: unknown): TinyloomError {
 /** When a device of this page was last lost, and not by `destroy()`. */
 let failed: number | undefined;
 
-/** Milliseconds for which a lost device explains a missing adapter: Chromium's block of two minutes. */
-const REMEMBERED = 150_000;
-
 /** Remembers that a device was lost. */
 export function noteLoss({ reason }: { readonly reason: string }): void {
   if (reason !== "destroyed") failed = performance.now();
 }
 
-/** Adds to a missing adapter what can be done about it here. */
-export function withAdvice(error: TinyloomError): TinyloomError {
-  if (error.code !== "adapter-unavailable") return error;
-  return new TinyloomError(error.code, `${error.message}; ${advice()}`, { cause: error.cause });
-}
-
-function advice(): string {
-  const ago = failed === undefined ? Number.POSITIVE_INFINITY : performance.now() - failed;
-  if (ago < REMEMBERED) {
-    return (
-      `the GPU was lost ${Math.round(ago / 1000)} s ago, and a browser gives none to a site for two ` +
-      "minutes after it was lost twice: wait that long, or have the user reload the page"
-    );
-  }
-  return inNode()
-    ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
-        "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
-    : "enable hardware acceleration in the browser's settings, or try another browser; if the GPU has " +
-        "just crashed, wait two minutes or reload the page";
+/** The error of a missing adapter, with what can be done about it here. */
+export function advised(error: TinyloomError): Promise<TinyloomError> {
+  return morePart().then(
+    ({ withAdvice }) => withAdvice(error, failed),
+    () => error, // where no part can be loaded
+  );
 }

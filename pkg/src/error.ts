@@ -9,7 +9,7 @@ import { show } from "./show.js";
  * - `out-of-memory`: the GPU, or the module's own memory, has no room for it.
  * - `invalid-config`, `invalid-options`, `invalid-tokens`, `invalid-checkpoint`: the named input is wrong.
  * - `non-finite`: the loss or the gradient norm was not finite too many steps in a row.
- * - `device-lost`: the GPU device is gone, with all that was on it; create a new `Runtime`.
+ * - `device-lost`: the GPU device is gone, and this object does not come back on another.
  * - `freed`: the object was used after `free()` or `destroy()`.
  * - `aborted`: the caller's `AbortSignal` fired.
  * - `module-unavailable`: the wasm module, a part of tinyloom, or an optional package did not come.

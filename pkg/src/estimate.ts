@@ -45,6 +45,11 @@ export interface Estimate {
     readonly total: number;
   };
   /**
+   * Bytes of a trainer's snapshots, from which it comes back after a lost device: GPU memory while one is
+   * taken, and host memory at most. They are no part of `bytes`.
+   */
+  readonly snapshots?: { readonly gpu: number; readonly host: number };
+  /**
    * Floating-point operations of an optimizer step on full batches, and of a generated token. A batch is
    * counted as one document: attention within shorter documents takes fewer.
    */
@@ -96,7 +101,9 @@ export async function estimate(
     }),
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
-  return { ...rest, bytes: { ...bytes, total } };
+  const gpu = 12 * rest.parameters;
+  const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
+  return { ...rest, ...snapshots, bytes: { ...bytes, total } };
 }
 
 function capabilitiesJson(given: Capabilities): string {

@@ -30,6 +30,42 @@ export function guarded<T>(operation: () => T | Promise<T>): Promise<T> {
   });
 }
 
+/** Failures after which a call cannot be made again. */
+export const final = new WeakSet<TinyloomError>();
+
+/** What brings objects back after their device was lost. */
+export interface Guard<R> {
+  /**
+   * Waits until another raw object serves than the one that failed.
+   *
+   * @throws {@link TinyloomError} where none will, or "aborted" when the signal fires first.
+   */
+  back(error: TinyloomError, failed: R, signal: AbortSignal | undefined): Promise<void>;
+  /** What the call gives, or "aborted" when the signal fires while a device is waited for. */
+  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T>;
+}
+
+/** A call on whatever raw object serves, made again when that came back from a lost device. */
+export async function lasting<R, T>(
+  raw: () => R,
+  guard: () => Guard<R> | undefined,
+  operation: (raw: R) => T | Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  for (;;) {
+    const one = raw();
+    try {
+      return await guarded(() => operation(one));
+    } catch (error) {
+      void raw(); // an object freed meanwhile gives code "freed", whatever broke first
+      const worded = toError(error);
+      const by = guard();
+      if (!by || worded.code !== "device-lost" || final.has(worded)) throw worded;
+      await by.back(worded, one, signal);
+    }
+  }
+}
+
 /** Gives back what a raw object holds, and the object, without waiting for the garbage collector. */
 export function end(raw: Releasable): void {
   raw.release();
@@ -53,6 +89,9 @@ export class Handle<R extends Releasable> {
   readonly #name: string;
   readonly #queue: Queue;
   #raw: R | undefined;
+  #gone: TinyloomError | undefined;
+  /** Brings the raw object back. */
+  guard: Guard<R> | undefined;
 
   constructor(name: string, raw: R, queue: Queue) {
     this.#name = name;
@@ -62,6 +101,7 @@ export class Handle<R extends Releasable> {
 
   /** The raw object, or code "freed". */
   get raw(): R {
+    if (this.#gone) throw this.#gone;
     if (this.#raw === undefined) {
       throw new TinyloomError("freed", `this ${this.#name} was freed; create it again to use it`);
     }
@@ -84,18 +124,32 @@ export class Handle<R extends Releasable> {
     }
   }
 
-  /** A call in its turn. An object freed meanwhile gives code "freed", whatever broke first. */
-  async run<T>(operation: (raw: R) => T | Promise<T>): Promise<T> {
+  /** A call in its turn. */
+  async run<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     void this.raw;
-    return this.#queue.run(async () => {
-      const { raw } = this;
-      try {
-        return await guarded(() => operation(raw));
-      } catch (error) {
-        void this.raw;
-        throw toError(error);
-      }
-    });
+    const { guard } = this;
+    const call = this.#queue.run(() =>
+      lasting(
+        () => this.raw,
+        () => guard,
+        operation,
+        signal,
+      ),
+    );
+    return guard ? guard.unless(call, signal) : call;
+  }
+
+  /** Takes another raw object, and ends the one before: itself in its turn, since calls may run on it. */
+  swap(raw: R): void {
+    const old = this.#raw;
+    this.#raw = raw;
+    old?.release();
+    this.#queue.run(() => old?.free()).catch(() => undefined);
+  }
+
+  /** Every use from now on fails with this. */
+  lose(error: TinyloomError): void {
+    this.#gone = error;
   }
 
   /** Ends the object's life: at once for its users, and below when its running call has ended. */

@@ -27,6 +27,7 @@ export {
   type ModelOptions,
   type RopeParameters,
 } from "./model.js";
+export type { RecoverOptions, RecoveryState } from "./recovery/types.js";
 export {
   type Capabilities,
   type FeatureOptions,
@@ -69,6 +70,7 @@ export type {
   PlanBinding,
   PlanRow,
   ProfileRow,
+  Recovered,
   ResolvedTrainerOptions,
   RunOptions,
   Schedule,

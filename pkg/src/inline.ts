@@ -9,9 +9,10 @@ import { carryParts } from "./lazy.js";
 import { carry } from "./module.js";
 import * as more from "./more.js";
 import packed from "./packed.js";
+import * as recovery from "./recovery/index.js";
 import * as text from "./text/index.js";
 
 carry(packed);
-carryParts({ text, more });
+carryParts({ text, more, recovery });
 
 export * from "./index.js";

@@ -8,6 +8,8 @@ import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
 import type { Model } from "./model.js";
 import type { RawDataset, RawModel, RawModule, RawRuntime } from "./raw.js";
+import type { Journal } from "./recovery/journal.js";
+import type { Recovery } from "./recovery/recovery.js";
 import type { Counters, Owned, Runtime } from "./runtime.js";
 import type { Target } from "./save.js";
 import type { Source } from "./source.js";
@@ -52,6 +54,13 @@ export interface InnerRuntime {
   now<T>(operation: (raw: RawRuntime) => T): T;
   /** One that takes its time. */
   call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
+  /** The same, made again on the next device where this one is lost. */
+  lasting<T>(
+    operation: (raw: RawRuntime, module: RawModule) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T>;
+  /** What brings back what is lost with the device; undefined with `recover: false`. */
+  readonly recovery: Recovery | undefined;
   /** Keeps what has been measured since. */
   remember(): Promise<void>;
   /** For the project's tests. */
@@ -63,6 +72,8 @@ export interface InnerModel {
   /** Order of the model's and its trainers' operations. */
   readonly queue: Queue;
   readonly handle: Handle<RawModel>;
+  /** What the model comes back by after a lost device. */
+  readonly journal: Journal | undefined;
   own(trainer: { free(): void }): void;
   disown(trainer: { free(): void }): void;
 }

@@ -8,14 +8,17 @@ const parts = {
   text: () => import("./text/index.js"),
   /** Files over HTTP, those that are written to streams, and the text of generated tokens. */
   more: () => import("./more.js"),
+  /** What brings back what was lost with a GPU device. */
+  recovery: () => import("./recovery/index.js"),
 };
 
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, more }: Parts): void {
+export function carryParts({ text, more, recovery }: Parts): void {
   parts.text = () => Promise.resolve(text);
   parts.more = () => Promise.resolve(more);
+  parts.recovery = () => Promise.resolve(recovery);
 }
 
 async function loaded<T>(part: () => Promise<T>): Promise<T> {
@@ -32,3 +35,4 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
 
 export const textPart = () => loaded(parts.text);
 export const morePart = () => loaded(parts.more);
+export const recoveryPart = () => loaded(parts.recovery);

@@ -15,17 +15,24 @@ import { end, Handle, Queue } from "./handle.js";
 import { type InnerModel, models, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { check, index, invalid, isA, object, type Rules, seed, show } from "./options.js";
-import { type Ask, type RawGeneration, type RawModel, withRoom } from "./raw.js";
+import {
+  type Ask,
+  type RawGeneration,
+  type RawModel,
+  type RawModule,
+  type RawRuntime,
+  type Seen,
+  withRoom,
+} from "./raw.js";
+import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
 import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
 import {
-  bytesOf,
-  type Files,
+  MODEL_FILES,
   type RunHandle,
   type SaveOptions,
   type SaveTarget,
   saveOptions,
-  saving,
 } from "./save.js";
 import {
   type CheckpointFiles,
@@ -137,17 +144,14 @@ export interface ModelFiles {
   "model.safetensors": Uint8Array<ArrayBuffer>;
 }
 
-/** Names of a model's files. @internal */
-export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
-
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
 const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 
-/** A model of the module's. @internal */
-export let adoptModel: (runtime: Runtime, raw: RawModel) => Model;
+/** A model of the module's, which was made on that raw runtime. @internal */
+export let adoptModel: (runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) => Model;
 
 /**
  * A transformer language model on a runtime. Its operations, and those of its trainers, run one
@@ -160,13 +164,18 @@ export class Model {
   /** The config in full, with every default filled in. */
   readonly config: Readonly<ModelConfig>;
 
-  private constructor(runtime: Runtime, raw: RawModel) {
+  private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
     const queue = new Queue();
-    this.#handle = new Handle("Model", raw, queue);
+    const handle = new Handle("Model", raw, queue);
+    this.#handle = handle;
+    const inner = runtimes.of(runtime);
+    const journal = inner.recovery?.journal({ handle, queue, on, origin });
+    handle.guard = journal;
     this.#inner = models.set(this, {
-      runtime: runtimes.of(runtime),
+      runtime: inner,
       queue,
-      handle: this.#handle,
+      handle,
+      journal,
       own: (trainer) => this.#trainers.add(trainer),
       disown: (trainer) => this.#trainers.delete(trainer),
     });
@@ -187,10 +196,14 @@ export class Model {
     expectRuntime("Model.create", runtime);
     const json = configJson("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
-    return runtimes.of(runtime).call(async (raw, module) => {
-      const create = (ask: Ask) => module.RawModel.create(raw, json, chosen.seed ?? 0, ask);
-      return new Model(runtime, await watched("Model.create", chosen, create));
-    });
+    const create = (raw: RawRuntime, module: RawModule, long: LongOptions) =>
+      watched("Model.create", long, (ask: Ask) =>
+        module.RawModel.create(raw, json, chosen.seed ?? 0, ask),
+      );
+    return runtimes.of(runtime).lasting(async (raw, module) => {
+      const again = async (on: RawRuntime) => ({ model: await create(on, module, {}) });
+      return new Model(runtime, await create(raw, module, chosen), raw, { again, seeded: true });
+    }, chosen.signal);
   }
 
   /**
@@ -228,19 +241,25 @@ export class Model {
     expectRuntime("Model.fromPretrained", runtime);
     const chosen = check("Model.fromPretrained", options, LOAD);
     const files = openSource("Model.fromPretrained", source, chosen);
-    return runtimes.of(runtime).call(async (raw, module) => {
+    const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
       const loader = new module.RawLoader(raw, await readConfig(files));
       try {
-        throwIfAborted(chosen.signal, "loading");
-        const open = await readHeaders(await weightFiles(files), withRoom(module, loader));
-        throwIfAborted(chosen.signal, "loading");
+        throwIfAborted(long.signal, "loading");
+        const open = await readHeaders(await weightFiles(files), withRoom(module, loader, seen));
+        throwIfAborted(long.signal, "loading");
         await loader.allocate();
-        await pullTensors(open, loading(chosen));
-        return new Model(runtime, await loader.finish());
+        await pullTensors(open, loading(long));
+        return await loader.finish();
       } finally {
         end(loader);
       }
-    });
+    };
+    return runtimes.of(runtime).lasting(async (raw, module) => {
+      const seen = { sum: 0 };
+      const model = await load(raw, module, chosen, seen);
+      const again = async (on: RawRuntime, by: Seen) => ({ model: await load(on, module, {}, by) });
+      return new Model(runtime, model, raw, { again, seen });
+    }, chosen.signal);
   }
 
   /** How many weights there are; tied embeddings count once. */
@@ -279,8 +298,9 @@ export class Model {
     const [long, json] = inferenceOptions("loss", options, INFERENCE);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
-    return this.#handle.run((raw) =>
-      watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
+    return this.#handle.run(
+      (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
+      long.signal,
     );
   }
 
@@ -330,7 +350,11 @@ export class Model {
   ): Promise<Float32Array> {
     const [long, json] = inferenceOptions(look, options, rules, look);
     const ids = toSomeTokens("tokens", tokens);
-    return this.#handle.run((raw) => watched(look, long, (ask) => raw.look(ids, json, ask)));
+    const { signal } = long;
+    return this.#handle.run(
+      (raw) => watched(look, long, (ask) => raw.look(ids, json, ask)),
+      signal,
+    );
   }
 
   /**
@@ -365,17 +389,39 @@ export class Model {
     const most = ids.length + maxTokens;
     const biases =
       bias && more?.biases(bias, vocabulary as number, ids, Math.min(most, positions as number));
-    const generation = await this.#handle.run((raw) => raw.generate(ids, json, biases?.fixed));
+    const drawn: number[] = [];
+    let by: RawModel | undefined;
+    let generation: RawGeneration | undefined;
+    /** The first time, or after a lost device: then behind the tokens that were drawn before. */
+    const started = async (raw: RawModel): Promise<RawGeneration> => {
+      if (generation && by === raw) return generation;
+      if (generation) end(generation);
+      generation = undefined;
+      const text = Uint32Array.from([...ids, ...drawn]);
+      const options = JSON.stringify({ ...JSON.parse(json), drawn: drawn.length });
+      by = raw;
+      generation = await raw.generate(text, options, biases?.fixed);
+      return generation;
+    };
+    const next = (bias?: Float32Array) =>
+      this.#handle.run(async (raw) => {
+        const pairs = await (await started(raw)).next(bias);
+        for (let at = 0; at < pairs.length; at += 2 + 2 * alternatives) {
+          drawn.push(pairs[at] as number);
+        }
+        return pairs;
+      }, signal);
+    await this.#handle.run(async (raw) => void (await started(raw)), signal);
     try {
-      const tokens = this.#tokens(generation, signal, alternatives, biases);
+      const tokens = this.#tokens(next, signal, alternatives, biases);
       yield* withText ? withText(tokens) : tokens;
     } finally {
-      await this.#inner.queue.run(() => end(generation));
+      await this.#inner.queue.run(() => generation && end(generation));
     }
   }
 
   async *#tokens(
-    generation: RawGeneration,
+    next: (bias?: Float32Array) => Promise<Float64Array>,
     signal: AbortSignal | undefined,
     alternatives: number,
     biases: Biases | undefined,
@@ -384,7 +430,7 @@ export class Model {
       throwIfAborted(signal, "generate");
       const bias = await biases?.next?.();
       throwIfAborted(signal, "generate");
-      const pairs = await this.#handle.run(() => generation.next(bias));
+      const pairs = await next(bias);
       if (pairs.length === 0) return;
       const choice = (index: number) => ({
         token: pairs[2 * index] as number,
@@ -419,11 +465,10 @@ export class Model {
   save(options?: LongOptions): Promise<ModelFiles>;
   async save(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
     const chosen = saveOptions(options, MODEL_FILES);
-    return this.#handle.run((raw) =>
-      saving<ModelFiles | undefined>(chosen, MODEL_FILES, (files) => saveModel(raw, files), {
-        expected: bytesOf(raw),
-      }),
-    );
+    return this.#handle.run(async (raw) => {
+      const { save } = await morePart();
+      return save<ModelFiles | undefined>(chosen, raw.config(), raw);
+    }, chosen.signal);
   }
 
   /**
@@ -433,6 +478,7 @@ export class Model {
   free(): void {
     for (const trainer of [...this.#trainers]) trainer.free();
     this.#handle.free();
+    this.#inner.journal?.end();
     this.#inner.runtime.disown(this);
   }
 
@@ -442,7 +488,7 @@ export class Model {
   declare readonly [Symbol.asyncDispose]: () => Promise<void>;
 
   static {
-    adoptModel = (runtime, raw) => new Model(runtime, raw);
+    adoptModel = (...parts) => new Model(...parts);
     disposable(Model.prototype, {
       end: (model) => model.free(),
       settled: (model) => model.#handle.settled(),
@@ -468,12 +514,6 @@ function inferenceOptions<O extends InferenceOptions>(
 ): [LongOptions, string] {
   const chosen = check(where, options, rules);
   return [chosen, JSON.stringify({ ...chosen, signal: undefined, look })];
-}
-
-/** Writes the model's files; the caller holds the queue. @internal */
-export async function saveModel(raw: RawModel, files: Files): Promise<void> {
-  await files.text("config.json", raw.config());
-  await files.tensors("model.safetensors", raw);
 }
 
 /** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */

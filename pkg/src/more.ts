@@ -3,7 +3,10 @@
  * does more than draw tokens. One part: each further one costs every app some hundred bytes.
  */
 
+export { withAdvice } from "./advice.js";
 export { biases, withText } from "./decoding.js";
-export { remember, remembered } from "./remembered.js";
-export { openStreams } from "./save-streams.js";
+export { gradients } from "./gradients.js";
+export { prepareHost } from "./host.js";
+export { save } from "./saving.js";
+export { Tuning } from "./tuning.js";
 export { findFile } from "./url-source.js";

@@ -3,6 +3,7 @@
  * or reject with a plain `{ code, message }`; JSON crosses as text; nothing here is public.
  */
 
+import { crc32 } from "./crc32.js";
 import { TinyloomError, toError } from "./error.js";
 import { modulePanicked } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
@@ -72,6 +73,15 @@ export interface RawWriter {
   readPiece(index: number, begin: number, end: number): Promise<Uint8Array>;
 }
 
+/** A copy of weights, or of a trainer's state, at one moment. */
+export interface RawSnapshot extends Releasable {
+  saveHeader(): Uint8Array;
+  /** Bytes of the data that follow the header. */
+  read(begin: number, end: number): Promise<Uint8Array>;
+  /** Of a trainer. */
+  state(): Promise<string>;
+}
+
 export interface RawModel extends Releasable, RawWriter {
   config(): string;
   parameterCount(): number;
@@ -86,6 +96,8 @@ export interface RawModel extends Releasable, RawWriter {
   ): Promise<number>;
   /** With a bias that has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
+  /** Copies the weights at once. */
+  snapshot(): Promise<RawSnapshot>;
 }
 
 export interface RawGeneration extends Releasable {
@@ -119,6 +131,8 @@ export interface RawTrainer extends Releasable, RawWriter {
   plan(row?: number): string;
   profile(ask: Ask): Promise<string>;
   activationBytes(): Float64Array;
+  /** Copies moments and state at once; not in the middle of an accumulation. */
+  snapshot(): Promise<RawSnapshot> | undefined;
 }
 
 export interface RawResume extends Releasable, TensorSink {
@@ -156,6 +170,8 @@ export interface RawModule {
 
 /** Bytes below which the module's memory is not asked for room first. */
 const SMALL = 1 << 20;
+/** Bytes of a piece that are looked at: a thousandth of a long one. */
+const LOOKED_AT = 1 << 12;
 
 /** Refuses what the module's memory has no room for: an allocation that fails there ends it. */
 export function expectRoom(module: RawModule, what: string, bytes: number): void {
@@ -166,13 +182,19 @@ export function expectRoom(module: RawModule, what: string, bytes: number): void
   );
 }
 
-/** The sink, with room made sure of before each piece. */
-export function withRoom(module: RawModule, sink: TensorSink): TensorSink {
+/** Tells what was loaded from what is loaded again. */
+export interface Seen {
+  sum: number;
+}
+
+/** The sink, with room made sure of before each piece, and a part of each looked at. */
+export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): TensorSink {
   return {
     headerLimit: () => sink.headerLimit(),
     addFile: (...file) => sink.addFile(...file),
     setPiece: (name, begin, bytes) => {
       expectRoom(module, `a piece of tensor ${name}`, bytes.length);
+      seen.sum = crc32(bytes.subarray(0, LOOKED_AT), seen.sum);
       sink.setPiece(name, begin, bytes);
     },
   };

@@ -60,6 +60,8 @@ export interface Runnable {
   /** Queues a step in its turn; `done` is of its metrics. */
   queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }>;
   evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
+  /** The metrics of a step that is given out, with what there is to tell of a lost device. */
+  told(metrics: StepMetrics): StepMetrics;
   /** Saves into a stored run. */
   checkpoint(
     run: RunHandle,
@@ -126,6 +128,7 @@ export class Run {
           const { loss } = await this.#trainer.evaluate(this.#dataset, signal ? { signal } : {});
           metrics = { ...metrics, validationLoss: loss };
         }
+        metrics = this.#trainer.told(metrics);
         if (checkpoint) {
           stored.of(checkpoint.run).note(metrics);
           if (seen >= saved || ended) await this.#trainer.checkpoint(checkpoint.run, keep, signal);

@@ -1,14 +1,15 @@
 // For Symbol.dispose in the declarations of every class, whatever `lib` a user compiles with.
 /// <reference lib="esnext.disposable" preserve="true" />
-import { noteLoss, requestAdapter, withAdvice } from "./adapter.js";
+import { advised, noteLoss, requestAdapter } from "./adapter.js";
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
-import { guarded, Handle, Queue } from "./handle.js";
-import { prepareHost } from "./host.js";
+import { guarded, Handle, lasting, Queue } from "./handle.js";
 import { runtimes } from "./internal.js";
-import { morePart } from "./lazy.js";
+import { morePart, recoveryPart } from "./lazy.js";
 import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
+import type { Recovery, Reopening } from "./recovery/recovery.js";
+import type { RecoverOptions } from "./recovery/types.js";
 import {
   createTensor,
   type ElementType,
@@ -16,6 +17,7 @@ import {
   type TensorData,
   type TensorOptions,
 } from "./tensor.js";
+import type { Tuning } from "./tuning.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
 export interface FeatureOptions {
@@ -53,6 +55,12 @@ export interface RuntimeOptions {
    */
   tune?: boolean;
   /**
+   * What happens when the GPU device is lost. With true, the default, another one is opened, and models,
+   * trainers and running calls go on there: see {@link RecoverOptions}. With false everything on the device
+   * is gone, and calls reject with code "device-lost".
+   */
+  recover?: boolean | RecoverOptions;
+  /**
    * The wasm module: its address, such as a loader of your bundler gives (a string is read relative to
    * the page), its bytes, or the compiled module. Default: `tinyloom_bg.wasm` beside this module, and
    * where that does not answer, the same bytes imported as JavaScript. Only the first call's counts.
@@ -85,7 +93,7 @@ export interface Capabilities {
   readonly software: boolean;
 }
 
-/** Why a device is gone for good. */
+/** Why a device is gone. */
 export interface LostInfo {
   /** `"destroyed"` after {@link Runtime.destroy}; else the browser gives no reason. */
   readonly reason: "destroyed" | "unknown";
@@ -125,6 +133,10 @@ const RULES: Rules<RuntimeOptions> = {
       ? undefined
       : "false | an object such as { subgroups: false }",
   tune: flag,
+  recover: (value) =>
+    typeof value === "boolean" || object(value) === undefined
+      ? undefined
+      : "true | false | an object such as { attempts: 5 }",
   wasm: (value) =>
     value instanceof URL ||
     typeof value === "string" ||
@@ -145,6 +157,8 @@ const inUse = new Set<GPU>();
 /** Something a runtime owns. */
 export interface Owned {
   free(): void;
+  /** Told of a lost device, where it does not come back with another one. */
+  lost?(): void;
 }
 
 /**
@@ -160,20 +174,30 @@ export interface Owned {
 export class Runtime {
   readonly #handle: Handle<RawRuntime>;
   readonly #owned = new Set<Owned>();
-  /** Under which name measurements are kept, if they are to be made, and how many numbers are. */
-  #measured: string | undefined;
-  #kept = 0;
+  /** Measured products, if they are to be measured. */
+  #tuning: Tuning | undefined;
   readonly #module: RawModule;
-  /** What the device can do. */
-  readonly capabilities: Capabilities;
-  /** Settles when the device is lost, which is for good, or after `destroy()`. */
+  /** What the device can do. After a lost device these are the next one's. */
+  readonly capabilities!: Capabilities;
+  /**
+   * Settles when the device is lost for good: when no other could be opened, after `destroy()`, or with
+   * `recover: false`.
+   */
   readonly lost: Promise<LostInfo>;
 
-  private constructor(module: RawModule, raw: RawRuntime) {
+  private constructor(
+    module: RawModule,
+    raw: RawRuntime,
+    recovering?: (reopening: Reopening) => Recovery,
+  ) {
     this.#module = module;
     this.#handle = new Handle("Runtime", raw, new Queue());
-    this.capabilities = JSON.parse(raw.capabilities()) as Capabilities;
-    this.lost = raw.lost().then((json) => JSON.parse(json) as LostInfo);
+    const opened = (by: RawRuntime) => {
+      Object.assign(this, { capabilities: JSON.parse(by.capabilities()) });
+    };
+    opened(raw);
+    const recovery = recovering?.({ module, handle: this.#handle, owned: this.#owned, opened });
+    this.lost = recovery?.lost ?? raw.lost().then((json) => JSON.parse(json) as LostInfo);
     this.lost.then(noteLoss, () => undefined);
     runtimes.set(this, {
       queue: new Queue(),
@@ -182,7 +206,9 @@ export class Runtime {
       disown: (one) => this.#owned.delete(one),
       now: (operation) => this.#handle.now(operation),
       call: (operation) => this.#call(operation),
-      remember: () => this.#remember(),
+      lasting: (operation, signal) => this.#call(operation, signal, recovery),
+      recovery,
+      remember: async () => this.#tuning?.remember(),
       counters: () => this.#handle.now((own) => JSON.parse(own.counters()) as Counters),
     });
   }
@@ -196,7 +222,8 @@ export class Runtime {
    * `module-unavailable` or `content-security` where the wasm module cannot be had, `invalid-options`.
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
-    const { gpu: given, wasm, tune = false, ...rest } = check("Runtime.create", options, RULES);
+    const chosen = check("Runtime.create", options, RULES);
+    const { gpu: given, wasm, tune = false, recover, ...rest } = chosen;
     const raw = { limits: limits(rest.limits), features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
     if (typeof gpu?.requestAdapter !== "function") {
@@ -208,23 +235,37 @@ export class Runtime {
     }
     try {
       // The browser opens its driver while the module loads. If both fail, the module's error is reported.
-      const asked = requestAdapter(gpu, rest.powerPreference);
+      const asking = () => requestAdapter(gpu, rest.powerPreference);
+      const asked = asking();
       asked.catch(() => undefined);
+      const part = recover === false ? undefined : recoveryPart();
+      part?.catch(() => undefined);
       const module = await loadRaw(wasm);
-      const adapter = await asked;
-      await prepareHost(gpu);
-      const created = () => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw));
-      const runtime = new Runtime(module, await guarded(created));
+      const open = async (adapter: GPUAdapter) => {
+        // A page and its workers lack nothing.
+        if (!("Window" in globalThis || "importScripts" in globalThis)) {
+          await (await morePart()).prepareHost(gpu);
+        }
+        return guarded(() => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw)));
+      };
+      // A service worker loads no part: there a runtime that was not asked to recover does without.
+      const loaded = await (recover === undefined ? part?.catch(() => undefined) : part);
+      const recovering = loaded?.recovering(recover, { tune, asking, open });
+      const runtime = new Runtime(module, await open(await asked), recovering);
       inUse.add(gpu);
       try {
-        if (tune) await runtime.#tune();
+        if (tune) {
+          const { Tuning } = await morePart();
+          runtime.#tuning = await Tuning.begin(module, runtime.#handle, runtime.capabilities);
+        }
       } catch (error) {
         runtime.destroy(); // nobody else has it
         throw error;
       }
       return runtime;
-    } catch (error) {
-      throw withAdvice(toError(error));
+    } catch (thrown) {
+      const error = toError(thrown);
+      throw error.code === "adapter-unavailable" ? await advised(error) : error;
     }
   }
 
@@ -259,12 +300,22 @@ export class Runtime {
   }
 
   /**
+   * Loses the device as a crash of the GPU would: for pages that show how they go on, and for tests.
+   *
+   * @throws {@link TinyloomError} `freed`.
+   */
+  simulateLoss(): void {
+    this.device.destroy();
+  }
+
+  /**
    * Frees every model, trainer and tensor and destroys the device. Calls on them reject with code "freed"
    * from then on; `lost` settles. A second call does nothing.
    */
   destroy(): void {
     for (const one of [...this.#owned]) one.free();
     this.#handle.free();
+    runtimes.of(this).recovery?.stop();
   }
 
   /** Destroys the runtime, as the end of a `using` block does. */
@@ -279,65 +330,23 @@ export class Runtime {
     });
   }
 
-  /** Has products measured that were not measured on this adapter before. */
-  async #tune(): Promise<void> {
-    const { vendor, architecture, device, description } = this.capabilities.adapter;
-    const adapter = [vendor, architecture, device, description].join(" ");
-    // Other limits, other candidates.
-    const { limits } = this.capabilities;
-    const within = [
-      limits.maxComputeWorkgroupStorageSize,
-      limits.maxComputeInvocationsPerWorkgroup,
-      limits.maxStorageBufferBindingSize,
-    ].join(" ");
-    const { RawRuntime } = this.#module;
-    const format = RawRuntime.tunedFormat();
-    const by = `${RawRuntime.version()} in format ${format.join(" ")}`;
-    this.#measured = `measured by ${by} within ${within} on ${adapter}`;
-    const known = numbers(await (await morePart()).remembered(this.#measured), format[0] as number);
-    this.#handle.now((raw) => raw.tune(known));
-    this.#kept = known.length;
+  #call<T>(
+    operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T,
+    signal?: AbortSignal,
+    guard?: Recovery,
+  ): Promise<T> {
+    const call = lasting(
+      () => this.#handle.raw,
+      () => guard,
+      async (raw) => {
+        const result = await operation(raw, this.#module);
+        void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
+        return result;
+      },
+      signal,
+    );
+    return guard ? guard.unless(call, signal) : call;
   }
-
-  /** Keeps what has been measured since. */
-  async #remember(): Promise<void> {
-    if (this.#measured === undefined) return;
-    const measured = this.#handle.now((raw) => raw.tuned());
-    if (measured.length === this.#kept) return; // products are added, never changed
-    const [all, ofShape] = this.#module.RawRuntime.tunedFormat() as unknown as [number, number];
-    const products = new Map<string, string>();
-    for (let at = this.#kept; at < measured.length; at += all) {
-      const product = [...measured.subarray(at, at + all)];
-      products.set(product.slice(0, ofShape).join(" "), JSON.stringify(product));
-    }
-    this.#kept = measured.length;
-    await (await morePart()).remember(this.#measured, products);
-  }
-
-  async #call<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T> {
-    try {
-      const result = await guarded(() => operation(this.#handle.raw, this.#module));
-      void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
-      return result;
-    } catch (error) {
-      void this.#handle.raw;
-      throw toError(error);
-    }
-  }
-}
-
-/** The numbers of the kept texts that are lists of so many. */
-function numbers(texts: readonly string[], count: number): Float64Array {
-  const products = texts.flatMap((text) => {
-    try {
-      const list: unknown = JSON.parse(text);
-      const whole = Array.isArray(list) && list.length === count && list.every(Number.isFinite);
-      return whole ? (list as number[]) : [];
-    } catch {
-      return []; // damaged
-    }
-  });
-  return Float64Array.from(products);
 }
 
 function features(given: FeatureOptions | false | undefined) {

@@ -3,13 +3,12 @@
 import { crc32, hex } from "./crc32.js";
 import { TinyloomError } from "./error.js";
 
-const PREFIX = 8;
+/** Bytes that state the header's length. */
+export const PREFIX = 8;
 /** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
 const PIECE = 4 << 20;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
-/** Bytes of readbacks under way, beyond which no further one begins. */
-const AHEAD = 32 << 20;
 
 /** A tensor's place in its file, in bytes from the file's start. */
 export interface TensorRange {
@@ -80,7 +79,7 @@ export interface TensorSink {
 }
 
 /** Key of the checksums in `__metadata__`: CRC-32 in hexadecimal of each tensor's bytes, in their order. */
-const CHECKSUMS = "crc32";
+export const CHECKSUMS = "crc32";
 
 /** A file whose header a sink has taken, and what it wants of it. */
 export interface OpenFile {
@@ -158,7 +157,7 @@ function turns(): () => Promise<void> {
 }
 
 /** A header's JSON, and its tensors in the order of their data. */
-function parse(json: Uint8Array) {
+export function parse(json: Uint8Array) {
   // A copy: a decoder takes no shared memory.
   const { __metadata__: metadata, ...tensors } = JSON.parse(
     new TextDecoder().decode(json.slice()),
@@ -169,61 +168,10 @@ function parse(json: Uint8Array) {
   return { metadata: metadata as { [name: string]: unknown } | undefined, tensors, order };
 }
 
-/** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */
-export function tensorSizes(header: Uint8Array): number[] {
-  return parse(header.subarray(PREFIX)).order.map(
-    ([
-      ,
-      {
-        data_offsets: [begin, end],
-      },
-    ]) => end - begin,
-  );
-}
-
-/** A file's first bytes, with its tensors' checksums in the header; as long for any checksums. */
-export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8Array {
-  const { metadata, tensors } = parse(first.subarray(PREFIX));
-  const __metadata__ = { ...metadata, [CHECKSUMS]: sums.map(hex).join(" ") };
-  const json = new TextEncoder().encode(JSON.stringify({ __metadata__, ...tensors }));
-  const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
-  const made = new Uint8Array(PREFIX + length).fill(0x20);
-  new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
-  made.set(json, PREFIX);
-  return made;
-}
-
 /** The checksums that a header states. Those of other tensors than it has say nothing. */
 function checksums(header: Uint8Array): ReadonlyMap<string, string> {
   const { metadata, order } = parse(header);
   const sums = String(metadata?.[CHECKSUMS] ?? "").split(" ");
   const known = sums.length === order.length && sums[0] !== "";
   return new Map(known ? order.map(([name], at) => [name, sums[at] as string]) : []);
-}
-
-/**
- * Reads tensors in order with the next ones under way, since it takes a browser a while to notice
- * that a readback is done. Leaving the loop waits for what is under way.
- */
-export async function* readAhead<T>(
-  sizes: readonly number[],
-  read: (index: number) => Promise<T>,
-): AsyncGenerator<T, void, undefined> {
-  const running: Promise<T>[] = [];
-  let bytes = 0;
-  try {
-    for (let next = 0, done = 0; done < sizes.length; done++) {
-      while (next < sizes.length && (next === done || bytes < AHEAD)) {
-        const one = read(next);
-        one.catch(() => {}); // its error is reported where it is awaited
-        running.push(one);
-        bytes += sizes[next++] ?? 0;
-      }
-      yield await (running[0] as Promise<T>);
-      running.shift();
-      bytes -= sizes[done] ?? 0;
-    }
-  } finally {
-    await Promise.allSettled(running);
-  }
 }

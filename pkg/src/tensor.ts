@@ -51,6 +51,12 @@ export class Allocation implements Owned {
     own(this);
   }
 
+  lost(): void {
+    const gone =
+      "the GPU device of this tensor was lost, and tensors do not come back; make it again";
+    this.handle.lose(new TinyloomError("device-lost", gone));
+  }
+
   get bytes(): number {
     return this.element === "f16" ? 2 : 4;
   }

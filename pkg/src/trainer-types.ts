@@ -85,6 +85,16 @@ export interface Batch {
   documents?: TokenIds;
 }
 
+/** How a trainer came back from a lost device. */
+export interface Recovered {
+  /** The step of the snapshot: those behind it were done again. */
+  readonly fromStep: number;
+  /** What the browser said of the loss. */
+  readonly reason: string;
+  /** From the loss until the trainer stood where it was. */
+  readonly milliseconds: number;
+}
+
 /** What a step reports. */
 export interface StepMetrics {
   /** Optimizer steps done, counting this one. */
@@ -103,6 +113,8 @@ export interface StepMetrics {
   readonly skipped: boolean;
   /** Loss on the validation split; present at the steps after which `run` evaluated. */
   readonly validationLoss?: number;
+  /** Present at the first step given out after the GPU device was lost and the trainer came back. */
+  readonly recovered?: Recovered;
 }
 
 /** Where and when `Trainer.run` saves. */

@@ -3,7 +3,8 @@ import { disposable } from "./dispose.js";
 import { throwIfAborted, toError } from "./error.js";
 import { end, guarded, Handle } from "./handle.js";
 import { datasets, models, runtimes, trainers } from "./internal.js";
-import { adoptModel, expectRuntime, loading, MODEL_FILES, Model, saveModel } from "./model.js";
+import { morePart } from "./lazy.js";
+import { adoptModel, expectRuntime, loading, Model } from "./model.js";
 import {
   check,
   flag,
@@ -18,18 +19,25 @@ import {
   seed,
   show,
 } from "./options.js";
-import { type Ask, type RawResume, type RawTrainer, withRoom } from "./raw.js";
+import {
+  type Ask,
+  type RawModule,
+  type RawResume,
+  type RawRuntime,
+  type RawTrainer,
+  type Seen,
+  withRoom,
+} from "./raw.js";
+import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
-import { pullTensors, readAhead, readHeaders, tensorSizes } from "./safetensors.js";
+import { pullTensors, readHeaders } from "./safetensors.js";
 import {
-  bytesOf,
-  type Files,
   type RunHandle,
   type SaveOptions,
   type SaveTarget,
   saveOptions,
-  saving,
+  TRAINER_FILES,
 } from "./save.js";
 import {
   type CheckpointFiles,
@@ -43,7 +51,7 @@ import {
   STATE_BYTES,
   weightFiles,
 } from "./source.js";
-import { readState, stateText } from "./state.js";
+import { readState } from "./state.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import type {
   Batch,
@@ -80,9 +88,6 @@ export const TRAINER: Rules<TrainerOptions> = {
   seed,
 };
 
-/** Names of a trainer's files. */
-const FILES = [...MODEL_FILES, "optimizer.safetensors", "trainer_state.json"];
-
 const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
 
@@ -117,15 +122,27 @@ export class Trainer {
   #resumed = false;
   /** Whether the length of the schedule is the caller's choice, not that of `run`. */
   readonly #fixedTotal: boolean;
+  /** What its steps are repeated by after a lost device. */
+  readonly #member: Member | undefined;
   /** The model being trained; usable between steps. */
   readonly model: Model;
 
-  private constructor(model: Model, raw: RawTrainer, step: number, fixedTotal: boolean) {
+  /** @param options - as JSON, unless it was resumed with its model. */
+  private constructor(
+    model: Model,
+    raw: RawTrainer,
+    step: number,
+    fixedTotal: boolean,
+    options?: string,
+  ) {
     this.model = model;
-    this.#handle = new Handle("Trainer", raw, models.of(model).queue);
+    const { queue, journal, own } = models.of(model);
+    this.#handle = new Handle("Trainer", raw, queue);
+    this.#member = journal?.join(this.#handle, options);
+    this.#handle.guard = this.#member;
     this.#steps = step;
     this.#fixedTotal = fixedTotal;
-    models.of(model).own(this);
+    own(this);
     trainers.set(this, {
       activationBytes: () => {
         const [shared = 0, unshared = 0] = this.#handle.now((own) => own.activationBytes());
@@ -152,14 +169,15 @@ export class Trainer {
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
     const { handle, runtime } = models.of(model);
+    const json = JSON.stringify(chosen);
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
-      const create = (ask: Ask) => RawTrainer.create(raw, JSON.stringify(chosen), ask);
+      const create = (ask: Ask) => RawTrainer.create(raw, json, ask);
       const trainer = await watched("Trainer.create", long, create);
-      const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal));
+      const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal, json));
       await runtime.remember();
       return made;
-    });
+    }, signal);
   }
 
   /**
@@ -180,7 +198,7 @@ export class Trainer {
     const chosen = check("Trainer.resume", options, LONG);
     const source = openSource("Trainer.resume", files, chosen);
     const inner = runtimes.of(runtime);
-    return inner.call(async (raw, module) => {
+    const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
       const state = await readText(source, "trainer_state.json", STATE_BYTES);
       const config = await readConfig(source);
       const loader = new module.RawLoader(raw, config);
@@ -190,34 +208,40 @@ export class Trainer {
         resume = loaded;
         const { progress, totalStepsGiven, dataHash } = readState(state, config);
         const open = [
-          ...(await readHeaders(await weightFiles(source), withRoom(module, loader))),
+          ...(await readHeaders(await weightFiles(source), withRoom(module, loader, seen))),
           ...(await readHeaders(
             [await required(source, "optimizer.safetensors")],
-            withRoom(module, loaded),
+            withRoom(module, loaded, seen),
           )),
         ];
-        throwIfAborted(chosen.signal, "resume");
+        throwIfAborted(long.signal, "resume");
         await loader.allocate();
         // Progress is that of the bytes.
-        const silent = chosen.signal ? { signal: chosen.signal } : {};
+        const silent = long.signal ? { signal: long.signal } : {};
         await watched("resume", silent, (ask) => loaded.allocate(loader, ask));
-        await pullTensors(open, loading(chosen));
-        const weights = await loader.finish();
+        await pullTensors(open, loading(long));
+        const model = await loader.finish();
         const trainer = await loaded.finish().catch((error: unknown) => {
-          weights.release();
+          model.release();
           throw error;
         });
-        const model = adoptModel(runtime, weights);
-        const made = new Trainer(model, trainer, progress.step, totalStepsGiven === true);
-        made.#dataHash = dataHash;
-        made.#resumed = progress.cursor > 0;
-        await inner.remember();
-        return made;
+        return { model, trainer, progress, fixedTotal: totalStepsGiven === true, dataHash };
       } finally {
         if (resume) end(resume);
         end(loader);
       }
-    });
+    };
+    return inner.lasting(async (raw, module) => {
+      const seen = { sum: 0 };
+      const { progress, dataHash, ...by } = await load(raw, module, chosen, seen);
+      const again = (on: RawRuntime, then: Seen) => load(on, module, {}, then);
+      const model = adoptModel(runtime, by.model, raw, { again, seen });
+      const made = new Trainer(model, by.trainer, progress.step, by.fixedTotal);
+      made.#dataHash = dataHash;
+      made.#resumed = progress.cursor > 0;
+      await inner.remember();
+      return made;
+    }, chosen.signal);
   }
 
   /**
@@ -255,7 +279,7 @@ export class Trainer {
 
   set learningRate(learningRate: number) {
     const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, TRAINER);
-    this.#handle.now((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
+    this.#change((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
   }
 
   /**
@@ -270,7 +294,8 @@ export class Trainer {
     const ids = toSomeTokens("tokens", tokens);
     const wanted = toTokens("targets", targets);
     const starts = documents === undefined ? undefined : toTokens("documents", documents);
-    return this.#handle.run(async (raw) => this.#note(await raw.step(ids, wanted, starts)));
+    const metrics = await this.#train((raw) => raw.step(ids, wanted, starts));
+    return this.#member?.told(metrics) ?? metrics;
   }
 
   /**
@@ -329,7 +354,7 @@ export class Trainer {
       }
       report(chosen, { loaded: total, total, stage: "evaluate" });
       return { loss: sum / tokens, tokens };
-    });
+    }, signal);
   }
 
   /**
@@ -343,24 +368,9 @@ export class Trainer {
   async gradients(options: LongOptions = {}): Promise<{ [name: string]: Float32Array }> {
     const chosen = check("gradients", options, LONG);
     return this.#handle.run(async (raw) => {
-      throwIfAborted(chosen.signal, "gradients");
-      const names = JSON.parse(raw.gradientNames()) as string[];
-      const sizes = tensorSizes(models.of(this.model).handle.raw.saveHeader());
-      const result: { [name: string]: Float32Array } = {};
-      const total = sizes.reduce((sum, size) => sum + size, 0);
-      let [index, loaded] = [0, 0];
-      const step = () => {
-        throwIfAborted(chosen.signal, "gradients");
-        report(chosen, { loaded, total, stage: "read gradients" });
-      };
-      for await (const one of readAhead(sizes, (at) => raw.readGradient(at))) {
-        step();
-        result[names[index++] as string] = one;
-        loaded += one.byteLength;
-      }
-      step();
-      return result;
-    });
+      const { gradients } = await morePart();
+      return gradients(raw, models.of(this.model).handle.raw.saveHeader(), chosen);
+    }, chosen.signal);
   }
 
   /**
@@ -372,23 +382,26 @@ export class Trainer {
   save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options?: LongOptions): Promise<TrainerFiles>;
   async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
-    return this.#save(saveOptions(options, FILES));
+    return this.#save(saveOptions(options, TRAINER_FILES));
   }
 
   #save(chosen: SaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
-    const model = models.of(this.model).handle.raw;
-    return this.#handle.run((raw) => {
-      const write = async (files: Files) => {
-        await saveModel(model, files);
-        await files.tensors("optimizer.safetensors", raw);
-        const state = { totalStepsGiven: this.#fixedTotal, dataHash: this.#dataHash };
-        await files.text("trainer_state.json", stateText(await raw.state(), model.config(), state));
-      };
-      return saving<TrainerFiles | undefined>(chosen, FILES, write, {
-        expected: bytesOf(model, raw),
-        keep,
-      });
-    });
+    const { handle } = models.of(this.model);
+    const save = () =>
+      this.#handle.run(async (raw) => {
+        const more = await morePart();
+        return more.save<TrainerFiles | undefined>(chosen, handle.raw.config(), handle.raw, {
+          moments: raw,
+          state: () => raw.state(),
+          added: this.#added(),
+          keep,
+        });
+      }, chosen.signal);
+    return this.#member?.orSnapshot(save, chosen, this.#added(), keep) ?? save();
+  }
+
+  #added() {
+    return { totalStepsGiven: this.#fixedTotal, dataHash: this.#dataHash };
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -421,7 +434,7 @@ export class Trainer {
     return this.#handle.run(async (raw) => {
       const rows = await watched("profile", chosen, (ask) => raw.profile(ask));
       return JSON.parse(rows) as ProfileRow[];
-    });
+    }, chosen.signal);
   }
 
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
@@ -450,6 +463,29 @@ export class Trainer {
     return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
   }
 
+  /** Changes an option between two steps, or between two parts of one. */
+  #change(change: (raw: RawTrainer) => void): void {
+    this.#handle.now(change);
+    this.#member?.changed(change);
+  }
+
+  /**
+   * A step, or a part of one, in its turn.
+   *
+   * @param stop - asked between its parts.
+   */
+  #train(
+    begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>,
+    signal?: AbortSignal,
+    stop = () => false,
+  ): Promise<StepMetrics> {
+    return this.#handle.run(
+      async (raw) =>
+        this.#note(await (this.#member?.step(begin, stop, signal) ?? begin(raw, stop))),
+      signal,
+    );
+  }
+
   /** What a run needs of this trainer. */
   #runnable(): Runnable {
     return {
@@ -467,30 +503,33 @@ export class Trainer {
       step: (dataset, signal) => this.#stepDataset(dataset, signal),
       queue: (dataset) => this.#queueDataset(dataset),
       evaluate: (dataset, options) => this.evaluate(dataset, options),
+      told: (metrics) => this.#member?.told(metrics) ?? metrics,
       checkpoint: async (to, keep, signal) =>
         void (await this.#save(signal ? { to, signal } : { to }, keep)),
     };
   }
 
   /** A step, which the signal and `free` also end between its micro-steps. */
-  #stepDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
+  async #stepDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
     const stop = () => signal?.aborted === true || this.#handle.freed;
-    return this.#handle.run(async (raw) => {
-      try {
-        const metrics = this.#note(await raw.stepDataset(this.#data(dataset), stop));
-        this.#drew(dataset);
-        return metrics;
-      } catch (error) {
-        throwIfAborted(signal, "run");
-        throw error;
-      }
-    });
+    const begin = async (raw: RawTrainer, stopped: () => boolean) => {
+      const metrics = await raw.stepDataset(this.#data(dataset), stopped);
+      this.#drew(dataset);
+      return metrics;
+    };
+    try {
+      return await this.#train(begin, signal, stop);
+    } catch (error) {
+      throwIfAborted(signal, "run");
+      throw error;
+    }
   }
 
   /** In its turn among the model's operations, without holding up those behind it. */
   #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
     return this.#handle.run((raw) => {
-      const queued = guarded(() => raw.queueDataset(this.#data(dataset)));
+      const begin = (by: RawTrainer) => guarded(() => by.queueDataset(this.#data(dataset)));
+      const queued = this.#member?.queue(begin) ?? begin(raw);
       this.#drew(dataset);
       const done = queued.then(
         (json) => this.#note(json),
@@ -522,11 +561,11 @@ export class Trainer {
   #reach(last: number): () => void {
     const before = this.#totalSteps();
     if (this.#fixedTotal || (before ?? this.#steps) >= last) return () => {};
-    this.#handle.now((raw) => raw.setTotalSteps(last));
+    this.#change((raw) => raw.setTotalSteps(last));
     return () => {
       // Unless another run has lengthened it.
       if (this.#handle.freed || this.#totalSteps() !== last) return;
-      this.#handle.now((raw) => raw.setTotalSteps(before));
+      this.#change((raw) => raw.setTotalSteps(before));
     };
   }
 

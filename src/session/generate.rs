@@ -28,6 +28,9 @@ const MOST_TURNS: usize = 16;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GenerateOptions {
     pub max_tokens: usize,
+    /// How many of the last tokens of the prompt an earlier generation with these options has drawn, which
+    /// this one continues.
+    pub drawn: usize,
     /// 0 takes the likeliest token.
     pub temperature: f32,
     /// 0: off.
@@ -58,6 +61,7 @@ impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
             max_tokens: 128,
+            drawn: 0,
             temperature: 0.8,
             top_k: 0,
             top_p: 1.0,
@@ -169,14 +173,16 @@ impl Generation {
         let bias = Bias::new(std::mem::take(&mut options.bias), vocabulary)?;
         // The text ends with the model's positions; a prompt that reaches farther is refused.
         let most = model.config().max_position_embeddings;
-        let room = prompt.len().saturating_add(options.max_tokens).min(most).max(prompt.len());
+        let given = prompt.len().saturating_sub(options.drawn);
+        let room = given.saturating_add(options.max_tokens).min(most).max(prompt.len());
         model.prepare_inference(prompt.len(), options.inference()).await?;
-        let finished = options.max_tokens == 0 || prompt.len() == most;
+        let draws = options.drawn;
+        let finished = options.max_tokens <= draws || prompt.len() == most;
         Ok(Self {
             model: Rc::clone(model),
             options,
             text: prompt.to_vec(),
-            draws: 0,
+            draws,
             room,
             held: None,
             finished,

@@ -122,6 +122,8 @@ pub(super) enum Purpose {
     Inference {
         tokens: usize,
     },
+    /// A copy of weights and moments, for as long as it takes to read it back.
+    Snapshot,
     Tensor,
     /// An operation on tensors.
     Operation,
@@ -133,6 +135,7 @@ impl Purpose {
             Self::Model => "the model".into(),
             Self::Trainer => "the trainer".into(),
             Self::Inference { tokens } => format!("inference over {tokens} tokens"),
+            Self::Snapshot => "the snapshot".into(),
             Self::Tensor => "the tensor".into(),
             Self::Operation => "the operation".into(),
         }
@@ -152,6 +155,7 @@ impl Purpose {
                 (asked.weights, "weights: \"int8\" or \"int4\""),
                 (asked.activations, "a smaller vocab_size or hidden_size"),
             ],
+            Self::Snapshot => vec![(asked.total(), CONFIG)],
             Self::Tensor => vec![(asked.activations, "a smaller shape")],
             Self::Operation => vec![(asked.activations, "smaller tensors")],
         };

@@ -28,6 +28,7 @@ mod prober;
 mod resources;
 mod resume;
 mod sampler;
+mod snapshot;
 pub(crate) mod step;
 mod tensor;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use memory::MemoryBytes;
 pub use model::Model;
 pub use ops::Operations;
 pub use resume::Resume;
+pub use snapshot::{Snapshot, Taken};
 pub use tensor::Tensor;
 pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};
 pub use watch::{Ask, UNWATCHED, Watch};

@@ -9,6 +9,7 @@ mod dataset;
 mod model;
 mod ops;
 mod runtime;
+mod snapshot;
 #[cfg(feature = "testing")]
 mod testing;
 mod trainer;

@@ -16,7 +16,7 @@ use wasm_bindgen_futures::future_to_promise;
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawTrainer {
-    trainer: Rc<Trainer>,
+    pub(super) trainer: Rc<Trainer>,
 }
 
 #[wasm_bindgen]

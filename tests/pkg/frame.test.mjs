@@ -12,10 +12,9 @@ import { serve } from "../../scripts/server.mjs";
 import { makeFile, openFile } from "./bodies/kit.mjs";
 
 const { Handle, Queue } = await import("../../pkg/dist/handle.js");
-const { pullTensors, readAhead, readHeader, readHeaders } = await import(
-  "../../pkg/dist/safetensors.js"
-);
-const { saving } = await import("../../pkg/dist/save.js");
+const { pullTensors, readHeader, readHeaders } = await import("../../pkg/dist/safetensors.js");
+const { readAhead } = await import("../../pkg/dist/readback.js");
+const { save } = await import("../../pkg/dist/saving.js");
 const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
 const { check, integer, number } = await import("../../pkg/dist/options.js");
 const { toTokens } = await import("../../pkg/dist/tokens.js");
@@ -171,16 +170,16 @@ test("a saved file is written in pieces, and its length checked", async () => {
     tensorCount: () => tensors.length,
     readPiece: async (index, begin, end) => tensors[index].slice(begin, end),
   });
-  const save = (tensors) =>
-    saving({}, ["x.st"], (files) => files.tensors("x.st", writer(tensors)), { expected: 8 });
-  const saved = openFile((await save([data.slice(0, 4), data.slice(4)]))["x.st"]);
+  const whole = await save({}, "{}", writer([data.slice(0, 4), data.slice(4)]));
+  assert.equal(new TextDecoder().decode(whole["config.json"]), "{}");
+  const saved = openFile(whole["model.safetensors"]);
   const { __metadata__, ...tensors } = saved.header;
   assert.deepEqual(tensors, header);
   assert.deepEqual(saved.data, data);
   // As zlib has them: crc32(1, 2, 3, 4) and crc32(5, 6, 7, 8).
   assert.deepEqual(__metadata__, { crc32: "b63cfbcd 538d4d69" });
   for (const wrong of [[data.slice(0, 4)], [data.slice(0, 4), data.slice(5)]]) {
-    await assert.rejects(save(wrong), code("internal"));
+    await assert.rejects(save({}, "{}", writer(wrong)), code("internal"));
   }
 });
 
@@ -331,7 +330,7 @@ test("a port that is given and taken is refused; the default makes way", async (
 test("what the module's memory has no room for is refused before it goes there", async () => {
   const { withRoom } = await import("../../pkg/dist/raw.js");
   const full = { hasRoom: () => false };
-  const sink = withRoom(full, recorder());
+  const sink = withRoom(full, recorder(), { sum: 0 });
   assert.throws(() => sink.setPiece("a", 0, new Uint8Array(2 << 20)), code("out-of-memory"));
   sink.setPiece("b", 0, data);
 });

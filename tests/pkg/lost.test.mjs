@@ -1,13 +1,15 @@
-// The GPU process dies: calls fail with code "device-lost", `lost` settles, a new runtime goes on.
+// The GPU process dies: work goes on by itself; without recovery calls fail with code "device-lost", `lost`
+// settles, and a new runtime goes on.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withPage } from "../lanes/harness.mjs";
+import { loseInBrowser, TINY } from "../reliability/lost.mjs";
 
 /** In the page: makes what will be lost, and a save from before. */
 async function prepare(base) {
   const tinyloom = await import(`${base}/pkg/index.js`);
   const kit = await import(`${base}/tests/pkg/bodies/kit.mjs`);
-  const runtime = await tinyloom.Runtime.create();
+  const runtime = await tinyloom.Runtime.create({ recover: false });
   const model = await tinyloom.Model.create(runtime, kit.config, { seed: 1 });
   const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
   await trainer.step(kit.batch(16));
@@ -43,28 +45,45 @@ async function observe() {
   return { codes, step, info: globalThis.lostInfo };
 }
 
-test("a lost device is reported, and a new runtime resumes", { timeout: 600_000 }, () =>
-  withPage(
-    "chromium",
-    () => {},
-    async (page, url) => {
-      await page.evaluate(prepare, url);
-      const session = await page.browser().target().createCDPSession();
-      await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
-      const { codes, step, info } = await page.evaluate(observe);
-      for (const [call, code] of Object.entries(codes)) {
-        assert.equal(code, "TinyloomError device-lost", call);
-      }
-      assert.ok(info.reason && info.message, `lost settled with ${JSON.stringify(info)}`);
-      assert.equal(step, 2, "the run goes on from the save");
-    },
-  ),
+test("work goes on by itself when the GPU process is killed", { timeout: 600_000 }, async (t) => {
+  const { rows } = await loseInBrowser("chromium", {
+    kills: true,
+    count: 1,
+    seed: 5,
+    operations: ["run"],
+    parts: { ...TINY, steps: 5 },
+  });
+  for (const { operation, wrong, ...row } of rows) {
+    assert.equal(wrong, undefined, operation);
+    t.diagnostic(`${operation}: ${JSON.stringify(row)}`);
+  }
+});
+
+test(
+  "without recovery a lost device is reported, and a new runtime resumes",
+  { timeout: 600_000 },
+  () =>
+    withPage(
+      "chromium",
+      () => {},
+      async (page, url) => {
+        await page.evaluate(prepare, url);
+        const session = await page.browser().target().createCDPSession();
+        await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
+        const { codes, step, info } = await page.evaluate(observe);
+        for (const [call, code] of Object.entries(codes)) {
+          assert.equal(code, "TinyloomError device-lost", call);
+        }
+        assert.ok(info.reason && info.message, `lost settled with ${JSON.stringify(info)}`);
+        assert.equal(step, 2, "the run goes on from the save");
+      },
+    ),
 );
 
 /** In the page: makes a runtime and keeps the end of its device. */
 async function begin(base) {
   const { Runtime } = await import(`${base}/pkg/index.js`);
-  const runtime = await Runtime.create();
+  const runtime = await Runtime.create({ recover: false });
   globalThis.next = { Runtime, lost: runtime.lost };
 }
 

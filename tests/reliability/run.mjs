@@ -1,9 +1,11 @@
 // `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
 import { parseArgs } from "node:util";
 import { Failure, main } from "../../scripts/lib.mjs";
+import { blocked, destroy, gpuProcess } from "./lost.mjs";
+import { snapshots } from "./snapshots.mjs";
 import { storage } from "./storage.mjs";
 
-const PARTS = { storage };
+const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots };
 
 await main(async () => {
   const { values, positionals } = parseArgs({

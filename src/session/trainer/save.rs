@@ -63,6 +63,17 @@ impl Trainer {
             self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
             self.losses.borrow().get(),
         );
-        serde_json::to_string_pretty(&state).map_err(|e| Error::internal(e.to_string()))
+        state.to_json()
+    }
+
+    /// What a save would hold, but for the numbers that lie on the GPU; none in the middle of an
+    /// accumulation.
+    pub(in crate::session) fn between_steps(&self) -> Option<(Vec<SavedSet>, TrainerState)> {
+        let progress = self.progress();
+        let state = || {
+            let losses = self.losses.borrow().get();
+            TrainerState::new(self.options(), progress.kept(), vec![], vec![], losses)
+        };
+        (progress.micro_step == 0).then(|| (saved_sets(progress), state()))
     }
 }

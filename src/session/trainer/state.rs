@@ -63,6 +63,10 @@ impl TrainerState {
         Ok(state)
     }
 
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).map_err(|e| Error::internal(e.to_string()))
+    }
+
     /// The losses of the accumulation in progress.
     pub fn losses(&self) -> LossSum {
         let nats = match self.nats {

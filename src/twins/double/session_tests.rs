@@ -4,7 +4,8 @@ use super::Double;
 use super::tests::{NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::session::{
-    GenerateOptions, Generation, Model, ModelLoader, Resume, Trainer, TrainerOptions, UNWATCHED,
+    GenerateOptions, Generation, Model, ModelLoader, Resume, Snapshot, Trainer, TrainerOptions,
+    UNWATCHED,
 };
 use crate::twins::check::assert_close;
 use pollster::block_on;
@@ -119,9 +120,59 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_bit() {
     }
 }
 
+/// The bytes of a snapshot's file, whose data are read `piece` bytes at a time.
+fn file_of(snapshot: &Snapshot, length: u64, piece: usize) -> Vec<u8> {
+    let mut file = snapshot.save_header();
+    for begin in (0..length).step_by(piece) {
+        file.extend(block_on(snapshot.read(begin..length.min(begin + piece as u64))).unwrap());
+    }
+    file
+}
+
+#[test]
+fn a_snapshot_is_what_a_save_at_its_moment_gives() {
+    for config in [TIED, NORMED, UNTIED] {
+        let double = Double::floor();
+        let pair = Pair::new(&double, config);
+        let (model, trainer) = (&pair.model, trainer(&pair.model));
+        steps(&trainer, 3);
+        let mut saved = (model.save_header(), trainer.save_header());
+        for index in 0..model.tensors().len() {
+            saved.0.extend(block_on(model.read_tensor(index)).unwrap());
+        }
+        for index in 0..trainer.optimizer_tensors().len() {
+            saved.1.extend(block_on(trainer.read_optimizer_tensor(index, None)).unwrap());
+        }
+        let state = block_on(trainer.state()).unwrap();
+        let held = crate::gpu::Gpu::counters(&*double).gpu_bytes;
+        let of_model = Snapshot::of_model(model).unwrap();
+        let of_trainer = Snapshot::of_trainer(&trainer).unwrap().expect("between steps");
+        steps(&trainer, 2);
+        let (of_model, of_trainer) = (block_on(of_model).unwrap(), block_on(of_trainer).unwrap());
+        let bytes = model.parameter_count() as u64 * 4;
+        for piece in [4, 1000, 1 << 20] {
+            assert!(file_of(&of_model, bytes, piece) == saved.0, "weights by {piece}");
+            assert!(file_of(&of_trainer, 2 * bytes, piece) == saved.1, "moments by {piece}");
+        }
+        assert_eq!(block_on(of_trainer.state()).unwrap(), state);
+        drop((of_model, of_trainer));
+        assert_eq!(
+            crate::gpu::Gpu::counters(&*double).gpu_bytes,
+            held,
+            "the copies are given back"
+        );
+        block_on(trainer.step(&batch(&pair.config, 3, 20))).unwrap();
+        assert!(Snapshot::of_trainer(&trainer).unwrap().is_none(), "amid an accumulation");
+    }
+}
+
 fn generated(model: &Rc<Model>, options: GenerateOptions) -> Vec<u32> {
+    generated_from(model, &[1, 2, 3], options)
+}
+
+fn generated_from(model: &Rc<Model>, prompt: &[u32], options: GenerateOptions) -> Vec<u32> {
     block_on(async {
-        let mut generation = Generation::start(model, &[1, 2, 3], options).await.unwrap();
+        let mut generation = Generation::start(model, prompt, options).await.unwrap();
         let mut tokens = vec![];
         loop {
             match generation.next().await.unwrap() {
@@ -148,6 +199,24 @@ fn draws_are_a_function_of_their_seed() {
     assert_eq!(of(1, 0, 1.0), of(1, 0, 1.0));
     assert_ne!(of(1, 0, 1.0), of(2, 0, 1.0));
     assert_eq!(of(1, 1, 1.0), of(2, 0, 0.0), "of one token the likeliest is drawn");
+}
+
+#[test]
+fn a_generation_is_continued_from_its_tokens() {
+    let model = Pair::new(&Double::floor(), UNTIED).model;
+    let options = |max_tokens, drawn| GenerateOptions {
+        max_tokens,
+        drawn,
+        temperature: 1.0,
+        seed: 5,
+        ..GenerateOptions::default()
+    };
+    let whole = generated_from(&model, &[1, 2, 3], options(20, 0));
+    for cut in [1, 7, 19, 20] {
+        let text = [&[1, 2, 3], &whole[..cut]].concat();
+        let rest = generated_from(&model, &text, options(20, cut));
+        assert_eq!(rest, whole[cut..], "behind {cut} tokens");
+    }
 }
 
 #[test]

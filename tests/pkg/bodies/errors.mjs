@@ -234,6 +234,7 @@ export const cases = {
     };
     const runtime = await Runtime.create({
       gpu: { requestAdapter: async () => ({ features, limits, info, requestDevice }) },
+      recover: false,
     });
     equal((await runtime.lost).message.includes("crashed"), true, "the loss");
     const error = await refuses("adapter-unavailable", ["lost", "two minutes", "reload"], none);

@@ -33,6 +33,9 @@ export const cases = {
         const weights = await estimate(shape, {}, runtime.capabilities);
         equal(bytesOf(runtime) - empty, weights.bytes.total, `${shape.model_type}: weights`);
         equal(weights.parameters, model.parameterCount, "parameters");
+        const copy = 12 * model.parameterCount;
+        equal(expected.snapshots, { gpu: copy, host: 2 * copy }, "snapshots");
+        equal(weights.snapshots, undefined, "snapshots of a model alone");
         await Trainer.create(model, trainer);
         const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
         equal(bytesOf(runtime) - empty, expected.bytes.total, what);

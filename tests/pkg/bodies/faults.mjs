@@ -387,7 +387,7 @@ export const cases = {
  * @param turn - another moment and another call each.
  */
 export async function lose(tinyloom, gpu, turn) {
-  const runtime = await tinyloom.Runtime.create({ gpu });
+  const runtime = await tinyloom.Runtime.create({ gpu, recover: false });
   const model = await tinyloom.Model.create(runtime, config);
   const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
   const calls = [

@@ -131,6 +131,15 @@ export const PLACES = {
       "a plan whose ranges the browser refuses to write leaves no byte",
     ],
   },
+  recovery: {
+    whole: NODE,
+    why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
+    smoke: [
+      "a run with steps ahead goes on from its beginning where there is no snapshot yet",
+      "a call waits, unless its signal fires",
+      "without recovery a lost device is the end",
+    ],
+  },
   cut: {
     whole: EVERYWHERE,
     why: "limits, memory and submits are the host's",

@@ -343,6 +343,26 @@ export const cases = {
     await a.model.free();
   },
 
+  async "a lost device is recovered there, and its states are told here"({ tinyloom }) {
+    const states = [];
+    const onState = (state) => states.push(state);
+    const other = await tinyloom.Runtime.create({ recover: { onState } });
+    const trainer = await make(tinyloom, other);
+    const data = await dataset(tinyloom);
+    const seen = [];
+    for await (const { step, recovered } of trainer.run(data, { steps: 5 })) {
+      if (step === 3) await other.simulateLoss();
+      seen.push(recovered ? [step, recovered.fromStep] : step);
+    }
+    equal(seen, [1, 2, 3, [4, 0], 5], "steps, and where the run went on");
+    equal(
+      states.map(({ state }) => state),
+      ["lost", "reopened", "recovered"],
+      "states",
+    );
+    await other.destroy();
+  },
+
   async "tensors are there, and what they are made of stays there"({ tinyloom, direct, runtime }) {
     const tensor = await runtime.tensor([1, 2, 3, 4, 5, 6], [2, 3]);
     const view = await tensor.transpose(0, 1);

@@ -1,0 +1,35 @@
+/** Reads a trainer's gradients back. */
+
+import { throwIfAborted } from "./error.js";
+import type { RawTrainer } from "./raw.js";
+import { readAhead, tensorSizes } from "./readback.js";
+import { type LongOptions, report } from "./source.js";
+
+/**
+ * The gradients of the last step by name.
+ *
+ * @param header - of the weights, which have the same sizes.
+ */
+export async function gradients(
+  raw: RawTrainer,
+  header: Uint8Array,
+  options: LongOptions,
+): Promise<{ [name: string]: Float32Array }> {
+  throwIfAborted(options.signal, "gradients");
+  const names = JSON.parse(raw.gradientNames()) as string[];
+  const sizes = tensorSizes(header);
+  const result: { [name: string]: Float32Array } = {};
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  let [index, loaded] = [0, 0];
+  const step = () => {
+    throwIfAborted(options.signal, "gradients");
+    report(options, { loaded, total, stage: "read gradients" });
+  };
+  for await (const one of readAhead(sizes, (at) => raw.readGradient(at))) {
+    step();
+    result[names[index++] as string] = one;
+    loaded += one.byteLength;
+  }
+  step();
+  return result;
+}

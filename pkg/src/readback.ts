@@ -1,0 +1,58 @@
+/** Reads tensors back, for files of safetensors that are written. */
+
+import { hex } from "./crc32.js";
+import { CHECKSUMS, PREFIX, parse } from "./safetensors.js";
+
+/** Bytes of readbacks under way, beyond which no further one begins. */
+const AHEAD = 32 << 20;
+
+/** Sizes in bytes of the tensors that a file's first bytes describe, in the order of their data. */
+export function tensorSizes(header: Uint8Array): number[] {
+  return parse(header.subarray(PREFIX)).order.map(
+    ([
+      ,
+      {
+        data_offsets: [begin, end],
+      },
+    ]) => end - begin,
+  );
+}
+
+/** A file's first bytes, with its tensors' checksums in the header; as long for any checksums. */
+export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8Array {
+  const { metadata, tensors } = parse(first.subarray(PREFIX));
+  const __metadata__ = { ...metadata, [CHECKSUMS]: sums.map(hex).join(" ") };
+  const json = new TextEncoder().encode(JSON.stringify({ __metadata__, ...tensors }));
+  const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
+  const made = new Uint8Array(PREFIX + length).fill(0x20);
+  new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
+  made.set(json, PREFIX);
+  return made;
+}
+
+/**
+ * Reads tensors in order with the next ones under way, since it takes a browser a while to notice
+ * that a readback is done. Leaving the loop waits for what is under way.
+ */
+export async function* readAhead<T>(
+  sizes: readonly number[],
+  read: (index: number) => Promise<T>,
+): AsyncGenerator<T, void, undefined> {
+  const running: Promise<T>[] = [];
+  let bytes = 0;
+  try {
+    for (let next = 0, done = 0; done < sizes.length; done++) {
+      while (next < sizes.length && (next === done || bytes < AHEAD)) {
+        const one = read(next);
+        one.catch(() => {}); // its error is reported where it is awaited
+        running.push(one);
+        bytes += sizes[next++] ?? 0;
+      }
+      yield await (running[0] as Promise<T>);
+      running.shift();
+      bytes -= sizes[done] ?? 0;
+    }
+  } finally {
+    await Promise.allSettled(running);
+  }
+}

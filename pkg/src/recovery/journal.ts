@@ -1,0 +1,225 @@
+/** What a model and its trainers come back by: a snapshot, or how they began, and what was done since. */
+
+import { TinyloomError, toError } from "../error.js";
+import { end, type Guard, guarded, type Handle, type Queue } from "../handle.js";
+import type { RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
+import { Member } from "./member.js";
+import type { Recovery } from "./recovery.js";
+import { Repeat } from "./repeat.js";
+import { restored, type Snapshot } from "./snapshot.js";
+import { Snapshots } from "./snapshots.js";
+import { either } from "./waiting.js";
+
+export type { Member } from "./member.js";
+
+/** How a model began. */
+export interface Origin {
+  /** Makes it again; a resumed one with its trainer. */
+  again(on: RawRuntime, seen: Seen): Promise<{ model: RawModel; trainer?: RawTrainer }>;
+  /** Whether it is a function of numbers alone, and so the same whenever it is made again. */
+  readonly seeded?: true;
+  /** What was seen of what it was loaded from. */
+  readonly seen?: Seen;
+}
+
+/** Something done to a trainer that has to be done again. */
+export type Entry = Step | Change;
+
+/** A step, or a part of one. */
+export class Step {
+  readonly member: Member;
+  readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>;
+  /** What its caller asks between its parts. */
+  readonly stop: () => boolean;
+  /** How often it has been asked: so many parts are done. */
+  calls = 0;
+  /** So many parts were done when it ended early. */
+  limit: number | undefined;
+  /** Its metrics, or why it failed when it was done again. */
+  json: string | undefined;
+  error: TinyloomError | undefined;
+  /** Nobody waits for it any more, and it has not begun again. */
+  cancelled = false;
+
+  constructor(member: Member, begin: Step["begin"], stop: () => boolean) {
+    this.member = member;
+    this.begin = begin;
+    this.stop = stop;
+  }
+
+  readonly asked = (): boolean => {
+    this.calls += 1;
+    return this.stop();
+  };
+}
+
+/** A change of an option. */
+export interface Change {
+  readonly member: Member;
+  readonly change: (raw: RawTrainer) => void;
+  /** The step before it, and how often that had been asked to stop: it may be under way still. */
+  readonly after: Step | undefined;
+  readonly calls: number;
+}
+
+interface Parts {
+  readonly handle: Handle<RawModel>;
+  readonly queue: Queue;
+  readonly on: RawRuntime;
+  readonly origin: Origin;
+}
+
+/** Of one model. */
+export class Journal implements Guard<RawModel> {
+  readonly recovery: Recovery;
+  readonly handle: Handle<RawModel>;
+  readonly queue: Queue;
+  readonly origin: Origin;
+  readonly snapshots: Snapshots;
+  members: Member[] = [];
+  /** What was begun since the snapshot, in order. */
+  readonly log: Entry[] = [];
+  /** The raw runtime that its raw objects are on. */
+  #on: RawRuntime;
+  #restoring: Promise<void> | undefined;
+  #gone: TinyloomError | undefined;
+
+  constructor(recovery: Recovery, { handle, queue, on, origin }: Parts) {
+    this.recovery = recovery;
+    this.handle = handle;
+    this.queue = queue;
+    this.origin = origin;
+    this.#on = on;
+    this.snapshots = new Snapshots(this);
+  }
+
+  /** The model has been freed: nothing of it is kept. */
+  end(): void {
+    this.snapshots.newest = undefined;
+    this.log.length = 0;
+    this.recovery.forget(this);
+  }
+
+  /** A new trainer of the model, or with `options` undefined the one that was resumed with it. */
+  join(handle: Handle<RawTrainer>, options: string | undefined): Member {
+    const member = new Member(this, handle, options);
+    this.members.push(member);
+    return member;
+  }
+
+  async back(_: TinyloomError, failed: RawModel, signal?: AbortSignal): Promise<void> {
+    await this.restored(() => this.handle.raw !== failed, signal);
+  }
+
+  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return this.recovery.unless(call, signal);
+  }
+
+  /** In the model's turn: waits until `done`, which the next recovery brings about. */
+  async restored(done: () => boolean, signal?: AbortSignal): Promise<void> {
+    while (!done()) {
+      if (this.#gone) throw this.#gone;
+      this.#restoring ??= this.#restore().finally(() => {
+        this.#restoring = undefined;
+      });
+      await either(this.#restoring, signal);
+    }
+  }
+
+  /** Comes back in its turn, even if nobody calls. */
+  restoreSoon(): void {
+    const current = () => this.handle.freed || this.#on === this.recovery.raw;
+    this.queue.run(() => this.restored(current)).catch(() => undefined); // a call will hear of it
+  }
+
+  async #restore(): Promise<void> {
+    try {
+      await this.recovery.back(undefined, this.#on);
+      for (;;) {
+        const on = this.recovery.raw;
+        try {
+          return await guarded(() => this.#build(on));
+        } catch (thrown) {
+          const error = toError(thrown);
+          if (error.code !== "device-lost" || error === this.#gone) throw error;
+          await this.recovery.back(error, on);
+        }
+      }
+    } catch (thrown) {
+      void this.handle.raw; // freed meanwhile
+      void this.recovery.raw;
+      this.#gone ??= this.recovery.failed ?? this.#lostFor(toError(thrown));
+      throw this.#gone;
+    }
+  }
+
+  #lostFor(cause: TinyloomError): TinyloomError {
+    const message = `the model does not come back from the lost GPU device: ${cause.message}`;
+    this.recovery.tell({ state: "failed", message });
+    return new TinyloomError("device-lost", message, { cause });
+  }
+
+  /** Makes everything again, does again what was done since, and takes it into use. */
+  async #build(on: RawRuntime): Promise<void> {
+    const { module } = this.recovery;
+    const { newest, off } = this.snapshots;
+    if (off) {
+      this.#gone = this.#lostFor(new TinyloomError("device-lost", off));
+      throw this.#gone;
+    }
+    const raws = new Map<Member, RawTrainer>();
+    let model: RawModel | undefined;
+    try {
+      model = newest
+        ? await restored(module, on, this.handle.raw.config(), newest, raws)
+        : await this.#begin(on, raws);
+      for (const member of this.members) {
+        if (raws.has(member) || member.options === undefined) continue;
+        raws.set(member, await module.RawTrainer.create(model, member.options, () => false));
+      }
+      const repeat = new Repeat(this, raws);
+      await repeat.all();
+      // From here on nothing waits: nobody sees a part of it.
+      this.#serve(on, model, raws);
+      repeat.told();
+    } catch (error) {
+      for (const raw of [...raws.values(), ...(model ? [model] : [])]) end(raw);
+      throw error;
+    }
+  }
+
+  #serve(on: RawRuntime, model: RawModel, raws: ReadonlyMap<Member, RawTrainer>): void {
+    void this.handle.raw;
+    for (const [member, raw] of raws) {
+      if (member.handle.freed) end(raw);
+      else member.handle.swap(raw);
+    }
+    this.handle.swap(model);
+    this.#on = on;
+  }
+
+  /** As it was made. */
+  async #begin(on: RawRuntime, raws: Map<Member, RawTrainer>): Promise<RawModel> {
+    const seen = { sum: 0 };
+    const { model, trainer } = await this.origin.again(on, seen).catch((cause) => {
+      const error = toError(cause);
+      if (error.code === "device-lost") throw error;
+      throw new TinyloomError(error.code, `its source cannot be read again (${error.message})`, {
+        cause,
+      });
+    });
+    const resumed = this.members.find((member) => member.options === undefined);
+    if (trainer && resumed) raws.set(resumed, trainer);
+    else if (trainer) end(trainer);
+    if (this.origin.seen && this.origin.seen.sum !== seen.sum) {
+      end(model);
+      throw new TinyloomError(
+        "invalid-checkpoint",
+        "its source has changed since it was loaded; load it again",
+      );
+    }
+    return model;
+  }
+}
+
+export type { Snapshot };

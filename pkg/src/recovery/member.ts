@@ -1,0 +1,149 @@
+/** A trainer, as the journal of its model sees it. */
+
+import { type TinyloomError, throwIfAborted, toError } from "../error.js";
+import type { Guard, Handle } from "../handle.js";
+import type { RawTrainer } from "../raw.js";
+import type { SaveOptions } from "../save.js";
+import { save as saveFiles } from "../saving.js";
+import type { AddedState } from "../state.js";
+import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
+import { type Journal, Step } from "./journal.js";
+import { writerOf } from "./snapshot.js";
+
+export class Member implements Guard<RawTrainer> {
+  readonly journal: Journal;
+  readonly handle: Handle<RawTrainer>;
+  /** As JSON, of a trainer that was made; undefined of one that was resumed with its model. */
+  readonly options: string | undefined;
+  /** What the next metrics tell. */
+  recovered: Recovered | undefined;
+
+  constructor(journal: Journal, handle: Handle<RawTrainer>, options: string | undefined) {
+    this.journal = journal;
+    this.handle = handle;
+    this.options = options;
+  }
+
+  async back(_: TinyloomError, failed: RawTrainer, signal?: AbortSignal): Promise<void> {
+    await this.journal.restored(() => this.handle.raw !== failed, signal);
+  }
+
+  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return this.journal.unless(call, signal);
+  }
+
+  /** Notes a change of an option, which has just been made. */
+  changed(change: (raw: RawTrainer) => void): void {
+    const { log } = this.journal;
+    const steps = log.filter((entry) => entry instanceof Step);
+    const after = steps[steps.length - 1];
+    log.push({ member: this, change, after, calls: after?.calls ?? 0 });
+  }
+
+  /** In the model's turn: a step, or a part of one. After a loss it is done again among the others. */
+  async step(
+    begin: Step["begin"],
+    stop: () => boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<string> {
+    throwIfAborted(signal, "run"); // while it waited for its turn
+    const step = this.#begun(begin, stop);
+    const { raw } = this.handle;
+    try {
+      return this.#arrived(step, await begin(raw, step.asked));
+    } catch (error) {
+      return await this.#failed(step, raw, error, (done) => this.journal.restored(done, signal));
+    }
+  }
+
+  /** In the model's turn: queues a step, whose metrics arrive later. */
+  queue(begin: (raw: RawTrainer) => Promise<string>): Promise<string> {
+    const { journal } = this;
+    const step = this.#begun(begin, () => false);
+    const { raw } = this.handle;
+    const inTurn = (done: () => boolean) => journal.queue.run(() => journal.restored(done));
+    return begin(raw).then(
+      (json) => this.#arrived(step, json),
+      (error: unknown) => this.#failed(step, raw, error, inTurn),
+    );
+  }
+
+  /** Adds what there is to tell. */
+  told(metrics: StepMetrics): StepMetrics {
+    const { recovered } = this;
+    this.recovered = undefined;
+    return recovered ? { ...metrics, recovered } : metrics;
+  }
+
+  /** The save, or where no device comes any more the last snapshot. */
+  async orSnapshot(
+    save: () => Promise<TrainerFiles | undefined>,
+    options: SaveOptions,
+    added: AddedState,
+    keep: number | undefined,
+  ): Promise<TrainerFiles | undefined> {
+    const { recovery } = this.journal;
+    try {
+      if (!recovery.failed) return await save();
+    } catch (error) {
+      if (!recovery.failed) throw error;
+    }
+    const config = this.journal.handle.raw.config();
+    const snapshot = this.journal.snapshots.newest;
+    const own = snapshot?.trainers.get(this);
+    if (!snapshot || !own) return save(); // its error says what there is not
+    return saveFiles<TrainerFiles | undefined>(options, config, writerOf(snapshot.weights), {
+      moments: writerOf(own.moments),
+      state: async () => own.state,
+      added,
+      keep,
+    });
+  }
+
+  #begun(begin: Step["begin"], stop: () => boolean): Step {
+    const { journal } = this;
+    journal.snapshots.maybe();
+    const step = new Step(this, begin, stop);
+    if (!journal.snapshots.off) journal.log.push(step);
+    return step;
+  }
+
+  #arrived(step: Step, json: string): string {
+    step.json = json;
+    this.journal.snapshots.stepped(json);
+    return json;
+  }
+
+  async #failed(
+    step: Step,
+    raw: RawTrainer,
+    thrown: unknown,
+    restored: (done: () => boolean) => Promise<void>,
+  ): Promise<string> {
+    const error = toError(thrown);
+    if (this.handle.freed || error.code !== "device-lost") {
+      this.#gaveUp(step);
+      throw thrown;
+    }
+    try {
+      await restored(() => this.handle.raw !== raw);
+    } catch (failure) {
+      step.cancelled = true;
+      throw failure;
+    }
+    if (step.error) throw step.error;
+    return step.json as string;
+  }
+
+  /** A step that failed is as if it had not been, but for the parts of an accumulation that are done. */
+  #gaveUp(step: Step): void {
+    if (step.calls > 0) {
+      step.limit = step.calls;
+      return;
+    }
+    const { log, snapshots } = this.journal;
+    const at = log.indexOf(step);
+    if (at >= 0) log.splice(at, 1);
+    snapshots.spoil();
+  }
+}

@@ -1,0 +1,222 @@
+/** Opens another device when one is lost. */
+
+import { noteLoss } from "../adapter.js";
+import { TinyloomError, toError } from "../error.js";
+import { end, type Guard, type Handle, type Queue } from "../handle.js";
+import type { RawModel, RawModule, RawRuntime } from "../raw.js";
+import type { LostInfo, Owned } from "../runtime.js";
+import { Journal, type Origin } from "./journal.js";
+import type { RecoverOptions, RecoveryState } from "./types.js";
+import { type Deferred, deferred, either, sleep } from "./waiting.js";
+
+/** Milliseconds for which Chromium may refuse adapters after a loss; two more seconds for its clock. */
+const BLOCKED = 122_000;
+/** Milliseconds after which a device that is lost again is no failure of the last recovery. */
+const STABLE = 60_000;
+/** Milliseconds between two requests for an adapter: at first, and at most. */
+const [FIRST_PAUSE, LONGEST_PAUSE] = [250, 8000];
+
+const WAITING =
+  "the browser gives this site no GPU after it was lost twice within two minutes; work goes on by itself " +
+  "when it does, or after the user has reloaded the page from what was saved";
+
+/** What a runtime gives to be brought back. */
+export interface Reopening {
+  readonly module: RawModule;
+  readonly handle: Handle<RawRuntime>;
+  readonly owned: ReadonlySet<Owned>;
+  /** Told of the raw runtime before it serves. */
+  opened(raw: RawRuntime): void;
+}
+
+/** How a runtime's devices are opened. */
+export interface Opening {
+  /** Whether products are measured. */
+  readonly tune: boolean;
+  /** Asks for an adapter. */
+  asking(): Promise<GPUAdapter>;
+  open(adapter: GPUAdapter): Promise<RawRuntime>;
+}
+
+/** The life of a runtime's devices. */
+export class Recovery implements Guard<RawRuntime> {
+  /** Settles when no device comes any more. */
+  readonly lost: Promise<LostInfo>;
+  readonly module: RawModule;
+  readonly options: RecoverOptions;
+  /** Milliseconds between two snapshots at least, and their share of the time; tests set them. */
+  pace = { least: 1000, share: 0.008 };
+  /** The last loss, and when it was. */
+  reason = "";
+  began = 0;
+  readonly #runtime: Reopening;
+  readonly #opening: Opening;
+  readonly #journals = new Set<Journal>();
+  #settle: (info: LostInfo) => void = () => {};
+  /** Settles with the device that is being waited for. */
+  #next: Deferred | undefined;
+  #stopped: Deferred = deferred();
+  #failures = 0;
+  #opened = Number.NEGATIVE_INFINITY;
+  #failed: TinyloomError | undefined;
+
+  constructor(runtime: Reopening, options: RecoverOptions, opening: Opening) {
+    this.#runtime = runtime;
+    this.module = runtime.module;
+    this.options = options;
+    this.#opening = opening;
+    this.lost = new Promise((settle) => {
+      this.#settle = settle;
+    });
+    this.#watch(runtime.handle.raw);
+  }
+
+  /** The raw runtime, or code "freed". */
+  get raw(): RawRuntime {
+    return this.#runtime.handle.raw;
+  }
+
+  /** Why there is no device any more. */
+  get failed(): TinyloomError | undefined {
+    return this.#failed;
+  }
+
+  async back(
+    _: TinyloomError | undefined,
+    failed: RawRuntime,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    while (this.raw === failed) {
+      if (this.#failed) throw this.#failed;
+      // A call may fail before the loss is told.
+      this.#next ??= deferred();
+      await either(this.#next.promise, signal);
+    }
+  }
+
+  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    const worked = () => {
+      this.#failures = 0;
+    };
+    call.then(worked, () => undefined);
+    return either(call, signal, () => this.#next !== undefined);
+  }
+
+  /** Keeps what a model comes back by. */
+  journal(model: {
+    readonly handle: Handle<RawModel>;
+    readonly queue: Queue;
+    readonly on: RawRuntime;
+    readonly origin: Origin;
+  }): Journal {
+    const journal = new Journal(this, model);
+    this.#journals.add(journal);
+    return journal;
+  }
+
+  forget(journal: Journal): void {
+    this.#journals.delete(journal);
+  }
+
+  /** The runtime has been destroyed. */
+  stop(): void {
+    this.#stopped.resolve();
+    this.#next?.resolve();
+  }
+
+  tell(state: RecoveryState): void {
+    try {
+      this.options.onState?.(state);
+    } catch (error) {
+      setTimeout(() => {
+        throw error;
+      });
+    }
+  }
+
+  #watch(raw: RawRuntime): void {
+    raw.lost().then(
+      (json) => this.#lost(raw, JSON.parse(json) as LostInfo),
+      () => undefined, // of a module that panicked
+    );
+  }
+
+  async #lost(raw: RawRuntime, info: LostInfo): Promise<void> {
+    const { handle, owned } = this.#runtime;
+    if (handle.freed) return this.#settle(info);
+    const now = performance.now();
+    [this.reason, this.began] = [info.message, now];
+    if (now - this.#opened > STABLE) this.#failures = 0;
+    this.#next ??= deferred();
+    noteLoss(info);
+    this.tell({ state: "lost", reason: info.message });
+    for (const one of owned) one.lost?.();
+    try {
+      this.#count(undefined);
+      await this.#reopen(raw);
+      this.#next?.resolve();
+      this.#next = undefined;
+      for (const journal of this.#journals) journal.restoreSoon();
+    } catch (error) {
+      if (!handle.freed) this.#fail(toError(error));
+      this.#settle(handle.freed ? { ...info, reason: "destroyed" } : info);
+    }
+  }
+
+  /** Counts a failure, and gives up after too many. */
+  #count(error: TinyloomError | undefined): void {
+    const { attempts = 5 } = this.options;
+    // The first loss is none: there was work before it.
+    if (this.#failures++ < attempts) return;
+    throw error ?? new TinyloomError("device-lost", `it was lost ${this.#failures} times in a row`);
+  }
+
+  #fail(cause: TinyloomError): void {
+    const message =
+      `the GPU device was lost (${this.reason}) and does not come back: ${cause.message}; create a new ` +
+      "Runtime, and resume from trainer.save(), which gives the last snapshot";
+    this.#failed = new TinyloomError("device-lost", message, { cause });
+    this.tell({ state: "failed", message });
+    this.#next?.reject(this.#failed);
+    this.#next = undefined;
+  }
+
+  async #reopen(old: RawRuntime): Promise<void> {
+    let told = false;
+    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+      void this.raw; // destroyed meanwhile
+      let adapter: GPUAdapter | undefined;
+      try {
+        adapter = await this.#opening.asking();
+        return this.#serve(old, await this.#opening.open(adapter));
+      } catch (thrown) {
+        const left = this.began + BLOCKED - performance.now();
+        if (adapter || left <= 0) this.#count(toError(thrown));
+        else if (!told) {
+          told = true;
+          this.tell({ state: "waiting", until: Date.now() + left, message: WAITING });
+        }
+      }
+      await Promise.race([sleep(pause), this.#stopped.promise]);
+    }
+  }
+
+  /** Takes the raw runtime into use. */
+  #serve(old: RawRuntime, raw: RawRuntime): void {
+    const { handle, opened } = this.#runtime;
+    if (handle.freed) {
+      end(raw);
+      return void this.raw;
+    }
+    const adapter = (one: RawRuntime) => JSON.stringify(JSON.parse(one.capabilities()));
+    const sameAdapter = adapter(raw) === adapter(old);
+    // What was measured chooses the tiles, and these decide the bits.
+    if (this.#opening.tune) raw.tune(sameAdapter ? old.tuned() : new Float64Array());
+    opened(raw);
+    handle.swap(raw);
+    this.#opened = performance.now();
+    this.#watch(raw);
+    const milliseconds = this.#opened - this.began;
+    this.tell({ state: "reopened", sameAdapter, milliseconds });
+  }
+}

@@ -1,0 +1,103 @@
+/** Does again what was done since a snapshot. */
+
+import { type TinyloomError, toError } from "../error.js";
+import type { RawTrainer } from "../raw.js";
+import type { StepMetrics } from "../trainer-types.js";
+import { type Change, type Journal, Step } from "./journal.js";
+import type { Member } from "./member.js";
+
+export class Repeat {
+  readonly #journal: Journal;
+  readonly #raws: ReadonlyMap<Member, RawTrainer>;
+  readonly #applied = new Set<Change>();
+  readonly #from = new Map<Member, number>();
+  /** What is told once the new objects serve: nobody goes on before that. */
+  readonly #results: (() => void)[] = [];
+  #steps = 0;
+
+  constructor(journal: Journal, raws: ReadonlyMap<Member, RawTrainer>) {
+    this.#journal = journal;
+    this.#raws = raws;
+    for (const [member, raw] of raws) this.#from.set(member, raw.steps());
+  }
+
+  /** All of the log, which may grow meanwhile. */
+  async all(): Promise<void> {
+    const { log } = this.#journal;
+    for (let at = 0; at < log.length; at++) {
+      const entry = log[at] as Step | Change;
+      const raw = this.#raws.get(entry.member);
+      if (!raw) continue;
+      if (!(entry instanceof Step)) this.#change(entry, raw);
+      else if (!entry.cancelled) await this.#step(entry, raw);
+    }
+  }
+
+  /** Tells everyone who waits, now that the new objects serve. */
+  told(): void {
+    const { recovery, log } = this.#journal;
+    for (const tell of this.#results) tell();
+    const kept = log.filter(
+      (entry) => !(entry instanceof Step && (entry.cancelled || entry.error)),
+    );
+    log.splice(0, log.length, ...kept);
+    const milliseconds = performance.now() - recovery.began;
+    for (const [member, fromStep] of this.#from) {
+      member.recovered = { fromStep, reason: recovery.reason, milliseconds };
+    }
+    recovery.tell({ state: "recovered", repeated: this.#steps, milliseconds });
+  }
+
+  #change(entry: Change, raw: RawTrainer): void {
+    if (this.#applied.has(entry)) return;
+    this.#applied.add(entry);
+    entry.change(raw);
+  }
+
+  async #step(step: Step, raw: RawTrainer): Promise<void> {
+    const waiting = step.json === undefined && step.limit === undefined;
+    let calls = 0;
+    const stop = () => {
+      calls += 1;
+      this.#during(step, calls);
+      return step.limit === undefined ? waiting && step.stop() : calls >= step.limit;
+    };
+    try {
+      const json = await step.begin(raw, stop);
+      this.#steps += 1;
+      if (waiting) {
+        this.#results.push(() => {
+          step.json = json;
+        });
+      } else if (step.json) this.#compare(step.json, json);
+    } catch (thrown) {
+      const error = toError(thrown);
+      if (error.code === "device-lost" || (!waiting && step.limit === undefined)) throw error;
+      if (waiting) this.#refused(step, calls, error);
+    }
+  }
+
+  /** The changes that were made while the step's parts were under way. */
+  #during(step: Step, calls: number): void {
+    for (const entry of this.#journal.log) {
+      if (entry instanceof Step || entry.after !== step || entry.calls >= calls) continue;
+      const raw = this.#raws.get(entry.member);
+      if (raw) this.#change(entry, raw);
+    }
+  }
+
+  /** A step that its caller still waits for, and that fails now for a reason of its own. */
+  #refused(step: Step, calls: number, error: TinyloomError): void {
+    this.#results.push(() => {
+      if (calls > 0) step.limit = calls;
+      step.error = error;
+    });
+  }
+
+  #compare(before: string, after: string): void {
+    const [was, is] = [JSON.parse(before) as StepMetrics, JSON.parse(after) as StepMetrics];
+    if (Object.is(was.loss, is.loss) && Object.is(was.gradNorm, is.gradNorm)) return;
+    const { step, loss } = was;
+    this.#journal.recovery.tell({ state: "different", step, loss, repeated: is.loss });
+  }
+}

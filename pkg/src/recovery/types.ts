@@ -1,0 +1,72 @@
+/** What a page sets and hears of recovery. */
+
+/** Options of `Runtime.create`'s `recover`. */
+export interface RecoverOptions {
+  /**
+   * How many failures in a row end recovery: a device that cannot be opened, or one that is lost again
+   * within a minute and before any call has ended well. Default 5. Waiting for a browser that gives no
+   * adapter after a loss is no failure until two minutes have passed.
+   */
+  attempts?: number;
+  /**
+   * The most bytes of host memory that the snapshots of a model and its trainers may take: 24 per weight,
+   * since the last one stays until the next is whole. Default 512 MiB. Above that there are none, `onState`
+   * says so, and a trainer that has made steps does not come back. 0: none.
+   */
+  snapshotBytes?: number;
+  /** Hears of each stage. What it throws is reported as an error of the page, and ends nothing. */
+  onState?: (state: RecoveryState) => void;
+}
+
+/** A stage of recovery. */
+export type RecoveryState =
+  /** The device is gone, and another one is asked for. */
+  | { readonly state: "lost"; readonly reason: string }
+  /**
+   * The browser gives no adapter: Chromium refuses them to a site that has lost two within two minutes.
+   * A reload by the user ends that too.
+   */
+  | {
+      readonly state: "waiting";
+      /** Until when, in milliseconds since 1970. */
+      readonly until: number;
+      readonly message: string;
+    }
+  /** Another device is open. */
+  | {
+      readonly state: "reopened";
+      /** Of another adapter kernels differ, and so may bits. */
+      readonly sameAdapter: boolean;
+      /** Since the loss. */
+      readonly milliseconds: number;
+    }
+  /** A model and its trainers are back. */
+  | {
+      readonly state: "recovered";
+      /** Steps that were done again. */
+      readonly repeated: number;
+      /** Since the loss. */
+      readonly milliseconds: number;
+    }
+  /** A step that was done again gave another loss than before. */
+  | {
+      readonly state: "different";
+      readonly step: number;
+      readonly loss: number | null;
+      readonly repeated: number | null;
+    }
+  /** There is a new snapshot. */
+  | {
+      readonly state: "snapshot";
+      /** Steps of each trainer of the model. */
+      readonly steps: readonly number[];
+      /** Bytes that it takes of the host's memory. */
+      readonly bytes: number;
+      /** How long it took to read, and how long that held the steps up. */
+      readonly milliseconds: number;
+      readonly cost: number;
+    }
+  /** A model has no snapshots from here on. */
+  | { readonly state: "snapshots-off"; readonly message: string }
+  /** Something does not come back: a model, or with it the whole runtime. */
+  | { readonly state: "failed"; readonly message: string };

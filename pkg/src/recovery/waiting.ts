@@ -1,0 +1,50 @@
+/** Promises that a signal ends. */
+
+import { throwIfAborted } from "../error.js";
+
+/** A promise and what settles it. */
+export interface Deferred {
+  readonly promise: Promise<void>;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+export function deferred(): Deferred {
+  let resolve = () => {};
+  let reject = (_: unknown) => {};
+  const promise = new Promise<void>((done, failed) => {
+    [resolve, reject] = [done, failed];
+  });
+  promise.catch(() => undefined); // whoever waits hears of it
+  return { promise, resolve, reject };
+}
+
+/**
+ * What the promise gives, or code "aborted" where the signal fires before that.
+ *
+ * @param now - whether a signal that fires is to end it at this moment.
+ */
+export function either<T>(
+  promise: Promise<T>,
+  signal: AbortSignal | undefined,
+  now = () => true,
+): Promise<T> {
+  if (!signal) return promise;
+  return new Promise<T>((resolve, reject) => {
+    const stop = () => {
+      if (!now()) return;
+      try {
+        throwIfAborted(signal, "the call");
+      } catch (error) {
+        reject(error);
+      }
+    };
+    stop();
+    signal.addEventListener("abort", stop);
+    const ended = () => signal.removeEventListener("abort", stop);
+    promise.finally(ended).then(resolve, reject);
+  });
+}
+
+export const sleep = (milliseconds: number) =>
+  new Promise<void>((done) => setTimeout(done, milliseconds));

@@ -1,0 +1,203 @@
+/** Writes a checkpoint's files as they are read back: into memory, a directory, or streams. */
+
+import { crc32 } from "./crc32.js";
+import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import { final } from "./handle.js";
+import { stored } from "./internal.js";
+import type { RawWriter } from "./raw.js";
+import { readAhead, tensorSizes, withChecksums } from "./readback.js";
+import {
+  isDirectory,
+  MODEL_FILES,
+  type Out,
+  type SaveOptions,
+  type Target,
+  TRAINER_FILES,
+} from "./save.js";
+import { openStreams } from "./save-streams.js";
+import { type LongOptions, report } from "./source.js";
+import { type AddedState, stateText } from "./state.js";
+
+/** Bytes of a tensor that are read back at a time. */
+const PIECE = 8 << 20;
+
+/** What a trainer's save reads. */
+export interface SavedTrainer {
+  readonly moments: RawWriter;
+  /** The module's part of the state. */
+  state(): Promise<string>;
+  readonly added: AddedState;
+  /** Checkpoints that a run keeps. */
+  readonly keep: number | undefined;
+}
+
+/** Saves a model, and with it a trainer; the caller has the queue. */
+export function save<T>(
+  options: SaveOptions,
+  config: string,
+  weights: RawWriter,
+  trainer?: SavedTrainer,
+): Promise<T> {
+  const write = async (files: Files) => {
+    await files.text("config.json", config);
+    await files.tensors("model.safetensors", weights);
+    if (!trainer) return;
+    await files.tensors("optimizer.safetensors", trainer.moments);
+    await files.text("trainer_state.json", stateText(await trainer.state(), config, trainer.added));
+  };
+  const writers = trainer ? [weights, trainer.moments] : [weights];
+  const [names, keep] = trainer ? [TRAINER_FILES, trainer.keep] : [MODEL_FILES, undefined];
+  return saving<T>(options, names, write, { expected: bytesOf(...writers), keep });
+}
+
+/** The files of one save, to be written one after the other. */
+class Files {
+  readonly #options: LongOptions;
+  readonly #target: Target;
+
+  constructor(options: LongOptions, target: Target) {
+    this.#options = options;
+    this.#target = target;
+  }
+
+  /** A small file. */
+  async text(name: string, text: string): Promise<void> {
+    const bytes = new TextEncoder().encode(text);
+    const out = await this.#target.open(name, bytes.length);
+    await out.write(bytes);
+  }
+
+  /**
+   * A safetensors file, in pieces: neither it nor a tensor is ever whole in the module's memory. Its header
+   * has the tensors' checksums, and is therefore written again at the end. Where the target cannot do that,
+   * the tensors are read back twice.
+   */
+  async tensors(name: string, writer: RawWriter): Promise<void> {
+    const plain = writer.saveHeader();
+    const sizes = tensorSizes(plain);
+    const promised = `the header of ${sizes.length} tensors`;
+    if (writer.tensorCount() !== sizes.length) {
+      throw new TinyloomError("internal", `${writer.tensorCount()} tensors against ${promised}`);
+    }
+    const sums = sizes.map(() => 0);
+    const header = () => withChecksums(plain, sums);
+    const total = sizes.reduce((sum, size) => sum + size, header().length);
+    const out = await this.#target.open(name, total);
+    const pass = (put: (bytes: Uint8Array) => Promise<void> | void) =>
+      this.#pass(name, writer, sizes, (bytes, index, begin) => {
+        sums[index] = crc32(bytes, begin === 0 ? 0 : sums[index]);
+        return put(bytes);
+      });
+    if (!out.rewrite) await pass(() => {});
+    await out.write(header());
+    await pass((bytes) => out.write(bytes));
+    await out.rewrite?.(header());
+  }
+
+  /** Reads every tensor back once, in order. */
+  async #pass(
+    name: string,
+    writer: RawWriter,
+    sizes: readonly number[],
+    put: (bytes: Uint8Array, index: number, begin: number) => Promise<void> | void,
+  ): Promise<void> {
+    const total = sizes.reduce((sum, size) => sum + size, 0);
+    let loaded = 0;
+    const pieces = sizes.flatMap((size, index) => cut(size).map((range) => ({ index, ...range })));
+    const lengths = pieces.map(({ begin, end }) => end - begin);
+    const read = (at: number) => {
+      const { index, begin, end } = pieces[at] as { index: number; begin: number; end: number };
+      return writer.readPiece(index, begin, end);
+    };
+    let at = 0;
+    for await (const bytes of readAhead(lengths, read)) {
+      const { index, begin } = pieces[at] as { index: number; begin: number };
+      if (bytes.length !== lengths[at]) {
+        const what = `${bytes.length} bytes of tensor ${index} from ${begin} on, not ${lengths[at]}`;
+        throw new TinyloomError("internal", what);
+      }
+      throwIfAborted(this.#options.signal, "save");
+      report(this.#options, { loaded, total, stage: `read ${name}` });
+      await put(bytes, index, begin);
+      loaded += bytes.length;
+      at += 1;
+    }
+    report(this.#options, { loaded, total, stage: `read ${name}` });
+  }
+}
+
+/** The pieces of a tensor of so many bytes. */
+function cut(size: number): { begin: number; end: number }[] {
+  return Array.from({ length: Math.ceil(size / PIECE) }, (_, at) => ({
+    begin: at * PIECE,
+    end: Math.min(size, (at + 1) * PIECE),
+  }));
+}
+
+/** Bytes of the tensors that these write. */
+export function bytesOf(...writers: RawWriter[]): number {
+  const sizes = writers.flatMap((writer) => tensorSizes(writer.saveHeader()));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/**
+ * Runs a save; gives the files where they are wanted as bytes.
+ *
+ * @param expected - bytes of all tensors.
+ * @param keep - checkpoints that a run keeps.
+ */
+async function saving<T>(
+  options: SaveOptions,
+  names: readonly string[],
+  write: (files: Files) => Promise<void>,
+  { expected, keep }: { expected: number; keep?: number | undefined },
+): Promise<T> {
+  const { to } = options;
+  const memory = new Memory();
+  const run = stored.find(to)?.target(keep);
+  const target: Target = to === undefined ? memory : (run ?? (await openStreams(to, names)));
+  try {
+    await target.expect?.(expected);
+    await write(new Files(options, target));
+    await target.close();
+  } catch (cause) {
+    await target.abort(cause);
+    const error = toError(cause);
+    // Streams that were aborted take nothing more.
+    if (to !== undefined && !run && !isDirectory(to)) final.add(error);
+    throw error;
+  }
+  return (to === undefined ? memory.files : undefined) as T;
+}
+
+class Memory implements Target {
+  readonly files: { [name: string]: Uint8Array<ArrayBuffer> } = {};
+
+  open(name: string, size: number): Out {
+    const file = allocate(size);
+    this.files[name] = file;
+    let at = 0;
+    return {
+      write(bytes) {
+        file.set(bytes, at);
+        at += bytes.length;
+      },
+      rewrite: (bytes) => file.set(bytes),
+    };
+  }
+
+  async close(): Promise<void> {}
+  async abort(): Promise<void> {}
+}
+
+/** An array of so many bytes, or code "out-of-memory". */
+function allocate(bytes: number): Uint8Array<ArrayBuffer> {
+  try {
+    return new Uint8Array(bytes);
+  } catch (cause) {
+    const message =
+      `a file of ${bytes} bytes is more than this page can hold in one piece; ` +
+      "give save({ to }) a directory or streams";
+    throw new TinyloomError("out-of-memory", message, { cause });
+  }
+}

@@ -1,0 +1,78 @@
+/** Measured products, kept from one session to the next. */
+
+import type { Handle } from "./handle.js";
+import type { RawModule, RawRuntime } from "./raw.js";
+import { remember, remembered } from "./remembered.js";
+import type { Capabilities } from "./runtime.js";
+
+/** The measurements of one runtime. */
+export class Tuning {
+  readonly #module: RawModule;
+  readonly #handle: Handle<RawRuntime>;
+  /** Under which name they are kept, and how many numbers are. */
+  readonly #name: string;
+  #kept: number;
+
+  private constructor(
+    module: RawModule,
+    handle: Handle<RawRuntime>,
+    name: string,
+    known: Float64Array,
+  ) {
+    this.#module = module;
+    this.#handle = handle;
+    this.#name = name;
+    this.#kept = known.length;
+    handle.now((raw) => raw.tune(known));
+  }
+
+  /** Has products measured that were not measured on this adapter before. */
+  static async begin(
+    module: RawModule,
+    handle: Handle<RawRuntime>,
+    { adapter, limits }: Capabilities,
+  ): Promise<Tuning> {
+    const { vendor, architecture, device, description } = adapter;
+    const on = [vendor, architecture, device, description].join(" ");
+    // Other limits, other candidates.
+    const within = [
+      limits.maxComputeWorkgroupStorageSize,
+      limits.maxComputeInvocationsPerWorkgroup,
+      limits.maxStorageBufferBindingSize,
+    ].join(" ");
+    const { RawRuntime } = module;
+    const format = RawRuntime.tunedFormat();
+    const by = `${RawRuntime.version()} in format ${format.join(" ")}`;
+    const name = `measured by ${by} within ${within} on ${on}`;
+    const known = numbers(await remembered(name), format[0] as number);
+    return new Tuning(module, handle, name, known);
+  }
+
+  /** Keeps what has been measured since. */
+  async remember(): Promise<void> {
+    const measured = this.#handle.now((raw) => raw.tuned());
+    if (measured.length === this.#kept) return; // products are added, never changed
+    const [all, ofShape] = this.#module.RawRuntime.tunedFormat() as unknown as [number, number];
+    const products = new Map<string, string>();
+    for (let at = this.#kept; at < measured.length; at += all) {
+      const product = [...measured.subarray(at, at + all)];
+      products.set(product.slice(0, ofShape).join(" "), JSON.stringify(product));
+    }
+    this.#kept = measured.length;
+    await remember(this.#name, products);
+  }
+}
+
+/** The numbers of the kept texts that are lists of so many. */
+function numbers(texts: readonly string[], count: number): Float64Array {
+  const products = texts.flatMap((text) => {
+    try {
+      const list: unknown = JSON.parse(text);
+      const whole = Array.isArray(list) && list.length === count && list.every(Number.isFinite);
+      return whole ? (list as number[]) : [];
+    } catch {
+      return []; // damaged
+    }
+  });
+  return Float64Array.from(products);
+}

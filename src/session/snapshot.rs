@@ -1,0 +1,163 @@
+//! A copy on the GPU of a model's weights, or of a trainer's state, as they are between two steps: it is
+//! read back beside the steps that follow.
+
+use super::memory::{self, MemoryBytes, Purpose};
+use super::model::Model;
+use super::resources::Resources;
+use super::trainer::{SavedSet, Trainer, TrainerState};
+use crate::checkpoint::write_header;
+use crate::error::{Error, Result, room};
+use crate::gpu::{BufferId, LocalFuture, Region, queued};
+use crate::params::Tensor;
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A snapshot that the device has been told to take.
+pub type Taken = LocalFuture<Result<Snapshot>>;
+
+/// Bytes between two tensors that are read with them rather than cut out.
+const GAP: u64 = 1 << 12;
+
+/// Where the buffers are that are copied.
+type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
+
+/// Tensors of one moment, written as those of a save are.
+#[derive(Debug)]
+pub struct Snapshot {
+    model: Rc<Model>,
+    sets: Vec<SavedSet>,
+    copies: Resources,
+    /// Of a trainer, but for the numbers that lie in `copies`.
+    state: Option<TrainerState>,
+}
+
+impl Snapshot {
+    /// Copies a model's weights, behind the steps that are on their way.
+    ///
+    /// # Errors
+    /// `freed`, `out-of-memory`, `device-lost`.
+    pub fn of_model(model: &Rc<Model>) -> Result<Taken> {
+        let weights = model.weights.buffers()?;
+        Self::take(model, vec![("", Buffer::Weights)], None, &|name| weights.get(name))
+    }
+
+    /// Copies a trainer's moments and state; none in the middle of an accumulation.
+    ///
+    /// # Errors
+    /// As [`Snapshot::of_model`].
+    pub fn of_trainer(trainer: &Trainer) -> Result<Option<Taken>> {
+        let Some((sets, state)) = trainer.between_steps() else { return Ok(None) };
+        let find = |name| trainer.buffer(name);
+        Self::take(&trainer.model, sets, Some(state), &find).map(Some)
+    }
+
+    fn take(
+        model: &Rc<Model>,
+        sets: Vec<SavedSet>,
+        state: Option<TrainerState>,
+        find: Find<'_>,
+    ) -> Result<Taken> {
+        let (model, gpu) = (Rc::clone(model), Rc::clone(model.gpu()));
+        let mut wanted = Vec::new();
+        for (index, shard) in model.layout().shards.iter().enumerate() {
+            wanted.extend(sets.iter().map(|(_, set)| (set(index), shard.len as u64 * 4)));
+        }
+        if state.is_some() {
+            let numbers = [(Buffer::Optimizer, OPTIMIZER_BYTES), (Buffer::Metrics, METRICS_BYTES)];
+            wanted.extend(numbers);
+        }
+        let asked = MemoryBytes::of_sizes(&wanted.iter().copied().collect());
+        memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
+        let (copies, accepted) = queued(&*gpu, || {
+            let mut copies = Resources::new(&gpu);
+            for (name, bytes) in wanted {
+                let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;
+                gpu.copy(find(name)?, to, bytes)?;
+            }
+            Ok(copies)
+        })?;
+        Ok(Box::pin(async move {
+            let accepted = accepted.await;
+            accepted.map_err(|error| memory::explained(error, Purpose::Snapshot, &asked))?;
+            Ok(Self { model, sets, copies, state })
+        }))
+    }
+
+    /// The tensors of its sets, in the order of a save.
+    fn tensors(&self) -> impl Iterator<Item = (&Tensor, SavedSet)> {
+        let tensors = &self.model.layout().tensors;
+        self.sets.iter().flat_map(move |set| tensors.iter().map(move |tensor| (tensor, *set)))
+    }
+
+    /// The first bytes of the file that a save would write.
+    pub fn save_header(&self) -> Vec<u8> {
+        let named = |(tensor, (suffix, _)): (&Tensor, SavedSet)| {
+            let dot = if suffix.is_empty() { "" } else { "." };
+            (format!("{}{dot}{suffix}", tensor.name), tensor.shape.clone())
+        };
+        write_header(&self.tensors().map(named).collect::<Vec<_>>(), &[("format", "pt")])
+    }
+
+    /// Where the bytes of the file's data from `begin` to `end` lie: buffer, offset and length of each
+    /// stretch, in the order of the file.
+    fn stretches(&self, bytes: Range<u64>) -> Result<Vec<(BufferId, u64, u64)>> {
+        let layout = self.model.layout();
+        let mut found = Vec::new();
+        let mut at = 0;
+        for (tensor, (_, set)) in self.tensors() {
+            for run in layout.runs(tensor) {
+                let len = run.len as u64 * 4;
+                let (first, last) = (at.max(bytes.start), (at + len).min(bytes.end));
+                if first < last {
+                    let offset = run.offset as u64 * 4 + first - at;
+                    found.push((self.copies.get(set(run.shard))?, offset, last - first));
+                }
+                at += len;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes of the file's data, which follow its header. Tensors that lie side by side come in one
+    /// readback.
+    ///
+    /// # Errors
+    /// `device-lost`.
+    pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
+        let stretches = self.stretches(bytes.clone())?;
+        let mut data = room("a piece of the snapshot", bytes.end - bytes.start)?;
+        for near in stretches.chunk_by(|one, next| {
+            one.0 == next.0 && one.1 + one.2 <= next.1 && next.1 - one.1 - one.2 <= GAP
+        }) {
+            let Some((&(buffer, begin, _), &(_, offset, len))) = near.first().zip(near.last())
+            else {
+                continue;
+            };
+            let region = Region { buffer, offset: begin, bytes: offset + len - begin };
+            let read = self.model.gpu().read(region)?.await?;
+            for &(_, offset, len) in near {
+                let start = (offset - begin) as usize;
+                data.extend_from_slice(&read[start..start + len as usize]);
+            }
+        }
+        Ok(data)
+    }
+
+    /// The text of a trainer's `trainer_state.json`.
+    ///
+    /// # Errors
+    /// `device-lost`; `internal` for a model's.
+    pub async fn state(&self) -> Result<String> {
+        let state = self.state.clone();
+        let mut state = state.ok_or_else(|| Error::internal("a model has no trainer's state"))?;
+        state.optimizer = self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?;
+        state.metrics = self.read_bits(Buffer::Metrics, METRICS_BYTES).await?;
+        state.to_json()
+    }
+
+    async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {
+        let region = Region { buffer: self.copies.get(name)?, offset: 0, bytes };
+        Ok(bytemuck::pod_collect_to_vec(&self.model.gpu().read(region)?.await?))
+    }
+}

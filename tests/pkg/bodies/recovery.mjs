@@ -1,0 +1,395 @@
+// A lost device: what was under way goes on by itself on another one, to the bit. Devices are destroyed beneath
+// their runtimes at moments drawn from a seed.
+import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+
+/** A generator of numbers from 0 to 1 (mulberry32). */
+function random(seed) {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** A runtime that notes its states. Snapshots follow each other closely where they are wanted so. */
+async function recovering({ tinyloom, gpu }, { eager = false, ...recover } = {}, options = {}) {
+  const states = [];
+  const runtime = await tinyloom.Runtime.create({
+    gpu,
+    ...options,
+    recover: { ...recover, onState: (state) => states.push(state) },
+  });
+  if (eager) tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 0, share: 1 };
+  return { runtime, states, of: (name) => states.filter(({ state }) => state === name) };
+}
+
+/** One runtime for the cases that leave it well: it keeps its kernels from one to the next. */
+const shared = new Map();
+async function sharedRuntime(context) {
+  const { tinyloom } = context;
+  if (!shared.has(tinyloom)) shared.set(tinyloom, await recovering(context, { eager: true }));
+  return shared.get(tinyloom);
+}
+
+async function trained({ tinyloom }, runtime, options = {}) {
+  const { Model, Trainer } = tinyloom;
+  const model = await Model.create(runtime, config, { seed: 5 });
+  return Trainer.create(model, { ...trainerOptions, ...options });
+}
+
+/**
+ * What a run gives: metrics without times, and the files at its end.
+ *
+ * @param lose - called with each step's metrics.
+ */
+async function outcome(context, runtime, { options, run, change }, lose = () => undefined) {
+  const trainer = await trained(context, runtime, options);
+  const data = await dataset(context.tinyloom);
+  const metrics = [];
+  const recovered = [];
+  for await (const one of trainer.run(data, { until: 14, ...run })) {
+    const { milliseconds, recovered: from, ...rest } = one;
+    metrics.push(rest);
+    if (from) recovered.push({ ...from, step: one.step });
+    if (one.step === change?.at) trainer.learningRate = change.to;
+    await lose(one, trainer);
+  }
+  const files = await trainer.save();
+  trainer.model.free();
+  return { metrics, files, recovered };
+}
+
+/**
+ * Holds a run whose device is lost to one that goes on undisturbed.
+ *
+ * @param at - steps after which the device is lost, at a moment within the next ones that `chance` gives.
+ */
+async function sameRun(context, kind, at, seed) {
+  const { runtime, states, of } = await sharedRuntime(context);
+  const whole = await outcome(context, runtime, kind);
+  states.length = 0;
+  const chance = random(seed);
+  const lose = async ({ step }, trainer) => {
+    if (!at.includes(step)) return;
+    // In the middle of the next steps, or before they begin.
+    if (chance() < 0.3) runtime.simulateLoss();
+    else setTimeout(() => runtime.simulateLoss(), chance() * 25);
+    // A call beside the run, which waits with it.
+    if (chance() < 0.5) trainer.model.loss([1, 2, 3]).catch(() => undefined);
+  };
+  const parted = await outcome(context, runtime, kind, lose);
+  equal(parted.metrics, whole.metrics, "metrics");
+  sameFiles(parted.files, whole.files);
+  equal([of("lost").length, of("different").length], [at.length, 0], "losses, steps that differ");
+  equal(parted.recovered.length, at.length, "steps that tell of it");
+  for (const { step, fromStep, reason, milliseconds } of parted.recovered) {
+    ok(fromStep < step && /destroy/i.test(reason) && milliseconds > 0, JSON.stringify(reason));
+  }
+  const repeated = of("recovered").map((one) => one.repeated);
+  return `seed ${seed}: ${of("snapshot").length} snapshots, repeated steps ${repeated}`;
+}
+
+export const cases = {
+  async "a run goes on by itself, to the bit"(context) {
+    const kind = { run: { evaluateEvery: 6 }, change: { at: 5, to: 1e-3 } };
+    return sameRun(context, kind, [4, 9], 1);
+  },
+
+  async "a run with steps ahead goes on from its beginning where there is no snapshot yet"(
+    context,
+  ) {
+    const { runtime } = await sharedRuntime(context);
+    const { recovery } = context.tinyloom.internal.runtimes.of(runtime);
+    const { pace } = recovery;
+    recovery.pace = { least: 1e9, share: 1 };
+    const said = await sameRun(context, { run: { stepsAhead: 3 } }, [6], 3);
+    recovery.pace = pace;
+    ok(said.includes(" 0 snapshots"), said);
+    return said;
+  },
+
+  async "an accumulation in mixed precision goes on, and its change of rate is made again"(
+    context,
+  ) {
+    const options = { gradientAccumulation: 3, precision: "mixed" };
+    return sameRun(context, { options, change: { at: 4, to: 2e-3 } }, [5], 4);
+  },
+
+  async "steps of batches are repeated, also those under way"(context) {
+    const work = async (runtime, lossAt) => {
+      const trainer = await trained(context, runtime);
+      const other = await context.tinyloom.Trainer.create(trainer.model, {
+        ...trainerOptions,
+        seed: 1,
+      });
+      const steps = [];
+      for (let at = 0; at < 10; at++) {
+        const [one, two] = [trainer.step(batch(20 + at, at)), other.step(batch(12, 3 * at))];
+        if (at === lossAt) runtime.simulateLoss();
+        steps.push(await one, await two);
+      }
+      const files = [await trainer.save(), await other.save()];
+      trainer.model.free();
+      return { files, losses: steps.map(({ loss }) => loss) };
+    };
+    const { runtime, states, of } = await sharedRuntime(context);
+    const whole = await work(runtime);
+    states.length = 0;
+    const parted = await work(runtime, 6);
+    equal(parted.losses, whole.losses, "losses");
+    for (const at of [0, 1]) sameFiles(parted.files[at], whole.files[at]);
+    equal([of("lost").length, of("different").length], [1, 0]);
+    return `${of("snapshot").length} snapshots, ${of("recovered")[0].repeated} steps repeated`;
+  },
+
+  async "calls under way are made again"(context) {
+    const { Model, Trainer } = context.tinyloom;
+    const data = await dataset(context.tinyloom);
+    const { runtime, states, of } = await sharedRuntime(context);
+    const trainer = await trained(context, runtime);
+    await collect(trainer.run(data, { steps: 3 }));
+    const files = await trainer.save();
+    trainer.model.free();
+    const tokens = batch(40).tokens;
+    const calls = {
+      create: async () => (await Model.create(runtime, config, { seed: 9 })).save(),
+      fromPretrained: async () => (await Model.fromPretrained(runtime, files)).save(),
+      trainer: async () => {
+        const model = await Model.create(runtime, config, { seed: 9 });
+        const saved = await (await Trainer.create(model, trainerOptions)).save();
+        model.free();
+        return saved;
+      },
+      resume: async () => {
+        const resumed = await Trainer.resume(runtime, files);
+        await resumed.step(batch(30));
+        const saved = await resumed.save();
+        resumed.model.free();
+        return saved;
+      },
+      use: async () => {
+        const resumed = await Trainer.resume(runtime, files);
+        const { model } = resumed;
+        const drawn = await collect(model.generate(tokens.slice(0, 9), { maxTokens: 40, seed: 2 }));
+        const logits = await model.logits(tokens);
+        const loss = [await model.loss(tokens), (await resumed.evaluate(data)).loss];
+        resumed.model.free();
+        return { tokens: drawn.map(({ token }) => token), logits, loss };
+      },
+    };
+    states.length = 0;
+    const chance = random(10);
+    for (const [name, call] of Object.entries(calls)) {
+      const began = performance.now();
+      const whole = await call();
+      const moment = chance() * Math.min(performance.now() - began, 200);
+      setTimeout(() => runtime.simulateLoss(), moment);
+      const parted = await call();
+      if (name === "use") equal({ ...parted }, { ...whole }, name);
+      else sameFiles(parted, whole);
+      await pause(moment);
+    }
+    return `${of("lost").length} losses`;
+  },
+
+  async "generation goes on from its tokens and gives none twice"(context) {
+    const { Model } = context.tinyloom;
+    const { runtime } = await sharedRuntime(context);
+    const model = await Model.create(runtime, config, { seed: 5 });
+    const prompt = batch(8).tokens;
+    const options = { maxTokens: 48, seed: 3, temperature: 1 };
+    const whole = (await collect(model.generate(prompt, options))).map(({ token }) => token);
+    for (const bias of [undefined, () => [[65, 0.5]]]) {
+      const expected = bias
+        ? (await collect(model.generate(prompt, { ...options, bias }))).map(({ token }) => token)
+        : whole;
+      const tokens = [];
+      for await (const { token } of model.generate(prompt, { ...options, bias })) {
+        tokens.push(token);
+        if (tokens.length === (bias ? 33 : 17)) runtime.simulateLoss();
+      }
+      equal(tokens, expected);
+    }
+    model.free();
+  },
+
+  async "a model comes back from its source, or says that it is gone"(context) {
+    const { Model } = context.tinyloom;
+    const { runtime, of } = await recovering(context);
+    const files = await (await Model.create(context.runtime, config, { seed: 8 })).save();
+    const kept = await Model.fromPretrained(runtime, { ...files });
+    const taken = { ...files, "model.safetensors": files["model.safetensors"].slice() };
+    const changed = { ...files, "model.safetensors": files["model.safetensors"].slice() };
+    const gone = await Model.fromPretrained(runtime, taken);
+    const other = await Model.fromPretrained(runtime, changed);
+    // Transferred, and overwritten.
+    structuredClone(taken["model.safetensors"].buffer, {
+      transfer: [taken["model.safetensors"].buffer],
+    });
+    changed["model.safetensors"].fill(1, -64);
+    const tensor = runtime.tensor([1, 2], [2]);
+    runtime.simulateLoss();
+    sameFiles(await kept.save(), files);
+    await refuses("device-lost", ["source", "transferred"], () => gone.loss([1, 2, 3]));
+    await refuses("device-lost", ["source", "damaged"], () => other.loss([1, 2, 3]));
+    await refuses("device-lost", "tensors do not come back", () => tensor.data());
+    equal([...(await runtime.tensor([3], [1]).data())], [3], "a new tensor");
+    equal(of("failed").length, 2, "models that do not come back");
+    runtime.destroy();
+  },
+
+  async "a call waits, unless its signal fires"(context) {
+    let [closed, asked] = [false, 0];
+    const gpu = {
+      requestAdapter: async (options) => {
+        asked += 1;
+        return closed ? null : context.gpu.requestAdapter(options);
+      },
+    };
+    const { runtime, of } = await recovering({ ...context, gpu });
+    const model = await context.tinyloom.Model.create(runtime, config);
+    const loss = await model.loss([1, 2, 3]);
+    closed = true;
+    runtime.simulateLoss();
+    const stop = new AbortController();
+    const { signal } = stop;
+    const waiting = model.loss([1, 2, 3]);
+    const stopped = [
+      model.loss([1, 2, 3], undefined, { signal }),
+      collect(model.generate([1, 2, 3], { signal })),
+      context.tinyloom.Model.create(runtime, config, { signal }),
+    ];
+    const before = asked;
+    while (asked < before + 2) await pause(20);
+    const [{ until, message }] = of("waiting");
+    ok(until > Date.now() + 60_000 && message.includes("two minutes"), `${until}: ${message}`);
+    stop.abort();
+    for (const call of stopped) await refuses("aborted", "", () => call);
+    closed = false;
+    equal(await waiting, loss, "the call that waited");
+    equal(of("waiting").length, 1, "told once");
+    runtime.destroy();
+  },
+
+  async "where no device comes, the last snapshot is saved and the runtime is lost"(context) {
+    let closed = false;
+    const gpu = {
+      requestAdapter: async (options) => {
+        if (closed) throw new Error("no more");
+        const adapter = await context.gpu.requestAdapter(options);
+        return adapter;
+      },
+    };
+    const { runtime, of } = await recovering({ ...context, gpu }, { eager: true, attempts: 1 });
+    const trainer = await trained(context, runtime);
+    const data = await dataset(context.tinyloom);
+    await collect(trainer.run(data, { steps: 6 }));
+    while (of("snapshot").length === 0) {
+      await trainer.step(batch(20));
+      await pause(10);
+    }
+    const settled = runtime.lost;
+    // A device that cannot be made is no missing adapter, for which it would wait.
+    closed = true;
+    refuseDevices(context, gpu);
+    runtime.simulateLoss();
+    await refuses("device-lost", "does not come back", () => trainer.step(batch(20)));
+    equal((await settled).message.length > 0, true, "lost settles");
+    const files = await trainer.save();
+    const other = await sharedRuntime(context);
+    const resumed = await context.tinyloom.Trainer.resume(other.runtime, files);
+    const { steps, bytes } = of("snapshot").at(-1);
+    equal(bytes, 12 * trainer.model.parameterCount, "bytes of a snapshot");
+    equal([resumed.steps], steps, "the snapshot's step");
+    equal((await resumed.step(batch(20))).step, steps[0] + 1);
+    await refuses("device-lost", "does not come back", () => trainer.model.save());
+    resumed.model.free();
+    runtime.destroy();
+  },
+
+  async "another adapter is reported"(context) {
+    let other = false;
+    const gpu = {
+      requestAdapter: async (options) => {
+        const adapter = await context.gpu.requestAdapter(options);
+        if (!other) return adapter;
+        const { features, limits } = adapter;
+        const { vendor, architecture, device, subgroupMinSize, subgroupMaxSize } = adapter.info;
+        const info = { vendor, architecture, device, description: "another" };
+        Object.assign(info, { subgroupMinSize, subgroupMaxSize });
+        const requestDevice = (wanted) => adapter.requestDevice(wanted);
+        return { features, limits, info, requestDevice };
+      },
+    };
+    const { runtime, of } = await recovering({ ...context, gpu });
+    const model = await context.tinyloom.Model.create(runtime, config);
+    other = true;
+    runtime.simulateLoss();
+    ok(Number.isFinite(await model.loss([1, 2, 3])), "a loss");
+    equal(of("reopened")[0].sameAdapter, false);
+    equal(runtime.capabilities.adapter.description, "another");
+    runtime.destroy();
+  },
+
+  async "snapshots beyond the bound are off and say so"(context) {
+    const { runtime, of } = await recovering(context, { snapshotBytes: 1000 });
+    const trainer = await trained(context, runtime);
+    const untrained = await context.tinyloom.Model.create(runtime, config, { seed: 3 });
+    const loss = await untrained.loss([1, 2, 3]);
+    equal((await trainer.step(batch(20))).step, 1);
+    ok(/snapshotBytes/.test(of("snapshots-off")[0].message), of("snapshots-off")[0].message);
+    runtime.simulateLoss();
+    await refuses("device-lost", "snapshotBytes", () => trainer.step(batch(20)));
+    equal(trainer.steps, 1, "steps that were given out");
+    equal(await untrained.loss([1, 2, 3]), loss, "a model that was not trained");
+    runtime.destroy();
+  },
+
+  async "without recovery a lost device is the end"(context) {
+    const { Runtime } = context.tinyloom;
+    const runtime = await Runtime.create({ gpu: context.gpu, recover: false });
+    const model = await context.tinyloom.Model.create(runtime, config);
+    runtime.simulateLoss();
+    await refuses("device-lost", "", () => model.loss([1, 2, 3]));
+    ok((await runtime.lost).message, "why");
+    runtime.destroy();
+    const options = { gpu: context.gpu, recover: { attempts: 0 } };
+    await refuses("invalid-options", "attempts", () => Runtime.create(options));
+  },
+
+  async "destroy and free end what waits"(context) {
+    let closed = false;
+    const gpu = {
+      requestAdapter: async (options) => (closed ? null : context.gpu.requestAdapter(options)),
+    };
+    for (const ending of ["destroy", "free"]) {
+      closed = false;
+      const { runtime } = await recovering({ ...context, gpu });
+      const model = await context.tinyloom.Model.create(runtime, config);
+      closed = true;
+      runtime.simulateLoss();
+      const waiting = model.loss([1, 2, 3]);
+      await pause(50);
+      if (ending === "destroy") runtime.destroy();
+      else model.free();
+      closed = false;
+      await refuses("freed", "", () => waiting);
+      if (ending === "free") runtime.destroy();
+      equal(typeof (await runtime.lost).message, "string", "lost settles");
+    }
+  },
+};
+
+/** Gives adapters again, whose devices cannot be made. */
+function refuseDevices({ gpu: real }, gpu) {
+  gpu.requestAdapter = async (options) => {
+    const { features, limits, info } = await real.requestAdapter(options);
+    const requestDevice = () => Promise.reject(new Error("no device"));
+    return { features, limits, info, requestDevice };
+  };
+}
