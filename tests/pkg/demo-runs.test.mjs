@@ -224,6 +224,23 @@ async function rename(demo) {
   assert.deepEqual(await stored(demo), [], "checkpoints that are left");
 }
 
+/** A folder as Hugging Face has it, with a tokenizer that is not of bytes: it writes, and trains on. */
+async function otherTokenizer(demo) {
+  const from = (...path) => new Blob([readFileSync(join(root, "tests", ...path))]);
+  await demo.drop({
+    "config.json": from("reference", "fixtures", "llama", "config.json"),
+    "model.safetensors": from("reference", "fixtures", "llama", "model.safetensors"),
+    "tokenizer.json": from("pkg", "hub-tokenizer", "tokenizer.json"),
+  });
+  await demo.untilState("paused");
+  assert.ok((await demo.likeliest(PROMPT, 12)).length > 5, "it writes");
+  assert.equal(await demo.text("loss-unit"), "nats per token");
+  assert.equal(await demo.text("blind-key"), "guessing blindly among 61 tokens");
+  await demo.click("start");
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), STEPS);
+}
+
 test(
   "Firefox: a run survives a reload to the bit; without storage it is in memory",
   LONG,
@@ -248,6 +265,7 @@ test(
     await demo.page.reload();
     assert.deepEqual(demo.dialogs, ["beforeunload"], "leaving asks first");
     await compare(t, demo);
+    await otherTokenizer(demo);
     assert.deepEqual(demo.errors, [], "the page's console has errors");
 
     const lone = await begin(browser, without);

@@ -1,4 +1,5 @@
 /** A text as a trainer and a model see it: its tokens, and how they become text again. */
+import library from "@huggingface/tokenizers?url";
 import { ByteTokenizer, type Dataset, type Tokenizer } from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
 import { ByteStream, type Decoder } from "./sample.ts";
@@ -30,7 +31,9 @@ export async function codecOf(lab: Lab, json?: string): Promise<Codec> {
       decoder: async () => new ByteStream(),
     };
   }
-  const tokenizer = await lab.Tokenizer.fromPretrained({ "tokenizer.json": new Blob([json]) });
+  const files = { "tokenizer.json": new Blob([json]) };
+  // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
+  const tokenizer = await lab.Tokenizer.fromPretrained(files, { library });
   return {
     json,
     tokenizer,
