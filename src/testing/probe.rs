@@ -18,7 +18,6 @@ pub(super) fn cases() -> Vec<Case> {
     // Within one chunk and across two; with a window three chunks, over a cache that begins again.
     for (name, config, lengths) in [
         ("tied", TIED.to_owned(), vec![1, 33, 300]),
-        ("untied", UNTIED.to_owned(), vec![33]),
         ("windowed", windowed, vec![5, 600]),
         ("normed", NORMED.to_owned(), vec![300]),
     ] {
@@ -29,8 +28,12 @@ pub(super) fn cases() -> Vec<Case> {
         }));
     }
     let case = "model normed: hidden states and attention with kernels for hardware";
-    cases.push(Case::new(case, |lane| async move {
+    cases.push(Case::full(case, |lane| async move {
         looks(&lane, &hardware(&lane)?, NORMED, &[70]).await
+    }));
+    let case = "model untied: hidden states and attention";
+    cases.push(Case::full(case, |lane| async move {
+        looks(&lane, &device(&lane), UNTIED, &[33]).await
     }));
     cases.push(Case::new("model untied: attention over a cache of bytes", packed));
     cases

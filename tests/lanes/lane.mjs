@@ -6,7 +6,7 @@ export function ofShard(names, [index, count]) {
 }
 
 /** Cases whose kernels take a software adapter's compiler longest. */
-const LONG = /kernels for hardware|split products|heads of (128|256)/;
+const LONG = /kernels for hardware|split products|heads of (128|256)|hidden states/;
 
 /** A fresh seed of a case's random data. */
 export const freshSeed = () => Math.floor(Math.random() * 2 ** 53);
