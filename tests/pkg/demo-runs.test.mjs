@@ -202,7 +202,10 @@ async function full(t, demo, origin) {
   assert.match(await demo.text("status"), /Done.*export it/);
   const runs = await demo.runs();
   assert.deepEqual([runs.length, runs[0].name], [before + 2, `${NAME} 3, in memory`]);
-  assert.ok(runs[0].result.startsWith(`step ${STEPS} of ${STEPS}`), runs[0].result);
+  // The table follows the status.
+  await demo.until("the result", async () =>
+    (await demo.runs())[0].result.startsWith(`step ${STEPS} of ${STEPS}`),
+  );
   const exported = await Exported.open(t);
   const { curve } = await exported.read(await demo.export(runs[0].name), "full");
   assert.equal(curve.length, STEPS, "all steps are in the export");
