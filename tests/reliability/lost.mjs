@@ -57,7 +57,9 @@ export function loseInBrowser(
       if (kills) {
         const session = await page.browser().target().createCDPSession();
         await page.exposeFunction("killGpu", async () => {
-          await session.send("Browser.crashGpuProcess").catch(() => {}); // its answer may be lost
+          // Its answer may be lost with the process, or never come.
+          const killed = session.send("Browser.crashGpuProcess").catch(() => {});
+          await Promise.race([killed, new Promise((done) => setTimeout(done, 2000))]);
         });
       }
       const adapter = await page.evaluate(open, url, parts, operations, kills);
@@ -112,13 +114,13 @@ export async function blocked({ seed = Date.now() % 1e6 } = {}) {
   const result = await loseInBrowser("chromium", {
     kills: true,
     blocked: true,
-    count: 3,
+    count: 2,
     seed,
     operations,
   });
   const waits = result.rows.filter(({ waited }) => waited).map(({ reopened }) => reopened);
   console.log(`blocked: the browser was waited for ${waits.length} times: ${waits.join(", ")} ms`);
-  return report("blocked", [result], 3) && waits.length > 0;
+  return report("blocked", [result], 2) && waits.length > 0;
 }
 
 /** The page destroys its device, in both browsers. */
