@@ -79,9 +79,14 @@ export async function workerFiles() {
     outfile,
   });
   // What is left are Node's modules and the peers; minifying dropped the comments that tell bundlers so.
-  // Rollup knows no such comment, and splits a worker where a name stands in `import()`.
+  // Rollup knows no such comment, and splits a worker where a name stands in `import()`. Parcel puts
+  // other imports of the file into `Promise.resolve().then(() => …)`, which esbuild makes of a lazy part.
   const made = readFileSync(outfile, "utf8")
     .replaceAll(/\bimport\(/g, "import(/* @vite-ignore *//* webpackIgnore: true */")
+    .replaceAll(
+      /\bPromise\.resolve\(\)\.then\(\(\)=>\(([^()]+\(\),[^()]+)\)\)/g,
+      "(async()=>($1))()",
+    )
     .replaceAll(/(import\([^()]*)"(@huggingface)\/(\w+)"/g, '$1["$2","$3"].join("/")');
   writeFileSync(outfile, made);
   writeFileSync(join(dist, "worker", "text.js"), `export default ${JSON.stringify(made)};\n`);
