@@ -1,16 +1,18 @@
 // `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
 import { parseArgs } from "node:util";
 import { Failure, main } from "../../scripts/lib.mjs";
+import { limits } from "./limits.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
 import { snapshots } from "./snapshots.mjs";
 import { storage } from "./storage.mjs";
 
-const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots };
+const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots, limits };
 
 await main(async () => {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { count: { type: "string" }, seed: { type: "string" } },
+    // With `built` nothing is installed or built: for a machine without a network.
+    options: { count: { type: "string" }, seed: { type: "string" }, built: { type: "boolean" } },
   });
   const unknown = positionals.filter((name) => !(name in PARTS));
   if (unknown.length > 0) {
@@ -19,11 +21,9 @@ await main(async () => {
       2,
     );
   }
-  const { setup } = await import("../../scripts/setup.mjs");
-  await setup({ browsers: ["chromium"] });
-  const { build } = await import("../../scripts/build.mjs");
-  await build();
+  if (!values.built) await prepare();
   const options = {
+    ...(values.built && { built: true }),
     ...(values.count && { count: Number(values.count) }),
     ...(values.seed && { seed: Number(values.seed) }),
   };
@@ -32,3 +32,11 @@ await main(async () => {
     if (!(await work(options))) throw new Failure(`${name}: not every row is whole`);
   }
 });
+
+/** Installs what is missing, and builds the package. */
+async function prepare() {
+  const { setup } = await import("../../scripts/setup.mjs");
+  await setup({ browsers: ["chromium", "firefox", "node"] });
+  const { build } = await import("../../scripts/build.mjs");
+  await build();
+}

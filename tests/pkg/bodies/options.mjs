@@ -1,4 +1,6 @@
 // What needs no model: option objects, tokenizer, runtime, life.
+
+import { breaches, watching, withTexts } from "../../reliability/limits-cell.mjs";
 import { equal, ok, refuses } from "./assert.mjs";
 import { config, text } from "./kit.mjs";
 
@@ -25,16 +27,30 @@ export const cases = {
     runtime.destroy();
   },
 
-  async "a cap on a limit is respected"({ tinyloom, gpu }) {
-    const capped = { maxComputeInvocationsPerWorkgroup: 128 };
-    const runtime = await tinyloom.Runtime.create({ gpu, limits: capped });
-    const model = await tinyloom.Model.create(runtime, config);
-    const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
-    for (const { kernel, workgroupSize } of trainer.plan()) {
-      const invocations = workgroupSize.reduce((product, n) => product * n, 1);
-      ok(invocations <= 128, `${kernel} runs ${invocations} invocations`);
+  async "caps on limits are respected, by the plan and by what reaches the GPU"(host) {
+    const { Runtime, Model, Trainer } = host.tinyloom;
+    const limits = {
+      maxComputeInvocationsPerWorkgroup: 64,
+      maxStorageBuffersPerShaderStage: 6,
+      maxStorageBufferBindingSize: 65_536,
+    };
+    const runtime = await Runtime.create({ gpu: host.gpu, limits });
+    let plan;
+    const seen = await watching(runtime.device, async () => {
+      const model = await Model.create(runtime, config);
+      plan = withTexts(await Trainer.create(model, { tokensPerStep: 16 }));
+    });
+    const { capabilities } = runtime;
+    for (const [name, value] of Object.entries(limits)) equal(capabilities.limits[name], value);
+    equal(breaches(capabilities, seen, plan), [], "beyond the caps");
+    const less = { maxComputeInvocationsPerWorkgroup: 2, maxComputeWorkgroupStorageSize: 0 };
+    const lower = { ...capabilities.limits, ...less, maxStorageBuffersPerShaderStage: 5 };
+    const told = breaches({ ...capabilities, limits: lower }, seen, plan).join();
+    for (const name of [...Object.keys(less), "maxStorageBuffersPerShaderStage"]) {
+      ok(told.includes(name), `what is beyond ${name} is seen`);
     }
     runtime.destroy();
+    return `${seen.texts.size} texts, bindings of ${seen.binding} bytes at most`;
   },
 
   async "what a cap forbids is refused by name"({ tinyloom, gpu }) {

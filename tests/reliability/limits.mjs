@@ -1,0 +1,107 @@
+// Small devices: caps on the limits of WebGPU, alone and together. `npm run reliability -- limits` runs all cells in
+// Node, Chromium and Firefox and keeps the result; `--built` uses what is built, and the hosts that are there.
+import { fork } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { root } from "../../scripts/lib.mjs";
+import { dawnEnv, findBrowser } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
+import { AXES } from "./limits-cell.mjs";
+
+/** Cells with values of every limit, besides each limit's own. */
+const TOGETHER = 12;
+
+/** Each value by itself, the least of all together, and others drawn by the seed. */
+export function cellsOf(count, seed) {
+  let state = seed;
+  const drawn = (list) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return list[Math.floor((state / 2 ** 32) * list.length)];
+  };
+  const alone = Object.entries(AXES).flatMap(([axis, list]) =>
+    list.map((value) => ({ [axis]: value })),
+  );
+  const values = (choose) =>
+    Object.fromEntries(Object.entries(AXES).map(([axis, list]) => [axis, choose(list, axis)]));
+  const least = values((list, axis) => (axis === "buffers" ? 6 : list[0]));
+  const together = Array.from({ length: count }, () => values((list) => drawn(list)));
+  return [...alone, least, { ...least, subgroups: false }, ...together];
+}
+
+/** The cells in a Node process with Dawn. */
+export async function inNode(cells) {
+  const host = fileURLToPath(new URL("limits-node.mjs", import.meta.url));
+  const child = fork(host, [], { env: { ...process.env, ...dawnEnv() } });
+  const found = { host: "node", rows: [] };
+  child.on("message", ({ capabilities, row }) => {
+    if (row) found.rows.push(row);
+    else found.capabilities = capabilities;
+  });
+  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
+  child.send({ cells });
+  const code = await ended;
+  if (code !== 0) throw new Error(`the Node process ended with ${code}`);
+  return found;
+}
+
+/** In the page. */
+async function open(base) {
+  const tinyloom = await import(`${base}/pkg/index.js`);
+  const internal = await import(`${base}/pkg/internal.js`);
+  const { Sweep } = await import(`${base}/tests/reliability/limits-cell.mjs`);
+  globalThis.sweep = new Sweep({ ...tinyloom, internal }, navigator.gpu);
+  return globalThis.sweep.open();
+}
+
+/** The cells in a page. */
+function inBrowser(host, cells) {
+  return withPage(
+    host,
+    () => {},
+    async (page, url) => {
+      const capabilities = await page.evaluate(open, url);
+      const rows = [];
+      for (const cell of cells) {
+        rows.push(await page.evaluate((one) => globalThis.sweep.run(one), cell));
+      }
+      return { host, capabilities, rows };
+    },
+  );
+}
+
+/** Prints what a host's cells came to; returns whether all are whole. */
+function report({ host, capabilities, rows }, seed) {
+  const { vendor, architecture, description } = capabilities.adapter;
+  const count = (wanted) => rows.filter(({ result }) => result === wanted).length;
+  const counts = ["trains", "refused", "no effect", "wrong"].map((one) => `${count(one)} ${one}`);
+  const name = `${vendor || description} ${architecture}`.trim();
+  console.log(`limits: ${host}, seed ${seed}, ${name}: ${counts.join(", ")}`);
+  for (const { cell, result, detail } of rows) {
+    if (result === "wrong") console.log(`  ${JSON.stringify(cell)}: ${detail}`);
+  }
+  return count("wrong") === 0;
+}
+
+/** All cells; the result as JSON and a line for each host. */
+export async function limits({ count = TOGETHER, seed = Date.now() % 1e6, built = false } = {}) {
+  const cells = cellsOf(count, seed);
+  const date = new Date().toISOString().slice(0, 10);
+  const hosts = ["node", "chromium", "firefox"];
+  const there = hosts.filter((host) => !built || host === "node" || findBrowser(host));
+  const results = [];
+  let good = true;
+  for (const host of there) {
+    const found = host === "node" ? await inNode(cells) : await inBrowser(host, cells);
+    good = report(found, seed) && good;
+    results.push(found);
+    const { vendor, architecture } = results[0].capabilities.adapter;
+    const adapter = [vendor, architecture].filter(Boolean).join("-");
+    const row = { part: "limits", date, seed, adapter, left: hosts.slice(results.length), results };
+    const path = join(root, "bench", "results", `reliability-limits-${adapter}-${date}.json`);
+    writeFileSync(path, `${JSON.stringify(row, null, 1)}\n`);
+  }
+  for (const host of hosts)
+    if (!there.includes(host)) console.log(`limits: ${host}: not run, not here`);
+  return good;
+}
