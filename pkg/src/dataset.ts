@@ -13,6 +13,7 @@ import type {
   ConversationOptions,
   DatasetFiles,
   DocumentOptions,
+  PromptedDocument,
   SourceOptions,
   TokenizerOptions,
 } from "./text/types.js";
@@ -130,11 +131,12 @@ export class Dataset {
   /**
    * A dataset of documents: attention does not cross them, and none is predicted from another.
    *
-   * @param documents - texts, such as an array or an async generator of them.
+   * @param documents - texts, such as an array or an async generator of them, or prompts with their
+   * completions, of which only the completions are learned.
    * @throws {@link TinyloomError} as {@link Dataset.from}.
    */
   static fromDocuments(
-    documents: Iterable<string> | AsyncIterable<string>,
+    documents: Iterable<string | PromptedDocument> | AsyncIterable<string | PromptedDocument>,
     tokenizer: TextEncoding,
     options: DocumentOptions = {},
   ): Promise<Dataset> {

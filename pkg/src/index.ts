@@ -45,6 +45,7 @@ export type {
   DatasetFiles,
   DocumentOptions,
   Message,
+  PromptedDocument,
   SourceOptions,
   TokenizerFiles,
   TokenizerOptions,

@@ -21,7 +21,7 @@ import { encodePieces } from "./pieces.js";
 import { type Opened, openText, Pace, paced, read, textOf } from "./read.js";
 import { csvColumn, jsonColumn, separated } from "./rows.js";
 import { TokenStore } from "./store.js";
-import type { DocumentOptions, SourceOptions } from "./types.js";
+import type { DocumentOptions, PromptedDocument, SourceOptions } from "./types.js";
 
 const someText = (value: unknown) =>
   typeof value === "string" && value !== "" ? undefined : "a string that is not empty";
@@ -76,9 +76,12 @@ export async function fromSource(
   return prepared(store, options, encoding);
 }
 
+/** Texts, or prompts with their completions. */
+type Documents = Iterable<string | PromptedDocument> | AsyncIterable<string | PromptedDocument>;
+
 /** `Dataset.fromDocuments`. */
 export async function fromDocuments(
-  documents: Iterable<string> | AsyncIterable<string>,
+  documents: Documents,
   tokenizer: TextEncoding,
   given: DocumentOptions,
 ): Promise<Prepared> {
@@ -107,19 +110,38 @@ export async function fromDocuments(
 
 async function* counted(
   where: string,
-  documents: Iterable<string> | AsyncIterable<string>,
+  documents: Documents,
   pace: Pace,
-): AsyncGenerator<string> {
+): AsyncGenerator<string | PromptedDocument> {
   await pace.done(0);
   let index = 0;
+  let first: string | undefined;
   for await (const document of read(where, "the documents", documents)) {
-    if (typeof document !== "string") {
-      throw invalid(`${where}: document ${index} is ${show(document)}; give a string`);
+    const name = `${where}: document ${index}`;
+    const kind = inspect(name, () => kindOf(document));
+    if (!kind) {
+      throw invalid(
+        `${name} is ${show(document)}; give a string, or an object of the strings prompt and completion`,
+      );
+    }
+    first ??= kind;
+    if (kind !== first) {
+      throw invalid(
+        `${name} is ${kind}, and those before it are ${first}; make a text into an object with prompt ""`,
+      );
     }
     index += 1;
     yield document;
     await pace.done(1);
   }
+}
+
+function kindOf(document: string | PromptedDocument): string | undefined {
+  if (typeof document === "string") return "a text";
+  const { prompt, completion } = Object(document) as PromptedDocument;
+  return typeof prompt === "string" && typeof completion === "string"
+    ? "a prompt with its completion"
+    : undefined;
 }
 
 /** A store that is complete, with the options of its dataset. */
@@ -178,18 +200,25 @@ async function* wholeStrings(chunks: AsyncIterable<Uint8Array | string>) {
 
 async function addDocuments(
   store: DocumentStore,
-  documents: AsyncIterable<string>,
+  documents: AsyncIterable<string | PromptedDocument>,
   tokenizer: TextEncoding,
   endToken: number | null | undefined,
 ): Promise<void> {
   const end = endToken === undefined ? endTokenOf(tokenizer) : (endToken ?? undefined);
   const encode = encoder(tokenizer);
+  const append = async (text: string) => {
+    for await (const ids of encodePieces([text], encode)) store.append(ids);
+  };
   for await (const document of documents) {
     store.begin();
     const before = store.length;
-    for await (const ids of encodePieces([document], encode)) store.append(ids);
+    const prompted = typeof document !== "string";
+    if (prompted) await append(document.prompt);
+    const learned = store.length;
+    await append(prompted ? document.completion : document);
     if (store.length === before) store.drop();
     else if (end !== undefined) store.append([end]);
+    if (prompted) store.learn(learned, store.length);
   }
 }
 

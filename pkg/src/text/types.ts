@@ -12,6 +12,14 @@ export interface DocumentOptions extends DatasetOptions, LongOptions {
   endToken?: number | null;
 }
 
+/** A document whose beginning is given: only what comes behind it is learned. */
+export interface PromptedDocument {
+  /** What the model reads. It is encoded by itself. */
+  readonly prompt: string;
+  /** What the model learns to write. The end token behind it is learned too. */
+  readonly completion: string;
+}
+
 /** Options of a dataset of a file, a stream or a URL. */
 export interface SourceOptions extends DocumentOptions {
   /**

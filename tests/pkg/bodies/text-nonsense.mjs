@@ -186,6 +186,23 @@ export const cases = {
     await refuses("invalid-options", ["Documents", "boom"], () =>
       Dataset.fromDocuments(trap([]), byte),
     );
+    const prompted = { prompt: "a", completion: "b" };
+    for (const wrong of [7, null, {}, { prompt: "a" }, { prompt: "a", completion: 1 }]) {
+      await refuses("invalid-options", ["document 1", "prompt and completion"], () =>
+        Dataset.fromDocuments([prompted, wrong], byte),
+      );
+    }
+    for (const mixed of [
+      ["a", prompted],
+      [prompted, "a"],
+    ]) {
+      await refuses("invalid-options", ["document 1", 'prompt ""'], () =>
+        Dataset.fromDocuments(mixed, byte),
+      );
+    }
+    await refuses("invalid-options", ["Documents", "boom"], () =>
+      Dataset.fromDocuments([trap({})], byte),
+    );
     await refuses("invalid-options", ["boom"], () =>
       BpeTokenizer.train(trap([]), { vocabSize: 300 }),
     );

@@ -159,6 +159,31 @@ export const cases = {
     return `${loss.toFixed(3)} nats`;
   },
 
+  async "of prompts with completions, the completions alone are learned"(host) {
+    const { Dataset, ByteTokenizer } = host.tinyloom;
+    const list = Array.from({ length: 40 }, (_, i) => ({
+      prompt: `question ${i}>`,
+      completion: i % 4 ? "yes" : "", // some have none
+    }));
+    const options = { endToken: 10, validationFraction: 0.5 };
+    const data = await Dataset.fromDocuments(list, new ByteTokenizer(), options);
+    const whole = await Dataset.fromDocuments(
+      list.map(({ prompt, completion }) => prompt + completion),
+      new ByteTokenizer(),
+      options,
+    );
+    equal([data.tokens, data.documents], [whole.tokens, whole.documents], "the same tokens");
+    ok(data.hash !== whole.hash, "what is learned is in the hash");
+    const trainer = await trained(host, 30, data);
+    const { loss, tokens } = await trainer.evaluate(data);
+    const kept = list.slice(data.documents);
+    const learned = kept.reduce((sum, { completion }) => sum + completion.length + 1, 0);
+    equal(tokens, learned, "completions count, with the end token");
+    ok(loss < 2, `loss ${loss}`); // an untrained model has 5.5
+    trainer.model.free();
+    return `${loss.toFixed(3)} nats`;
+  },
+
   async "a resumed run refuses other data"(host) {
     const { Dataset, ByteTokenizer, Trainer } = host.tinyloom;
     const data = await dataset(host.tinyloom);
