@@ -14,7 +14,8 @@ let panic: TinyloomError | undefined;
 export function modulePanicked(message: string): void {
   panic = new TinyloomError(
     "internal",
-    `the wasm module failed and cannot go on (${message}); reload the page, and please report it`,
+    `the wasm module failed and cannot go on (${message}); reload the page, or go on in a new worker: ` +
+      'connect() of "tinyloom/worker"; and please report it',
   );
   for (const reject of running) reject(panic);
   running.clear();

@@ -1,7 +1,7 @@
 /** Reads tensors back, for files of safetensors that are written. */
 
 import { hex } from "./crc32.js";
-import { CHECKSUMS, PREFIX, parse } from "./safetensors.js";
+import { CHECKSUMS, HEADER_CHECKSUM, headerSum, PREFIX, parse } from "./safetensors.js";
 
 /** Bytes of readbacks under way, beyond which no further one begins. */
 const AHEAD = 32 << 20;
@@ -21,7 +21,11 @@ export function tensorSizes(header: Uint8Array): number[] {
 /** A file's first bytes, with its tensors' checksums in the header; as long for any checksums. */
 export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8Array {
   const { metadata, tensors } = parse(first.subarray(PREFIX));
-  const __metadata__ = { ...metadata, [CHECKSUMS]: sums.map(hex).join(" ") };
+  const __metadata__ = {
+    ...metadata,
+    [CHECKSUMS]: sums.map(hex).join(" "),
+    [HEADER_CHECKSUM]: headerSum(tensors),
+  };
   const json = new TextEncoder().encode(JSON.stringify({ __metadata__, ...tensors }));
   const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
   const made = new Uint8Array(PREFIX + length).fill(0x20);

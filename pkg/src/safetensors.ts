@@ -81,6 +81,13 @@ export interface TensorSink {
 /** Key of the checksums in `__metadata__`: CRC-32 in hexadecimal of each tensor's bytes, in their order. */
 export const CHECKSUMS = "crc32";
 
+/** Key of the checksum of names, types, shapes and places of the tensors: of their entries as compact JSON. */
+export const HEADER_CHECKSUM = "crc32_header";
+
+/** That checksum. */
+export const headerSum = (tensors: object): string =>
+  hex(crc32(new TextEncoder().encode(JSON.stringify(tensors))));
+
 /** A file whose header a sink has taken, and what it wants of it. */
 export interface OpenFile {
   /** What the file says of its tensors' checksums, by name. */
@@ -100,7 +107,7 @@ export async function readHeaders(
     try {
       const header = await readHeader(file, sink.headerLimit());
       const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
-      open.push({ file, sink, ranges, sums: checksums(header) });
+      open.push({ file, sink, ranges, sums: checksums(file, header) });
     } finally {
       file.rest?.();
     }
@@ -168,9 +175,14 @@ export function parse(json: Uint8Array) {
   return { metadata: metadata as { [name: string]: unknown } | undefined, tensors, order };
 }
 
-/** The checksums that a header states. Those of other tensors than it has say nothing. */
-function checksums(header: Uint8Array): ReadonlyMap<string, string> {
-  const { metadata, order } = parse(header);
+/** The checksums that a header states, once its own is right. Those of other tensors than it has say nothing. */
+function checksums({ place }: FilePart, header: Uint8Array): ReadonlyMap<string, string> {
+  const { metadata, tensors, order } = parse(header);
+  const stated = metadata?.[HEADER_CHECKSUM];
+  const found = headerSum(tensors);
+  if (stated !== undefined && stated !== found) {
+    throw damaged(`the header of ${place}`, found, String(stated));
+  }
   const sums = String(metadata?.[CHECKSUMS] ?? "").split(" ");
   const known = sums.length === order.length && sums[0] !== "";
   return new Map(known ? order.map(([name], at) => [name, sums[at] as string]) : []);

@@ -417,7 +417,7 @@ export class Trainer {
    * @throws {@link TinyloomError} `invalid-options` where the plan has no such row.
    */
   wgsl(row: number): string {
-    return this.#handle.now((raw) => raw.plan(Number(row)));
+    return this.#handle.now((raw) => raw.plan(typeof row === "number" ? row : Number.NaN));
   }
 
   /**

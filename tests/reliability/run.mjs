@@ -1,12 +1,13 @@
 // `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
 import { parseArgs } from "node:util";
 import { Failure, main } from "../../scripts/lib.mjs";
+import { hostile } from "./hostile.mjs";
 import { limits } from "./limits.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
 import { snapshots } from "./snapshots.mjs";
 import { storage } from "./storage.mjs";
 
-const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots, limits };
+const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots, limits, hostile };
 
 await main(async () => {
   const { values, positionals } = parseArgs({

@@ -126,8 +126,12 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
     // Unigram has a list of pairs.
     if (type === "BPE" || !Array.isArray(vocab)) throw wrong("model.vocab", vocab, "an object");
   } else {
+    const tokens = new Map<unknown, string>();
     for (const [token, id] of Object.entries(vocab)) {
-      if (!isId(id)) throw wrong(`the id of ${show(token)} in model.vocab`, id, ID);
+      const what = `the id of ${show(token)} in model.vocab`;
+      if (!isId(id)) throw wrong(what, id, ID);
+      if (tokens.has(id)) throw wrong(what, id, `another than that of ${show(tokens.get(id))}`);
+      tokens.set(id, token);
     }
     Object.setPrototypeOf(vocab, null); // a token may be named as a method of objects is
   }
@@ -135,16 +139,37 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
   for (const [at, one] of (Array.isArray(merges) ? (merges as unknown[]) : []).entries()) {
     const pair: readonly unknown[] =
       typeof one === "string" ? one.split(" ") : Array.isArray(one) ? one : [];
-    if (pair.length === 2 && pair.every((text) => typeof text === "string")) continue;
-    throw wrong(`model.merges[${at}]`, one, "two tokens");
+    if (pair.length !== 2 || !pair.every((text) => typeof text === "string")) {
+      throw wrong(`model.merges[${at}]`, one, "two tokens");
+    }
+    if (type === "BPE") expectMerge(`${place}: model.merges[${at}]`, pair as Pair, model);
   }
   return { ...json, added_tokens: added ?? [] } as unknown as TokenizerJson;
 }
 
+type Pair = readonly [left: string, right: string];
+
+/** Both tokens of a merge, and what they become, have ids: else texts would lose their characters. */
+function expectMerge(
+  what: string,
+  [left, right]: Pair,
+  model: { readonly [name: string]: unknown },
+) {
+  const { vocab, continuing_subword_prefix: prefix } = model;
+  const rest = typeof prefix === "string" && right.startsWith(prefix) ? prefix.length : 0;
+  for (const token of [left, right, `${left}${right.slice(rest)}`]) {
+    if ((vocab as { readonly [token: string]: unknown })[token] === undefined) {
+      throw corrupt(`${what} has to do with ${show(token)}, which is not in model.vocab`);
+    }
+  }
+}
+
 const isObject = (value: unknown): value is { readonly [name: string]: unknown } =>
   typeof value === "object" && value !== null && !Array.isArray(value);
-const isId = (value: unknown) => integer(0, 0x7fff_ffff)(value) === undefined;
-const ID = "a whole number of at least 0";
+/** Ids are below this: tables of ids are as long as the largest. The largest vocabularies have a million tokens. */
+const MOST_IDS = 1 << 22;
+const isId = (value: unknown) => integer(0, MOST_IDS - 1)(value) === undefined;
+const ID = `a whole number of at least 0 and below ${MOST_IDS}`;
 
 interface Texts {
   readonly text: string;

@@ -5,6 +5,7 @@ import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
 import { LONG, report } from "../source.js";
 import type { BpeTokenizer } from "../tokenizer.js";
+import { trusting } from "../trusted.js";
 import { Learner } from "./learn.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import type { FromThread, ToThread } from "./thread.js";
@@ -213,7 +214,7 @@ async function openThread(mailbox: Mailbox): Promise<Thread | undefined> {
   if (typeof Worker === "function") {
     const { default: source } = await import("./thread-source.js");
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    const worker = new Worker(url, { type: "module" });
+    const worker = trusting(() => new Worker(url, { type: "module" }));
     worker.onmessage = ({ data }) => mailbox.take(data as FromThread);
     worker.onerror = failed;
     const end = () => {

@@ -2,6 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { inNode, threads } from "../node.js";
+import { trusting } from "../trusted.js";
 import { CONNECT } from "./wire.js";
 
 /** What a worker of the web and one of Node have in common. */
@@ -15,11 +16,6 @@ export type OwnWorker = WorkerLike & { terminate(): unknown };
 interface Events {
   addEventListener?(type: string, listener: (event: unknown) => void): void;
   on?(type: string, listener: (event: unknown) => void): void;
-}
-
-/** What a page may ask for script addresses, where it requires Trusted Types. */
-interface Policy {
-  createScriptURL(url: string): string;
 }
 
 const OWN =
@@ -55,37 +51,6 @@ export async function openCopy(): Promise<OwnWorker> {
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   // The address is not revoked: browsers read it at a time of their own, and the text is small.
   return trusting(() => new Worker(url, { type: "module" }));
-}
-
-let policy: Policy | undefined;
-
-/**
- * Opens a worker where the page may require Trusted Types: its address then comes from the policy named
- * "tinyloom". Bundlers only know `new Worker(new URL(…))`, so `Worker` is another for that one call.
- */
-function trusting(open: () => Worker): Worker {
-  const scope = globalThis as unknown as {
-    trustedTypes?: { createPolicy(name: string, rules: object): Policy };
-    Worker: typeof Worker;
-  };
-  const Given = scope.Worker;
-  try {
-    policy ??= scope.trustedTypes?.createPolicy("tinyloom", {
-      createScriptURL: (url: string) => url,
-    });
-  } catch {
-    // The page allows no such policy: it has a default one, or the call below is refused.
-  }
-  if (!policy) return open();
-  const { createScriptURL } = policy;
-  try {
-    scope.Worker = function Trusting(url: string | URL, options?: WorkerOptions) {
-      return new Given(createScriptURL.call(policy, String(url)), options);
-    } as unknown as typeof Worker;
-    return open();
-  } finally {
-    scope.Worker = Given;
-  }
 }
 
 /** Notes what the page's content-security policy refuses, until `stop` is called. */

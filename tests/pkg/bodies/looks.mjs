@@ -151,7 +151,8 @@ export const cases = {
       const errors = messages.filter(({ type }) => type === "error");
       equal(errors.length, 0, `errors in ${kernel}`);
     }
-    for (const row of [rows.length, -1, 0.5, Number.NaN, undefined]) {
+    const trap = { valueOf: () => ok(false, "its value was asked for") };
+    for (const row of [rows.length, -1, 0.5, Number.NaN, undefined, trap]) {
       await refuses("invalid-options", [`rows 0 to ${rows.length - 1}`], () => trainer.wgsl(row));
     }
     model.free();

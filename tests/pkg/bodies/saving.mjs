@@ -1,6 +1,6 @@
 // Saving to streams and directories: the bytes of a save into memory, in pieces, all or nothing.
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
-import { batch, concat, config } from "./kit.mjs";
+import { batch, concat, config, makeFile, openFile } from "./kit.mjs";
 
 const MODEL = ["config.json", "model.safetensors"];
 const TRAINER = [...MODEL, "optimizer.safetensors", "trainer_state.json"];
@@ -79,6 +79,26 @@ export const cases = {
     model.free();
     ok(refused >= 40, `${refused} of 48 were refused`);
     return `${refused} of 48 refused`;
+  },
+
+  async "tensors of one shape that changed names in a header are refused"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
+    const files = await model.save();
+    model.free();
+    const { header, data } = openFile(files["model.safetensors"]);
+    const [one, other] = [0, 1].map((layer) => `model.layers.${layer}.self_attn.q_proj.weight`);
+    const swapped = { ...header, [one]: header[other], [other]: header[one] };
+    const load = (head) =>
+      tinyloom.Model.fromPretrained(runtime, {
+        ...files,
+        "model.safetensors": makeFile(head, data),
+      });
+    await refuses("invalid-checkpoint", ["the header of model.safetensors", "CRC-32"], () =>
+      load(swapped),
+    );
+    (await load(header)).free();
+    const { crc32_header: _, ...old } = header.__metadata__; // as versions before wrote it
+    (await load({ ...header, __metadata__: old })).free();
   },
 
   async "streams get the bytes of a save into memory"({ tinyloom, runtime }) {

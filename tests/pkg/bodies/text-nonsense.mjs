@@ -73,8 +73,28 @@ export const cases = {
         json.added_tokens = value;
       });
     }
+    // A table of so many ids is longer than any memory.
+    for (const id of [2 ** 31 - 1, 2 ** 22]) {
+      await refused("vocab", (json) => {
+        json.model.vocab.a = id;
+      });
+      await refused("added_tokens", (json) => {
+        json.added_tokens[0].id = id;
+      });
+    }
+    await refused('"a"', (json) => {
+      json.model.vocab.a = json.model.vocab.b;
+    });
+    const merged = whole.model.merges[0].join("");
+    await refused(merged, (json) => {
+      delete json.model.vocab[merged];
+    });
     const named = structuredClone(whole);
+    Object.assign(named.model.vocab, { constr: 1000, uctor: 1001, constructor: 1002 });
     named.model.merges.push(["constr", "uctor"]);
+    await refused("constr", (json) => {
+      json.model.merges.push(["constr", "uctor"]);
+    });
     delete named.added_tokens;
     // It has no such tokens: it goes to the other package, which is not installed here or refuses it.
     await load(named).then(

@@ -1,0 +1,112 @@
+// Damaged files and nonsense calls, in Node with Dawn. `npm run reliability -- hostile` takes 20,000 of each.
+import { fork } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { root } from "../../scripts/lib.mjs";
+import { dawnEnv } from "../../scripts/machine.mjs";
+
+const COUNT = 20_000;
+/** Milliseconds without a word after which a process counts as hanging. */
+const SILENCE = 60_000;
+
+/**
+ * Gives one process its task, and listens until it ends.
+ *
+ * @returns `{ counts, findings, next }`; `next` is the input after one at which the process died or hung.
+ */
+function inProcess(task) {
+  const home = mkdtempSync(join(tmpdir(), "tinyloom-hostile-"));
+  const child = fork(fileURLToPath(new URL("hostile-node.mjs", import.meta.url)), [], {
+    cwd: home, // names of folders are nonsense too
+    env: { ...process.env, ...dawnEnv(), HOME: home, XDG_DATA_HOME: home, XDG_CACHE_HOME: home },
+    stdio: ["ignore", "ignore", "pipe", "ipc"],
+  });
+  let printed = "";
+  child.stderr.on("data", (text) => {
+    printed = `${printed}${text}`.slice(-20_000);
+  });
+  const findings = [];
+  let [last, result, timer] = [{ at: task.from }, undefined, undefined];
+  return new Promise((done) => {
+    const waiting = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        findings.push({ ...last, wrong: `a hang: no word for ${SILENCE} ms` });
+        child.kill("SIGKILL");
+      }, SILENCE);
+    };
+    waiting();
+    child.on("message", (message) => {
+      waiting();
+      if (message.finding) findings.push(message.finding);
+      else if (message.at !== undefined) last = message;
+      else result = message;
+    });
+    child.on("close", (code, signal) => {
+      clearTimeout(timer);
+      rmSync(home, { recursive: true, force: true });
+      const panic = /panicked at [^\n]*/.exec(printed)?.[0];
+      if (panic) findings.push({ ...last, wrong: panic });
+      for (const wrong of new Set(result?.silent)) findings.push({ wrong: `unhandled: ${wrong}` });
+      const whole = result?.counts !== undefined;
+      if (
+        !whole &&
+        !findings.some(({ at, wrong }) => at === last.at && /^(a hang|panic)/.test(wrong))
+      ) {
+        findings.push({
+          ...last,
+          wrong: `${result?.broken ?? `ended with ${signal ?? code}`} ${printed.slice(-600)}`,
+        });
+      }
+      done({ counts: result?.counts ?? {}, findings, next: whole ? task.to : last.at + 1 });
+    });
+    child.send(task);
+  });
+}
+
+/** Adds up counts by name, however deep. */
+function add(sums, counts) {
+  for (const [name, value] of Object.entries(counts)) {
+    if (typeof value === "number") sums[name] = (sums[name] ?? 0) + value;
+    else sums[name] = add(sums[name] ?? {}, value);
+  }
+  return sums;
+}
+
+/** Inputs of one part, "files" or "calls"; a process that died is followed by another. */
+export async function attack(part, count, seed) {
+  const found = { part, count, seed, counts: {}, findings: [] };
+  for (let from = 0; from < count; ) {
+    const { counts, findings, next } = await inProcess({ part, from, to: count, seed });
+    add(found.counts, counts);
+    found.findings.push(...findings);
+    from = next;
+  }
+  return found;
+}
+
+/** Both parts; the result as JSON and a line each. */
+export async function hostile({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
+  const date = new Date().toISOString().slice(0, 10);
+  const results = [];
+  for (const part of ["files", "calls"]) {
+    const found = await attack(part, count, seed);
+    results.push(found);
+    console.log(
+      `hostile: ${count} ${part === "files" ? "damaged files" : "calls with nonsense"}, seed ${seed}: ` +
+        `${found.findings.length} findings; ${JSON.stringify(found.counts)}`,
+    );
+    for (const { at, kind, name = "", wrong, text = "" } of found.findings.slice(0, 40)) {
+      console.log(`  ${at} ${kind} ${name}: ${wrong}\n    ${text.slice(0, 300)}`);
+    }
+  }
+  const whole = results.every(({ findings }) => findings.length === 0);
+  const path = join(root, "bench", "results", `reliability-hostile-${date}.json`);
+  writeFileSync(
+    path,
+    `${JSON.stringify({ part: "hostile", date, count, seed, whole, results }, null, 1)}\n`,
+  );
+  return whole;
+}
