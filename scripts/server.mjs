@@ -26,10 +26,17 @@ const TYPES = {
  * @param port - 0 takes any free port.
  * @param fallbackToAny - whether a port in use is replaced by a free one.
  * @param isolated - whether pages are cross-origin isolated: their clock counts by 5 µs, not by 100.
+ * @param sent - further headers of every answer, by name.
+ * @param onRequest - called with each request.
  */
-export async function serve(mounts, { port = 0, fallbackToAny = false, isolated = false } = {}) {
+export async function serve(
+  mounts,
+  { port = 0, fallbackToAny = false, isolated = false, sent = {}, onRequest = () => {} } = {},
+) {
   const prefixes = Object.keys(mounts).sort((a, b) => b.length - a.length);
   const server = createServer((request, response) => {
+    onRequest(request);
+    for (const [name, value] of Object.entries(sent)) response.setHeader(name, value);
     if (isolated) {
       response.setHeader("cross-origin-opener-policy", "same-origin");
       response.setHeader("cross-origin-embedder-policy", "require-corp");

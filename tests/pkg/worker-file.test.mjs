@@ -2,6 +2,7 @@
 // and which error a page gets whose policy forbids both.
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { json } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
@@ -110,3 +111,61 @@ for (const kind of ["chromium", "firefox"]) {
     assert.match(outcome.message, /connect\(\{ worker \}\)/);
   });
 }
+
+/** In the page: a run through the worker and one in the page itself; what the policy refused. */
+async function workInBoth() {
+  const refused = [];
+  addEventListener("securitypolicyviolation", ({ effectiveDirective, blockedURI }) => {
+    refused.push(`${effectiveDirective} ${blockedURI}`);
+  });
+  const { work } = await import("/apps/body.js");
+  const { connect } = await import("/worker/index.js");
+  const outcomes = [await connect().then(work), await work(await import("/index.js"))];
+  return { outcomes, refused, isolated: crossOriginIsolated };
+}
+
+// A policy in a header is the worker's too, whose file the same server sends. It lets nothing be asked of other
+// hosts, and reports who tries.
+test("headers of a strict, isolated server, with nothing fetched but the package's files", async () => {
+  const asked = [];
+  const reports = [];
+  const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'";
+  const types = "require-trusted-types-for 'script'; trusted-types tinyloom; report-uri /report";
+  const server = await serve(
+    { ...mounts, "/bare.html": Buffer.from("<!doctype html><title>tinyloom</title>") },
+    {
+      isolated: true,
+      sent: { "content-security-policy": `${policy}; ${types}` },
+      onRequest: (request) => {
+        if (request.url === "/report") reports.push(json(request));
+        else asked.push(request.url);
+      },
+    },
+  );
+  const browser = await launch("chromium");
+  try {
+    const tab = await openPage(browser, `${server.url}/bare.html`);
+    const { outcomes, refused, isolated } = await tab.evaluate(workInBoth);
+    for (const { steps, tokens, code, message } of outcomes)
+      assert.deepEqual({ steps, tokens }, { steps: 25, tokens: 12 }, `${code}: ${message}`);
+    assert.ok(isolated, "the page is isolated");
+    // A tokenizer that is trained asks for a worker of its own, and does without where none may be.
+    assert.deepEqual(refused, ["worker-src blob"], "refused by the page's policy");
+    const blocked = (await Promise.all(reports)).map((one) => one["csp-report"]["blocked-uri"]);
+    assert.deepEqual(
+      [...new Set(blocked)],
+      ["blob"],
+      "refused by the page's and the worker's policy",
+    );
+    const named = /^\/([\w/-]+\.js|tinyloom_bg\.wasm|bare\.html)$/;
+    assert.deepEqual(
+      asked.filter((path) => !named.test(path)),
+      [],
+      "files that nobody named",
+    );
+    assert.ok(asked.includes("/worker-thread.js") && asked.includes("/tinyloom_bg.wasm"));
+  } finally {
+    await browser.close();
+    await server.close();
+  }
+});
