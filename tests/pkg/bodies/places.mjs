@@ -11,7 +11,8 @@ const NODE = ["node"];
 
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
- * touch the host where they can. A `timed` body holds times to account and has the machine for itself.
+ * touch the host where they can. A `timed` body holds times to account and has the machine for itself. A `full`
+ * one runs in `npm run test:full` alone.
  * The order is that of the run.
  */
 export const PLACES = {
@@ -104,7 +105,10 @@ export const PLACES = {
   runs: {
     whole: NODE,
     why: "whose steps a run counts is decided in TypeScript",
-    smoke: ["a step beside a run is none of the run's"],
+    smoke: [
+      "a step beside a run is none of the run's",
+      "two trainers and a generation on one runtime are what they are alone",
+    ],
   },
   resources: {
     timed: true,
@@ -139,6 +143,11 @@ export const PLACES = {
       "a call waits, unless its signal fires",
       "without recovery a lost device is the end",
     ],
+  },
+  concurrency: {
+    full: true,
+    whole: EVERYWHERE,
+    why: "a device is compiled for again after each loss: in npm run test:full alone",
   },
   cut: {
     whole: EVERYWHERE,
@@ -180,7 +189,8 @@ export const PLACES = {
 export function placed(body, all, host) {
   const place = PLACES[body];
   if (!place) throw new Error(`tests/pkg/bodies/places.mjs does not say where ${body} runs`);
-  const { whole, smoke = [] } = place;
+  const { whole, smoke = [], full } = place;
+  if (full && host !== undefined) return [];
   const missing = smoke.filter((name) => !all.includes(name));
   if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
   if (whole.length < EVERYWHERE.length && smoke.length === 0) {

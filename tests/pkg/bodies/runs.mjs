@@ -1,5 +1,6 @@
 // Runs of a trainer: whose steps they count, one at a time, what ends them, live options, epochs.
 import { close, equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { atOnce } from "./concurrency.mjs";
 import { batch, collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
 
 async function make({ tinyloom, runtime }, options = trainerOptions) {
@@ -15,6 +16,8 @@ const progress = async (trainer) => {
 const { totalSteps: _, ...open } = trainerOptions;
 
 export const cases = {
+  ...atOnce,
+
   async "a run that is on keeps out another, until it has ended"(host) {
     const trainer = await make(host);
     const data = await dataset(host.tinyloom);

@@ -1,0 +1,192 @@
+// Calls at the same time: what docs/guides/errors.md says of each, and that none hangs.
+import { equal, ok, refuses } from "./assert.mjs";
+import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+
+/** Milliseconds within which every call has to end. */
+const LIMIT = 60_000;
+const greedy = { maxTokens: 12, temperature: 0 };
+
+async function made({ tinyloom }, runtime, seed = 5) {
+  const model = await tinyloom.Model.create(runtime, config, { seed });
+  return { model, trainer: await tinyloom.Trainer.create(model, trainerOptions) };
+}
+
+const losses = async (run) => (await collect(run)).map(({ loss }) => loss);
+const tokens = async (text) => (await collect(text)).map(({ token }) => token);
+
+/** Every long call, on objects of their own. */
+const operations = ({ tinyloom }, runtime, { model, trainer, data, files }, signal) => {
+  const { Model, Trainer } = tinyloom;
+  const freeing = async (call, of = (one) => one) => of(await call).free();
+  return {
+    step: () => trainer.step(batch(32)), // without a signal: a step is short
+    run: () => collect(trainer.run(data, { steps: 3, stepsAhead: 2, evaluateEvery: 2, signal })),
+    evaluate: () => trainer.evaluate(data, { signal }),
+    gradients: () => trainer.gradients({ signal }),
+    "trainer.save": () => trainer.save({ signal }),
+    logits: () => model.logits([1, 2, 3], { signal }),
+    loss: () => model.loss([1, 2, 3], undefined, { signal }),
+    hiddenStates: () => model.hiddenStates([1, 2], { layer: 1, signal }),
+    attention: () => model.attention([1, 2], { layer: 0, head: 0, signal }),
+    generate: () => collect(model.generate([1, 2], { ...greedy, signal })),
+    "model.save": () => model.save({ signal }),
+    "Model.create": () => freeing(Model.create(runtime, config, { signal })),
+    "Model.fromPretrained": () => freeing(Model.fromPretrained(runtime, files, { signal })),
+    "Trainer.create": () => freeing(Trainer.create(model, { ...trainerOptions, signal })),
+    "Trainer.resume": () => freeing(Trainer.resume(runtime, files, { signal }), (one) => one.model),
+  };
+};
+
+/**
+ * Makes all calls at once, then does something, and waits for all.
+ *
+ * @returns how each ended: "done" or a code, by name.
+ */
+async function allAtOnce(calls, then) {
+  const ends = {};
+  const running = Object.entries(calls).map(async ([name, call]) => {
+    const late = new Promise((done) => setTimeout(() => done("it hangs"), LIMIT));
+    const ended = call().then(
+      () => "done",
+      (error) => error.code ?? String(error?.stack ?? error),
+    );
+    ends[name] = await Promise.race([ended, late]);
+  });
+  await then();
+  await Promise.all(running);
+  return ends;
+}
+
+/** All that `operations` needs. */
+async function stage(host, runtime) {
+  const { model, trainer } = await made(host, runtime);
+  const data = await dataset(host.tinyloom);
+  await trainer.step(batch(32));
+  return { model, trainer, data, files: await trainer.save() };
+}
+
+function expectEnds(ends, codes, what) {
+  const others = Object.entries(ends).filter(([, end]) => !codes.includes(end));
+  equal(Object.fromEntries(others), {}, `ends other than ${codes} after ${what}`);
+}
+
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** On the runtime of the body `runs`, which imports them: it has compiled what they need. */
+export const atOnce = {
+  async "two trainers and a generation on one runtime are what they are alone"(host) {
+    const { runtime } = host;
+    const data = await dataset(host.tinyloom);
+    const [a, b, c] = await Promise.all([1, 2, 3].map((seed) => made(host, runtime, seed)));
+    const alone = [
+      await losses(a.trainer.run(data, { steps: 6 })),
+      await losses(b.trainer.run(data, { steps: 6, stepsAhead: 3 })),
+      await tokens(c.model.generate([1, 2, 3], greedy)),
+    ];
+    for (const { model } of [a, b]) model.free();
+    const [d, e] = await Promise.all([1, 2].map((seed) => made(host, runtime, seed)));
+    const together = await Promise.all([
+      losses(d.trainer.run(data, { steps: 6 })),
+      losses(e.trainer.run(data, { steps: 6, stepsAhead: 3 })),
+      tokens(c.model.generate([1, 2, 3], greedy)),
+    ]);
+    equal(together, alone, "losses and tokens");
+    for (const { model } of [c, d, e]) model.free();
+  },
+
+  async "two trainers of one model take turns, in the order of their calls"(host) {
+    const turns = async (together) => {
+      const { model, trainer } = await made(host, host.runtime);
+      const other = await host.tinyloom.Trainer.create(model, { ...trainerOptions, beta1: 0.8 });
+      const steps = [0, 1, 2, 3].map((at) => () => (at % 2 ? other : trainer).step(batch(32, at)));
+      const found = [];
+      if (together) found.push(...(await Promise.all(steps.map((step) => step()))));
+      else for (const step of steps) found.push(await step());
+      model.free();
+      return found.map(({ loss, step }) => [step, loss]);
+    };
+    equal(await turns(true), await turns(false), "steps and losses");
+  },
+
+  async "free during every call ends it, or lets it end"(host) {
+    const { runtime } = host;
+    const bytes = () => runtime._counters().gpuBytes;
+    await runtime.device.queue.onSubmittedWorkDone();
+    const before = bytes();
+    for (const what of ["trainer", "model"]) {
+      const objects = await stage(host, runtime);
+      const calls = operations(host, runtime, objects);
+      const ends = await allAtOnce(calls, async () => {
+        await pause(5);
+        objects[what].free();
+      });
+      expectEnds(ends, ["done", "freed"], `${what}.free()`);
+      ok(Object.values(ends).includes("freed"), "those that waited were ended");
+      equal(ends["Model.create"], "done", "another model is not concerned");
+      objects.model.free();
+    }
+    for (let turn = 0; turn < 50 && bytes() > before; turn++) await pause(10);
+    ok(bytes() <= before, `${bytes()} bytes afterwards, ${before} before`);
+  },
+
+  async "abort during every call ends it"(host) {
+    const { runtime } = host;
+    const objects = await stage(host, runtime);
+    const stop = new AbortController();
+    const { step, ...calls } = operations(host, runtime, objects, stop.signal);
+    const ends = await allAtOnce(calls, async () => {
+      await pause(5);
+      stop.abort();
+    });
+    expectEnds(ends, ["done", "aborted"], "abort");
+    ok(Object.values(ends).includes("aborted"), "calls were stopped");
+    equal((await objects.trainer.step(batch(32))).skipped, false, "the trainer goes on");
+    objects.model.free();
+  },
+
+  async "an iterator that is left holds nothing up"(host) {
+    const { model, trainer } = await made(host, host.runtime);
+    const data = await dataset(host.tinyloom);
+    const text = model.generate([1, 2], { ...greedy, maxTokens: 40 });
+    await text.next();
+    const run = trainer.run(data, { steps: 9, stepsAhead: 2 });
+    await run.next();
+    // Neither is asked again: what is called now goes on all the same.
+    ok((await trainer.step(batch(32))).loss > 0, "a step");
+    equal((await tokens(model.generate([1, 2], greedy))).length, 12, "another text");
+    await refuses("invalid-options", "a run of this trainer is on", () =>
+      trainer.run(data, { steps: 1 }),
+    );
+    model.free();
+    await refuses("freed", "", () => text.next().then(() => collect(text)));
+  },
+};
+
+export const cases = {
+  async "every call goes on after a lost device, and ends with destroy"(host) {
+    const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });
+    const calls = operations(host, runtime, await stage(host, runtime));
+    const lost = await allAtOnce(calls, async () => {
+      await pause(5);
+      runtime.simulateLoss();
+    });
+    expectEnds(lost, ["done"], "a lost device");
+    const ends = await allAtOnce(calls, async () => {
+      await pause(5);
+      runtime.destroy();
+    });
+    expectEnds(ends, ["done", "freed"], "destroy()");
+    equal((await runtime.lost).reason, "destroyed");
+  },
+
+  async "without recovery every call ends with a lost device"(host) {
+    const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu, recover: false });
+    const calls = operations(host, runtime, await stage(host, runtime));
+    const ends = await allAtOnce(calls, async () => {
+      await pause(5);
+      runtime.simulateLoss();
+    });
+    expectEnds(ends, ["done", "device-lost"], "a lost device");
+    runtime.destroy();
+  },
+};
