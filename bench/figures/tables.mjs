@@ -3,10 +3,16 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
+import { limitsTable } from "../../tests/reliability/limits-table.mjs";
 import { newest } from "./sources.mjs";
 
 /** The documents that have tables. */
-export const DOCUMENTS = ["README.md", "docs/attention.md", "docs/speed.md"];
+export const DOCUMENTS = [
+  "README.md",
+  "docs/attention.md",
+  "docs/guides/browsers.md",
+  "docs/speed.md",
+];
 
 const H200 = "headless Chromium, NVIDIA H200";
 
@@ -297,6 +303,7 @@ export const TABLES = {
   "attention by mask": attentionMasks,
   "attention decoding": attentionDecode,
   memory,
+  limits: limitsTable,
 };
 
 const REGION = /(<!-- table: ([\w ]+) -->\n)[\s\S]*?(<!-- end of table -->)/g;
