@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { attack } from "../reliability/hostile.mjs";
 
-const COUNT = 400;
+const COUNT = 250;
 
 for (const part of ["files", "calls"]) {
   test(`${COUNT} ${part}, drawn by a seed`, { timeout: 300_000 }, async (t) => {
