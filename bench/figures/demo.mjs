@@ -13,7 +13,7 @@ await main(async () => {
   const server = await serve({ "/": join(root, "www", "dist") });
   const browser = await launch("chromium");
   try {
-    const page = await openPage(browser, `${server.url}/`);
+    const page = await openPage(browser, `${server.url}/#text-source=stories`);
     await page.setViewport(VIEW);
     await page.waitForFunction(() => !document.querySelector("#start").disabled);
     await page.click("#start");

@@ -1,10 +1,11 @@
 // The demo page as a person uses it: by its controls, in a real browser.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openPage } from "../../scripts/browser.mjs";
-import { target } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
 
+const axe = readFileSync(join(root, "node_modules", "axe-core", "axe.min.js"), "utf8");
 const shots = join(target, "screenshots");
 export const DESKTOP = { width: 1280, height: 900 };
 export const PHONE = {
@@ -82,6 +83,19 @@ export class Demo {
 
   async untilState(...states) {
     await this.until(states.join(" or "), async () => states.includes(await this.state()));
+  }
+
+  /** What axe finds wrong with the page as it is, in light or dark. */
+  async axe(theme) {
+    await this.page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
+    await this.page.evaluate(axe);
+    const found = await this.page.evaluate(async () => {
+      const { violations } = await globalThis.axe.run(document, { resultTypes: ["violations"] });
+      return violations.map(
+        ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" | ")}`,
+      );
+    });
+    assert.deepEqual(found, [], `axe, ${theme}, ${await this.state()}`);
   }
 
   async shot(name, viewport) {

@@ -15,7 +15,7 @@ const LONG = { timeout: 900_000 };
 const dist = join(root, "www", "dist");
 const STEPS = 30;
 /** A run of seconds, as a link has it. */
-const LINK = `#size=story-small&steps=${STEPS}&sequence-length=32&tokens-per-step=64&seed=3`;
+const LINK = `#text-source=stories&size=story-small&steps=${STEPS}&sequence-length=32&tokens-per-step=64&seed=3`;
 const PROMPT = "one day shy ";
 const NAME = "Pocket on built-in stories";
 
@@ -238,7 +238,7 @@ async function otherTokenizer(demo) {
   await demo.untilState("paused");
   assert.ok((await demo.likeliest(PROMPT, 12)).length > 5, "it writes");
   assert.equal(await demo.text("loss-unit"), "nats per token");
-  assert.equal(await demo.text("blind-key"), "guessing blindly among 61 tokens");
+  assert.equal(await demo.text("blind-key"), "blind guess among 61 tokens: 4.11");
   await demo.click("start");
   await demo.untilState("stopped");
   assert.equal(await demo.step(), STEPS);

@@ -29,10 +29,58 @@ function longestTask(page) {
   });
 }
 
-async function trainAndPause(t, demo) {
-  assert.equal(await demo.state(), "idle");
+/** The page as it opens: a recording, then a model of its own, until the visitor has a text. */
+async function opens(t, demo) {
+  await demo.until("recorded answers", async () => (await demo.text("samples")).includes("→"));
+  assert.match(await demo.text("recording"), /^A recording of \w+ \d+, \d{4} on \w.+\.$/);
+  assert.equal(await demo.state(), "loading");
+  await demo.untilState("training");
+  assert.ok(await demo.page.$("#recording[hidden]"), "the recording ends when the run begins");
+  assert.equal(await demo.text("text-source"), "reverse");
+  await demo.until("first step", async () => (await demo.step()) >= 1);
+  const since = await demo.page.evaluate(() => performance.now());
   const opening = await longestTask(demo.page);
+  t.diagnostic(
+    `first step ${(since / 1000).toFixed(1)} s after navigation; longest task ${opening} ms`,
+  );
   assert.ok(opening < OPENING, `a task of ${opening} ms while the page opened`);
+  assert.match(await demo.text("blind-key"), /among 256 letters: 5\.55$/);
+  assert.match(await demo.text("entropy-key"), /^floor: 0/);
+  await demo.until("score", async () =>
+    /^\d+ of 128 problems$/.test(await demo.text("score-count")),
+  );
+  assert.equal((await demo.runs())[0].name, "Opening run");
+  await demo.click("own-text");
+  await demo.untilState("stopped");
+  assert.match(await demo.text("status"), /unseen problems are solved after \d+ steps/);
+  assert.equal(await demo.text("text-source"), "paste");
+  const focused = await demo.page.evaluate(() => document.activeElement.id);
+  assert.equal(focused, "paste", "the visitor can paste at once");
+  await demo.page.click('[popovertarget="why-loss"]');
+  assert.ok(await demo.page.$("#why-loss:popover-open"), "the loss is explained");
+  await demo.axe("dark");
+  await demo.page.keyboard.press("Escape");
+}
+
+/** The tour has six steps, and is not offered again. */
+async function tour(demo) {
+  await demo.page.click("#tour");
+  for (let one = 1; one <= 6; one++) {
+    await demo.page.waitForFunction(
+      (text) => document.querySelector(".driver-popover-progress-text")?.textContent === text,
+      {},
+      `${one} of 6`,
+    );
+    await demo.page.click(".driver-popover-next-btn");
+  }
+  await demo.page.waitForFunction(() => !document.querySelector(".driver-popover"));
+  assert.ok(await demo.page.$("#tour[hidden]"), "the tour is hidden for those who have seen it");
+}
+
+async function trainAndPause(t, demo) {
+  await demo.fill("text-source", "stories");
+  assert.equal(await demo.text("size"), "story-small", "stories have a model of their own");
+  await longestTask(demo.page);
   await demo.click("start");
   await demo.until("first step", async () => (await demo.step()) >= 1);
   const first = number(await demo.text("loss"));
@@ -42,7 +90,7 @@ async function trainAndPause(t, demo) {
   assert.ok(number(await demo.text("tokens-per-second")) > 0, "tokens per second");
   await sleep(2000);
   const training = await longestTask(demo.page);
-  t.diagnostic(`longest task: opening ${opening} ms, training ${training || "below 50"} ms`);
+  t.diagnostic(`longest task of training: ${training || "below 50"} ms`);
   assert.ok(training < TRAINING, `a task of ${training} ms while it trained`);
   await demo.click("pause");
   await demo.until("pause", async () => (await demo.state()) === "paused");
@@ -76,7 +124,7 @@ async function inView(demo) {
     return ["#start", "#status", "#loss-chart", "#samples li"].map(bottom);
   });
   for (const bottom of bottoms) assert.ok(bottom > 0 && bottom <= 800, `${bottoms}`);
-  assert.equal(await demo.text("blind-key"), "guessing blindly among 256 bytes");
+  assert.equal(await demo.text("blind-key"), "blind guess among 256 letters: 5.55");
 }
 
 test("the demo page trains, pauses, resumes, streams and stops", {
@@ -87,7 +135,9 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   const browser = await launch("chromium");
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/`);
-  await demo.until("capabilities", async () => (await demo.text("capabilities")).length > 0);
+  await opens(t, demo);
+  await tour(demo);
+  assert.ok((await demo.text("capabilities")).length > 0, "capabilities");
   const paused = await trainAndPause(t, demo);
   await generate(demo);
   assert.ok((await demo.text("output-step")).includes(`step ${paused} `), "the model's step");
@@ -97,6 +147,8 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.until("sample while training", async () => (await demo.text("samples")).length > 0);
   assert.ok(await demo.page.$("#loss-chart canvas, canvas#loss-chart"), "the loss is drawn");
   await inView(demo);
+  await demo.axe("dark");
+  await demo.axe("light");
   await demo.shot("desktop", DESKTOP);
   await demo.shot("phone", PHONE);
   assert.match(await demo.text("ticker"), /^Step \d+ of 420, loss \d\.\d+$/);
@@ -106,5 +158,6 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.untilState("stopped");
   const newest = await demo.page.$eval("#samples li", (item) => item.value);
   assert.equal(newest, await demo.step(), "a run that is stopped ends with a sample");
+  await demo.axe("light");
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

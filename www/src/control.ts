@@ -1,6 +1,7 @@
 /** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
 import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, download } from "./dom.ts";
+import type { Score } from "./exam.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
 import { type Lab, openLab } from "./lab.ts";
 import { applyLink } from "./link.ts";
@@ -13,6 +14,7 @@ import { SamplesPanel } from "./panels/samples.ts";
 import { SetupPanel } from "./panels/setup.ts";
 import { clearError, say, showError } from "./panels/status.ts";
 import { presetFor } from "./presets.ts";
+import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { isInUse, Shelf } from "./shelf.ts";
@@ -41,6 +43,14 @@ let opened: Open | undefined;
 let training: Training | undefined;
 /** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
+/** The run that the page begins by itself, which ends when its task is solved. */
+let opening: Training | undefined;
+/** Whether the visitor wants to paste a text as soon as the form is free. */
+let wantsOwn = false;
+/** Plays until the page has a run of its own. */
+const playback = new Playback(learning, samples);
+/** The share of unseen problems that counts as solved. */
+const SOLVED = 0.98;
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
@@ -71,6 +81,10 @@ function setState(next: State): void {
   importing.disabled = !opened || busy();
   ask.disabled = training === undefined || next === "loading";
   if (next !== "loading") attempt(showRuns);
+  if (wantsOwn && !setup.disabled) {
+    wantsOwn = false;
+    setup.ask();
+  }
 }
 
 /** Does something, and shows what goes wrong in it. */
@@ -112,7 +126,9 @@ async function compare(names: readonly string[]): Promise<void> {
 const fileName = (name: string) => name.replace(/[^\p{L}\p{N}.-]+/gu, "-");
 
 function show(event: TrainingEvent): void {
+  document.dispatchEvent(new CustomEvent("tinyloom:training", { detail: event }));
   learning.show(event);
+  if (event.type === "score" && training === opening && isSolved(event.score)) halt("stopped");
   if (event.type === "sample") samples.add(event.step, event.pieces);
   if (event.type === "full") {
     say("The storage is full. The run goes on in memory and ends with the page: export it.");
@@ -122,6 +138,8 @@ function show(event: TrainingEvent): void {
     say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
   }
 }
+
+const isSolved = ({ right, of }: Score): boolean => right >= SOLVED * of;
 
 /** Leaves the page's run, which stays in the list. */
 async function leave(): Promise<void> {
@@ -133,6 +151,7 @@ async function leave(): Promise<void> {
 
 /** Makes a run the page's, with what happened in it so far. */
 async function take(made: Training): Promise<void> {
+  playback.stop();
   training = made;
   learning.start(made);
   samples.clear();
@@ -142,7 +161,7 @@ async function take(made: Training): Promise<void> {
   const { parameterCount, gpuBytes } = made.model;
   byId("model-note", HTMLElement).textContent =
     `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
-    `${made.trainTokens.toLocaleString("en")} ${made.ofBytes ? "bytes" : "tokens"} of text.`;
+    `${made.trainTokens.toLocaleString("en")} ${made.ofBytes ? "letters" : "tokens"} of text.`;
 }
 
 export async function train(): Promise<void> {
@@ -150,10 +169,12 @@ export async function train(): Promise<void> {
   const { run } = training;
   halting = undefined;
   clearError();
-  remember({ id: run.id, training: true });
+  if (training !== opening) remember({ id: run.id, training: true });
   setState("training");
   say(
-    training.inMemory ? "Training. The run ends with the page: export it to keep it." : "Training.",
+    training.inMemory && training !== opening
+      ? "Training. The run ends with the page: export it to keep it."
+      : "Training.",
   );
   for await (const event of training.steps()) show(event);
   if (state() === "error") return;
@@ -168,12 +189,28 @@ export async function train(): Promise<void> {
 async function end(): Promise<void> {
   const { step, finished } = training!;
   remember(undefined);
+  for await (const event of training!.score()) show(event);
   for await (const event of training!.sample()) show(event);
   for await (const event of training!.keep()) show(event);
   setState("stopped");
+  if (training === opening) return say(openingEnd(step));
   const kept = training!.inMemory ? " The run ends with the page: export it to keep it." : "";
   say(`${finished ? "Done. Ask it for more below." : `Stopped after step ${step}.`}${kept}`);
 }
+
+const openingEnd = (step: number): string =>
+  `${byId("score-percent", HTMLElement).textContent} of the unseen problems are solved after ${step} steps. ` +
+  "Ask it a word of your own below, or choose what it learns next.";
+
+/** Ends the opening run, and lets the visitor paste a text. */
+export function ownText(): void {
+  wantsOwn = setup.disabled;
+  if (state() === "training" || state() === "paused") halt("stopped");
+  else if (!wantsOwn) setup.ask();
+}
+
+/** Whether leaving the page loses something. */
+export const leavingLoses = (): boolean => state() === "training" && training !== opening;
 
 export function halt(how: "paused" | "stopped"): void {
   halting = how;
@@ -191,7 +228,7 @@ function settingsOf(choices = setup.choices()): RunSettings {
 }
 
 /** The text chosen in the form, for a run of these settings. */
-function chosenText(settings: RunSettings): Text {
+async function chosenText(settings: RunSettings): Promise<Text> {
   const text = setup.text();
   if (typeof text === "string") throw new opened!.lab.TinyloomError("invalid-options", text);
   return readText(text, settings);
@@ -211,9 +248,21 @@ export async function begin(): Promise<void> {
   if (typeof chosen === "string") return say(chosen);
   const { lab, shelf } = await load("Compiling the model for this GPU…");
   const settings = settingsOf();
-  const text = readText(chosen, settings);
+  const text = await readText(chosen, settings);
   await take(await beginRun(lab, shelf, { name: setup.name, settings, text }));
   learning.reveal();
+  await train();
+}
+
+/** Begins a run by itself, so that a visitor sees a model learn at once. It ends with the page. */
+async function beginOpening({ lab, shelf }: Open): Promise<void> {
+  const choice = setup.text();
+  if (typeof choice === "string") return;
+  const settings = settingsOf();
+  const text = await readText(choice, settings);
+  opening = await beginRun(lab, shelf, { name: "Opening run", settings, text, lasting: false });
+  await take(opening);
+  if (wantsOwn) return setState("stopped");
   await train();
 }
 
@@ -222,7 +271,7 @@ async function resume(name: string, goOn = false): Promise<void> {
   const { lab, shelf } = await load(`Loading “${name}”…`);
   const made = await openRun(lab, shelf, name, chosenText);
   await take(made);
-  setup.show(made.settings);
+  setup.show(made.settings, made.text);
   if (goOn && !made.finished) return train();
   remember({ id: made.run.id, training: false });
   setState(made.finished ? "stopped" : "paused");
@@ -244,7 +293,7 @@ export async function bring(folder: Folder): Promise<void> {
   const choices = setup.choices();
   const longest = Math.min(choices.sequenceLength!, config.max_position_embeddings ?? 128);
   const settings = settingsOf({ ...choices, config, sequenceLength: longest });
-  const text = chosenText(settings);
+  const text = await chosenText(settings);
   await take(await beginRun(lab, shelf, { name: folder.name, settings, text, pretrained }));
   for await (const event of training!.keep()) show(event);
   remember({ id: training!.run.id, training: false });
@@ -269,6 +318,11 @@ async function comeBack({ shelf }: Open): Promise<boolean> {
 
 export async function open(): Promise<void> {
   setState("loading");
+  const fresh = location.hash.length < 2 && !remembered();
+  if (fresh) {
+    attempt(() => playback.start());
+    say("This GPU gets ready. Your own model begins in a moment.");
+  }
   const lab = await openLab();
   const { capabilities, lost } = lab.runtime;
   opened = { lab, shelf: await Shelf.open(lab) };
@@ -276,16 +330,13 @@ export async function open(): Promise<void> {
     opened = undefined;
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
   });
-  setup.size = presetFor(capabilities);
+  setup.ofTexts = presetFor(capabilities);
   applyLink(location.hash);
   showCapabilities(capabilities);
+  if (fresh) return beginOpening(opened);
   if (await comeBack(opened)) return;
   setState("idle");
-  say(
-    capabilities.software
-      ? "This adapter computes on the CPU: the pocket model fits it, about two minutes."
-      : "Ready.",
-  );
+  say("Ready.");
 }
 
 /** Keeps the model soon: the page may be about to end. */

@@ -4,6 +4,8 @@ import { ByteTokenizer, type Dataset, type Tokenizer } from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
 import { ByteStream, type Decoder } from "./sample.ts";
 import { type RunSettings, validationFraction } from "./settings.ts";
+import { tasks } from "./tasks/index.ts";
+import { END, EXAM, HELD_OUT, type Problem, readProblems } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
 
 /** The part of the validation split that the curve uses, in steps' worth of tokens. */
@@ -48,13 +50,28 @@ export interface Data {
   readonly dataset: Dataset;
   /** The last part of the validation split, for the curve. */
   readonly probe: Dataset;
+  /** Problems of the validation split, for the exam. */
+  readonly exam?: readonly Problem[];
+  /** The last tokens of the validation split, for the share of right guesses. */
+  readonly tail?: Uint32Array;
 }
 
 /** Loads a text in the worker. */
 export async function loadData(
   lab: Lab,
+  settings: RunSettings,
+  text: Text,
+  codec: Codec,
+): Promise<Data> {
+  return text.task && codec.json === undefined
+    ? loadProblems(lab, settings, text, codec)
+    : loadText(lab, settings, text, codec);
+}
+
+async function loadText(
+  lab: Lab,
   { sequenceLength, tokensPerStep, seed }: RunSettings,
-  { bytes }: Text,
+  { bytes, judge }: Text,
   codec: Codec,
 ): Promise<Data> {
   const split = Math.floor(bytes.size * validationFraction);
@@ -67,7 +84,37 @@ export async function loadData(
       seed,
     });
   const dataset = await load(bytes, validationFraction);
-  return { codec, dataset, probe: await load(bytes.slice(-2 * kept), 0.5) };
+  const probe = await load(bytes.slice(-2 * kept), 0.5);
+  // Sentences of the stories are counted instead.
+  if (judge) return { codec, dataset, probe };
+  const tail = await codec.encode(await bytes.slice(-kept).text());
+  return { codec, dataset, probe, tail };
+}
+
+/** Each problem is a document, of which the answer alone is learned. */
+async function loadProblems(
+  lab: Lab,
+  { seed }: RunSettings,
+  { bytes, task }: Text,
+  codec: Codec,
+): Promise<Data> {
+  const problems = readProblems(tasks[task!], await bytes.text());
+  // The page gets its turn before so many objects go to the worker.
+  await new Promise((turn) => setTimeout(turn));
+  const load = (part: readonly Problem[], validation: number) =>
+    lab.Dataset.fromDocuments(part, codec.tokenizer, {
+      endToken: END,
+      validationFraction: validation,
+      seed,
+    });
+  const dataset = await load(problems, HELD_OUT);
+  const heldOut = problems.slice(dataset.documents);
+  return {
+    codec,
+    dataset,
+    probe: await load([...heldOut, ...heldOut], 0.5),
+    exam: heldOut.slice(-EXAM),
+  };
 }
 
 export async function freeData({ dataset, probe }: Data): Promise<void> {

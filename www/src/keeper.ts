@@ -1,5 +1,5 @@
 import type { StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
-import { isFull, type Shelf } from "./shelf.ts";
+import { isFull, type KeptSample, type Shelf } from "./shelf.ts";
 
 /** At least so many milliseconds lie between two checkpoints, and so many times what one takes. */
 const [PAUSE, SHARE] = [2000, 20];
@@ -39,8 +39,8 @@ export class Keeper {
     return this.#run.addMetrics(metrics);
   }
 
-  sample(step: number, text: string): Promise<void> {
-    return this.#run.addSample({ step, text });
+  sample(sample: KeptSample): Promise<void> {
+    return this.#run.addSample(sample);
   }
 
   /** Makes the next `saveIfDue` save: the page may be about to end. */

@@ -6,7 +6,9 @@ import {
   fail,
   halt,
   hurry,
+  leavingLoses,
   open,
+  ownText,
   ready,
   setup,
   state,
@@ -16,6 +18,7 @@ import { byId } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { say } from "./panels/status.ts";
+import { offerTour } from "./tour.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -46,9 +49,12 @@ addEventListener("drop", (event) => {
   attempt(async () => bring(await folder), fail);
 });
 addEventListener("beforeunload", (event) => {
-  if (state() === "training") event.preventDefault();
+  if (leavingLoses()) event.preventDefault();
 });
 addEventListener("visibilitychange", () => {
   if (document.hidden) hurry();
 });
-attempt(open, fail);
+byId("own-text", HTMLButtonElement).addEventListener("click", ownText);
+offerTour();
+// In a task of its own: the page is painted first.
+setTimeout(() => attempt(open, fail));

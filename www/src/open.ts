@@ -15,22 +15,27 @@ export interface Beginning {
   text: Text;
   /** A model to go on with instead of a new one, and its tokenizer.json if it has one. */
   pretrained?: { model: Model; tokenizer: string | undefined };
+  /** Whether the run outlives the page; by default it does. */
+  lasting?: boolean;
 }
 
 /** A training of a new run. */
 export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Promise<Training> {
-  const { name, settings, text, pretrained } = beginning;
+  const { name, settings, text, pretrained, lasting } = beginning;
   const codec = await codecOf(lab, pretrained?.tokenizer);
-  const data = await loadData(lab, settings, text, codec);
-  const model = pretrained?.model ?? (await newModel(lab, settings));
+  // The worker reads the text while the GPU's driver compiles.
+  const [model, data] = await both(
+    pretrained?.model ?? newModel(lab, settings),
+    loadData(lab, settings, text, codec),
+  );
   return orFreed(model, data, async () => {
     const trainer = await newTrainer(lab, model, settings);
     const stories = text.judge !== undefined;
-    const kept = { name: text.name, stories, hash: data.dataset.hash };
+    const kept = { name: text.name, stories, task: text.task, hash: data.dataset.hash };
     const options = { settings, text: kept, pretrained: pretrained !== undefined };
     const content: Content = { data: text.bytes, options };
     if (codec.json !== undefined) content.tokenizer = codec.json;
-    const run = await shelf.create(name, content);
+    const run = await shelf.create(name, content, lasting);
     return Training.of(shelf, { settings, text, data, trainer, run });
   });
 }
@@ -46,7 +51,7 @@ export async function openRun(
   lab: Lab,
   shelf: Shelf,
   name: string,
-  chosen: (settings: RunSettings) => Text,
+  chosen: (settings: RunSettings) => Promise<Text>,
 ): Promise<Training> {
   const run = await shelf.open(name);
   try {
@@ -54,7 +59,7 @@ export async function openRun(
     if (!kept) throw foreign(run, "was not made by this page, so its settings are not known");
     const { settings, text: about } = kept;
     const bytes = await dataOf(run);
-    const text = bytes ? await keptText(about.name, bytes, about.stories) : chosen(settings);
+    const text = bytes ? await keptText(about, bytes) : await chosen(settings);
     const codec = await codecOf(lab, await tokenizerOf(run));
     const data = await loadData(lab, settings, text, codec);
     if (data.dataset.hash !== about.hash) {
@@ -91,6 +96,18 @@ function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promise<Trai
     seed,
     ...(minLearningRate !== undefined && { minLearningRate }),
   });
+}
+
+/** A model and data, neither of which is left over if the other fails. */
+async function both(
+  model: Model | Promise<Model>,
+  data: Promise<Data>,
+): Promise<[model: Model, data: Data]> {
+  const [made, read] = await Promise.allSettled([model, data]);
+  if (made.status === "fulfilled" && read.status === "fulfilled") return [made.value, read.value];
+  if (made.status === "fulfilled") await made.value.free();
+  if (read.status === "fulfilled") await freeData(read.value);
+  throw made.status === "rejected" ? made.reason : (read as PromiseRejectedResult).reason;
 }
 
 /** What is made of a model and its data. If that fails, both are freed. */

@@ -2,7 +2,13 @@
 export interface Writer {
   generate(
     prompt: readonly number[],
-    options: { maxTokens: number; temperature: number; seed: number; signal?: AbortSignal },
+    options: {
+      maxTokens: number;
+      temperature: number;
+      seed: number;
+      stopTokens?: readonly number[];
+      signal?: AbortSignal;
+    },
   ): AsyncIterable<{ readonly token: number }>;
 }
 
@@ -13,6 +19,8 @@ export interface SampleOptions {
   context: number;
   temperature: number;
   seed: number;
+  /** Tokens before which it ends. */
+  stopTokens?: readonly number[] | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -23,7 +31,7 @@ export interface SampleOptions {
 export async function* sampleTokens(
   model: Writer,
   prompt: Uint32Array,
-  { length, context, temperature, seed, signal }: SampleOptions,
+  { length, context, temperature, seed, stopTokens, signal }: SampleOptions,
 ): AsyncGenerator<number, void, undefined> {
   let history = Array.from(prompt);
   let made = 0;
@@ -34,15 +42,16 @@ export async function* sampleTokens(
       maxTokens,
       temperature,
       seed: (seed + round) >>> 0,
+      ...(stopTokens && { stopTokens }),
       ...(signal && { signal }),
     };
-    const before = made;
+    const wanted = made + maxTokens;
     for await (const { token } of model.generate(history, options)) {
       history.push(token);
       made++;
       yield token;
     }
-    if (made === before) return;
+    if (made < wanted) return; // at a stop token, or where no token fits
   }
 }
 

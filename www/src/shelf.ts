@@ -1,5 +1,6 @@
 import type { RunFiles, RunSummary } from "tinyloom/storage";
 import { type Runs, type StepMetrics, type StoredRun, TinyloomError } from "tinyloom/worker";
+import type { Score } from "./exam.ts";
 import type { Lab } from "./lab.ts";
 import type { RunSettings } from "./settings.ts";
 
@@ -13,6 +14,8 @@ export interface Kept {
     readonly name: string;
     /** Whether it is the built-in stories. */
     readonly stories: boolean;
+    /** The task whose problems it has, if it has some. */
+    readonly task?: string | undefined;
     /** Of the dataset: tells other data from the same. */
     readonly hash: string;
   };
@@ -35,14 +38,20 @@ export interface Content {
 }
 
 /** A sample as a run keeps it. */
-export type KeptSample = { readonly step: number; readonly text: string };
+export type KeptSample = {
+  readonly step: number;
+  /** What the model wrote; absent where only a score was taken. */
+  readonly text?: string;
+  readonly score?: Score;
+};
 
 /** The runs of this page: in the browser's storage, and in memory where that is missing or full. */
 export class Shelf {
   readonly #lab: Lab;
   readonly #runs: Runs;
-  /** Runs that did not fit into the storage. */
+  /** Runs that did not fit into the storage, or are not to outlive the page. */
   #memory: Runs | undefined;
+  #full = false;
 
   private constructor(lab: Lab, runs: Runs) {
     this.#lab = lab;
@@ -62,7 +71,7 @@ export class Shelf {
 
   /** Whether a run did not fit into the storage. */
   get full(): boolean {
-    return this.#memory !== undefined;
+    return this.#full;
   }
 
   /** Whether this run outlives the page. */
@@ -84,13 +93,15 @@ export class Shelf {
     return free;
   }
 
-  /** Makes a run: in memory where the storage is full. */
-  async create(name: string, content: Content): Promise<StoredRun> {
+  /** Makes a run: in memory where the storage is full, or where it is not to outlive the page. */
+  async create(name: string, content: Content, lasting = true): Promise<StoredRun> {
     const free = await this.freeName(name);
+    if (!lasting) return (await this.#inMemory()).create(free, content);
     try {
       return await this.#runs.create(free, content);
     } catch (error) {
       if (!isFull(error)) throw error;
+      this.#full = true;
       return (await this.#inMemory()).create(free, content);
     }
   }
@@ -101,6 +112,7 @@ export class Shelf {
 
   /** Goes on with a run in memory, since the storage is full. What was stored stays as it is. */
   async moveToMemory(run: StoredRun): Promise<StoredRun> {
+    this.#full = true;
     const tokenizer = await tokenizerOf(run);
     const content = {
       data: await run.data(),

@@ -2,27 +2,36 @@ import type { Model, PlanRow, StepMetrics, StoredRun, Trainer } from "tinyloom/w
 import { grammarEntropy } from "../stories/entropy.ts";
 import type { JudgedPiece } from "../stories/score.ts";
 import { type Data, freeData } from "./data.ts";
+import type { Score } from "./exam.ts";
+import { Examiner } from "./examiner.ts";
 import { Keeper } from "./keeper.ts";
 import { type SampleOptions, sampleText } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
 import type { KeptSample, Shelf } from "./shelf.ts";
+import { type AnsweredPiece, answered } from "./tasks/answers.ts";
+import { type TaskName, tasks } from "./tasks/index.ts";
+import { END } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
 
 /** How often in a run the validation loss is taken and a sample is made. */
 const EVALUATIONS = 25;
 const SAMPLES = 10;
 const SAMPLE_LENGTH = 140;
+/** The most letters of an answer. */
+const ANSWER_LENGTH = 10;
 /** Past steps that are shown before the page gets its turn. */
 const PIECE = 500;
 
-/** A part of a sample; text other than the stories has no verdict. */
-export type SamplePiece = JudgedPiece | { text: string; verdict?: undefined };
+/** A part of a sample; text other than stories and answers has no verdict. */
+export type SamplePiece = JudgedPiece | AnsweredPiece | { text: string; verdict?: undefined };
 
 /** What happens while a model trains, in this order after each step. */
 export type TrainingEvent =
   | { type: "step"; step: number; loss: number; skipped: boolean; tokensPerSecond?: number }
   | { type: "validation"; step: number; loss: number }
   | { type: "sample"; step: number; pieces: SamplePiece[] }
+  /** How well the model does what it is taught. */
+  | { type: "score"; step: number; score: Score }
   /** The storage is full: from now on the run is in memory. */
   | { type: "full" };
 
@@ -43,6 +52,7 @@ export class Training {
   readonly #trainer: Trainer;
   readonly #data: Data;
   readonly #keeper: Keeper;
+  readonly #examiner: Examiner;
   #halt = false;
   /** The step after which the last sample was made. */
   #sampled = -1;
@@ -54,6 +64,7 @@ export class Training {
     this.#trainer = trainer;
     this.#data = data;
     this.#keeper = keeper;
+    this.#examiner = new Examiner(this.model, data, settings.sequenceLength);
   }
 
   static async of(shelf: Shelf, parts: Parts): Promise<Training> {
@@ -84,8 +95,28 @@ export class Training {
     return this.#data.codec.json === undefined;
   }
 
-  /** The lowest loss that any model can reach, in nats per byte; known for the stories only. */
+  /** What it learns, where that is a task with right answers. */
+  get task(): TaskName | undefined {
+    return this.#data.exam && this.text.task;
+  }
+
+  /** What its score counts. */
+  get scores(): "problems" | "sentences" | "guesses" {
+    if (this.task) return "problems";
+    return this.text.judge ? "sentences" : "guesses";
+  }
+
+  /** The vocabulary. */
+  get words(): number {
+    return this.settings.config.vocab_size ?? 256;
+  }
+
+  /**
+   * The lowest loss that any model can reach, in nats per byte, where it is known: the grammar's own entropy, and 0
+   * for problems, since each has one right answer.
+   */
   get entropy(): number | undefined {
+    if (this.task) return 0;
     return this.text.judge && this.ofBytes ? grammarEntropy().natsPerByte : undefined;
   }
 
@@ -108,8 +139,14 @@ export class Training {
       if (validationLoss !== undefined) yield { type: "validation", step, loss: validationLoss };
     }
     const samples = (await this.run.samples()) as KeptSample[];
-    for (const [step, text] of new Map(samples.map(({ step, text }) => [step, text]))) {
-      if (step > this.step) break;
+    // A step that was done twice is there twice.
+    const texts = new Map<number, string>();
+    for (const { step, text, score } of samples) {
+      if (step > this.step) continue;
+      if (text !== undefined) texts.set(step, text);
+      if (score) yield { type: "score", step, score };
+    }
+    for (const [step, text] of texts) {
       this.#sampled = step;
       yield { type: "sample", step, pieces: this.#judged(text) };
     }
@@ -131,6 +168,7 @@ export class Training {
       }
       await this.#keeper.note(metrics);
       if (this.#due(SAMPLES)) yield* this.sample();
+      if (this.#examiner.due) yield* this.score();
       yield* this.#keep(() => this.#keeper.saveIfDue());
       if (this.#halt) break;
     }
@@ -150,11 +188,40 @@ export class Training {
     const { step } = this;
     const options = { length: SAMPLE_LENGTH, temperature, seed: seed + step };
     let text = "";
-    for await (const piece of this.write(defaultPrompt(this.text.judge !== undefined), options)) {
-      text += piece;
+    if (this.task) text = await this.#answers(tasks[this.task].shown);
+    else {
+      const prompt = defaultPrompt(this.text.judge !== undefined);
+      for await (const piece of this.write(prompt, options)) text += piece;
     }
-    await this.#keeper.sample(step, text);
-    yield { type: "sample", step, pieces: this.#judged(text) };
+    await this.#keeper.sample({ step, text });
+    const pieces = this.#judged(text);
+    yield { type: "sample", step, pieces };
+    const score = this.#examiner.ofSentences(pieces);
+    if (score) yield* this.#scored(step, score);
+  }
+
+  /** How well the model does as it is; nothing for the stories, whose sentences are counted with each sample. */
+  async *score(): AsyncGenerator<TrainingEvent, void, undefined> {
+    const { step } = this;
+    const score = await this.#examiner.ask(step);
+    if (score) yield* this.#scored(step, score);
+  }
+
+  async *#scored(step: number, score: Score): AsyncGenerator<TrainingEvent, void, undefined> {
+    await this.#keeper.sample({ step, score });
+    yield { type: "score", step, score };
+  }
+
+  /** Prompts of the task with what the model answers at temperature 0, one a line. */
+  async #answers(prompts: readonly string[]): Promise<string> {
+    const lines: string[] = [];
+    for (const prompt of prompts) {
+      let line = prompt + tasks[this.task!].mark;
+      const options = { length: ANSWER_LENGTH, temperature: 0, seed: 0 };
+      for await (const piece of this.write(line, options)) line += piece;
+      lines.push(line);
+    }
+    return lines.join("\n");
   }
 
   /** Keeps the model of this step. */
@@ -172,7 +239,8 @@ export class Training {
     const { codec } = this.#data;
     const tokens = await codec.encode(prompt === "" ? "\n" : prompt);
     const context = this.settings.sequenceLength;
-    yield* sampleText(this.model, tokens, await codec.decoder(), { ...options, context });
+    const stop = this.task && { stopTokens: [END] };
+    yield* sampleText(this.model, tokens, await codec.decoder(), { ...options, ...stop, context });
   }
 
   /** Frees the GPU's memory, and lets other tabs open the run. */
@@ -189,6 +257,7 @@ export class Training {
   }
 
   #judged(text: string): SamplePiece[] {
+    if (this.task) return answered(tasks[this.task], text);
     return this.text.judge?.judge(text, true) ?? [{ text }];
   }
 

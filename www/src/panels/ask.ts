@@ -1,8 +1,16 @@
 import { TinyloomError } from "tinyloom/worker";
 import { storyPrompt } from "../../stories/preset.ts";
 import { byId, make } from "../dom.ts";
+import { tasks } from "../tasks/index.ts";
 import type { Training } from "../training.ts";
 import { showError } from "./status.ts";
+
+/** What is asked: a problem gets the mark behind which the answer comes. */
+function promptFor({ task }: Training, text: string): string {
+  if (!task) return text;
+  const { mark } = tasks[task];
+  return text.trim().endsWith(mark) ? text.trim() : text.trim() + mark;
+}
 
 /** The panel that continues a prompt with the model of the current run. */
 export class AskPanel {
@@ -10,6 +18,8 @@ export class AskPanel {
   readonly #prompt = byId("prompt", HTMLTextAreaElement);
   readonly #output = byId("output", HTMLElement);
   readonly #step = byId("output-step", HTMLElement);
+  /** What the page has put into the field by itself. */
+  #suggested = "";
   #training: Training | undefined;
   /** Ends the text that is being written. */
   #writing: AbortController | undefined;
@@ -28,9 +38,13 @@ export class AskPanel {
     this.#training = training;
     this.#output.textContent = "";
     this.#step.hidden = true;
-    if (this.#prompt.value.trim() === "" && training.text.judge) {
-      this.#prompt.value = storyPrompt.split(" ", 4).join(" ");
-    }
+    const task = training.task && tasks[training.task];
+    byId("ask-name", HTMLElement).textContent = task ? "Your problem" : "How the text begins";
+    const { value } = this.#prompt;
+    if (value.trim() !== "" && value !== this.#suggested) return;
+    const story = training.text.judge ? storyPrompt.split(" ", 4).join(" ") : "";
+    this.#suggested = task ? task.shown.at(-1)! : story;
+    this.#prompt.value = this.#suggested;
   }
 
   set disabled(value: boolean) {
@@ -40,7 +54,7 @@ export class AskPanel {
   async #write(): Promise<void> {
     const training = this.#training;
     if (!training) return;
-    const prompt = this.#prompt.value;
+    const prompt = promptFor(training, this.#prompt.value);
     const written = make("span", "");
     this.#output.replaceChildren(make("b", "", prompt), written);
     this.#step.hidden = false;
@@ -51,7 +65,7 @@ export class AskPanel {
     try {
       const text = training.write(prompt, {
         length: byId("max-tokens", HTMLInputElement).valueAsNumber,
-        temperature: byId("temperature", HTMLInputElement).valueAsNumber,
+        temperature: training.task ? 0 : byId("temperature", HTMLInputElement).valueAsNumber,
         seed: Math.floor(Math.random() * 2 ** 32),
         signal: this.#writing.signal,
       });

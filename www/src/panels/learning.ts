@@ -1,31 +1,56 @@
 import { byId, clock, make, showNumber } from "../dom.ts";
-import type { Training, TrainingEvent } from "../training.ts";
+import type { TrainingEvent } from "../training.ts";
 import { type Curve, LossChart, OTHERS } from "./chart.ts";
+import { type ScoreKind, ScorePanel } from "./score.ts";
+
+/** What the panel has to know of a run. */
+export interface Learner {
+  readonly settings: { readonly steps: number; readonly tokensPerStep: number };
+  /** Steps done. */
+  readonly step: number;
+  /** The lowest loss that is possible, where it is known. */
+  readonly entropy: number | undefined;
+  /** Whether bytes are the tokens. */
+  readonly ofBytes: boolean;
+  /** The vocabulary. */
+  readonly words: number;
+  /** What its score counts. */
+  readonly scores: ScoreKind;
+}
 
 /** The progress of a run: the cloth at the top, the figures, and the loss curve. */
 export class LearningPanel {
   readonly #chart = new LossChart(byId("loss-chart", HTMLElement));
+  readonly #score = new ScorePanel();
   #steps = 1;
   #tokensPerStep = 1;
 
   /** Clears the panel for a run. */
-  start({ settings, step, entropy, ofBytes }: Training): void {
+  start({ settings, step, entropy, ofBytes, words, scores }: Learner): void {
     this.#steps = settings.steps;
     this.#tokensPerStep = settings.tokensPerStep;
-    const words = settings.config.vocab_size ?? 256;
+    const tokens = ofBytes ? "letters" : "tokens";
     this.#chart.reset(settings.steps, { blind: Math.log(words), entropy });
+    this.#score.start(scores, tokens);
     byId("blind-key", HTMLElement).textContent =
-      `guessing blindly among ${words.toLocaleString("en")} ${ofBytes ? "bytes" : "tokens"}`;
-    byId("entropy-key", HTMLElement).hidden = entropy === undefined;
-    byId("loss-unit", HTMLElement).textContent = `nats per ${ofBytes ? "byte" : "token"}`;
-    byId("speed-name", HTMLElement).textContent = `${ofBytes ? "Bytes" : "Tokens"} per second`;
+      `blind guess among ${words.toLocaleString("en")} ${tokens}: ${Math.log(words).toFixed(2)}`;
+    const floor = byId("entropy-key", HTMLElement);
+    floor.hidden = entropy === undefined;
+    floor.textContent =
+      entropy === 0
+        ? "floor: 0, each problem has one right answer"
+        : `floor: ${entropy?.toFixed(2)}, the chance in the grammar itself`;
+    byId("loss-unit", HTMLElement).textContent = `nats per ${ofBytes ? "letter" : "token"}`;
+    byId("speed-name", HTMLElement).textContent = `${ofBytes ? "Letters" : "Tokens"} per second`;
     this.#showStep(step);
     for (const id of ["loss", "validation-loss", "tokens-per-second"]) showNumber(id, undefined);
     byId("time-left", HTMLElement).textContent = "–";
   }
 
   show(event: TrainingEvent): void {
-    if (event.type === "validation") {
+    if (event.type === "score") {
+      this.#score.show(event.score);
+    } else if (event.type === "validation") {
       showNumber("validation-loss", event.loss, event.loss.toFixed(3));
       this.#chart.addValidation(event.step, event.loss);
     } else if (event.type === "step") {
@@ -41,7 +66,8 @@ export class LearningPanel {
   /** Brings the panel into view where the form has pushed it out, as on a phone. */
   reveal(): void {
     const title = byId("learning-title", HTMLElement);
-    if (title.getBoundingClientRect().top < innerHeight / 2) return;
+    const { top } = title.getBoundingClientRect();
+    if (top >= 0 && top < innerHeight / 2) return;
     const { matches: still } = matchMedia("(prefers-reduced-motion: reduce)");
     title.scrollIntoView({ behavior: still ? "auto" : "smooth" });
   }

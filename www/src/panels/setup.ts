@@ -1,9 +1,23 @@
 import { byId, make } from "../dom.ts";
 import { isPresetName, type PresetName, presets } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
-import type { TextChoice } from "../text.ts";
+import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
+import type { Text, TextChoice } from "../text.ts";
 
-const kinds = ["stories", "paste", "file"] as const;
+/** The size for tasks. */
+const SMALL: PresetName = "thimble";
+
+/** The size whose model has the shape of these settings. */
+function sizeOf({ config }: RunSettings): string | undefined {
+  const same = Object.entries(presets).find(
+    ([, preset]) =>
+      preset.config.hidden_size === config.hidden_size &&
+      preset.config.num_attention_heads === config.num_attention_heads &&
+      preset.config.num_hidden_layers === config.num_hidden_layers &&
+      preset.config.vocab_size === config.vocab_size,
+  );
+  return same?.[0];
+}
 
 /** The set-up form: text, size and training settings. */
 export class SetupPanel {
@@ -13,22 +27,49 @@ export class SetupPanel {
   readonly #file = byId("file", HTMLInputElement);
   readonly #fileName = byId("file-name", HTMLElement);
   readonly #size = byId("size", HTMLSelectElement);
+  readonly #hint = byId("task-hint", HTMLElement);
   #chosenFile: File | undefined;
+  /** The size for texts on this adapter. */
+  #ofTexts: PresetName = "story";
 
   constructor() {
+    const problems = byId("task-options", HTMLOptGroupElement);
+    for (const [name, { label }] of Object.entries(tasks)) problems.append(new Option(label, name));
+    this.#source.value = "reverse"; // a reload may have kept another choice
     for (const [name, { label }] of Object.entries(presets)) {
       this.#size.append(new Option(label, name));
     }
-    this.#source.addEventListener("change", () => this.#showSource());
+    this.#source.addEventListener("change", () => {
+      this.#showSource();
+      this.#suitSource();
+    });
     this.#size.addEventListener("change", () => this.#showPreset());
     this.#file.addEventListener("change", () => this.take(this.#file.files?.[0]));
-    this.#showSource(); // a reload may have kept another choice
-    this.#showPreset();
+    this.#showSource();
+    this.#suitSource();
   }
 
-  set size(name: PresetName) {
-    this.#size.value = name;
-    this.#showPreset();
+  /** The size for texts on this adapter. */
+  set ofTexts(name: PresetName) {
+    this.#ofTexts = name;
+    this.#suitSource();
+  }
+
+  /** Chooses what to learn. */
+  choose(source: string): void {
+    this.#source.value = source;
+    this.#showSource();
+    this.#suitSource();
+  }
+
+  /** Lets the visitor paste a text. */
+  ask(): void {
+    this.choose("paste");
+    this.#paste.focus();
+  }
+
+  get disabled(): boolean {
+    return this.#source.disabled;
   }
 
   set disabled(value: boolean) {
@@ -38,16 +79,17 @@ export class SetupPanel {
 
   /** The chosen text; a message where there is none yet. */
   text(): TextChoice | string {
-    const kind = kinds.find((one) => one === this.#source.value) ?? "stories";
-    if (kind === "stories") return { kind };
+    const kind = this.#source.value;
+    if (isTaskName(kind)) return { kind };
+    if (kind === "stories" || kind === "shakespeare") return { kind };
     if (kind === "paste") {
       const text = this.#paste.value;
       return text.trim() === ""
-        ? "Paste some text first, or choose the built-in stories."
-        : { kind, text };
+        ? "Paste some text first, or choose something else to learn."
+        : { kind: "paste", text };
     }
     const file = this.#chosenFile;
-    return file ? { kind, file } : "Choose a file first, or drop one on the page.";
+    return file ? { kind: "file", file } : "Choose a file first, or drop one on the page.";
   }
 
   choices(): RunChoices {
@@ -69,8 +111,11 @@ export class SetupPanel {
     return `${this.#preset().label.split(",")[0]} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
   }
 
-  /** Shows the settings of a run that was kept. */
-  show(settings: RunSettings): void {
+  /** Shows the settings of a run that was kept, and what it learns where the form has that too. */
+  show(settings: RunSettings, { task, judge }: Text): void {
+    this.#source.value = task ?? (judge ? "stories" : this.#source.value);
+    this.#showSource();
+    this.#size.value = sizeOf(settings) ?? this.#size.value;
     this.#set("sequence-length", settings.sequenceLength);
     this.#set("tokens-per-step", settings.tokensPerStep);
     this.#set("learning-rate", settings.learningRate);
@@ -82,8 +127,22 @@ export class SetupPanel {
     return presets[isPresetName(this.#size.value) ? this.#size.value : "story"];
   }
 
+  get #task(): TaskName | undefined {
+    return isTaskName(this.#source.value) ? this.#source.value : undefined;
+  }
+
+  /** Problems need the small model and settings of their own, texts another model. */
+  #suitSource(): void {
+    if (this.#task) this.#size.value = SMALL;
+    else if (this.#size.value === SMALL) this.#size.value = this.#ofTexts;
+    else return;
+    this.#showPreset();
+  }
+
   #showPreset(): void {
-    const { sequenceLength, tokensPerStep, learningRate, steps } = this.#preset();
+    const preset = this.#preset();
+    const own = this.#task && this.#size.value === SMALL ? tasks[this.#task].training : {};
+    const { sequenceLength, tokensPerStep, learningRate, steps } = { ...preset, ...own };
     this.#set("sequence-length", sequenceLength);
     this.#set("tokens-per-step", tokensPerStep);
     this.#set("learning-rate", learningRate);
@@ -98,17 +157,18 @@ export class SetupPanel {
     for (const part of this.element.querySelectorAll<HTMLElement>("[data-for]")) {
       part.hidden = part.dataset["for"] !== this.#source.value;
     }
+    this.#hint.hidden = !this.#task;
+    if (this.#task) this.#hint.textContent = tasks[this.#task].hint;
   }
 
   /** Makes a file the text to learn from. */
   take(file: File | undefined): void {
     if (!file || this.#source.disabled) return;
     this.#chosenFile = file;
-    this.#source.value = "file";
-    this.#showSource();
+    this.choose("file");
     this.#fileName.replaceChildren(
       make("strong", "", file.name),
-      ` · ${file.size.toLocaleString("en")} bytes`,
+      ` · ${file.size.toLocaleString("en")} letters`,
     );
   }
 }

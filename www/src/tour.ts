@@ -1,0 +1,84 @@
+/** A walk over the page in six steps, for those who have not taken it. */
+import { byId } from "./dom.ts";
+
+const KEY = "tinyloom-demo.tour";
+
+const steps = [
+  {
+    element: "#score-figure",
+    title: "What it can do",
+    description:
+      "A small transformer learns here, in your browser. This is the share of problems that it solves and has never seen before.",
+  },
+  {
+    element: "#loss-chart",
+    title: "The loss",
+    description:
+      "How surprised the model is by the right letter. The dotted line is blind guessing, the dashed line is as good as any model can get.",
+  },
+  {
+    element: "#samples-panel",
+    title: "What it writes",
+    description: "Its own answers, from its first steps to the last. The newest are on top.",
+  },
+  {
+    element: "#task-field",
+    title: "Choose what it learns",
+    description:
+      "Sums, brackets, stories, Shakespeare, or a text of your own. Nothing leaves the page.",
+  },
+  {
+    element: "#ask-panel",
+    title: "Ask it",
+    description:
+      "Type a beginning, also while it trains. The answer says which step's model wrote it.",
+  },
+  {
+    element: "#runs-panel",
+    title: "Your runs stay",
+    description:
+      "Each run that you start is kept in this browser. Compare, go on after a reload, or export it for transformers.",
+  },
+];
+
+function seen(): boolean {
+  try {
+    return localStorage.getItem(KEY) !== null;
+  } catch {
+    return false; // it is switched off
+  }
+}
+
+/** Offers the tour to those who have not seen it. */
+export function offerTour(): void {
+  const button = byId("tour", HTMLButtonElement);
+  button.hidden = seen();
+  button.addEventListener("click", () => void take(button));
+}
+
+async function take(button: HTMLButtonElement): Promise<void> {
+  const [{ driver }] = await Promise.all([
+    import("driver.js"),
+    import("driver.js/dist/driver.css"),
+  ]);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const tour = driver({
+    animate: !still,
+    smoothScroll: !still,
+    showProgress: true,
+    progressText: "{{current}} of {{total}}",
+    doneBtnText: "Done",
+    steps: steps.map(({ element, ...popover }) => ({ element, popover })),
+    // Of a tour that ends while a step is still moving, driver.js does not tell once it has ended.
+    onDestroyStarted() {
+      try {
+        localStorage.setItem(KEY, "seen");
+      } catch {
+        // it is switched off: the tour is offered again
+      }
+      button.hidden = true;
+      tour.destroy();
+    },
+  });
+  tour.drive();
+}
