@@ -24,7 +24,7 @@ import {
   target,
   unlessDone,
 } from "./lib.mjs";
-import { findWasmBindgen, setup } from "./setup.mjs";
+import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenImports } from "./shorten.mjs";
 
 /** Most bytes that the module may take on the wire, gzipped. */
@@ -80,8 +80,7 @@ async function cargo(profile, ...more) {
 }
 
 async function bindgen(wasm, folder) {
-  const names = ["--out-dir", folder, "--out-name", "tinyloom"];
-  await run(findWasmBindgen(), [wasm, "--target", "web", "--omit-default-module-path", ...names]);
+  await run(bindgenProgram, [wasm, folder, "tinyloom"]);
 }
 
 /**
@@ -108,6 +107,7 @@ async function wasmModule() {
     relative(root, wasm),
     "scripts/build.mjs",
     "scripts/shorten.mjs",
+    "scripts/bindgen/Cargo.lock",
     "Cargo.lock",
   ]);
   const made = join(dist, "tinyloom_bg.wasm");

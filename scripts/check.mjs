@@ -3,11 +3,24 @@ import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { audit } from "./audit.mjs";
-import { capture, exitCode, Failure, isMain, main, run, step, target, which } from "./lib.mjs";
+import {
+  capture,
+  exitCode,
+  Failure,
+  isMain,
+  main,
+  root,
+  run,
+  step,
+  target,
+  which,
+} from "./lib.mjs";
 import { setup } from "./setup.mjs";
 
 /** Version of the spelling checker, as released on PyPI. */
 const TYPOS = "1.52.0";
+
+const BINDER = join(root, "scripts", "bindgen", "Cargo.toml");
 
 const require = createRequire(import.meta.url);
 const tsc = () => require.resolve("typescript/bin/tsc");
@@ -20,6 +33,8 @@ function checks(write) {
   const wasm = ["--lib", "--target", "wasm32-unknown-unknown"];
   return {
     rustfmt: () => exitCode("cargo", ["fmt", "--all", ...(write ? [] : ["--check"])]),
+    "rustfmt, the binder": () =>
+      exitCode("cargo", ["fmt", "--manifest-path", BINDER, ...(write ? [] : ["--check"])]),
     biome: () =>
       exitCode(process.execPath, [
         biome(),

@@ -6,6 +6,7 @@ import {
   capture,
   exitCode,
   Failure,
+  filesBelow,
   fingerprint,
   isMain,
   main,
@@ -68,38 +69,38 @@ async function rustComponents(names) {
   await run("rustup", ["component", "add", ...missing]);
 }
 
-/** The version of a crate in Cargo.lock. */
-function locked(name) {
-  const lock = readFileSync(join(root, "Cargo.lock"), "utf8");
+/** The version of a crate in a lockfile of cargo. */
+function locked(name, lockfile) {
+  const lock = readFileSync(join(root, lockfile), "utf8");
   const version = new RegExp(`name = "${name}"\r?\nversion = "([^"]+)"`).exec(lock)?.[1];
-  if (!version) throw new Failure(`Cargo.lock has no ${name}`);
+  if (!version) throw new Failure(`${lockfile} has no ${name}`);
   return version;
 }
 
-/** The wasm-bindgen program of exactly the locked version: on PATH, or built under target/tools. */
-export function findWasmBindgen() {
-  const wanted = `wasm-bindgen ${locked("wasm-bindgen")}`;
-  const own = join(
-    target,
-    "tools",
-    "bin",
-    process.platform === "win32" ? "wasm-bindgen.exe" : "wasm-bindgen",
-  );
-  return ["wasm-bindgen", own].find((path) => capture(path, ["--version"]) === wanted);
-}
+const BINDGEN = "scripts/bindgen";
+const bindgenTarget = join(target, "tools", "bindgen");
+
+/** The program of scripts/bindgen, which `setup` builds. */
+export const bindgenProgram = join(
+  bindgenTarget,
+  "debug",
+  process.platform === "win32" ? "bindgen.exe" : "bindgen",
+);
 
 async function wasmBindgen() {
-  if (findWasmBindgen()) return;
-  const version = locked("wasm-bindgen");
-  step(`building wasm-bindgen ${version}, once (about a minute and a half)`);
-  const install = ["install", "wasm-bindgen-cli", "--version", version, "--quiet"];
-  const where = ["--root", join(target, "tools")];
-  // It runs for a second or two: optimising it takes a minute more than it ever saves.
-  const env = { CARGO_PROFILE_RELEASE_OPT_LEVEL: "0" };
-  if ((await exitCode("cargo", [...install, "--locked", ...where], { env })) === 0) return;
-  // The lockfile published with the program may name versions that the registry in use does not have.
-  step("some of its locked dependencies are not available; building with compatible ones");
-  await run("cargo", [...install, ...where], { env });
+  const wanted = locked("wasm-bindgen", "Cargo.lock");
+  const own = locked("wasm-bindgen-cli-support", `${BINDGEN}/Cargo.lock`);
+  if (own !== wanted) {
+    throw new Failure(
+      `${BINDGEN} has wasm-bindgen ${own}, and Cargo.lock ${wanted}: write ${wanted} into ` +
+        `${BINDGEN}/Cargo.toml and run \`cargo update\` there`,
+    );
+  }
+  await unlessDone("bindgen", fingerprint(filesBelow([BINDGEN])), [bindgenProgram], async () => {
+    step(`building the binder of wasm-bindgen ${own}, once (about half a minute)`);
+    const where = ["--manifest-path", join(root, BINDGEN, "Cargo.toml")];
+    await run("cargo", ["build", "--locked", "--quiet", ...where, "--target-dir", bindgenTarget]);
+  });
 }
 
 /** Browsers and Vulkan drivers, by apt-get where that can be done unasked. */

@@ -1,6 +1,6 @@
 // What a model is estimated to take, beside what it then takes.
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { batch, collect, config } from "./kit.mjs";
+import { batch, collect, config, trainerOptions } from "./kit.mjs";
 
 const bytesOf = (runtime) => runtime._counters().gpuBytes;
 
@@ -20,43 +20,53 @@ const TRAINERS = [
   { tokensPerStep: 96, precision: "mixed", gradientAccumulation: 3 },
 ];
 
-export const cases = {
-  async "bytes equal what is then allocated"({ tinyloom, runtime }) {
-    const { estimate, Model, Trainer } = tinyloom;
-    await settled(runtime);
-    const empty = bytesOf(runtime);
-    let sum = 0;
-    for (const shape of MODELS) {
-      for (const trainer of TRAINERS) {
-        const expected = await estimate(shape, { trainer }, runtime.capabilities);
-        const model = await Model.create(runtime, shape);
-        const weights = await estimate(shape, {}, runtime.capabilities);
-        equal(bytesOf(runtime) - empty, weights.bytes.total, `${shape.model_type}: weights`);
-        equal(weights.parameters, model.parameterCount, "parameters");
-        const copy = 12 * model.parameterCount;
-        equal(expected.snapshots, { gpu: copy, host: 2 * copy }, "snapshots");
-        equal(weights.snapshots, undefined, "snapshots of a model alone");
-        await Trainer.create(model, trainer);
-        const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
-        equal(bytesOf(runtime) - empty, expected.bytes.total, what);
-        sum += expected.bytes.total;
-        model.free();
-        await settled(runtime);
-      }
-      for (const generate of [{ tokens: 20 }, { tokens: 60, kvCache: "int8", weights: "int4" }]) {
-        const model = await Model.create(runtime, shape);
-        const { tokens, ...forms } = generate;
-        const options = { ...forms, maxTokens: tokens - 5, temperature: 0 };
-        await collect(model.generate(batch(5).tokens, options));
-        const { bytes } = await estimate(shape, { generate }, runtime.capabilities);
-        equal(bytesOf(runtime) - empty, bytes.total, JSON.stringify(generate));
-        ok(bytes.cache > 0, "a cache");
-        model.free();
-        await settled(runtime);
-      }
+/** Holds the predicted bytes of models, trainers and generations to those that are then allocated. */
+async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
+  const { estimate, Model, Trainer } = tinyloom;
+  await settled(runtime);
+  const empty = bytesOf(runtime);
+  let sum = 0;
+  for (const shape of shapes) {
+    for (const trainer of trainers) {
+      const expected = await estimate(shape, { trainer }, runtime.capabilities);
+      const model = await Model.create(runtime, shape);
+      const weights = await estimate(shape, {}, runtime.capabilities);
+      equal(bytesOf(runtime) - empty, weights.bytes.total, `${shape.model_type}: weights`);
+      equal(weights.parameters, model.parameterCount, "parameters");
+      const copy = 12 * model.parameterCount;
+      equal(expected.snapshots, { gpu: copy, host: 2 * copy }, "snapshots");
+      equal(weights.snapshots, undefined, "snapshots of a model alone");
+      await Trainer.create(model, trainer);
+      const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
+      equal(bytesOf(runtime) - empty, expected.bytes.total, what);
+      sum += expected.bytes.total;
+      model.free();
+      await settled(runtime);
     }
-    return `${sum} bytes`;
-  },
+    for (const generate of generations) {
+      const model = await Model.create(runtime, shape);
+      const { tokens, ...forms } = generate;
+      const options = { ...forms, maxTokens: tokens - 5, temperature: 0 };
+      await collect(model.generate(batch(5).tokens, options));
+      const { bytes } = await estimate(shape, { generate }, runtime.capabilities);
+      equal(bytesOf(runtime) - empty, bytes.total, JSON.stringify(generate));
+      ok(bytes.cache > 0, "a cache");
+      model.free();
+      await settled(runtime);
+    }
+  }
+  return `${sum} bytes`;
+}
+
+export const cases = {
+  "bytes equal what is then allocated": (context) =>
+    sameBytes(context, MODELS, TRAINERS, [
+      { tokens: 20 },
+      { tokens: 60, kvCache: "int8", weights: "int4" },
+    ]),
+
+  "bytes of one model equal what is then allocated": (context) =>
+    sameBytes(context, [config], [trainerOptions], [{ tokens: 20 }]),
 
   async "operations are those of the plan"({ tinyloom, runtime }) {
     const { estimate, Model, Trainer } = tinyloom;

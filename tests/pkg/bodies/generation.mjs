@@ -72,7 +72,7 @@ export const cases = {
   async "a stop string ends the text, wherever tokens begin and end"(host) {
     const model = await make(host);
     let [across, stopped] = [0, 0];
-    for (let seed = 1; seed <= 12; seed++) {
+    for (let seed = 1; seed <= 4; seed++) {
       const tokenizer = pieces(seed);
       const next = numbers(seed + 100);
       const options = { maxTokens: 30, temperature: 1.5, seed };
@@ -100,7 +100,7 @@ export const cases = {
         if (places.length > 0 && decode(tokenizer, ids(given)).length > end) across++;
       }
     }
-    ok(stopped > 20 && across > 3, `${stopped} texts stopped, ${across} within a token`);
+    ok(stopped > 10 && across > 3, `${stopped} texts stopped, ${across} within a token`);
     model.free();
   },
 

@@ -305,7 +305,7 @@ export const cases = {
     await refuses("invalid-options", ["topP is 1e-50", "1.2e-38"], () =>
       model.generate([1], { topP: 1e-50 }),
     );
-    const trainer = await Trainer.create(model, { learningRate: 1e-3 });
+    const trainer = await Trainer.create(model, { learningRate: 1e-3, tokensPerStep: 16 });
     for (const learningRate of [1e-46, 1e-39, 1e39]) {
       const works = [
         () => Trainer.create(model, { learningRate }),

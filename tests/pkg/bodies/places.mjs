@@ -118,7 +118,7 @@ export const PLACES = {
   estimates: {
     whole: NODE,
     why: "sums and predictions are computed in the module; bytes are those of its own counters",
-    smoke: ["bytes equal what is then allocated"],
+    smoke: ["bytes of one model equal what is then allocated"],
   },
   faults: {
     whole: ["node", "firefox"],

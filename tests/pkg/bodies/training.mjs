@@ -134,9 +134,10 @@ export const cases = {
 
   async "products are measured once, and remembered"({ tinyloom, gpu }) {
     const { Model, Runtime, Trainer } = tinyloom;
+    const small = { ...config, num_hidden_layers: 1, hidden_size: 32, intermediate_size: 32 };
     const open = async (tune) => {
       const runtime = await Runtime.create({ gpu, tune });
-      const model = await Model.create(runtime, config, { seed: 42 });
+      const model = await Model.create(runtime, small, { seed: 42 });
       const before = runtime._counters();
       const trainer = await Trainer.create(model, trainerOptions);
       const { submits, gpuBytes } = runtime._counters();
