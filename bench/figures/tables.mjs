@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { limitsTable } from "../../tests/reliability/limits-table.mjs";
+import { HEADS, reliabilityRows } from "./reliability.mjs";
 import { newest } from "./sources.mjs";
 
 /** The documents that have tables. */
@@ -11,6 +12,7 @@ export const DOCUMENTS = [
   "README.md",
   "docs/attention.md",
   "docs/guides/browsers.md",
+  "docs/reliability.md",
   "docs/speed.md",
 ];
 
@@ -304,6 +306,7 @@ export const TABLES = {
   "attention decoding": attentionDecode,
   memory,
   limits: limitsTable,
+  reliability: () => markdown(HEADS, reliabilityRows()),
 };
 
 const REGION = /(<!-- table: ([\w ]+) -->\n)[\s\S]*?(<!-- end of table -->)/g;

@@ -5,15 +5,32 @@ import { hostile } from "./hostile.mjs";
 import { limits } from "./limits.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
 import { snapshots } from "./snapshots.mjs";
+import { soak } from "./soak.mjs";
 import { storage } from "./storage.mjs";
 
-const PARTS = { storage, "gpu-process": gpuProcess, blocked, destroy, snapshots, limits, hostile };
+const PARTS = {
+  storage,
+  "gpu-process": gpuProcess,
+  blocked,
+  destroy,
+  snapshots,
+  soak,
+  limits,
+  hostile,
+};
 
 await main(async () => {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     // With `built` nothing is installed or built: for a machine without a network.
-    options: { count: { type: "string" }, seed: { type: "string" }, built: { type: "boolean" } },
+    options: {
+      count: { type: "string" },
+      seed: { type: "string" },
+      steps: { type: "string" },
+      minutes: { type: "string" },
+      host: { type: "string" },
+      built: { type: "boolean" },
+    },
   });
   const unknown = positionals.filter((name) => !(name in PARTS));
   if (unknown.length > 0) {
@@ -25,8 +42,12 @@ await main(async () => {
   if (!values.built) await prepare();
   const options = {
     ...(values.built && { built: true }),
-    ...(values.count && { count: Number(values.count) }),
-    ...(values.seed && { seed: Number(values.seed) }),
+    ...(values.host && { host: values.host }),
+    ...Object.fromEntries(
+      ["count", "seed", "steps", "minutes"]
+        .filter((name) => values[name] !== undefined)
+        .map((name) => [name, Number(values[name])]),
+    ),
   };
   for (const [name, work] of Object.entries(PARTS)) {
     if (positionals.length > 0 && !positionals.includes(name)) continue;

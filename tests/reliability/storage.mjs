@@ -1,10 +1,8 @@
 // Tabs that are killed while a worker of theirs writes checkpoints: by the process id of the tab, at random
 // moments. `npm run reliability -- storage` runs 50 of them and keeps the result.
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { openPage } from "../../scripts/browser.mjs";
-import { root } from "../../scripts/lib.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { keep, numbers } from "./results.mjs";
 
 /** Steps of the run that is trained again and again. */
 const STEPS = 60;
@@ -78,20 +76,21 @@ async function kill(tab, before) {
 /**
  * Kills tabs of Chromium.
  *
- * @returns `{ seed, kills: [{ after, step, resumed, wrong }], halfWritten }`.
+ * @returns `{ adapter, seed, kills: [{ after, step, resumed, wrong }], halfWritten }`.
  */
 export async function killTabs({ count, seed = Date.now() % 1e6 }) {
-  let state = seed;
-  const random = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
+  const random = numbers(seed);
   const kills = [];
+  let adapter;
   let halfWritten = 0;
   await withPage(
     "chromium",
     () => {},
     async (first, url) => {
+      adapter = await first.evaluate(async () => {
+        const { vendor, architecture } = (await navigator.gpu.requestAdapter()).info;
+        return { vendor, architecture };
+      });
       await first.goto("about:blank"); // a process of another site
       const reference = await undisturbed(first.browser(), url);
       let last = 0;
@@ -123,7 +122,7 @@ export async function killTabs({ count, seed = Date.now() % 1e6 }) {
       }
     },
   );
-  return { seed, kills, halfWritten };
+  return { adapter, seed, kills, halfWritten };
 }
 
 /** What is wrong with where a tab goes on, if anything. */
@@ -172,17 +171,9 @@ async function watched(browser, url) {
 
 /** 50 of them; the result as JSON and a line. */
 export async function storage({ count = 50, seed } = {}) {
-  const result = await killTabs({ count, seed });
+  const { adapter, ...result } = await killTabs({ count, seed });
   const whole = result.kills.filter(({ wrong }) => wrong === undefined).length;
-  const row = {
-    part: "storage",
-    date: new Date().toISOString().slice(0, 10),
-    count,
-    whole,
-    ...result,
-  };
-  const path = join(root, "bench", "results", `reliability-storage-${row.date}.json`);
-  writeFileSync(path, `${JSON.stringify(row, null, 1)}\n`);
+  keep("storage", adapter, { count, whole, ...result });
   console.log(
     `storage: seed ${result.seed}: ${whole} of ${count} killed tabs went on from a whole checkpoint to the same ` +
       `losses; ${result.halfWritten} kills left a half-written one`,

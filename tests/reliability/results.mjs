@@ -1,0 +1,36 @@
+// Results of the parts: kept as JSON in bench/results, from where the documents' table is made.
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../../scripts/lib.mjs";
+
+export const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+
+/** Numbers from 0 to 1, the same for the same seed. */
+export function numbers(seed) {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** An adapter's name, such as "google-swiftshader". */
+export const adapterName = ({ vendor, architecture, description }) =>
+  [vendor || description, architecture]
+    .filter(Boolean)
+    .join("-")
+    .toLowerCase()
+    .replace(/[^a-z0-9-]+/g, "-") || "unnamed";
+
+/**
+ * Writes a part's result: `reliability-PART-ADAPTER-DATE.json`.
+ *
+ * @param host - stands behind the part where several hosts have one.
+ */
+export function keep(part, adapter, result, host) {
+  const date = new Date().toISOString().slice(0, 10);
+  const name = adapterName(adapter);
+  const file = ["reliability", part, ...(host ? [host] : []), name, date].join("-");
+  const text = JSON.stringify({ part, date, ...result, adapter: name }, null, 1);
+  writeFileSync(join(root, "bench", "results", `${file}.json`), `${text}\n`);
+}

@@ -1,0 +1,90 @@
+// A soak: models and trainers are made, trained, read, saved and freed for a long time; what they held returns,
+// and bits repeat. `--steps N` or `--minutes N`; by default 20,000 steps, or on a software adapter ten minutes.
+import { CONFIGS } from "../../bench/workloads.mjs";
+import { step } from "../../scripts/lib.mjs";
+import { softwareOnly } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
+import { adapterName, keep } from "./results.mjs";
+
+/** Steps between a creation and its end: a hundredth of the default. */
+const CYCLE = softwareOnly() ? 10 : 200;
+/** The share by which the collected heap may be above the highest of the first tenth: caches of the engine. */
+const HEAP_NOISE = 0.01;
+
+/** In the page. */
+async function open(base, { config, tokens }, seed) {
+  const tinyloom = await import(`${base}/pkg/index.js`);
+  const { runtimes } = await import(`${base}/pkg/internal.js`);
+  const { Soak } = await import(`${base}/tests/reliability/soak-stage.mjs`);
+  const runtime = await tinyloom.Runtime.create();
+  const counters = () => runtimes.of(runtime).counters();
+  globalThis.soak = new Soak(tinyloom, runtime, counters, { config, tokens, seed });
+  const { adapter, software } = runtime.capabilities;
+  return { adapter, software, before: counters().gpuBytes };
+}
+
+/** Bytes of the page's heap after a collection: objects, and buffers beside them. */
+async function collected(session) {
+  await session.send("HeapProfiler.collectGarbage");
+  await session.send("HeapProfiler.collectGarbage"); // what finalisers let go
+  const { usedSize, backingStorageSize = 0 } = await session.send("Runtime.getHeapUsage");
+  return { heapBytes: usedSize, bufferBytes: backingStorageSize };
+}
+
+/** What is wrong with the cycles, if anything. */
+function judge(cycles, before) {
+  const tenth = Math.max(1, Math.floor(cycles.length / 10));
+  const [first, rest] = [cycles.slice(0, tenth), cycles.slice(tenth)];
+  const most = (list, key) => Math.max(...list.map((one) => one[key]));
+  const wrong = [];
+  if (rest.length === 0) wrong.push("there is one cycle alone, and nothing to compare");
+  const left = cycles.find(({ gpuBytes }) => gpuBytes !== before);
+  if (left) wrong.push(`${left.gpuBytes} bytes of the GPU are left, and ${before} before`);
+  const other = cycles.find(({ bits }) => bits !== cycles[0].bits);
+  if (other) wrong.push(`bits differ: ${other.bits}, and at first ${cycles[0].bits}`);
+  for (const [key, noise] of [
+    ["wasmBytes", 0],
+    ["heapBytes", HEAP_NOISE],
+    ["bufferBytes", HEAP_NOISE],
+  ]) {
+    const [was, is] = [most(first, key), rest.length > 0 ? most(rest, key) : 0];
+    if (is > was * (1 + noise))
+      wrong.push(`${key} grew from ${was} to ${is} after the first tenth`);
+  }
+  return wrong;
+}
+
+/** Prints a line, and keeps every cycle. */
+export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
+  const limit = minutes ?? (steps === undefined && softwareOnly() ? 10 : Number.POSITIVE_INFINITY);
+  const enough = steps ?? (Number.isFinite(limit) ? Number.POSITIVE_INFINITY : 20_000);
+  return withPage(
+    "chromium",
+    () => {},
+    async (page, url) => {
+      const session = await page.createCDPSession();
+      const opened = await page.evaluate(open, url, CONFIGS.tiny, seed);
+      const began = performance.now();
+      const cycles = [];
+      let done = 0;
+      while (done < enough && performance.now() - began < 60_000 * limit) {
+        const cycle = await page.evaluate((steps) => globalThis.soak.cycle(steps), CYCLE);
+        done += CYCLE;
+        cycles.push({ steps: done, ...cycle, ...(await collected(session)) });
+        if (cycles.length % 10 === 1) step(`${done} steps: ${JSON.stringify(cycles.at(-1))}`);
+      }
+      const wrong = judge(cycles, opened.before);
+      const seconds = Math.round((performance.now() - began) / 1000);
+      const { adapter, software } = opened;
+      keep("soak", adapter, { software, seed, steps: done, seconds, wrong, cycles });
+      const last = cycles.at(-1);
+      console.log(
+        `soak: seed ${seed}, ${adapterName(adapter)}: ${done} steps in ${cycles.length} cycles and ${seconds} s; ` +
+          `at the end ${last.gpuBytes} bytes of the GPU, ${last.wasmBytes} of wasm, ${last.heapBytes} of collected ` +
+          `heap; ${wrong.length === 0 ? "bits repeat and nothing grows after the first tenth" : "not whole"}`,
+      );
+      for (const line of wrong) console.log(`  ${line}`);
+      return wrong.length === 0;
+    },
+  );
+}
