@@ -167,7 +167,11 @@ impl WgpuDevice {
     fn with_buffer<T>(&self, id: BufferId, use_it: impl FnOnce(&Allocation) -> T) -> Result<T> {
         let buffers = self.buffers.borrow();
         let found = buffers.get(&id).map(use_it);
-        found.ok_or_else(|| Error::internal(format!("buffer {} does not exist", id.0)))
+        // Work of a lost device may outlive its buffers: then the loss is the cause.
+        found.ok_or_else(|| match self.loss.alive() {
+            Err(lost) => lost,
+            Ok(()) => Error::internal(format!("buffer {} does not exist", id.0)),
+        })
     }
 
     /// A number that no buffer or plan has had.

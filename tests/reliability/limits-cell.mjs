@@ -73,7 +73,7 @@ export function workgroupBytes(wgsl) {
       if (!constants.has(name)) throw new Error(`no constant ${name} in ${expression}`);
       return `(${evaluate(constants.get(name))})`;
     });
-    if (!/^[\d\s()+*/-]+$/.test(whole)) throw new Error(`cannot evaluate ${expression}`);
+    if (!/^[\d\s()+*/|&<>-]+$/.test(whole)) throw new Error(`cannot evaluate ${expression}`);
     return String(Function(`return ${whole.replace(/\d+/g, "$&n")}`)()); // whole numbers, as in WGSL
   };
   const size = (type) => {

@@ -31,6 +31,7 @@ export class Soak {
     const { loss } = await trainer.evaluate(data);
     const files = hashes(await trainer.save());
     model.free();
+    await this.#returned();
     const resumed = await Trainer.resume(this.runtime, half);
     const again = await this.#drawn(resumed.model, seed);
     if (again !== drawn) throw new Error(`what was saved draws ${again}, and before ${drawn}`);

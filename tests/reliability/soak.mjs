@@ -17,7 +17,9 @@ async function open(base, { config, tokens }, seed) {
   const { runtimes } = await import(`${base}/pkg/internal.js`);
   const { Soak } = await import(`${base}/tests/reliability/soak-stage.mjs`);
   const runtime = await tinyloom.Runtime.create();
-  const counters = () => runtimes.of(runtime).counters();
+  const { counters, recovery } = runtimes.of(runtime);
+  // One snapshot follows the other, so that from the first cycle on they are beside everything else.
+  recovery.pace = { least: 0, share: 1 };
   globalThis.soak = new Soak(tinyloom, runtime, counters, { config, tokens, seed });
   const { adapter, software } = runtime.capabilities;
   return { adapter, software, before: counters().gpuBytes };

@@ -107,6 +107,11 @@ export class Journal implements Guard<RawModel> {
     return member;
   }
 
+  /** Steps of its trainers that no stored run has. */
+  unsaved(): number {
+    return this.members.reduce((sum, member) => sum + member.unsaved(), 0);
+  }
+
   async back(_: TinyloomError, failed: RawModel, signal?: AbortSignal): Promise<void> {
     await this.restored(() => this.handle.raw !== failed, signal);
   }

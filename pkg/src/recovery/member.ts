@@ -2,6 +2,7 @@
 
 import { type TinyloomError, throwIfAborted, toError } from "../error.js";
 import type { Guard, Handle } from "../handle.js";
+import { stored } from "../internal.js";
 import type { RawTrainer } from "../raw.js";
 import type { SaveOptions } from "../save.js";
 import { save as saveFiles } from "../saving.js";
@@ -17,11 +18,19 @@ export class Member implements Guard<RawTrainer> {
   readonly options: string | undefined;
   /** What the next metrics tell. */
   recovered: Recovered | undefined;
+  /** Its steps when it was made, or when it was last saved into a run of storage. */
+  #kept: number;
 
   constructor(journal: Journal, handle: Handle<RawTrainer>, options: string | undefined) {
     this.journal = journal;
     this.handle = handle;
     this.options = options;
+    this.#kept = handle.raw.steps();
+  }
+
+  /** Its steps that no stored run has. */
+  unsaved(): number {
+    return this.handle.freed ? 0 : this.handle.raw.steps() - this.#kept;
   }
 
   async back(_: TinyloomError, failed: RawTrainer, signal?: AbortSignal): Promise<void> {
@@ -83,8 +92,14 @@ export class Member implements Guard<RawTrainer> {
     keep: number | undefined,
   ): Promise<TrainerFiles | undefined> {
     const { recovery } = this.journal;
+    // Those that begin before the save's turn are in it too.
+    const steps = this.handle.freed ? 0 : this.handle.raw.steps();
     try {
-      if (!recovery.failed) return await save();
+      if (!recovery.failed) {
+        const files = await save();
+        if (stored.find(options.to)) this.#kept = Math.max(this.#kept, steps);
+        return files;
+      }
     } catch (error) {
       if (!recovery.failed) throw error;
     }

@@ -17,8 +17,14 @@ const STABLE = 60_000;
 const [FIRST_PAUSE, LONGEST_PAUSE] = [250, 8000];
 
 const WAITING =
-  "the browser gives this site no GPU after it was lost twice within two minutes; work goes on by itself " +
-  "when it does, or after the user has reloaded the page from what was saved";
+  "the browser gives this site no GPU after it was lost twice within two minutes; work goes on by itself when " +
+  "it does, and a reload of the page by the user ends the wait: ";
+
+/** What a reload loses. */
+const losing = (unsaved: number) =>
+  unsaved === 0
+    ? "nothing is lost by it"
+    : `it loses the ${unsaved} steps that are in no stored run`;
 
 /** What a runtime gives to be brought back. */
 export interface Reopening {
@@ -194,7 +200,9 @@ export class Recovery implements Guard<RawRuntime> {
         if (adapter || left <= 0) this.#count(toError(thrown));
         else if (!told) {
           told = true;
-          this.tell({ state: "waiting", until: Date.now() + left, message: WAITING });
+          const unsaved = [...this.#journals].reduce((sum, journal) => sum + journal.unsaved(), 0);
+          const message = WAITING + losing(unsaved);
+          this.tell({ state: "waiting", until: Date.now() + left, unsaved, message });
         }
       }
       await Promise.race([sleep(pause), this.#stopped.promise]);

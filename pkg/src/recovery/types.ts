@@ -30,6 +30,11 @@ export type RecoveryState =
       readonly state: "waiting";
       /** Until when, in milliseconds since 1970. */
       readonly until: number;
+      /**
+       * Steps of this runtime's trainers that no run of `tinyloom/storage` has: so many a reload loses. With 0
+       * a page can show "reload now, nothing is lost".
+       */
+      readonly unsaved: number;
       readonly message: string;
     }
   /** Another device is open. */

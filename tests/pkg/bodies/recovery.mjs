@@ -36,6 +36,15 @@ async function sharedRuntime(context) {
   return shared.get(tinyloom);
 }
 
+/** A stored run that keeps nothing. */
+function storedRun({ stored }) {
+  const run = { id: "1", name: "one" };
+  const out = { write: () => undefined, rewrite: () => undefined };
+  const target = { open: () => out, close: async () => undefined, abort: async () => undefined };
+  stored.set(run, { target: () => target, note: () => undefined });
+  return run;
+}
+
 async function trained({ tinyloom }, runtime, options = {}) {
   const { Model, Trainer } = tinyloom;
   const model = await Model.create(runtime, config, { seed: 5 });
@@ -273,6 +282,42 @@ export const cases = {
     closed = false;
     equal(await waiting, loss, "the call that waited");
     equal(of("waiting").length, 1, "told once");
+    runtime.destroy();
+  },
+
+  async "while the browser gives no adapter, a page hears what a reload would lose"(context) {
+    let closed = false;
+    const gpu = {
+      requestAdapter: async (options) => (closed ? null : context.gpu.requestAdapter(options)),
+    };
+    const { runtime, of } = await recovering({ ...context, gpu });
+    const { Model, internal } = context.tinyloom;
+    await Model.create(runtime, config); // without a trainer: nothing of it is lost
+    const trainer = await trained(context, runtime);
+    const data = await dataset(context.tinyloom);
+    const run = storedRun(internal);
+    await collect(trainer.run(data, { steps: 4, checkpoint: { run, every: 4 } }));
+    const unsaved = async () => {
+      closed = true;
+      runtime.simulateLoss();
+      const told = of("waiting").length;
+      while (of("waiting").length === told) await pause(20);
+      closed = false;
+      const { loss } = await trainer.evaluate(data);
+      ok(loss > 0, "it is back");
+      return of("waiting").at(-1);
+    };
+    const none = await unsaved();
+    equal(none.unsaved, 0, "all steps are in the run");
+    ok(none.message.endsWith("nothing is lost by it"), none.message);
+    await collect(trainer.run(data, { steps: 2 }));
+    const two = await unsaved();
+    equal(two.unsaved, 2, "two steps are in no run");
+    ok(two.message.includes("loses the 2 steps"), two.message);
+    await trainer.save(); // as bytes, which the page may or may not keep
+    equal((await unsaved()).unsaved, 2, "a save elsewhere is none");
+    await trainer.save({ to: run });
+    equal((await unsaved()).unsaved, 0, "saved into the run");
     runtime.destroy();
   },
 
