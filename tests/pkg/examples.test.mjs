@@ -56,9 +56,10 @@ test("train.rs trains with the crate", limit, async (t) => {
   expectFall(t, stdout);
 });
 
-test("page/index.html trains, stops and writes", limit, async (t) => {
+/** Opens an example's page on a text, and gives what a test looks at. */
+async function pageExample(t, folder) {
   const server = await serve({
-    "/": join(root, "examples/page"),
+    "/": join(root, "examples", folder),
     "/node_modules/tinyloom/dist": join(root, "pkg/dist"),
     "/favicon.ico": Buffer.alloc(0),
   });
@@ -69,13 +70,23 @@ test("page/index.html trains, stops and writes", limit, async (t) => {
   const page = await openPage(browser, `${server.url}/`, (type, text) => {
     if (type === "error") errors.push(text);
   });
-  const status = () => page.$eval("#status", (element) => element.textContent);
   const until = async (what, condition) => {
     while (!(await condition())) {
       assert.deepEqual(errors, [], `while waiting for ${what}`);
       await new Promise((done) => setTimeout(done, 200));
     }
   };
+  const seen = new Set();
+  /** Waits until the status tells of that step, or a later one. */
+  const stepped = (least) =>
+    until(`step ${least}`, async () => {
+      const text = await page.$eval("#status", (element) => element.textContent);
+      seen.add(text);
+      assert.match(text, /^(Starting|Going on|Step|Stopped|Paused|Paste)/);
+      return Number(/^Step (\d+)/.exec(text)?.[1] ?? 0) >= least;
+    });
+  const told = (text) =>
+    until(text, () => page.$eval("#status", (element, text) => element.textContent === text, text));
   await page.$eval(
     "#text",
     (element, text) => {
@@ -83,20 +94,37 @@ test("page/index.html trains, stops and writes", limit, async (t) => {
     },
     TEXT,
   );
+  return { page, until, stepped, told, errors, seen };
+}
+
+test("page/index.html trains, stops and writes", limit, async (t) => {
+  const { page, until, stepped, told, errors, seen } = await pageExample(t, "page");
   await page.click("#train");
-  const seen = new Set();
-  await until("30 steps", async () => {
-    const text = await status();
-    seen.add(text);
-    assert.match(text, /Starting|Step|Stopped|Paste/);
-    return /Step ([3-9]\d|\d{3})/.test(text);
-  });
+  await stepped(30);
   expectFall(t, [...seen].join("\n"));
   await page.click("#stop");
-  await until("the stop", async () => (await status()) === "Stopped.");
+  await told("Stopped.");
   await page.click("#write");
   const output = () => page.$eval("#output", (element) => element.textContent);
   await until("a text", async () => (await output()).length > 50);
   await page.click("#stop");
+  assert.deepEqual(errors, []);
+});
+
+test("worker/index.html trains, pauses and goes on, with a curve", limit, async (t) => {
+  const { page, stepped, told, errors, seen } = await pageExample(t, "worker");
+  await page.click("#train");
+  await stepped(20);
+  expectFall(t, [...seen].join("\n"));
+  await page.click("#pause");
+  await told("Paused.");
+  const points = () => page.$eval("#curve", ({ points }) => points.length);
+  const before = await points();
+  assert.ok(before >= 20, `the curve has ${before} points`);
+  await page.click("#train");
+  await stepped(before + 1);
+  assert.ok((await points()) > before, "the curve goes on");
+  const height = await page.$eval("#curve", ({ points }) => points[0].y);
+  assert.ok(height < 0.1, `the first loss is drawn at ${height} of the height`);
   assert.deepEqual(errors, []);
 });

@@ -176,8 +176,8 @@ test("a saved file is written in pieces, and its length checked", async () => {
   const { __metadata__, ...tensors } = saved.header;
   assert.deepEqual(tensors, header);
   assert.deepEqual(saved.data, data);
-  // As zlib has them: crc32(1, 2, 3, 4) and crc32(5, 6, 7, 8).
-  assert.deepEqual(__metadata__, { crc32: "b63cfbcd 538d4d69" });
+  // As zlib has them: crc32(1, 2, 3, 4), crc32(5, 6, 7, 8), and that of the header's compact JSON.
+  assert.deepEqual(__metadata__, { crc32: "b63cfbcd 538d4d69", crc32_header: "d9431179" });
   for (const wrong of [[data.slice(0, 4)], [data.slice(0, 4), data.slice(5)]]) {
     await assert.rejects(save({}, "{}", writer(wrong)), code("internal"));
   }

@@ -27,21 +27,24 @@ const codeOf = (call) =>
     () => "none",
     ({ code }) => code,
   );
-const during = await Promise.all(
-  [
-    () => trainer.step(BATCH),
-    () => model.logits([1, 2]),
-    () => trainer.save(),
-    () => model.loss([1, 2, 3]),
-  ].map(codeOf),
-);
+const round = () =>
+  Promise.all(
+    [
+      () => trainer.step(BATCH),
+      () => model.logits([1, 2]),
+      () => trainer.save(),
+      () => model.loss([1, 2, 3]),
+    ].map(codeOf),
+  );
+// The module panics while it waits for bytes. What ends before it does is whole.
+const during = [];
+while (!during.includes("internal") && during.length < 400) during.push(...(await round()));
 const after = [
   await codeOf(() => trainer.step(BATCH)),
   await codeOf(() => broken.Model.create(runtime, CONFIG)),
   await codeOf(() => broken.Runtime.create()),
 ];
-await broken.close();
-await worker.terminate();
+await broken.close(); // Dawn aborts the process where its thread is ended while it works: the thread stays
 
 const fresh = await connect();
 const resumed = await fresh.Trainer.resume(await fresh.Runtime.create(), files);

@@ -44,7 +44,10 @@ test(
   async () => {
     const { answer } = await told("panic-worker-host.mjs");
     const { during, after, loss, expected, step } = answer;
-    assert.deepEqual(during, ["internal", "internal", "internal", "internal"]);
+    assert.ok(during.includes("internal"), "no panic");
+    const from = during.indexOf("internal");
+    assert.deepEqual([...new Set(during.slice(from))], ["internal"], "calls behind the panic");
+    assert.deepEqual([...new Set(during.slice(0, from))].join(), from > 0 ? "none" : "");
     assert.deepEqual(after, ["internal", "internal", "internal"]);
     assert.deepEqual([step, loss], [2, expected]);
   },

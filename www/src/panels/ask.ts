@@ -40,6 +40,8 @@ export class AskPanel {
     this.#step.hidden = true;
     const task = training.task && tasks[training.task];
     byId("ask-name", HTMLElement).textContent = task ? "Your problem" : "How the text begins";
+    // An answer is the likeliest one, and ends by itself.
+    byId("ask-how", HTMLElement).hidden = Boolean(task);
     const { value } = this.#prompt;
     if (value.trim() !== "" && value !== this.#suggested) return;
     const story = training.text.judge ? storyPrompt.split(" ", 4).join(" ") : "";
