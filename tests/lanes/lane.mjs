@@ -9,8 +9,8 @@ export function ofShard(names, [index, count]) {
 const LONG = /kernels for hardware|split products|heads of (128|256)|hidden states/;
 
 /**
- * Cases with a candidate that SwiftShader's compiler does not end within the 90 s after which Chromium ends its
- * GPU process. The native lane runs it; here its text is checked.
+ * Cases with a candidate that keeps SwiftShader busy beyond the 90 s after which Chromium ends its GPU process.
+ * The native lane runs it; here its text is checked.
  */
 const ENDLESS = /attention tensors tree/;
 
