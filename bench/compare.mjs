@@ -1,8 +1,9 @@
-// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--models tiny,mid,seed] [--out FILE]
+// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--rows tiny,seed,…] [--out FILE]
 // Two builds on this machine's GPU in headless Chromium, in turns: each round opens a page per build and
 // measures it, so that a GPU whose clock drifts slows both alike. The pages are cross-origin isolated: otherwise
-// their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW are folders with
-// `pkg/dist` and `bench` of each build. Prints the medians of the rounds and their ratio.
+// their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW are folders with `pkg/dist` and `bench`
+// of each build. Rows: tiny, mid, seed, seed-documents, decode-tiny, decode-seed; without `--rows`, all of them.
+// Prints the medians of the rounds and their ratio.
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -15,7 +16,10 @@ const { values, positionals } = parseArgs({
   options: {
     rounds: { type: "string", default: "5" },
     steps: { type: "string", default: "100" },
-    models: { type: "string", default: "tiny,mid,seed" },
+    rows: {
+      type: "string",
+      default: "tiny,mid,seed,seed-documents,decode-tiny,decode-seed",
+    },
     out: { type: "string" },
   },
 });
@@ -23,7 +27,7 @@ if (positionals.length !== 2) {
   console.error("give two folders: of the old build and of the new one");
   process.exit(2);
 }
-const models = values.models.split(",");
+const rows = values.rows.split(",");
 const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
 const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
 const routes = { "/blank.html": blank };
@@ -39,7 +43,7 @@ try {
     // The first of a round alternates too.
     const names = round % 2 ? ["old", "new"] : ["new", "old"];
     for (const name of names) {
-      const measured = await measure(name, Number(values.steps), models);
+      const measured = await measure(name, Number(values.steps), rows);
       rounds.push({ round, build: name, ...measured });
       console.log(`round ${round} ${name}: ${JSON.stringify(measured.milliseconds)}`);
     }
@@ -65,29 +69,29 @@ if (values.out)
 process.exit(0);
 
 /** Milliseconds of each workload: of a step, of a step queued ahead, of a decoded token. */
-async function measure(name, steps, models) {
+async function measure(name, steps, rows) {
   const page = await browser.newPage();
   page.on("console", (message) => console.error(`page: ${message.text()}`));
   await page.goto(`${server.url}/blank.html`);
   const measured = await page.evaluate(
-    async (name, steps, models) => {
+    async (name, steps, rows) => {
       const tinyloom = await import(`/${name}/pkg/index.js`);
       const { train, decode } = await import(`/${name}/bench/workloads.mjs`);
       const runtime = await tinyloom.Runtime.create();
       const milliseconds = {};
-      for (const [model, options] of [
-        ["tiny", {}],
-        ["mid", {}],
-        ["seed", {}],
-        ["seed", { documents: 8 }],
+      for (const [wanted, model, options] of [
+        ["tiny", "tiny", {}],
+        ["mid", "mid", {}],
+        ["seed", "seed", {}],
+        ["seed-documents", "seed", { documents: 8 }],
       ]) {
-        if (!models.includes(model)) continue;
+        if (!rows.includes(wanted)) continue;
         const row = await train(tinyloom, runtime, model, { steps, ...options });
         milliseconds[row.workload] = row.milliseconds;
         milliseconds[`${row.workload}, ahead`] = row.pipelinedMilliseconds;
       }
       for (const model of ["tiny", "seed"]) {
-        if (!models.includes(model)) continue;
+        if (!rows.includes(`decode-${model}`)) continue;
         const row = await decode(tinyloom, runtime, model);
         milliseconds[row.workload] = 1000 / row.tokensPerSecond;
       }
@@ -97,7 +101,7 @@ async function measure(name, steps, models) {
     },
     name,
     steps,
-    models,
+    rows,
   );
   await page.close();
   return measured;

@@ -31,6 +31,9 @@ function gpuFlags() {
     : ["--enable-unsafe-webgpu", "--ignore-gpu-blocklist"];
 }
 
+/** Milliseconds in which a browser has to close. */
+const CLOSING = 30_000;
+
 function chromiumOptions(more, throttled) {
   const asRoot = process.platform === "linux" && process.getuid() === 0;
   return {
@@ -83,7 +86,7 @@ export async function launch(
   }
   const options = kind === "firefox" ? firefoxOptions() : chromiumOptions(flags, throttled);
   try {
-    return await puppeteer.launch({
+    const browser = await puppeteer.launch({
       ...options,
       ...(extensions ? { enableExtensions: true, pipe: true } : {}),
       executablePath,
@@ -95,9 +98,29 @@ export async function launch(
       handleSIGTERM: ends,
       handleSIGHUP: ends,
     });
+    return closable(browser);
   } catch (error) {
     throw new Failure(`${executablePath} could not be started: ${error.message}`);
   }
+}
+
+/** The browser, whose `close()` always settles: a browser that does not answer is killed. */
+function closable(browser) {
+  const close = browser.close.bind(browser);
+  browser.close = async () => {
+    let killed = false;
+    const timer = setTimeout(() => {
+      killed = browser.process()?.kill("SIGKILL") ?? false;
+    }, CLOSING);
+    try {
+      await close();
+    } catch (error) {
+      if (!killed) throw error; // its connection ended with it
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  return browser;
 }
 
 /**

@@ -78,6 +78,8 @@ function locked(name, lockfile) {
 }
 
 const BINDGEN = "scripts/bindgen";
+/** Where the binder's crate is described. */
+export const bindgenManifest = join(root, BINDGEN, "Cargo.toml");
 const bindgenTarget = join(target, "tools", "bindgen");
 
 /** The program of scripts/bindgen, which `setup` builds. */
@@ -98,7 +100,7 @@ async function wasmBindgen() {
   }
   await unlessDone("bindgen", fingerprint(filesBelow([BINDGEN])), [bindgenProgram], async () => {
     step(`building the binder of wasm-bindgen ${own}, once (about half a minute)`);
-    const where = ["--manifest-path", join(root, BINDGEN, "Cargo.toml")];
+    const where = ["--manifest-path", bindgenManifest];
     await run("cargo", ["build", "--locked", "--quiet", ...where, "--target-dir", bindgenTarget]);
   });
 }

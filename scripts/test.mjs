@@ -5,6 +5,7 @@
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
+import { limited } from "./file-limit.mjs";
 import { Failure, filesBelow, main, root, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
 
 /** In this order, the longest first, so that no processor is idle at the end. */
@@ -27,6 +28,9 @@ const ALONE = {
 /** Files at a time of the others: a software adapter's compiler uses one core. */
 const SIDE_BY_SIDE = 2;
 
+/** Seconds in which a file has to end. The longest takes nine minutes on two cores. */
+const FILE_SECONDS = 1200;
+
 const alone = (path) => Object.keys(ALONE).some((part) => path.includes(`/${part}`));
 const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
@@ -42,11 +46,14 @@ function selected(full, wanted) {
   return files.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** Runs test files in processes of their own, prints what they report, and gives each file's seconds. */
-async function runFiles(files, concurrency) {
+/**
+ * Runs test files in processes of their own, prints what they report, and gives each file's seconds. A
+ * file that does not end within `limit` seconds is ended and fails.
+ */
+async function runFiles(files, concurrency, limit) {
   step(`testing: ${files.length} files, ${concurrency} at a time`);
   const seconds = new Map();
-  const stream = run({ files, concurrency });
+  const stream = run({ files, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
   stream.on("test:fail", () => {
     process.exitCode = 1;
   });
@@ -77,12 +84,14 @@ await main(async () => {
     const { pack, PACKED } = await import("./pack.mjs");
     process.env[PACKED] = (await pack()).tarball;
   }
+  const limit = full ? undefined : FILE_SECONDS;
+  if (limit) Object.assign(process.env, limited(limit));
   const times = [];
   for (const [group, concurrency] of [
     [files.filter((path) => !alone(path)), SIDE_BY_SIDE],
     [files.filter(alone), 1],
   ]) {
-    if (group.length > 0) times.push(...(await runFiles(group, concurrency)));
+    if (group.length > 0) times.push(...(await runFiles(group, concurrency, limit)));
   }
   const slowest = times.toSorted(([, a], [, b]) => b - a).slice(0, 20);
   step("seconds per file, of those that took longest:");
@@ -94,3 +103,4 @@ await main(async () => {
     );
   }
 });
+process.exit(); // what a file that was ended has left open does not keep this process

@@ -131,8 +131,8 @@ export class Dataset {
   /**
    * A dataset of documents: attention does not cross them, and none is predicted from another.
    *
-   * @param documents - texts, such as an array or an async generator of them, or prompts with their
-   * completions, of which only the completions are learned.
+   * @param documents - an array or an async generator of texts, or of prompts with completions. Of a
+   * prompt with a completion, only the completion is learned.
    * @throws {@link TinyloomError} as {@link Dataset.from}.
    */
   static fromDocuments(

@@ -77,7 +77,7 @@ async function pageExample(t, folder) {
     }
   };
   const seen = new Set();
-  /** Waits until the status tells of that step, or a later one. */
+  /** Waits until the status shows step `least` or a later one. */
   const stepped = (least) =>
     until(`step ${least}`, async () => {
       const text = await page.$eval("#status", (element) => element.textContent);

@@ -91,7 +91,7 @@ async function loadText(
   return { codec, dataset, probe, tail };
 }
 
-/** Each problem is a document, of which the answer alone is learned. */
+/** Each problem is a document. Only its answer is learned. */
 async function loadProblems(
   lab: Lab,
   { seed }: RunSettings,

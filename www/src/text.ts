@@ -54,9 +54,7 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
   return { name: `${name}, ${count(bytes)}`, bytes };
 }
 
-async function ownText(
-  choice: Exclude<TextChoice, { kind: TaskName | "stories" }> | TextChoice,
-): Promise<[name: string, bytes: Blob]> {
+async function ownText(choice: TextChoice): Promise<[name: string, bytes: Blob]> {
   if (choice.kind === "file") return [choice.file.name, choice.file];
   if (choice.kind === "paste") return ["pasted text", new Blob([choice.text])];
   const response = await fetch(shakespeare);

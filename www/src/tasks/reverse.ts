@@ -1,4 +1,4 @@
-import { below, type Task } from "./task.ts";
+import { type Task, word } from "./task.ts";
 
 const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 
@@ -9,9 +9,6 @@ export const reverse: Task = {
   shown: ["loom", "thread", "weave", "cotton", "yarn", "planet", "silk", "bobbin"],
   problems: 8000,
   training: { steps: 600, tokensPerStep: 512, learningRate: 5e-3 },
-  make(random) {
-    const length = 3 + below(random, 4);
-    return Array.from({ length }, () => LETTERS[below(random, 26)]).join("");
-  },
+  make: (random) => word(random, LETTERS),
   solve: (word) => (/^[a-z]{1,6}$/.test(word) ? [...word].reverse().join("") : undefined),
 };

@@ -1,4 +1,4 @@
-import { below, type Task } from "./task.ts";
+import { type Task, word } from "./task.ts";
 
 export const sort: Task = {
   label: "Sort digits",
@@ -7,9 +7,6 @@ export const sort: Task = {
   shown: ["314159", "27182", "9081", "555", "60221", "1984", "720", "40409"],
   problems: 8000,
   training: { steps: 600, tokensPerStep: 512, learningRate: 5e-3 },
-  make(random) {
-    const length = 3 + below(random, 4);
-    return Array.from({ length }, () => below(random, 10)).join("");
-  },
+  make: (random) => word(random, "0123456789"),
   solve: (digits) => (/^\d{1,6}$/.test(digits) ? [...digits].sort().join("") : undefined),
 };

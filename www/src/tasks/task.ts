@@ -36,6 +36,12 @@ export const END = 10;
 /** A whole number below `below`. */
 export const below = (random: () => number, below: number): number => Math.floor(random() * below);
 
+/** Three to six letters of an alphabet. */
+export function word(random: () => number, alphabet: string): string {
+  const length = 3 + below(random, 4);
+  return Array.from({ length }, () => alphabet[below(random, alphabet.length)]).join("");
+}
+
 /** Milliseconds of work after which the page gets its turn. */
 const TURN = 8;
 
