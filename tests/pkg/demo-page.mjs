@@ -19,6 +19,16 @@ export const PHONE = {
 export const number = (text) => Number.parseFloat(text.replaceAll(",", ""));
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
+/** The promise's value; an error once it takes longer. No call of a browser has a limit of its own. */
+export async function within(seconds, what, promise) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    const error = new Error(`no ${what} within ${seconds} s`);
+    timer = setTimeout(() => fail(error), seconds * 1000);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 /** Everything that tests do to the page and read from it. */
 export class Demo {
   /** Errors of the page's console. */
@@ -70,7 +80,7 @@ export class Demo {
   /** Waits until the condition holds; says what it waited for and what the page showed. */
   async until(what, condition, seconds = 180) {
     const end = Date.now() + seconds * 1000;
-    while (!(await condition())) {
+    while (!(await within(seconds, what, condition()))) {
       const [state, error] = [await this.state(), await this.text("error")];
       assert.notEqual(state, "error", `the page failed while waiting for ${what}: ${error}`);
       assert.ok(
@@ -129,7 +139,7 @@ export class Demo {
   /** Exports a run, and gives the file that the browser would have downloaded. */
   async export(name) {
     // A headless browser has no download to look at: the link's Blob is read instead.
-    const { file, content } = await this.page.evaluate(async (name) => {
+    const exporting = this.page.evaluate(async (name) => {
       const { click } = HTMLAnchorElement.prototype;
       const link = await new Promise((done) => {
         HTMLAnchorElement.prototype.click = function () {
@@ -146,6 +156,11 @@ export class Demo {
       });
       return { file: link.download, content: reader.result.split(",")[1] };
     }, name);
+    const { file, content } = await within(60, `export of ${name}`, exporting).catch(
+      async (cause) => {
+        throw new Error(`${cause.message}; the page says: ${await this.text("error")}`, { cause });
+      },
+    );
     return new File([Buffer.from(content, "base64")], file);
   }
 

@@ -49,6 +49,8 @@ let opening: Training | undefined;
 let wantsOwn = false;
 /** Plays until the page has a run of its own. */
 const playback = new Playback(learning, samples);
+/** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
+const TRIES = 5;
 /** The share of unseen problems that counts as solved. */
 const SOLVED = 0.98;
 
@@ -306,14 +308,17 @@ async function comeBack({ shelf }: Open): Promise<boolean> {
   const last = remembered();
   const run = last && (await shelf.list()).find(({ id }) => id === last.id);
   if (!last || !run) return false;
-  try {
-    await resume(run.name, last.training);
-  } catch (error) {
-    if (!isInUse(error)) throw error;
-    remember(last);
-    return false;
+  // The page before this one may hold it for a moment; another tab may hold it for long.
+  for (let tries = 0; tries < TRIES; tries++) {
+    try {
+      await resume(run.name, last.training);
+      return true;
+    } catch (error) {
+      if (!isInUse(error)) throw error;
+      remember(last);
+    }
   }
-  return true;
+  return false;
 }
 
 export async function open(): Promise<void> {

@@ -44,6 +44,8 @@ export class RunsPanel {
   /** The last validation loss by run and checkpoint. */
   readonly #losses = new Map<string, number | undefined>();
   #runs: readonly RunSummary[] = [];
+  /** The last `show`: an older list must not come after a newer one. */
+  #showing: Promise<void> = Promise.resolve();
 
   constructor(actions: RunActions) {
     this.#actions = actions;
@@ -55,7 +57,13 @@ export class RunsPanel {
    * @param current - id of the page's run.
    * @param busy - whether it is training: then it cannot be left.
    */
-  async show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
+  show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
+    const show = () => this.#show(shelf, current, busy);
+    this.#showing = this.#showing.then(show, show);
+    return this.#showing;
+  }
+
+  async #show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
     const runs = await shelf.list();
     const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
     this.#runs = runs;
