@@ -9,6 +9,9 @@ export const full = process.env.TINYLOOM_LEVEL === "full";
  */
 export const shard = parseShard(process.env.TINYLOOM_SHARD || "1/1");
 
+/** Cargo's profile for tests on native adapters: what runs for hours is optimised. */
+export const cargoProfile = full ? "release" : "lane";
+
 /** A part of the names of the cases to run; all without it. */
 export const wanted = process.env.TINYLOOM_CASE ?? "";
 

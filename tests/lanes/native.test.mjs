@@ -2,15 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exitCode } from "../../scripts/lib.mjs";
 import { nativeEnv } from "../../scripts/machine.mjs";
-import { full, laneTimeout } from "./level.mjs";
+import { cargoProfile, full, laneTimeout } from "./level.mjs";
 
 /** The crate with its unit tests compiles in a quarter of the time; they take some seconds longer. */
-const UNOPTIMISED = ["--config", "profile.release.package.tinyloom.opt-level=0"];
+const UNOPTIMISED = ["--config", `profile.${cargoProfile}.package.tinyloom.opt-level=0`];
 
 test("cargo test: the crate, and its kernels on native wgpu", {
   timeout: laneTimeout,
 }, async () => {
-  const args = ["test", "--release", "--locked", "--quiet", "--features", "testing"];
+  const built = ["--profile", cargoProfile, "--features", "testing"];
+  const args = ["test", "--locked", "--quiet", ...built];
   // A full run takes long enough that each case should be seen to end.
   const runs = full
     ? [["--test", "kernels", "--", "--nocapture"]]

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { freshSeed, ofShard } from "./lane.mjs";
-import { endProgress, shard, showProgress } from "./level.mjs";
+import { endProgress, shard, showProgress, wanted } from "./level.mjs";
 
 const { values, positionals } = parseArgs({
   options: { full: { type: "boolean", default: false } },
@@ -26,7 +26,7 @@ const { adapter, features } = JSON.parse(runtime.capabilities());
 
 const every = JSON.parse(testing.testing_cases(values.full));
 const names = ofShard(
-  every.filter((name) => name.includes(positionals[0] ?? "")),
+  every.filter((name) => name.includes(positionals[0] ?? wanted)),
   shard,
 );
 const began = Date.now();
@@ -35,7 +35,7 @@ let pipelines = 0;
 for (const [index, name] of names.entries()) {
   showProgress("node", `${index + 1}/${names.length} ${name}`);
   const results = new testing.TestingResults();
-  const report = JSON.parse(await testing.testing_run(runtime, name, freshSeed(), results, false));
+  const report = JSON.parse(await testing.testing_run(runtime, name, freshSeed(), results, "run"));
   results.free();
   pipelines += report.pipelines;
   if (report.ok) {

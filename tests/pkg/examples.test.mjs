@@ -9,6 +9,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { cargoProfile } from "../lanes/level.mjs";
 
 const TEXT = "The cat sees the fox. The dog hears the hen. The owl follows the bee.\n".repeat(80);
 const limit = { timeout: 600_000 };
@@ -49,7 +50,7 @@ test("node/attention.mjs agrees with plain JavaScript and descends", limit, asyn
 
 test("train.rs trains with the crate", limit, async (t) => {
   // With the features of the native lane, whose build has made it already.
-  const built = ["--release", "--locked", "--quiet", "--features", "testing"];
+  const built = ["--profile", cargoProfile, "--locked", "--quiet", "--features", "testing"];
   const args = ["run", ...built, "--example", "train"];
   const env = { ...process.env, ...nativeEnv() };
   const { stdout } = await run("cargo", args, { cwd: root, env });

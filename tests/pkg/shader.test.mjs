@@ -3,12 +3,14 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
+import { cargoProfile } from "../lanes/level.mjs";
 
-// In release, which the native lane compiles too.
+// In the profile that the native lane compiles too.
 function shader(...args) {
   const run = [
     "run",
-    "--release",
+    "--profile",
+    cargoProfile,
     "--quiet",
     "--features",
     "testing",

@@ -1,7 +1,7 @@
 // The static site: it renders without a warning, has every guide, and none of its links is broken.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { before, test } from "node:test";
 import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { site } from "../../scripts/site.mjs";
@@ -27,6 +27,12 @@ test("it has every guide and explanation, by its heading", () => {
     const found = [...pages.values()].some((page) => page.includes(`<title>${title} | tinyloom`));
     assert.ok(found, `${path} is not in typedoc.json's projectDocuments`);
   }
+});
+
+test("modules have the names that users import", () => {
+  const names = filesBelow([join(out, "modules")], all).map((path) => basename(path, ".html"));
+  const wanted = ["tinyloom", "tinyloom_ops", "tinyloom_storage", "tinyloom_worker"];
+  assert.deepEqual(names.sort(), wanted);
 });
 
 test("no link is broken", (t) => {

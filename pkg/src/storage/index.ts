@@ -2,7 +2,7 @@
  * Runs that stay: checkpoints on the origin-private file system of a browser, or in a folder. Every file has
  * checksums, and a checkpoint counts only once it is whole.
  *
- * @packageDocumentation
+ * @module tinyloom/storage
  */
 
 export { TinyloomError } from "../error.js";

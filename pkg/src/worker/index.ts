@@ -10,7 +10,7 @@
  * const runtime = await Runtime.create();
  * ```
  *
- * @packageDocumentation
+ * @module tinyloom/worker
  */
 
 export { TinyloomError } from "../error.js";

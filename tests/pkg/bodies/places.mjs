@@ -8,6 +8,8 @@
 
 const EVERYWHERE = ["node", "chromium", "firefox"];
 const NODE = ["node"];
+// For bodies that make many runtimes, or many plans: SwiftShader takes five times as long to compile them.
+const FIREFOX = ["firefox"];
 
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
@@ -72,12 +74,12 @@ export const PLACES = {
     ],
   },
   generation: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "text is joined in TypeScript, which is loaded when it is needed",
     smoke: ["each token comes with its text"],
   },
   looks: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "plans and chunks are the module's; PyTorch's numbers are held in every host by fixtures",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
@@ -103,7 +105,7 @@ export const PLACES = {
     smoke: ["ids, texts and documents that cannot be read"],
   },
   runs: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "whose steps a run counts is decided in TypeScript",
     smoke: [
       "a step beside a run is none of the run's",
@@ -116,13 +118,13 @@ export const PLACES = {
     why: "when results are noticed, memory comes back and garbage is collected is the host's",
   },
   estimates: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "sums and predictions are computed in the module; bytes are those of its own counters",
     smoke: ["bytes of one model equal what is then allocated"],
   },
   faults: {
-    whole: ["node", "firefox"],
-    why: "what a refused call looks like is the host's: Chromium has Node's, but over a pipe",
+    whole: FIREFOX,
+    why: "what is kept and undone is decided in the module; what a refused call looks like is the host's",
     smoke: [
       "a step whose submit is refused rejects, and the run goes on as if it had not been",
       "steps that are queued ahead and refused leave no trace in the count",
@@ -136,7 +138,7 @@ export const PLACES = {
     ],
   },
   recovery: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
     smoke: [
       "a run with steps ahead goes on from its beginning where there is no snapshot yet",
@@ -150,8 +152,9 @@ export const PLACES = {
     why: "a device is compiled for again after each loss: in npm run test:full alone",
   },
   cut: {
-    whole: EVERYWHERE,
-    why: "limits, memory and submits are the host's",
+    whole: FIREFOX,
+    why: "where matrices are cut is decided in the module; limits, memory and submits are the host's",
+    smoke: ["matrices cut into several bindings and shards train as whole ones do"],
   },
   fixtures: {
     whole: EVERYWHERE,
