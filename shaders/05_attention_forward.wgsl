@@ -60,7 +60,8 @@ fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, R
       let end = end_key(item, (*rows)[r]);
       for (var j = 0u; j < RK; j++) {
         let key = key0 + j * COLUMN_GROUPS;
-        var shown = key >= first && key < end;
+        // Not `&&`: its branches, one per score, keep SwiftShader's compiler busy for minutes.
+        var shown = (key >= first) & (key < end);
         if DENSE {
           let added = bias(item, head, (*rows)[r], key);
           (*scores)[r][j] += added * LOG2_E;

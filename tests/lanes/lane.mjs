@@ -8,12 +8,6 @@ export function ofShard(names, [index, count]) {
 /** Cases whose kernels take a software adapter's compiler longest. */
 const LONG = /kernels for hardware|split products|heads of (128|256)|hidden states/;
 
-/**
- * Cases with a candidate that keeps SwiftShader busy beyond the 90 s after which Chromium ends its GPU process.
- * The native lane runs it; here its text is checked.
- */
-const ENDLESS = /attention tensors tree/;
-
 /** A fresh seed of a case's random data. */
 export const freshSeed = () => Math.floor(Math.random() * 2 ** 53);
 
@@ -58,8 +52,7 @@ export async function runCase(name, others) {
       reports.push({ name, skipped: true });
       continue;
     }
-    const own = left || (drawn !== undefined && ENDLESS.test(name));
-    const report = await runOn(lane.runtime, name, seed, results, own ? "own" : others);
+    const report = await runOn(lane.runtime, name, seed, results, left ? "own" : others);
     reports.push({ ...report, lost: lane.lost });
     results.nextDevice();
   }
