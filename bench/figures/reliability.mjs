@@ -1,29 +1,8 @@
 // The table of docs/reliability.md: what `npm run reliability` found, from its files in bench/results.
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { root } from "../../scripts/lib.mjs";
-
-const FOLDER = join(root, "bench", "results");
-const NAME = /^reliability-(.+)-\d{4}-\d\d-\d\d\.json$/;
+import { median, newest } from "../../tests/reliability/results.mjs";
 
 export const HEADS = ["fault", "where", "outcome", "cost", "result"];
 
-/** The newest results of a part, one for each host and adapter. */
-function newestOf(part) {
-  const found = new Map();
-  for (const file of readdirSync(FOLDER).sort(byDate)) {
-    const [, name] = NAME.exec(file) ?? [];
-    if (!name?.startsWith(`${part}-`)) continue;
-    const result = JSON.parse(readFileSync(join(FOLDER, file), "utf8"));
-    if (result.part === part) found.set(`${result.host} ${result.adapter}`, { file, ...result });
-  }
-  return [...found.values()];
-}
-
-const dateOf = (file) => file.slice(-"2026-01-01.json".length);
-const byDate = (a, b) => dateOf(a).localeCompare(dateOf(b)) || a.localeCompare(b);
-
-const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
 const percent = (share) => `${(100 * share).toFixed(2)} %`;
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
@@ -34,7 +13,7 @@ const outcome = (whole, text) => (whole ? text : `**not whole**: ${text}`);
 
 /** One row for each host that lost its device. */
 function lost(part, fault) {
-  return newestOf(part).map(({ file, date, adapter, host, how, seed, count, rows }) => {
+  return newest(part).map(({ file, date, adapter, host, how, seed, count, rows }) => {
     const whole = rows.filter(({ wrong }) => !wrong).length;
     const ended = rows.filter(({ stalled }) => !stalled);
     const amid = ended.filter(({ amid }) => amid).length;
@@ -55,7 +34,7 @@ function lost(part, fault) {
 }
 
 function snapshots() {
-  return newestOf("snapshots").flatMap(({ file, date, adapter, software, rows, wrong }) =>
+  return newest("snapshots").flatMap(({ file, date, adapter, software, rows, wrong }) =>
     rows.map(({ name, with: turns, without, share, slower, last }) => {
       const rate = median(turns.filter(Boolean).map((turn) => turn.rate));
       const noise = software ? "; other work shares this CPU" : "";
@@ -75,7 +54,7 @@ function snapshots() {
 }
 
 function soak() {
-  return newestOf("soak").map(({ file, date, adapter, seed, steps, cycles, seconds, wrong }) => {
+  return newest("soak").map(({ file, date, adapter, seed, steps, cycles, seconds, wrong }) => {
     const last = cycles.at(-1);
     const returned = `${number(last.gpuBytes)} bytes of the GPU left, ${megabytes(last.wasmBytes)} of wasm, `;
     const heap = `${megabytes(last.heapBytes)} of collected heap`;
@@ -91,7 +70,7 @@ function soak() {
 }
 
 function storage() {
-  return newestOf("storage").map(({ file, date, adapter, seed, count, whole, halfWritten }) => [
+  return newest("storage").map(({ file, date, adapter, seed, count, whole, halfWritten }) => [
     "tab killed while it writes checkpoints",
     `chromium, ${adapter}, ${date}, seed ${seed}`,
     outcome(

@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { target } from "../../scripts/lib.mjs";
+import { numbers } from "../random.mjs";
 
 const SIZE = 200_000_000;
 const MOST = 600_000_000;
@@ -26,11 +27,8 @@ function line(random) {
 before(async () => {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(join(folder, "tokenizer"), { recursive: true });
-  let state = 7;
-  const random = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state >>> 8;
-  };
+  const next = numbers(7);
+  const random = () => Math.floor(next() * 2 ** 24);
   // Two megabytes of lines, again and again in another order.
   const lines = Array.from({ length: 20_000 }, () => line(random));
   const handle = openSync(file, "w");

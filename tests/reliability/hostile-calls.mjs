@@ -42,6 +42,7 @@ export class Calls {
   async open() {
     const { Runtime, Model, Trainer, Dataset, BpeTokenizer, ByteTokenizer, Runs } = this.#tinyloom;
     const runtime = await Runtime.create({ gpu: this.#gpu, recover: false });
+    this.adapter = runtime.capabilities.adapter;
     const model = await Model.create(runtime, CONFIG, { seed: 1 });
     const trainer = await Trainer.create(model, { tokensPerStep: 8, seed: 1, totalSteps: 1e6 });
     const still = await Model.create(runtime, CONFIG, { seed: 2 });

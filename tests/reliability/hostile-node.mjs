@@ -77,7 +77,7 @@ async function files({ from, to, seed }) {
     }
   }
   kinds.run.end();
-  return counts;
+  return { counts, adapter: runtime.capabilities.adapter };
 }
 
 async function calls({ from, to, seed }) {
@@ -93,15 +93,15 @@ async function calls({ from, to, seed }) {
         finding: { at, kind: call.name, wrong: wrong.slice(0, 600), text: call.text() },
       });
   }
-  return stage.counts;
+  return { counts: stage.counts, adapter: stage.adapter };
 }
 
 const silent = [];
 process.on("unhandledRejection", (error) => silent.push(String(error?.stack ?? error)));
 process.once("message", async (task) => {
   try {
-    const counts = await (task.part === "files" ? files : calls)(task);
-    await send({ counts, silent });
+    const result = await (task.part === "files" ? files : calls)(task);
+    await send({ ...result, silent });
   } catch (error) {
     await send({ broken: String(error?.stack ?? error) });
   }

@@ -1,20 +1,10 @@
 // Seeded damage: to bytes, and to values of JSON.
-
-/** Numbers in [0, 1) by a seed (mulberry32). */
-export function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let x = Math.imul(state ^ (state >>> 15), state | 1);
-    x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
-    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { mulberry32 } from "../random.mjs";
 
 /** Choices of a generator. */
 export class Chance {
   constructor(seed) {
-    this.next = seeded(seed);
+    this.next = mulberry32(seed);
   }
 
   below(n) {

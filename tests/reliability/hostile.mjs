@@ -1,11 +1,11 @@
 // Damaged files and nonsense calls, in Node with Dawn. `npm run reliability -- hostile` takes 20,000 of each.
 import { fork } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { root } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
+import { adapterName, keep } from "./results.mjs";
 
 const COUNT = 20_000;
 /** Milliseconds without a word after which a process counts as hanging. */
@@ -14,7 +14,7 @@ const SILENCE = 60_000;
 /**
  * Gives one process its task, and listens until it ends.
  *
- * @returns `{ counts, findings, next }`; `next` is the input after one at which the process died or hung.
+ * @returns `{ counts, adapter, findings, next }`; `next` is the input after one at which the process died or hung.
  */
 function inProcess(task) {
   const home = mkdtempSync(join(tmpdir(), "tinyloom-hostile-"));
@@ -60,7 +60,8 @@ function inProcess(task) {
           wrong: `${result?.broken ?? `ended with ${signal ?? code}`} ${printed.slice(-600)}`,
         });
       }
-      done({ counts: result?.counts ?? {}, findings, next: whole ? task.to : last.at + 1 });
+      const { counts = {}, adapter } = result ?? {};
+      done({ counts, adapter, findings, next: whole ? task.to : last.at + 1 });
     });
     child.send(task);
   });
@@ -79,8 +80,9 @@ function add(sums, counts) {
 export async function attack(part, count, seed) {
   const found = { part, count, seed, counts: {}, findings: [] };
   for (let from = 0; from < count; ) {
-    const { counts, findings, next } = await inProcess({ part, from, to: count, seed });
+    const { counts, adapter, findings, next } = await inProcess({ part, from, to: count, seed });
     add(found.counts, counts);
+    found.adapter ??= adapter;
     found.findings.push(...findings);
     from = next;
   }
@@ -89,24 +91,20 @@ export async function attack(part, count, seed) {
 
 /** Both parts; the result as JSON and a line each. */
 export async function hostile({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
-  const date = new Date().toISOString().slice(0, 10);
   const results = [];
   for (const part of ["files", "calls"]) {
     const found = await attack(part, count, seed);
     results.push(found);
     console.log(
-      `hostile: ${count} ${part === "files" ? "damaged files" : "calls with nonsense"}, seed ${seed}: ` +
-        `${found.findings.length} findings; ${JSON.stringify(found.counts)}`,
+      `hostile: ${count} ${part === "files" ? "damaged files" : "calls with nonsense"}, seed ${seed}, ` +
+        `${adapterName(found.adapter ?? {})}: ${found.findings.length} findings; ${JSON.stringify(found.counts)}`,
     );
     for (const { at, kind, name = "", wrong, text = "" } of found.findings.slice(0, 40)) {
       console.log(`  ${at} ${kind} ${name}: ${wrong}\n    ${text.slice(0, 300)}`);
     }
   }
   const whole = results.every(({ findings }) => findings.length === 0);
-  const path = join(root, "bench", "results", `reliability-hostile-${date}.json`);
-  writeFileSync(
-    path,
-    `${JSON.stringify({ part: "hostile", date, count, seed, whole, results }, null, 1)}\n`,
-  );
+  const adapter = results.find((one) => one.adapter)?.adapter ?? {};
+  keep("hostile", adapter, { count, seed, whole, results });
   return whole;
 }

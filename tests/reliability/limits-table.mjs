@@ -1,10 +1,7 @@
 // The table of the sweep over limits, from the newest results of each adapter.
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { root } from "../../scripts/lib.mjs";
 import { AXES } from "./limits-cell.mjs";
+import { newest } from "./results.mjs";
 
-const FOLDER = join(root, "bench", "results");
 const NAMES = {
   buffers: "storage buffers",
   workgroup: "workgroup memory",
@@ -15,22 +12,9 @@ const NAMES = {
 const units = (bytes) => (bytes < 1 << 20 ? `${bytes / 1024} KiB` : `${bytes / 2 ** 20} MiB`);
 const show = { workgroup: units, binding: units, subgroups: (value) => (value ? "on" : "off") };
 
-/** The newest file of each adapter. */
-function newest() {
-  const byAdapter = new Map();
-  for (const file of readdirSync(FOLDER).sort()) {
-    const [, adapter] = /^reliability-limits-(.*)-\d{4}-\d\d-\d\d\.json$/.exec(file) ?? [];
-    if (adapter) byAdapter.set(adapter, file);
-  }
-  return [...byAdapter.values()].map((file) => ({
-    file,
-    ...JSON.parse(readFileSync(join(FOLDER, file), "utf8")),
-  }));
-}
-
 /** The table as Markdown, with what it shows. */
 export function limitsTable() {
-  const sources = newest();
+  const sources = newest("limits");
   const columns = sources.flatMap(({ results }) =>
     results.map(({ host, capabilities: { adapter, software }, rows }) => {
       const name = [adapter.vendor, adapter.architecture].filter(Boolean).join(" ");

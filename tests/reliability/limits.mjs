@@ -1,24 +1,20 @@
 // Small devices: caps on the limits of WebGPU, alone and together. `npm run reliability -- limits` runs all cells in
 // Node, Chromium and Firefox and keeps the result; `--built` uses what is built, and the hosts that are there.
 import { fork } from "node:child_process";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { root } from "../../scripts/lib.mjs";
 import { dawnEnv, findBrowser } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { below, numbers } from "../random.mjs";
 import { AXES } from "./limits-cell.mjs";
+import { adapterName, keep } from "./results.mjs";
 
 /** Cells with values of every limit, besides each limit's own. */
 const TOGETHER = 12;
 
 /** Each value by itself, the least of all together, and others drawn by the seed. */
 export function cellsOf(count, seed) {
-  let state = seed;
-  const drawn = (list) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return list[Math.floor((state / 2 ** 32) * list.length)];
-  };
+  const draw = below(numbers(seed));
+  const drawn = (list) => list[draw(list.length)];
   const alone = Object.entries(AXES).flatMap(([axis, list]) =>
     list.map((value) => ({ [axis]: value })),
   );
@@ -72,10 +68,9 @@ function inBrowser(host, cells) {
 
 /** Prints what a host's cells came to; returns whether all are whole. */
 function report({ host, capabilities, rows }, seed) {
-  const { vendor, architecture, description } = capabilities.adapter;
   const count = (wanted) => rows.filter(({ result }) => result === wanted).length;
   const counts = ["trains", "refused", "no effect", "wrong"].map((one) => `${count(one)} ${one}`);
-  const name = `${vendor || description} ${architecture}`.trim();
+  const name = adapterName(capabilities.adapter);
   console.log(`limits: ${host}, seed ${seed}, ${name}: ${counts.join(", ")}`);
   for (const { cell, result, detail } of rows) {
     if (result === "wrong") console.log(`  ${JSON.stringify(cell)}: ${detail}`);
@@ -86,7 +81,6 @@ function report({ host, capabilities, rows }, seed) {
 /** All cells; the result as JSON and a line for each host. */
 export async function limits({ count = TOGETHER, seed = Date.now() % 1e6, built = false } = {}) {
   const cells = cellsOf(count, seed);
-  const date = new Date().toISOString().slice(0, 10);
   const hosts = ["node", "chromium", "firefox"];
   const there = hosts.filter((host) => !built || host === "node" || findBrowser(host));
   const results = [];
@@ -95,11 +89,8 @@ export async function limits({ count = TOGETHER, seed = Date.now() % 1e6, built 
     const found = host === "node" ? await inNode(cells) : await inBrowser(host, cells);
     good = report(found, seed) && good;
     results.push(found);
-    const { vendor, architecture } = results[0].capabilities.adapter;
-    const adapter = [vendor, architecture].filter(Boolean).join("-");
-    const row = { part: "limits", date, seed, adapter, left: hosts.slice(results.length), results };
-    const path = join(root, "bench", "results", `reliability-limits-${adapter}-${date}.json`);
-    writeFileSync(path, `${JSON.stringify(row, null, 1)}\n`);
+    const left = hosts.slice(results.length);
+    keep("limits", results[0].capabilities.adapter, { seed, left, results });
   }
   for (const host of hosts)
     if (!there.includes(host)) console.log(`limits: ${host}: not run, not here`);

@@ -5,7 +5,8 @@ import { CONFIGS } from "../../bench/workloads.mjs";
 import { step } from "../../scripts/lib.mjs";
 import { dawnEnv, findBrowser, softwareOnly } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { adapterName, keep, median, numbers } from "./results.mjs";
+import { numbers } from "../random.mjs";
+import { adapterName, keep, median } from "./results.mjs";
 
 /**
  * Chromium refuses adapters to a site after two losses within two minutes, except with the first flag. After

@@ -1,18 +1,10 @@
 // Results of the parts: kept as JSON in bench/results, from where the documents' table is made.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { newestFiles } from "../../bench/figures/sources.mjs";
 import { root } from "../../scripts/lib.mjs";
 
 export const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
-
-/** Numbers from 0 to 1, the same for the same seed. */
-export function numbers(seed) {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 /** An adapter's name, such as "google-swiftshader". */
 export const adapterName = ({ vendor, architecture, description }) =>
@@ -33,4 +25,13 @@ export function keep(part, adapter, result, host) {
   const file = ["reliability", part, ...(host ? [host] : []), name, date].join("-");
   const text = JSON.stringify({ part, date, ...result, adapter: name }, null, 1);
   writeFileSync(join(root, "bench", "results", `${file}.json`), `${text}\n`);
+}
+
+/** The newest results of a part, one for each host and adapter: `{ file, ...result }`. */
+export function newest(part) {
+  const name = new RegExp(`^reliability-(${part}-.+)-\\d{4}-\\d\\d-\\d\\d\\.json$`);
+  return newestFiles((file) => name.exec(file)?.[1]).map(({ file, results }) => ({
+    file,
+    ...results,
+  }));
 }

@@ -2,7 +2,8 @@
 // moments. `npm run reliability -- storage` runs 50 of them and keeps the result.
 import { openPage } from "../../scripts/browser.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { keep, numbers } from "./results.mjs";
+import { numbers } from "../random.mjs";
+import { keep } from "./results.mjs";
 
 /** Steps of the run that is trained again and again. */
 const STEPS = 60;

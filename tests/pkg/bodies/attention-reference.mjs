@@ -1,12 +1,9 @@
 // Attention in plain loops of doubles, for what the PyTorch fixtures leave out; and random numbers.
+import { numbers } from "../../random.mjs";
 
 /** Numbers like a normal distribution's, always the same for a seed. */
 export function noise(seed, count) {
-  let state = seed * 2_654_435_761 + 1;
-  const next = () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
+  const next = numbers(seed * 2_654_435_761 + 1);
   return Float32Array.from({ length: count }, () => 2 * (next() + next() + next()) - 3);
 }
 

@@ -1,4 +1,5 @@
 // What generate does besides drawing tokens: text, stop strings, alternatives, biases.
+import { below, numbers } from "../../random.mjs";
 import { close, equal, ok, refuses } from "./assert.mjs";
 import { collect, config } from "./kit.mjs";
 
@@ -6,19 +7,10 @@ const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, {
 const ids = (given) => given.map(({ token }) => token);
 const textOf = (given) => given.map(({ text }) => text).join("");
 
-/** Pseudo-random whole numbers below `below`. */
-export function numbers(seed) {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
-
 /** A tokenizer whose ids are pieces of some bytes of this text: characters and words cross their borders. */
 function pieces(seed) {
   const bytes = new TextEncoder().encode("ab\n aé\nb😀 User: ab");
-  const next = numbers(seed);
+  const next = below(numbers(seed));
   const table = Array.from({ length: 256 }, () => {
     const start = next(bytes.length);
     return bytes.slice(start, start + 1 + next(5));
@@ -74,7 +66,7 @@ export const cases = {
     let [across, stopped] = [0, 0];
     for (let seed = 1; seed <= 4; seed++) {
       const tokenizer = pieces(seed);
-      const next = numbers(seed + 100);
+      const next = below(numbers(seed + 100));
       const options = { maxTokens: 30, temperature: 1.5, seed };
       const plain = await collect(model.generate([seed, 2], options));
       const whole = decode(tokenizer, ids(plain));

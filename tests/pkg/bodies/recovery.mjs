@@ -1,18 +1,8 @@
 // A lost device: what was under way goes on by itself on another one, to the bit. Devices are destroyed beneath
 // their runtimes at moments drawn from a seed.
+import { mulberry32 } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
-
-/** A generator of numbers from 0 to 1 (mulberry32). */
-function random(seed) {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
@@ -82,7 +72,7 @@ async function sameRun(context, kind, at, seed) {
   const { runtime, states, of } = await sharedRuntime(context);
   const whole = await outcome(context, runtime, kind);
   states.length = 0;
-  const chance = random(seed);
+  const chance = mulberry32(seed);
   const lose = async ({ step }, trainer) => {
     if (!at.includes(step)) return;
     // In the middle of the next steps, or before they begin.
@@ -192,7 +182,7 @@ export const cases = {
       },
     };
     states.length = 0;
-    const chance = random(10);
+    const chance = mulberry32(10);
     for (const [name, call] of Object.entries(calls)) {
       const began = performance.now();
       const whole = await call();

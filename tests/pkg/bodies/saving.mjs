@@ -1,4 +1,5 @@
 // Saving to streams and directories: the bytes of a save into memory, in pieces, all or nothing.
+import { below, numbers } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { batch, concat, config, makeFile, openFile } from "./kit.mjs";
 
@@ -45,11 +46,7 @@ export const cases = {
     const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
     await trainer.step(batch(16));
     const files = await trainer.save();
-    let random = 4;
-    const draw = (most) => {
-      random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
-      return Math.floor((random / 2 ** 32) * most);
-    };
+    const draw = below(numbers(4));
     let refused = 0;
     for (const name of TRAINER) {
       for (let time = 0; time < 12; time++) {

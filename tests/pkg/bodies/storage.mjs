@@ -1,4 +1,5 @@
 // Runs in storage. The same cases run on the API itself and through `tinyloom/worker`, so all is awaited.
+import { below, numbers } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
 import { notes } from "./storage-notes.mjs";
@@ -129,11 +130,7 @@ export const cases = {
     await run.close();
     const paths = (await disk.list("damage")).filter((path) => path.startsWith(`${id}/`));
     const newest = Math.max(...paths.map((path) => Number(/\/c(\d+)\//.exec(path)?.[1] ?? 0)));
-    let random = 77;
-    const draw = (most) => {
-      random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
-      return Math.floor((random / 2 ** 32) * most);
-    };
+    const draw = below(numbers(77));
     let tried = 0;
     for (const path of paths) {
       const whole = await disk.read("damage", path);
