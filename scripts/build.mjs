@@ -12,6 +12,7 @@ import {
   threadSource,
   workerFiles,
 } from "./bundle.mjs";
+import { makeInstances } from "./instances.mjs";
 import {
   Failure,
   filesBelow,
@@ -107,13 +108,16 @@ async function wasmModule() {
     relative(root, wasm),
     "scripts/build.mjs",
     "scripts/shorten.mjs",
+    "scripts/instances.mjs",
     "scripts/bindgen/Cargo.lock",
     "Cargo.lock",
   ]);
   const made = join(dist, "tinyloom_bg.wasm");
   await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
     step("binding and optimising the wasm module");
-    shortenImports(await optimised(dist), join(dist, "tinyloom.js"));
+    const glue = join(dist, "tinyloom.js");
+    shortenImports(await optimised(dist), glue);
+    makeInstances(glue);
   });
   reportSize(made);
 }

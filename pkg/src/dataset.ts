@@ -51,6 +51,8 @@ export class Dataset {
   readonly #packed: Packed | undefined;
   #store: TokenStore | undefined;
   #raw: RawDataset | undefined;
+  /** The instance of the module that it is in. */
+  #module: RawModule | undefined;
 
   private constructor(store: TokenStore, options: DatasetOptions, tokenizer?: TextEncoding) {
     const { validationFraction = 0.1, sequenceLength } = options;
@@ -223,12 +225,10 @@ export class Dataset {
 
   #made(module: RawModule): RawDataset {
     const store = this.#kept();
+    if (this.#module === module) return this.#raw as RawDataset;
     try {
-      this.#raw ??= new module.RawDataset(
-        store,
-        this.#packed?.starts,
-        JSON.stringify(this.#options),
-      );
+      this.#raw = new module.RawDataset(store, this.#packed?.starts, JSON.stringify(this.#options));
+      this.#module = module;
     } catch (error) {
       throw toError(error);
     }

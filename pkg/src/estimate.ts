@@ -2,7 +2,6 @@
 
 import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
-import { guarded } from "./handle.js";
 import { configJson, type ModelConfig } from "./model.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
@@ -93,8 +92,8 @@ export async function estimate(
     generate: generate && check("estimate: generate", generate, TEXT),
   });
   const able = capabilities === undefined ? undefined : capabilitiesJson(capabilities);
-  const { RawModel } = await loadRaw();
-  const made = guarded(() => RawModel.estimate(json, chosen, able));
+  const module = await loadRaw();
+  const made = module.guarded(() => module.RawModel.estimate(json, chosen, able));
   const { bytes, ...rest } = JSON.parse(
     await made.catch((error: unknown) => {
       throw toError(error);

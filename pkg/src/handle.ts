@@ -3,32 +3,33 @@
 import { TinyloomError, toError } from "./error.js";
 import type { Releasable } from "./raw.js";
 
-/** Calls into the module that have not ended. */
-const running = new Set<(error: TinyloomError) => void>();
-let panic: TinyloomError | undefined;
+/** The life of one instance of the module. */
+export class Life {
+  /** Why it has ended: its memory is in whatever state a panic left. */
+  panic: TinyloomError | undefined;
+  /** Calls that have not ended, and after a panic never do. */
+  readonly #running = new Set<(error: TinyloomError) => void>();
 
-/**
- * Called when the module has panicked. What was running there never ends, and its memory is in
- * whatever state the panic left: every call, begun or to come, fails.
- */
-export function modulePanicked(message: string): void {
-  panic = new TinyloomError(
-    "internal",
-    `the wasm module failed and cannot go on (${message}); reload the page, or go on in a new worker: ` +
-      'connect() of "tinyloom/worker"; and please report it',
-  );
-  for (const reject of running) reject(panic);
-  running.clear();
-}
+  /** The instance has panicked: every call, begun or to come, fails. */
+  panicked(message: string): void {
+    this.panic = new TinyloomError(
+      "internal",
+      `the wasm module failed, and what it held is lost (${message}); go on with another ` +
+        "Runtime.create(), which loads the module again, and please report it",
+    );
+    for (const reject of this.#running) reject(this.panic);
+    this.#running.clear();
+  }
 
-/** A call into the module, which also ends when the module does. */
-export function guarded<T>(operation: () => T | Promise<T>): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    if (panic) throw panic;
-    running.add(reject);
-    const ended = () => running.delete(reject);
-    (async () => operation())().finally(ended).then(resolve, reject);
-  });
+  /** A call into the instance, which also ends when the instance does. */
+  guarded<T>(operation: () => T | Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.panic) throw this.panic;
+      this.#running.add(reject);
+      const ended = () => this.#running.delete(reject);
+      (async () => operation())().finally(ended).then(resolve, reject);
+    });
+  }
 }
 
 /** Failures after which a call cannot be made again. */
@@ -48,6 +49,7 @@ export interface Guard<R> {
 
 /** A call on whatever raw object serves, made again when that came back from a lost device. */
 export async function lasting<R, T>(
+  life: Life,
   raw: () => R,
   guard: () => Guard<R> | undefined,
   operation: (raw: R) => T | Promise<T>,
@@ -56,7 +58,7 @@ export async function lasting<R, T>(
   for (;;) {
     const one = raw();
     try {
-      return await guarded(() => operation(one));
+      return await life.guarded(() => operation(one));
     } catch (error) {
       void raw(); // an object freed meanwhile gives code "freed", whatever broke first
       const worded = toError(error);
@@ -89,15 +91,18 @@ export class Queue {
 export class Handle<R extends Releasable> {
   readonly #name: string;
   readonly #queue: Queue;
+  readonly #life: Life;
   #raw: R | undefined;
   #gone: TinyloomError | undefined;
   /** Brings the raw object back. */
   guard: Guard<R> | undefined;
 
-  constructor(name: string, raw: R, queue: Queue) {
+  /** @param life - of the instance that the raw object is in. */
+  constructor(name: string, raw: R, queue: Queue, life: Life) {
     this.#name = name;
     this.#raw = raw;
     this.#queue = queue;
+    this.#life = life;
   }
 
   /** The raw object, or code "freed". */
@@ -117,11 +122,11 @@ export class Handle<R extends Releasable> {
   /** A call that needs no turn in the queue. */
   now<T>(operation: (raw: R) => T): T {
     const { raw } = this;
-    if (panic) throw panic;
+    if (this.#life.panic) throw this.#life.panic;
     try {
       return operation(raw);
     } catch (error) {
-      throw panic ?? toError(error);
+      throw this.#life.panic ?? toError(error);
     }
   }
 
@@ -131,6 +136,7 @@ export class Handle<R extends Releasable> {
     const { guard } = this;
     const call = this.#queue.run(() =>
       lasting(
+        this.#life,
         () => this.raw,
         () => guard,
         operation,

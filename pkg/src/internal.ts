@@ -97,11 +97,14 @@ export interface InnerTensor {
 export interface InnerStored {
   /**
    * Where a save into the run goes, after which the last `keep` checkpoints of its kind are there; default:
-   * as many as the run was last asked to keep.
+   * as many as the run was last asked to keep. `kept` is told of its number.
    */
-  target(keep: number | undefined): Target;
-  /** The files of the newest whole checkpoint that has the file which is asked for first. */
-  source(): Source;
+  target(keep: number | undefined, kept?: (number: number) => void): Target;
+  /**
+   * The files of a checkpoint, which are verified; default: of the newest whole one that has the file which is
+   * asked for first.
+   */
+  source(number?: number): Source;
   /** Keeps the metrics of a step. */
   note(metrics: StepMetrics): void;
   /** Takes over a changed description. */

@@ -166,9 +166,9 @@ export class Model {
 
   private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
     const queue = new Queue();
-    const handle = new Handle("Model", raw, queue);
-    this.#handle = handle;
     const inner = runtimes.of(runtime);
+    const handle = new Handle("Model", raw, queue, inner.module);
+    this.#handle = handle;
     const journal = inner.recovery?.journal({ handle, queue, on, origin });
     handle.guard = journal;
     this.#inner = models.set(this, {

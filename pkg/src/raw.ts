@@ -5,11 +5,11 @@
 
 import { crc32 } from "./crc32.js";
 import { TinyloomError, toError } from "./error.js";
-import { modulePanicked } from "./handle.js";
+import { Life } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
 import type { TensorSink } from "./safetensors.js";
 import type { TokenReader } from "./text/store.js";
-import * as glue from "./tinyloom.js";
+import { instance } from "./tinyloom.js";
 
 /** A raw object: `release` gives back what it holds, `free` the object itself. */
 export interface Releasable {
@@ -141,8 +141,11 @@ export interface RawResume extends Releasable, TensorSink {
   finish(): Promise<RawTrainer>;
 }
 
+/** An instance of the module. One that panicked is followed by another. */
+export type RawModule = RawExports & Life;
+
 /** The module's exports. */
-export interface RawModule {
+export interface RawExports {
   default(input: { module_or_path: WebAssembly.Module }): Promise<unknown>;
   onPanic(told: (message: string) => void): void;
   hasRoom(bytes: number): boolean;
@@ -202,9 +205,11 @@ export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): Tenso
 
 let loading: Promise<RawModule> | undefined;
 let loaded: RawModule | undefined;
+let compiled: WebAssembly.Module | undefined;
 
 /**
- * Loads the wasm module once; later calls share the first one's. A failed load may be tried again.
+ * Loads the wasm module once; later calls share the first one's. A failed load may be tried again, and
+ * after a panic the next call gives a fresh instance.
  */
 export function loadRaw(source?: ModuleSource): Promise<RawModule> {
   loading ??= instantiate(source).catch((error: unknown) => {
@@ -214,18 +219,19 @@ export function loadRaw(source?: ModuleSource): Promise<RawModule> {
   return loading;
 }
 
-/** The module, if `Runtime.create` has loaded it. */
+/** The instance that serves, if `Runtime.create` has loaded one. */
 export function loadedRaw(): RawModule | undefined {
   return loaded;
 }
 
 async function instantiate(source: ModuleSource | undefined): Promise<RawModule> {
   // Not by `import()`, which a service worker refuses.
-  const raw: RawModule = glue;
-  const module = await compileModule(source);
+  const raw: RawModule = Object.assign(new Life(), instance());
+  compiled ??= await compileModule(source);
   try {
-    await raw.default({ module_or_path: module });
+    await raw.default({ module_or_path: compiled });
   } catch (cause) {
+    compiled = undefined;
     throw new TinyloomError(
       source === undefined ? "internal" : "invalid-options",
       `the wasm module does not fit this version of tinyloom (${toError(cause).message}); ` +
@@ -233,7 +239,10 @@ async function instantiate(source: ModuleSource | undefined): Promise<RawModule>
       { cause },
     );
   }
-  raw.onPanic(modulePanicked);
+  raw.onPanic((message) => {
+    if (loaded === raw) loading = loaded = undefined;
+    raw.panicked(message);
+  });
   loaded = raw;
   return raw;
 }

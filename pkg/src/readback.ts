@@ -41,12 +41,13 @@ export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8
 export async function* readAhead<T>(
   sizes: readonly number[],
   read: (index: number) => Promise<T>,
+  ahead = AHEAD,
 ): AsyncGenerator<T, void, undefined> {
   const running: Promise<T>[] = [];
   let bytes = 0;
   try {
     for (let next = 0, done = 0; done < sizes.length; done++) {
-      while (next < sizes.length && (next === done || bytes < AHEAD)) {
+      while (next < sizes.length && (next === done || bytes < ahead)) {
         const one = read(next);
         one.catch(() => {}); // its error is reported where it is awaited
         running.push(one);

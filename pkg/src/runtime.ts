@@ -3,7 +3,7 @@
 import { advised, noteLoss, requestAdapter } from "./adapter.js";
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
-import { guarded, Handle, lasting, Queue } from "./handle.js";
+import { Handle, lasting, Queue } from "./handle.js";
 import { runtimes } from "./internal.js";
 import { morePart, recoveryPart } from "./lazy.js";
 import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
@@ -177,6 +177,8 @@ export class Runtime {
   /** Measured products, if they are to be measured. */
   #tuning: Tuning | undefined;
   readonly #module: RawModule;
+  /** The device that serves. */
+  #device!: GPUDevice;
   /** What the device can do. After a lost device these are the next one's. */
   readonly capabilities!: Capabilities;
   /**
@@ -191,14 +193,19 @@ export class Runtime {
     recovering?: (reopening: Reopening) => Recovery,
   ) {
     this.#module = module;
-    this.#handle = new Handle("Runtime", raw, new Queue());
+    this.#handle = new Handle("Runtime", raw, new Queue(), module);
     const opened = (by: RawRuntime) => {
       Object.assign(this, { capabilities: JSON.parse(by.capabilities()) });
+      this.#device = by.device();
     };
     opened(raw);
     const recovery = recovering?.({ module, handle: this.#handle, owned: this.#owned, opened });
-    this.lost = recovery?.lost ?? raw.lost().then((json) => JSON.parse(json) as LostInfo);
-    this.lost.then(noteLoss, () => undefined);
+    this.lost =
+      recovery?.lost ??
+      module
+        .guarded(() => raw.lost())
+        .then(JSON.parse, ({ message }): LostInfo => ({ reason: "unknown", message }));
+    this.lost.then(noteLoss);
     runtimes.set(this, {
       queue: new Queue(),
       module,
@@ -246,7 +253,7 @@ export class Runtime {
         if (!("Window" in globalThis || "importScripts" in globalThis)) {
           await (await morePart()).prepareHost(gpu);
         }
-        return guarded(() => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw)));
+        return module.guarded(() => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw)));
       };
       // A service worker loads no part: there a runtime that was not asked to recover does without.
       const loaded = await (recover === undefined ? part?.catch(() => undefined) : part);
@@ -315,6 +322,8 @@ export class Runtime {
   destroy(): void {
     for (const one of [...this.#owned]) one.free();
     this.#handle.free();
+    // A module that panicked no longer can.
+    if (this.#module.panic) this.#device.destroy();
     runtimes.of(this).recovery?.stop();
   }
 
@@ -336,6 +345,7 @@ export class Runtime {
     guard?: Recovery,
   ): Promise<T> {
     const call = lasting(
+      this.#module,
       () => this.#handle.raw,
       () => guard,
       async (raw) => {

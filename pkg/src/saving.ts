@@ -29,6 +29,8 @@ export interface SavedTrainer {
   readonly added: AddedState;
   /** Checkpoints that a run keeps. */
   readonly keep: number | undefined;
+  /** Told of the checkpoint's number when it is whole in a run. */
+  readonly kept?: ((number: number) => void) | undefined;
 }
 
 /** Saves a model, and with it a trainer; the caller has the queue. */
@@ -46,8 +48,8 @@ export function save<T>(
     await files.text("trainer_state.json", stateText(await trainer.state(), config, trainer.added));
   };
   const writers = trainer ? [weights, trainer.moments] : [weights];
-  const [names, keep] = trainer ? [TRAINER_FILES, trainer.keep] : [MODEL_FILES, undefined];
-  return saving<T>(options, names, write, { expected: bytesOf(...writers), keep });
+  const names = trainer ? TRAINER_FILES : MODEL_FILES;
+  return saving<T>(options, names, write, { ...trainer, expected: bytesOf(...writers) });
 }
 
 /** The files of one save, to be written one after the other. */
@@ -144,17 +146,17 @@ export function bytesOf(...writers: RawWriter[]): number {
  * Runs a save; gives the files where they are wanted as bytes.
  *
  * @param expected - bytes of all tensors.
- * @param keep - checkpoints that a run keeps.
+ * @param keep - checkpoints that a run keeps, and who is told of this one's number.
  */
 async function saving<T>(
   options: SaveOptions,
   names: readonly string[],
   write: (files: Files) => Promise<void>,
-  { expected, keep }: { expected: number; keep?: number | undefined },
+  { expected, keep, kept }: Partial<SavedTrainer> & { expected: number },
 ): Promise<T> {
   const { to } = options;
   const memory = new Memory();
-  const run = stored.find(to)?.target(keep);
+  const run = stored.find(to)?.target(keep, kept);
   const target: Target = to === undefined ? memory : (run ?? (await openStreams(to, names)));
   try {
     await target.expect?.(expected);

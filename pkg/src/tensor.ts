@@ -44,8 +44,8 @@ export class Allocation implements Owned {
     this.runtime = runtime;
     this.element = element;
     this.elements = elements;
-    const { own, queue } = runtimes.of(runtime);
-    this.handle = new Handle("Tensor", raw, queue);
+    const { own, queue, module } = runtimes.of(runtime);
+    this.handle = new Handle("Tensor", raw, queue, module);
     this.ready = raw.allocated();
     this.ready.catch(() => undefined); // reported by the first call that needs it
     own(this);

@@ -1,7 +1,7 @@
 import { Dataset } from "./dataset.js";
 import { disposable } from "./dispose.js";
 import { throwIfAborted, toError } from "./error.js";
-import { end, guarded, Handle } from "./handle.js";
+import { end, Handle } from "./handle.js";
 import { datasets, models, runtimes, trainers } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { adoptModel, expectRuntime, loading, Model } from "./model.js";
@@ -136,8 +136,8 @@ export class Trainer {
     options?: string,
   ) {
     this.model = model;
-    const { queue, journal, own } = models.of(model);
-    this.#handle = new Handle("Trainer", raw, queue);
+    const { queue, journal, own, runtime } = models.of(model);
+    this.#handle = new Handle("Trainer", raw, queue, runtime.module);
     this.#member = journal?.join(this.#handle, options);
     this.#handle.guard = this.#member;
     this.#steps = step;
@@ -387,7 +387,7 @@ export class Trainer {
 
   #save(chosen: SaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
     const { handle } = models.of(this.model);
-    const save = () =>
+    const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
         const more = await morePart();
         return more.save<TrainerFiles | undefined>(chosen, handle.raw.config(), handle.raw, {
@@ -395,6 +395,7 @@ export class Trainer {
           state: () => raw.state(),
           added: this.#added(),
           keep,
+          kept,
         });
       }, chosen.signal);
     return this.#member?.orSnapshot(save, chosen, this.#added(), keep) ?? save();
@@ -528,7 +529,8 @@ export class Trainer {
   /** In its turn among the model's operations, without holding up those behind it. */
   #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
     return this.#handle.run((raw) => {
-      const begin = (by: RawTrainer) => guarded(() => by.queueDataset(this.#data(dataset)));
+      const { module } = models.of(this.model).runtime;
+      const begin = (by: RawTrainer) => module.guarded(() => by.queueDataset(this.#data(dataset)));
       const queued = this.#member?.queue(begin) ?? begin(raw);
       this.#drew(dataset);
       const done = queued.then(

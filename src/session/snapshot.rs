@@ -126,7 +126,7 @@ impl Snapshot {
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let stretches = self.stretches(bytes.clone())?;
-        let mut data = room("a piece of the snapshot", bytes.end - bytes.start)?;
+        let mut data = Vec::new();
         for near in stretches.chunk_by(|one, next| {
             one.0 == next.0 && one.1 + one.2 <= next.1 && next.1 - one.1 - one.2 <= GAP
         }) {
@@ -135,11 +135,22 @@ impl Snapshot {
                 continue;
             };
             let region = Region { buffer, offset: begin, bytes: offset + len - begin };
-            let read = self.model.gpu().read(region)?.await?;
+            let mut read = self.model.gpu().read(region)?.await?;
+            let mut kept = 0;
             for &(_, offset, len) in near {
-                let start = (offset - begin) as usize;
-                data.extend_from_slice(&read[start..start + len as usize]);
+                let (start, len) = ((offset - begin) as usize, len as usize);
+                read.copy_within(start..start + len, kept);
+                kept += len;
             }
+            read.truncate(kept);
+            // Most pieces are one stretch, and need no second copy.
+            if kept as u64 == bytes.end - bytes.start {
+                return Ok(read);
+            }
+            if data.is_empty() {
+                data = room("a piece of the snapshot", bytes.end - bytes.start)?;
+            }
+            data.extend_from_slice(&read);
         }
         Ok(data)
     }

@@ -1,4 +1,4 @@
-// A Node process in whose worker the module panics; it goes on in a fresh worker.
+// A Node process in whose worker the module panics; it goes on there in a fresh instance, and in another worker.
 import { Worker } from "node:worker_threads";
 import { connect } from "tinyloom/worker";
 
@@ -42,12 +42,14 @@ while (!during.includes("internal") && during.length < 400) during.push(...(awai
 const after = [
   await codeOf(() => trainer.step(BATCH)),
   await codeOf(() => broken.Model.create(runtime, CONFIG)),
-  await codeOf(() => broken.Runtime.create()),
 ];
+const again = await broken.Trainer.resume(await broken.Runtime.create(), files);
+const metrics = await again.step(BATCH);
+const same = [metrics.step, metrics.loss];
 await broken.close(); // Dawn aborts the process where its thread is ended while it works: the thread stays
 
 const fresh = await connect();
 const resumed = await fresh.Trainer.resume(await fresh.Runtime.create(), files);
 const { loss, step } = await resumed.step(BATCH);
-await new Promise((sent) => process.send({ during, after, loss, expected, step }, sent));
+await new Promise((sent) => process.send({ during, after, same, loss, expected, step }, sent));
 process.exit(0); // Dawn's threads would keep the process alive

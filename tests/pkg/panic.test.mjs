@@ -1,10 +1,11 @@
-// A panic is an error of every object of the module: none hangs, and the page can go on in a fresh instance, which
-// a new worker has.
+// A panic is an error of every object of that instance of the module: none hangs, and the page, or the worker, goes on
+// in a fresh instance.
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { dawnEnv } from "../../scripts/machine.mjs";
+import { withPage } from "../lanes/harness.mjs";
 
 /** What a host tells, and what it prints. */
 async function told(name) {
@@ -25,30 +26,61 @@ async function told(name) {
 
 const LONG = { timeout: 120_000 };
 
-test("a panic rejects every call, and the console has its message and stack", LONG, async () => {
-  const { answer, printed } = await told("panic-host.mjs");
-  assert.equal(answer.length, 5);
-  for (const failure of answer) {
-    assert.equal(failure.name, "TinyloomError");
+/** Holds what `panicAndGoOn` tells to what a panic may do. */
+function judge({ during, after, still, next, lost, ended, losses, again, ...told }) {
+  const failed = during.filter(({ code }) => code !== "none");
+  assert.ok(failed.length > 0, "no panic");
+  for (const failure of [...failed, ...after, still]) {
+    assert.equal(failure.name, "TinyloomError", JSON.stringify(failure));
     assert.equal(failure.code, "internal");
     assert.match(failure.message, /panicked at/);
-    assert.match(failure.message, /connect\(\)/, "how to go on");
+    assert.match(failure.message, /Runtime\.create\(\)/, "how to go on");
   }
+  assert.match(lost, /panicked at/, "runtime.lost settles");
+  assert.equal(ended, "destroyed", "the device of the runtime that was destroyed");
+  assert.equal(next.code, "none", "the fresh instance, beside the end of the other one's runtime");
+  assert.deepEqual(again, { from: 4, losses }, "the run goes on to the bit");
+  assert.ok(told.snapshots > 0, "snapshots");
+  const { from, losses: rest } = told.fromSnapshot;
+  assert.ok(from > 0, "the snapshot is of a step");
+  assert.deepEqual(rest.slice(-losses.length), losses.slice(-rest.length), `from step ${from}`);
+}
+
+test("after a panic in a process it goes on in a fresh instance", LONG, async () => {
+  const { answer, printed } = await told("panic-host.mjs");
+  judge(answer);
   assert.match(printed, /panicked at [^\n]*\.rs:\d+/);
   assert.match(printed, /Stack:[\s\S]*wasm/);
 });
 
+/** In the page. */
+async function panicInPage(base) {
+  const tinyloom = await import(`${base}/pkg/index.js`);
+  const internal = await import(`${base}/pkg/internal.js`);
+  const { panicAndGoOn } = await import(`${base}/tests/pkg/panic-stage.mjs`);
+  return panicAndGoOn({ ...tinyloom, internal }, navigator.gpu);
+}
+
+test("after a panic in a page it goes on in a fresh instance, without a reload", LONG, () =>
+  withPage(
+    "chromium",
+    () => {},
+    async (page, url) => judge(await page.evaluate(panicInPage, url)),
+  ),
+);
+
 test(
-  "a panic in a worker ends its calls, and a fresh worker resumes to the bit",
+  "a panic in a worker ends its calls, and the same worker or another one resumes to the bit",
   LONG,
   async () => {
     const { answer } = await told("panic-worker-host.mjs");
-    const { during, after, loss, expected, step } = answer;
+    const { during, after, same, loss, expected, step } = answer;
     assert.ok(during.includes("internal"), "no panic");
     const from = during.indexOf("internal");
     assert.deepEqual([...new Set(during.slice(from))], ["internal"], "calls behind the panic");
     assert.deepEqual([...new Set(during.slice(0, from))].join(), from > 0 ? "none" : "");
-    assert.deepEqual(after, ["internal", "internal", "internal"]);
-    assert.deepEqual([step, loss], [2, expected]);
+    assert.deepEqual(after, ["internal", "internal"]);
+    assert.deepEqual(same, [2, expected], "in the same worker");
+    assert.deepEqual([step, loss], [2, expected], "in another worker");
   },
 );

@@ -1,31 +1,14 @@
 // A Node process with Dawn that runs the cases of tinyloom/storage on a folder.
-import {
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as tinyloom from "tinyloom";
 import * as storage from "tinyloom/storage";
 import { create } from "webgpu";
 import { runStorage } from "./bodies/storage.mjs";
+import { folderDisk } from "./folder-disk.mjs";
 
 const root = mkdtempSync(join(tmpdir(), "tinyloom-storage-"));
-const disk = {
-  async list(app) {
-    const all = readdirSync(join(root, app), { recursive: true });
-    return all
-      .filter((path) => statSync(join(root, app, path)).isFile())
-      .map((path) => path.replaceAll("\\", "/"));
-  },
-  read: async (app, path) => new Uint8Array(readFileSync(join(root, app, path))),
-  write: async (app, path, bytes) => writeFileSync(join(root, app, path), bytes),
-};
 const open = (name) =>
   storage.Runs.open(name, typeof name === "string" ? { folder: join(root, name) } : {});
 const gpu = create([]);
@@ -33,7 +16,7 @@ const context = {
   tinyloom: { ...tinyloom, ...storage },
   options: { gpu },
   open,
-  disk,
+  disk: folderDisk(root),
   where: "folder",
 };
 const results = await runStorage(context);

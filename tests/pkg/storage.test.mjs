@@ -11,6 +11,7 @@ import { Runs } from "tinyloom/storage";
 import { openPage } from "../../scripts/browser.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { full } from "../lanes/level.mjs";
 import { killTabs } from "../reliability/storage.mjs";
 
 const LONG = { timeout: 1_200_000 };
@@ -41,7 +42,7 @@ test("runs in a folder, in Node", LONG, async (t) => {
 });
 
 /** In the page: every case. */
-async function casesInPage(base, throughWorker, left) {
+async function casesInPage(base, throughWorker, left, sample) {
   const { runStorage, originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
   const { connect } = await import(`${base}/pkg/worker/index.js`);
   const tinyloom = throughWorker
@@ -52,7 +53,7 @@ async function casesInPage(base, throughWorker, left) {
       };
   const open = (name) => tinyloom.Runs.open(name);
   const where = "origin-private";
-  return runStorage({ tinyloom, open, disk: originDisk, where, left, throughWorker });
+  return runStorage({ tinyloom, open, disk: originDisk, where, left, throughWorker, sample });
 }
 
 for (const kind of ["chromium", "firefox"]) {
@@ -70,7 +71,7 @@ for (const kind of ["chromium", "firefox"]) {
               ? ["a run leaves as files or one zip", "an import takes", "a model saved into a run"]
               : [];
           if (left.length > 0) t.diagnostic(`left out: ${left}`);
-          await report(t, await page.evaluate(casesInPage, url, throughWorker, left));
+          await report(t, await page.evaluate(casesInPage, url, throughWorker, left, !full));
         },
       ),
     );
@@ -177,9 +178,10 @@ for (const kind of ["chromium", "firefox"]) {
 }
 
 test("tabs killed while they save go on from a whole checkpoint", LONG, async (t) => {
-  const { kills, halfWritten, seed } = await killTabs({ count: 3 });
+  const count = full ? 3 : 1; // `npm run reliability -- storage` kills 50
+  const { kills, halfWritten, seed } = await killTabs({ count, steps: full ? 60 : 20 });
   t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
-  assert.equal(kills.length, 3);
+  assert.equal(kills.length, count);
   for (const { wrong } of kills) assert.equal(wrong, undefined);
 });
 

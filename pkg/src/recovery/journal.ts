@@ -1,7 +1,7 @@
 /** What a model and its trainers come back by: a snapshot, or how they began, and what was done since. */
 
 import { TinyloomError, toError } from "../error.js";
-import { end, type Guard, guarded, type Handle, type Queue } from "../handle.js";
+import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import type { RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
 import { Member } from "./member.js";
 import type { Recovery } from "./recovery.js";
@@ -143,7 +143,7 @@ export class Journal implements Guard<RawModel> {
       for (;;) {
         const on = this.recovery.raw;
         try {
-          return await guarded(() => this.#build(on));
+          return await this.recovery.module.guarded(() => this.#build(on));
         } catch (thrown) {
           const error = toError(thrown);
           if (error.code !== "device-lost" || error === this.#gone) throw error;
@@ -175,9 +175,7 @@ export class Journal implements Guard<RawModel> {
     const raws = new Map<Member, RawTrainer>();
     let model: RawModel | undefined;
     try {
-      model = newest
-        ? await restored(module, on, this.handle.raw.config(), newest, raws)
-        : await this.#begin(on, raws);
+      model = newest ? await restored(module, on, newest, raws) : await this.#begin(on, raws);
       for (const member of this.members) {
         if (raws.has(member) || member.options === undefined) continue;
         raws.set(member, await module.RawTrainer.create(model, member.options, () => false));

@@ -1,15 +1,16 @@
 /** A trainer, as the journal of its model sees it. */
 
-import { type TinyloomError, throwIfAborted, toError } from "../error.js";
+import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
+import { show } from "../options.js";
 import type { RawTrainer } from "../raw.js";
-import type { SaveOptions } from "../save.js";
+import type { RunHandle, SaveOptions } from "../save.js";
 import { save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
 import { type Journal, Step } from "./journal.js";
-import { writerOf } from "./snapshot.js";
+import { type KeptSnapshot, writerOf } from "./snapshot.js";
 
 export class Member implements Guard<RawTrainer> {
   readonly journal: Journal;
@@ -86,7 +87,7 @@ export class Member implements Guard<RawTrainer> {
 
   /** The save, or where no device comes any more the last snapshot. */
   async orSnapshot(
-    save: () => Promise<TrainerFiles | undefined>,
+    save: (kept?: (number: number) => void) => Promise<TrainerFiles | undefined>,
     options: SaveOptions,
     added: AddedState,
     keep: number | undefined,
@@ -96,23 +97,47 @@ export class Member implements Guard<RawTrainer> {
     const steps = this.handle.freed ? 0 : this.handle.raw.steps();
     try {
       if (!recovery.failed) {
-        const files = await save();
-        if (stored.find(options.to)) this.#kept = Math.max(this.#kept, steps);
+        const run = stored.find(options.to) && (options.to as RunHandle);
+        const files = await save(run && ((number) => this.#keptIn(run, number)));
+        if (run) this.#kept = Math.max(this.#kept, steps);
         return files;
       }
     } catch (error) {
       if (!recovery.failed) throw error;
     }
-    const config = this.journal.handle.raw.config();
+    void this.handle.raw;
     const snapshot = this.journal.snapshots.newest;
+    if (snapshot && "run" in snapshot) throw this.#inRun(snapshot);
     const own = snapshot?.trainers.get(this);
     if (!snapshot || !own) return save(); // its error says what there is not
-    return saveFiles<TrainerFiles | undefined>(options, config, writerOf(snapshot.weights), {
-      moments: writerOf(own.moments),
-      state: async () => own.state,
-      added,
-      keep,
-    });
+    return saveFiles<TrainerFiles | undefined>(
+      options,
+      snapshot.config,
+      writerOf(snapshot.weights),
+      {
+        moments: writerOf(own.moments),
+        state: async () => own.state,
+        added,
+        keep,
+      },
+    );
+  }
+
+  /** In the model's turn: what it is now is a checkpoint of a run. */
+  #keptIn(run: RunHandle, number: number): void {
+    const { journal } = this;
+    const alive = journal.members.filter((member) => !member.handle.freed);
+    if (alive.length > 1) return; // the run has nothing of the others
+    const config = journal.handle.raw.config();
+    const steps = this.handle.raw.steps();
+    journal.snapshots.kept({ config, run, number, member: this, steps });
+  }
+
+  #inRun({ run, number, steps }: KeptSnapshot): TinyloomError {
+    const message =
+      `no device comes any more, and the last snapshot, of step ${steps}, is checkpoint ${number} of the run ` +
+      `${show(run.name)}: resume from there, or export the run`;
+    return new TinyloomError("device-lost", message);
   }
 
   #begun(begin: Step["begin"], stop: () => boolean): Step {
@@ -125,7 +150,7 @@ export class Member implements Guard<RawTrainer> {
 
   #arrived(step: Step, json: string): string {
     step.json = json;
-    this.journal.snapshots.stepped(json);
+    this.journal.snapshots.stepped();
     return json;
   }
 

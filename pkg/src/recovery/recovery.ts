@@ -51,7 +51,9 @@ export class Recovery implements Guard<RawRuntime> {
   readonly module: RawModule;
   readonly options: RecoverOptions;
   /** Milliseconds between two snapshots at least, and their share of the time; tests set them. */
-  pace = { least: 1000, share: 0.008 };
+  pace = { least: 1000, share: 0.006 };
+  /** Bytes of a snapshot that cost a millisecond of the steps' time: a guess until one was taken. */
+  rate = 2e6;
   /** The last loss, and when it was. */
   reason = "";
   began = 0;
@@ -141,10 +143,23 @@ export class Recovery implements Guard<RawRuntime> {
   }
 
   #watch(raw: RawRuntime): void {
-    raw.lost().then(
-      (json) => this.#lost(raw, JSON.parse(json) as LostInfo),
-      () => undefined, // of a module that panicked
-    );
+    const { module } = this;
+    module
+      .guarded(() => raw.lost())
+      .then(
+        (json) => this.#lost(raw, JSON.parse(json) as LostInfo),
+        (error: unknown) => this.#panicked(toError(error)),
+      );
+  }
+
+  /** The instance of the module is gone, and the runtime with it; its snapshots are not. */
+  #panicked(error: TinyloomError): void {
+    const { message } = error;
+    this.#failed = error;
+    this.#next?.reject(error);
+    this.#next = undefined;
+    if (!this.#runtime.handle.freed) this.tell({ state: "failed", message });
+    this.#settle({ reason: "unknown", message });
   }
 
   async #lost(raw: RawRuntime, info: LostInfo): Promise<void> {
@@ -164,6 +179,7 @@ export class Recovery implements Guard<RawRuntime> {
       this.#next = undefined;
       for (const journal of this.#journals) journal.restoreSoon();
     } catch (error) {
+      if (this.module.panic) return this.#panicked(this.module.panic);
       if (!handle.freed) this.#fail(toError(error));
       this.#settle(handle.freed ? { ...info, reason: "destroyed" } : info);
     }
@@ -196,6 +212,7 @@ export class Recovery implements Guard<RawRuntime> {
         adapter = await this.#opening.asking();
         return this.#serve(old, await this.#opening.open(adapter));
       } catch (thrown) {
+        if (this.module.panic) throw thrown;
         const left = this.began + BLOCKED - performance.now();
         if (adapter || left <= 0) this.#count(toError(thrown));
         else if (!told) {

@@ -1,6 +1,9 @@
 /** A model and its trainers as they were after a whole step, in the host's memory. */
 
+import { TinyloomError } from "../error.js";
 import { end } from "../handle.js";
+import { stored } from "../internal.js";
+import { show } from "../options.js";
 import type {
   RawModel,
   RawModule,
@@ -13,10 +16,14 @@ import type {
 import { withRoom } from "../raw.js";
 import { readAhead, tensorSizes } from "../readback.js";
 import { type FilePart, pullTensors, readHeaders } from "../safetensors.js";
+import type { RunHandle } from "../save.js";
 import type { Member } from "./member.js";
 
-/** Bytes that are read back at a time. */
-const PIECE = 8 << 20;
+/**
+ * Bytes that are read back at a time: staging buffers of up to a mebibyte are used again, and larger ones would
+ * leave holes in the module's memory. So many bytes are on their way at once.
+ */
+const [PIECE, AHEAD] = [1 << 20, 8 << 20];
 
 /** A file of tensors as `save` writes it, but for the checksums. */
 export interface SnapshotFile {
@@ -25,17 +32,27 @@ export interface SnapshotFile {
 }
 
 export interface Snapshot {
+  /** The model's, as JSON. */
+  readonly config: string;
   readonly weights: SnapshotFile;
-  readonly trainers: ReadonlyMap<
-    Member,
-    {
-      readonly moments: SnapshotFile;
-      /** The module's part of `trainer_state.json`. */
-      readonly state: string;
-      /** Steps done. */
-      readonly steps: number;
-    }
-  >;
+  readonly trainers: ReadonlyMap<Member, SnapshotOfTrainer>;
+}
+
+export interface SnapshotOfTrainer {
+  readonly moments: SnapshotFile;
+  /** The module's part of `trainer_state.json`. */
+  readonly state: string;
+  /** Steps done. */
+  readonly steps: number;
+}
+
+/** The same as a checkpoint of a run in storage, of a model with one trainer. */
+export interface KeptSnapshot {
+  readonly config: string;
+  readonly run: RunHandle;
+  readonly number: number;
+  readonly member: Member;
+  readonly steps: number;
 }
 
 /** Reads a copy back, piece by piece. */
@@ -46,10 +63,11 @@ export async function fileOf(copy: RawSnapshot): Promise<SnapshotFile> {
   const pieces = Array.from({ length: Math.ceil(total / PIECE) }, (_, at) => at * PIECE);
   const length = (begin: number) => Math.min(PIECE, total - begin);
   let at = 0;
-  for await (const bytes of readAhead(pieces.map(length), (index) => {
+  const read = (index: number) => {
     const begin = pieces[index] as number;
     return copy.read(begin, begin + length(begin));
-  })) {
+  };
+  for await (const bytes of readAhead(pieces.map(length), read, AHEAD)) {
     data.set(bytes, at);
     at += bytes.length;
   }
@@ -82,27 +100,53 @@ function partOf(name: string, { header, data }: SnapshotFile): FilePart {
   return { name, place: name, remote: false, size: header.length + data.length, read };
 }
 
+/** What a model is restored from. */
+interface Parts {
+  readonly weights: FilePart;
+  readonly trainers: readonly { member: Member; moments: FilePart; state: string }[];
+}
+
+function inMemory({ weights, trainers }: Snapshot): Parts {
+  return {
+    weights: partOf("model.safetensors", weights),
+    trainers: [...trainers].map(([member, { moments, state }]) => {
+      return { member, moments: partOf("optimizer.safetensors", moments), state };
+    }),
+  };
+}
+
+async function inRun({ run, number, member }: KeptSnapshot): Promise<Parts> {
+  const source = stored.of(run).source(number);
+  const file = async (name: string) => {
+    const found = await source.find(name);
+    if (found) return found;
+    const gone = `checkpoint ${number} of the run ${show(run.name)} is gone, and with it ${name}`;
+    throw new TinyloomError("invalid-checkpoint", gone);
+  };
+  const [weights, moments, state] = (await Promise.all(
+    ["model.safetensors", "optimizer.safetensors", "trainer_state.json"].map(file),
+  )) as [FilePart, FilePart, FilePart];
+  const text = new TextDecoder().decode(await state.read(0, state.size));
+  return { weights, trainers: [{ member, moments, state: text }] };
+}
+
 /** The model on another raw runtime, and its trainers, as a resume makes them. */
 export async function restored(
   module: RawModule,
   on: RawRuntime,
-  config: string,
-  { weights, trainers }: Snapshot,
+  snapshot: Snapshot | KeptSnapshot,
   raws: Map<Member, RawTrainer>,
 ): Promise<RawModel> {
-  const loader = new module.RawLoader(on, config);
+  const { weights, trainers } = "run" in snapshot ? await inRun(snapshot) : inMemory(snapshot);
+  const loader = new module.RawLoader(on, snapshot.config);
   const resumes = new Map<Member, RawResume>();
   const seen = { sum: 0 };
   try {
-    const open = await readHeaders(
-      [partOf("model.safetensors", weights)],
-      withRoom(module, loader, seen),
-    );
-    for (const [member, { moments, state }] of trainers) {
+    const open = await readHeaders([weights], withRoom(module, loader, seen));
+    for (const { member, moments, state } of trainers) {
       const resume = new module.RawResume(loader, state);
       resumes.set(member, resume);
-      const file = partOf("optimizer.safetensors", moments);
-      open.push(...(await readHeaders([file], withRoom(module, resume, seen))));
+      open.push(...(await readHeaders([moments], withRoom(module, resume, seen))));
     }
     await loader.allocate();
     for (const resume of resumes.values()) await resume.allocate(loader, () => false);

@@ -4,21 +4,22 @@ import { toError } from "../error.js";
 import { end } from "../handle.js";
 import type { RawSnapshot } from "../raw.js";
 import { bytesOf } from "../saving.js";
-import type { StepMetrics } from "../trainer-types.js";
 import { type Entry, type Journal, Step } from "./journal.js";
 import type { Member } from "./member.js";
-import { fileOf, type Snapshot } from "./snapshot.js";
+import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
 
 /** Bytes of host memory that snapshots may take, unless the page says otherwise. */
 const MOST_BYTES = 512 << 20;
-/** Bytes per millisecond that are read back while the cost of a snapshot is not known. */
-const GUESS = 5e5;
 /** Milliseconds from the beginning of one that fails to the next. */
 const PAUSE = 10_000;
 /** Failures in a row after which there are none any more. */
 const MOST_FAILURES = 3;
-/** Steps whose times are remembered. */
-const REMEMBERED = 32;
+/** Steps whose times are remembered, and of which one time is made: a browser may tell of several at once. */
+const [REMEMBERED, TOGETHER] = [64, 8];
+/** Steps since the checkpoint of a run that are kept to be repeated. */
+const MOST_ENTRIES = 20_000;
+/** Snapshots whose cost is remembered. */
+const COSTS = 4;
 
 /** What is under way. */
 interface Taking {
@@ -27,21 +28,31 @@ interface Taking {
   /** The entry that it is taken behind. */
   readonly last: Entry | undefined;
   readonly began: number;
-  /** Milliseconds of the steps that ended meanwhile. */
-  readonly during: number[];
+  /** When the last step before it ended, and the steps since. */
+  readonly after: number | undefined;
+  steps: number;
   spoilt: boolean;
 }
 
 /** The snapshots of one model and its trainers. */
 export class Snapshots {
   /** The last whole one. */
-  newest: Snapshot | undefined;
+  newest: Snapshot | KeptSnapshot | undefined;
   /** Why there are none and the model does not come back. */
   off: string | undefined;
+  /** Whether memory may not hold one: then checkpoints of a run serve. */
+  #tooLarge = false;
+  /** When the next one is due; tests set it. */
+  due: number | undefined;
   readonly #journal: Journal;
+  /** Milliseconds between the ends of two steps, where none was taken. */
   readonly #times: number[] = [];
+  /** When the last step ended. */
+  #ended: number | undefined;
   #taking: Taking | undefined;
-  #due: number | undefined;
+  /** Milliseconds that the last ones cost, and how many of the next one have been waited for. */
+  readonly #costs: number[] = [];
+  #paid = 0;
   #failures = 0;
 
   constructor(journal: Journal) {
@@ -50,11 +61,12 @@ export class Snapshots {
 
   /** In the model's turn, before a step: takes one if it is due. */
   maybe(): void {
-    if (this.off || this.#taking) return;
+    if (this.#tooLarge) this.#bound();
+    if (this.off || this.#tooLarge || this.#taking) return;
     const now = performance.now();
-    this.#due ??= this.#first(now);
-    if (this.off || now < this.#due || !this.#changed()) return;
-    this.#due = now + PAUSE;
+    this.due ??= this.#first(now);
+    if (this.off || now < this.due || !this.#changed()) return;
+    this.due = now + PAUSE;
     try {
       this.#begin(now);
     } catch (error) {
@@ -63,12 +75,35 @@ export class Snapshots {
   }
 
   /** A step has ended well. */
-  stepped(json: string): void {
+  stepped(): void {
     if (this.off) return;
-    const { milliseconds } = JSON.parse(json) as StepMetrics;
-    if (this.#taking) this.#taking.during.push(milliseconds);
-    else this.#times.push(milliseconds);
+    const now = performance.now();
+    if (this.#taking) this.#taking.steps += 1;
+    else if (this.#ended !== undefined) this.#times.push(now - this.#ended);
     if (this.#times.length > REMEMBERED) this.#times.shift();
+    this.#ended = now;
+  }
+
+  /** In the model's turn: a run has the model as it is now. It serves where memory may not hold a snapshot. */
+  kept(snapshot: KeptSnapshot): void {
+    if (!this.#tooLarge) return;
+    this.off = undefined;
+    this.newest = snapshot;
+    this.#journal.log.length = 0;
+    const { recovery } = this.#journal;
+    recovery.tell({
+      state: "snapshot",
+      steps: [snapshot.steps],
+      bytes: 0,
+      milliseconds: 0,
+      cost: 0,
+    });
+  }
+
+  /** Steps that are repeated behind a run's checkpoint take memory too. */
+  #bound(): void {
+    if (this.off || this.#journal.log.length < MOST_ENTRIES) return;
+    this.#stop(`${MOST_ENTRIES} steps were not saved into its run; save more often`);
   }
 
   /** A step has failed that the one under way may have counted. */
@@ -89,13 +124,16 @@ export class Snapshots {
     const bytes = this.#bytes();
     const { snapshotBytes = MOST_BYTES } = recovery.options;
     if (2 * bytes > snapshotBytes) {
+      this.#tooLarge = true;
       this.#stop(
         `snapshots of ${bytes} bytes take twice that of the host's memory, and recover.snapshotBytes allows ` +
-          `${snapshotBytes}: its steps since then are on the lost device alone; allow more, or save`,
+          `${snapshotBytes}: its steps since then are on the lost device alone; allow more, or train with a checkpoint ` +
+          "in a run of tinyloom/storage, which then serves",
       );
     }
-    const { least, share } = recovery.pace;
-    return origin.seeded ? now + Math.max(least, bytes / GUESS / share) : now;
+    if (!origin.seeded) return now;
+    this.#paid = bytes / recovery.rate;
+    return now + this.#wait(this.#paid);
   }
 
   /** Whether there is anything that the newest one has not. */
@@ -112,7 +150,7 @@ export class Snapshots {
       for (const member of alive) {
         const copy = member.handle.raw.snapshot();
         if (!copy) {
-          this.#due = began; // in the middle of an accumulation: after the next step
+          this.due = began; // in the middle of an accumulation: after the next step
           drop(copies);
           return;
         }
@@ -128,7 +166,8 @@ export class Snapshots {
       members: alive,
       last: log.at(-1),
       began,
-      during: [],
+      after: this.#ended,
+      steps: 0,
       spoilt: false,
     };
     this.#taking = taking;
@@ -144,10 +183,7 @@ export class Snapshots {
   async #read(taking: Taking, held: number): Promise<void> {
     const { began, members, last } = taking;
     const copies = await taking.copies;
-    const trainers: [
-      Member,
-      Snapshot["trainers"] extends ReadonlyMap<Member, infer T> ? T : never,
-    ][] = [];
+    const trainers: [Member, SnapshotOfTrainer][] = [];
     for (const [index, member] of members.entries()) {
       const copy = copies[index] as RawSnapshot;
       const state = await copy.state();
@@ -158,13 +194,14 @@ export class Snapshots {
     const { log, recovery } = this.#journal;
     const at = last ? log.indexOf(last) + 1 : 0;
     if (taking.spoilt || (last && at === 0) || this.#journal.handle.freed) return;
-    this.newest = { weights, trainers: new Map(trainers) };
+    const config = this.#journal.handle.raw.config();
+    this.newest = { config, weights, trainers: new Map(trainers) };
     log.splice(0, at);
     this.#journal.members = this.#journal.members.filter((member) => !member.handle.freed);
     this.#failures = 0;
     const milliseconds = performance.now() - began;
     const cost = this.#cost(taking, held, milliseconds);
-    this.#due = began + milliseconds + Math.max(recovery.pace.least, cost / recovery.pace.share);
+    this.#plan(cost, held);
     const bytes = trainers.reduce((sum, [, { moments }]) => sum + moments.data.length, 0);
     recovery.tell({
       state: "snapshot",
@@ -175,12 +212,42 @@ export class Snapshots {
     });
   }
 
-  /** Milliseconds by which the steps beside it took longer; where there was none, all that it took. */
-  #cost({ during }: Taking, held: number, milliseconds: number): number {
-    const usual = [...this.#times].sort((a, b) => a - b)[this.#times.length >> 1];
-    if (usual === undefined || during.length === 0) return milliseconds;
-    const longer = during.reduce((sum, one) => sum + one - usual, 0);
-    return Math.min(milliseconds, Math.max(held, longer));
+  /** Milliseconds in which so much of the time has passed that a snapshot may take this long. */
+  #wait(cost: number): number {
+    const { least, share } = this.#journal.recovery.pace;
+    return Math.max(least, cost / share);
+  }
+
+  /** When the next one is due: what the last one cost beyond what had been waited for is waited for too. */
+  #plan(cost: number, held: number): void {
+    const { recovery } = this.#journal;
+    const owed = Math.max(0, cost - this.#paid);
+    this.#costs.push(cost);
+    if (this.#costs.length > COSTS) this.#costs.shift();
+    this.#paid = Math.max(held, this.#costs.reduce((sum, one) => sum + one) / this.#costs.length);
+    this.due = performance.now() + this.#wait(this.#paid + owed);
+    // Of the next model, whose own are not known yet.
+    if (this.#paid > 0) recovery.rate = this.#bytes() / this.#paid;
+  }
+
+  /** Milliseconds by which the steps beside it ended later; where none ended, all that it took. */
+  #cost({ after, steps }: Taking, held: number, milliseconds: number): number {
+    const usual = this.#usual();
+    if (usual === undefined || after === undefined || steps === 0) return milliseconds;
+    const ended = this.#ended ?? after;
+    const under = Math.max(0, performance.now() - ended - usual);
+    return Math.min(milliseconds, Math.max(held, ended - after - steps * usual + under));
+  }
+
+  /** Milliseconds from the end of a step to the end of the next. */
+  #usual(): number | undefined {
+    const all = this.#times;
+    const length = all.length < TOGETHER ? 1 : TOGETHER;
+    const means: number[] = [];
+    for (let at = all.length; at >= length; at -= length) {
+      means.push(all.slice(at - length, at).reduce((sum, one) => sum + one) / length);
+    }
+    return means.sort((a, b) => a - b)[means.length >> 1];
   }
 
   #failed(thrown: unknown): void {

@@ -108,6 +108,8 @@ export interface Turns {
   take(): Promise<() => void>;
   /** Writes what has to be there before the manifest. */
   flush(): Promise<void>;
+  /** Told of the checkpoint's number, once it is whole. */
+  kept(number: number): void;
 }
 
 /**
@@ -193,6 +195,7 @@ export class CheckpointTarget implements Target {
     };
     await storing("the checkpoint's manifest", () => writeRecord(this.#disk, path, manifest));
     await storing("older checkpoints", () => this.#prune(keep));
+    this.#turns.kept(this.#number as number);
     this.#end?.();
   }
 

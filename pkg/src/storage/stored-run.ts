@@ -87,12 +87,13 @@ export class StoredRun {
     this.#metrics = metricsLog(disk, id);
     this.#samples = new Log(disk, [id, "samples.jsonl"], byStep);
     stored.set(this, {
-      target: (keep) =>
+      target: (keep, kept = () => {}) =>
         new CheckpointTarget(this.#opened(), id, keep, {
           take: () => this.#turn(),
           flush: () => this.#flush(),
+          kept,
         }),
-      source: () => this.#source(),
+      source: (number) => this.#source(number),
       note: (metrics) => this.#metrics.add(metrics),
       renamed: (changed) => {
         this.#record = changed as RunRecord;
@@ -216,16 +217,21 @@ export class StoredRun {
     });
   }
 
-  #source(): Source {
+  #source(number?: number): Source {
     const disk = this.#opened();
     let chosen: Promise<number> | undefined;
     return {
       place: (name) => `${this.name}/${name}`,
       find: async (name): Promise<FilePart | undefined> => {
-        chosen ??= this.#newest(name);
+        chosen ??= number === undefined ? this.#newest(name) : this.#verified(number);
         return disk.find(pathIn(this.id, await chosen, name));
       },
     };
+  }
+
+  async #verified(number: number): Promise<number> {
+    await verifyCheckpoint(this.#opened(), this.id, number);
+    return number;
   }
 
   /**

@@ -1,6 +1,6 @@
 // The generated declarations of the wasm module satisfy the hand-written boundary.
 
-import type { RawModule } from "../../../pkg/dist/raw.js";
+import type { RawExports } from "../../../pkg/dist/raw.js";
 import type * as generated from "../../../pkg/dist/tinyloom.js";
 
 /**
@@ -11,5 +11,6 @@ type AsMethods<M> = {
   [K in keyof M]: M[K] extends new (...args: infer A) => infer R ? { make(...args: A): R } : M[K];
 };
 
-export const check = (module: AsMethods<typeof generated>): AsMethods<Omit<RawModule, "default">> =>
-  module;
+export const check = (
+  module: AsMethods<typeof generated>,
+): AsMethods<Omit<RawExports, "default">> => module;
