@@ -1,5 +1,5 @@
 // The table of docs/reliability.md: what `npm run reliability` found, from its files in bench/results.
-import { median, newest } from "../../tests/reliability/results.mjs";
+import { adapterName, median, newest } from "../../tests/reliability/results.mjs";
 
 export const HEADS = ["fault", "where", "outcome", "cost", "result"];
 
@@ -34,22 +34,17 @@ function lost(part, fault) {
 }
 
 function snapshots() {
-  return newest("snapshots").flatMap(({ file, date, adapter, software, rows, wrong }) =>
-    rows.map(({ name, with: turns, without, share, slower, last }) => {
-      const rate = median(turns.filter(Boolean).map((turn) => turn.rate));
-      const noise = software ? "; other work shares this CPU" : "";
-      return [
-        `snapshots of ${name}, ${megabytes(last.bytes)}`,
-        `chromium, ${adapter}, ${date}`,
-        outcome(
-          !wrong.some((line) => line.startsWith(`${name}:`)),
-          `${rate.toFixed(1)} steps per second with them, ${median(without).toFixed(1)} without: ` +
-            `${percent(slower)} slower${noise}`,
-        ),
-        `${percent(share)} of the time by their own account`,
-        `\`${file}\``,
-      ];
-    }),
+  return newest("snapshots").flatMap(({ file, date, adapter, rows, wrong }) =>
+    rows.map(({ name, pairs, bytes, cost, due, share, error, own }) => [
+      `snapshots of ${name}, ${megabytes(bytes)}`,
+      `chromium, ${adapter}, ${date}`,
+      outcome(
+        !wrong.some((line) => line.startsWith(`${name}:`)),
+        `${percent(share)} ± ${percent(error)} of the time in ${pairs.length} pairs of turns with one and without`,
+      ),
+      `one costs ${cost.toFixed(1)} ms every ${seconds(due)}; by their own account ${percent(own)}`,
+      `\`${file}\``,
+    ]),
   );
 }
 
@@ -57,7 +52,8 @@ function soak() {
   return newest("soak").map(({ file, date, adapter, seed, steps, cycles, seconds, wrong }) => {
     const last = cycles.at(-1);
     const returned = `${number(last.gpuBytes)} bytes of the GPU left, ${megabytes(last.wasmBytes)} of wasm, `;
-    const heap = `${megabytes(last.heapBytes)} of collected heap`;
+    const objects = cycles.findLast((cycle) => cycle.objectBytes)?.objectBytes;
+    const heap = `${megabytes(objects ?? last.heapBytes)} of ${objects ? "objects" : "collected heap"}`;
     const told = wrong.length === 0 ? "levels return, and bits repeat" : wrong.join("; ");
     return [
       `${number(steps)} steps of tiny in ${cycles.length} cycles from creation to \`free()\``,
@@ -82,6 +78,110 @@ function storage() {
   ]);
 }
 
+/** One row for each host and fault of stored runs. */
+function stored() {
+  return newest("stored").flatMap(({ file, date, host, adapter, seed, rows }) =>
+    [...new Set(rows.map(({ fault }) => fault))].map((fault) => {
+      const own = rows.filter((row) => row.fault === fault);
+      const good = own.filter(({ wrong }) => !wrong).length;
+      const places = new Set(own.map((row) => row.file.replace(/^c\d+\//, ""))).size;
+      const what = fault === "two tabs" ? "were refused" : "told, and a whole checkpoint went on";
+      return [
+        `${fault} of a stored run, at each of ${places} ${fault === "two tabs" ? "calls" : "files"}`,
+        `${host}, ${adapter}, ${date}, seed ${seed}`,
+        outcome(good === own.length, `${good} of ${own.length} ${what}`),
+        "–",
+        `\`${file}\``,
+      ];
+    }),
+  );
+}
+
+function fuzz() {
+  return newest("fuzz").flatMap(({ file, date, rows }) =>
+    rows.map(({ target, seeds, seed, seconds: time, executed, coverage, wrong }) => [
+      `fuzzed input: ${target}`,
+      `native, ${date}, seed ${seed}, from ${seeds.length} files in \`fuzz/seeds\``,
+      outcome(
+        wrong.length === 0,
+        `${number(executed)} inputs: no panic, hang or large allocation${wrong.length > 0 ? " but " : ""}` +
+          `${wrong.map((one) => one.split(":")[0]).join("; ")}`,
+      ),
+      `${number(time)} s, ${number(coverage)} edges covered`,
+      `\`${file}\``,
+    ]),
+  );
+}
+
+function hostile() {
+  return newest("hostile").map(({ file, date, adapter, seed, count, whole, results }) => [
+    `${number(count)} damaged files and ${number(count)} calls with nonsense`,
+    `node, ${adapter ?? "adapter not noted"}, ${date}, seed ${seed}`,
+    outcome(
+      whole,
+      `${results.reduce((sum, { findings }) => sum + findings.length, 0)} panics, hangs, \`internal\` or silent changes`,
+    ),
+    "–",
+    `\`${file}\``,
+  ]);
+}
+
+function memory() {
+  return newest("memory").map(({ file, date, host, adapter, how, filled, wrong }) => [
+    `memory that ends: ${how}`,
+    `${host}, ${adapter}, ${date}`,
+    outcome(
+      wrong.length === 0,
+      wrong.length === 0
+        ? "`out-of-memory` with bytes and settings; nothing half-built stays, and training goes on to the same bits"
+        : wrong.join("; "),
+    ),
+    `full after ${megabytes(filled ?? 0)}`,
+    `\`${file}\``,
+  ]);
+}
+
+/** Caps on limits: the cells themselves are in the browsers' guide. */
+function limits() {
+  return newest("limits").flatMap(({ file, date, seed, results }) =>
+    results.map(({ host, capabilities, rows }) => {
+      const count = (wanted) => rows.filter(({ result }) => result === wanted).length;
+      const [without, wrong] = [count("no effect"), count("wrong")];
+      const left = without > 0 ? `; ${without} caps have no effect on this adapter` : "";
+      return [
+        "caps on limits, alone and together",
+        `${host}, ${adapterName(capabilities.adapter)}, ${date}, seed ${seed}`,
+        outcome(
+          wrong === 0 && without === 0,
+          `of ${rows.length} cells ${count("trains")} train and ${count("refused")} are refused, ${wrong} are wrong${left}`,
+        ),
+        "–",
+        `\`${file}\``,
+      ];
+    }),
+  );
+}
+
+/** What has no result yet. */
+const NAMES = {
+  "gpu-process": "GPU process killed",
+  blocked: "GPU process killed twice within two minutes",
+  destroy: "`device.destroy()` by the page",
+  storage: "tab killed while it writes checkpoints",
+  stored: "faults of a stored run",
+  snapshots: "what snapshots cost",
+  memory: "memory that ends",
+  hostile: "damaged files and calls with nonsense",
+  fuzz: "fuzzed input",
+  limits: "caps on limits",
+  soak: "soak",
+};
+
+const missing = () =>
+  Object.entries(NAMES)
+    .filter(([part]) => newest(part).length === 0)
+    .map(([part, name]) => [name, "–", outcome(false, "not run"), "–", `\`-- ${part}\``]);
+
 const waits = (rows) => rows.filter(({ waited }) => waited).map(({ reopened }) => reopened);
 
 /** Every row. */
@@ -96,7 +196,13 @@ export function reliabilityRows() {
     ),
     ...lost("destroy", () => "`device.destroy()` by the page"),
     ...storage(),
+    ...stored(),
     ...snapshots(),
+    ...memory(),
+    ...hostile(),
+    ...fuzz(),
+    ...limits(),
     ...soak(),
+    ...missing(),
   ];
 }

@@ -79,9 +79,14 @@ function report({ host, capabilities, rows }, seed) {
 }
 
 /** All cells; the result as JSON and a line for each host. */
-export async function limits({ count = TOGETHER, seed = Date.now() % 1e6, built = false } = {}) {
+export async function limits({
+  count = TOGETHER,
+  seed = Date.now() % 1e6,
+  built = false,
+  host: only,
+} = {}) {
   const cells = cellsOf(count, seed);
-  const hosts = ["node", "chromium", "firefox"];
+  const hosts = ["node", "chromium", "firefox"].filter((host) => !only || host === only);
   const there = hosts.filter((host) => !built || host === "node" || findBrowser(host));
   const results = [];
   let good = true;
@@ -90,7 +95,7 @@ export async function limits({ count = TOGETHER, seed = Date.now() % 1e6, built 
     good = report(found, seed) && good;
     results.push(found);
     const left = hosts.slice(results.length);
-    keep("limits", results[0].capabilities.adapter, { seed, left, results });
+    keep("limits", results[0].capabilities.adapter, { seed, left, results }, only);
   }
   for (const host of hosts)
     if (!there.includes(host)) console.log(`limits: ${host}: not run, not here`);

@@ -29,9 +29,8 @@ export function keep(part, adapter, result, host) {
 
 /** The newest results of a part, one for each host and adapter: `{ file, ...result }`. */
 export function newest(part) {
-  const name = new RegExp(`^reliability-(${part}-.+)-\\d{4}-\\d\\d-\\d\\d\\.json$`);
-  return newestFiles((file) => name.exec(file)?.[1]).map(({ file, results }) => ({
-    file,
-    ...results,
-  }));
+  const name = new RegExp(`^reliability-(${part}(?:-.+)?)-\\d{4}-\\d\\d-\\d\\d\\.json$`);
+  return newestFiles((file) => name.exec(file)?.[1])
+    .map(({ file, results }) => ({ file, ...results }))
+    .filter((one) => one.part === part);
 }

@@ -1,22 +1,28 @@
 // `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
 import { parseArgs } from "node:util";
 import { Failure, main } from "../../scripts/lib.mjs";
+import { fuzz } from "./fuzz.mjs";
 import { hostile } from "./hostile.mjs";
 import { limits } from "./limits.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
+import { memory } from "./memory.mjs";
 import { snapshots } from "./snapshots.mjs";
 import { soak } from "./soak.mjs";
 import { storage } from "./storage.mjs";
+import { stored } from "./stored.mjs";
 
 const PARTS = {
   storage,
+  stored,
   "gpu-process": gpuProcess,
   blocked,
   destroy,
   snapshots,
   soak,
   limits,
+  memory,
   hostile,
+  fuzz,
 };
 
 await main(async () => {
@@ -28,6 +34,7 @@ await main(async () => {
       seed: { type: "string" },
       steps: { type: "string" },
       minutes: { type: "string" },
+      seconds: { type: "string" },
       host: { type: "string" },
       built: { type: "boolean" },
     },
@@ -44,7 +51,7 @@ await main(async () => {
     ...(values.built && { built: true }),
     ...(values.host && { host: values.host }),
     ...Object.fromEntries(
-      ["count", "seed", "steps", "minutes"]
+      ["count", "seed", "steps", "minutes", "seconds"]
         .filter((name) => values[name] !== undefined)
         .map((name) => [name, Number(values[name])]),
     ),

@@ -1,35 +1,48 @@
-// What snapshots cost: steps per second with and without them, in turns, and their own account of it.
+// What snapshots cost: turns with one and turns without, in pairs; and how rarely tinyloom takes one.
 import { batch, CONFIGS } from "../../bench/workloads.mjs";
 import { step } from "../../scripts/lib.mjs";
 import { softwareOnly } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { adapterName, keep, median } from "./results.mjs";
 
-/** Milliseconds of a turn at least, and turns of each kind. */
-const [TURN, TURNS] = [10_000, 2];
-/** Milliseconds of a turn at most: a large model's snapshots follow each other in a minute or more. */
-const LONGEST = 100_000;
+/** Seconds of a model. */
+const SECONDS = softwareOnly() ? 180 : 50;
 /** The share of the time that snapshots may cost. */
 const MOST = 0.01;
 
 /** In the page. */
-async function measure(base, work, times) {
+async function measure(base, work, longest) {
   const tinyloom = await import(`${base}/pkg/index.js`);
   const internal = await import(`${base}/pkg/internal.js`);
   const stage = await import(`${base}/tests/reliability/snapshots-stage.mjs`);
-  return stage.measure({ ...tinyloom, internal }, work, times);
+  return stage.measure({ ...tinyloom, internal }, work, longest);
+}
+
+/** A median and its standard error, by the median of the distances from it. */
+function estimateOf(list) {
+  const middle = median(list);
+  const distance = median(list.map((one) => Math.abs(one - middle)));
+  return [middle, (1.2533 * 1.4826 * distance) / Math.sqrt(list.length)];
+}
+
+/** What snapshots cost of the time; `error` is the standard error of that. */
+function shareOf(pairs) {
+  const [cost, deviation] = estimateOf(pairs.map((pair) => pair.cost));
+  const due = median(pairs.map((pair) => pair.due));
+  const own = median(pairs.map((pair) => pair.own));
+  return { cost, due, share: cost / due, error: deviation / due, own: own / due };
 }
 
 /** What is wrong with a row, if anything. */
-function judge({ name, with: turns, share, slower }, software) {
-  if (turns.some((one) => !one)) return `${name}: two snapshots were more than ${LONGEST} ms apart`;
-  if (!(share < MOST)) return `${name}: they held steps up for ${share} of the time`;
-  // A CPU that others use too is no measure of a hundredth.
-  return !software && !(slower < MOST) ? `${name}: steps were slower by ${slower}` : undefined;
+function judge({ name, share, error }) {
+  const percent = (part) => `${(100 * part).toFixed(2)} %`;
+  if (!(share < MOST)) return `${name}: they cost ${percent(share)} of the time`;
+  if (share + error < MOST) return undefined;
+  return `${name}: they cost ${percent(share)} of the time, and the measurement errs by ${percent(error)}`;
 }
 
 /** Prints a line for each model, and keeps all as JSON. */
-export async function snapshots({ count = TURNS } = {}) {
+export async function snapshots({ seconds = SECONDS } = {}) {
   const names = softwareOnly() ? ["tiny"] : Object.keys(CONFIGS);
   const rows = [];
   const { adapter, software } = await withPage(
@@ -40,9 +53,8 @@ export async function snapshots({ count = TURNS } = {}) {
         step(`snapshots of ${name}`);
         const { config, tokens } = CONFIGS[name];
         const ids = [...batch(4000, config.vocab_size).tokens];
-        const times = { turn: TURN, turns: count, longest: LONGEST };
-        const found = await page.evaluate(measure, url, { config, tokens, ids }, times);
-        rows.push({ name, ...found });
+        const found = await page.evaluate(measure, url, { config, tokens, ids }, 1000 * seconds);
+        rows.push({ name, ...shareOf(found.pairs), ...found });
       }
       return page.evaluate(async (base) => {
         const { Runtime } = await import(`${base}/pkg/index.js`);
@@ -51,24 +63,18 @@ export async function snapshots({ count = TURNS } = {}) {
       }, url);
     },
   );
-  const wrong = [];
-  for (const row of rows) {
-    const good = row.with.filter(Boolean);
-    row.share = median(good.map(({ share }) => share));
-    row.slower = 1 - median(good.map(({ rate }) => rate)) / median(row.without);
-    const problem = judge(row, software);
-    if (problem) wrong.push(problem);
+  for (const { name, pairs, bytes, cost, due, share, error, own } of rows) {
+    const percent = (part) => `${(100 * part).toFixed(2)} %`;
     console.log(
-      `snapshots: ${adapterName(adapter)}: ${row.name}: ${row.last.bytes} bytes read in ` +
-        `${Math.round(row.last.milliseconds)} ms, steps later by ${Math.round(row.last.cost)} ms; they held steps up ` +
-        `for ${(100 * row.share).toFixed(2)} % of the time; steps/s with ` +
-        `${good.map(({ rate }) => rate.toFixed(2))}, without ${row.without.map((rate) => rate.toFixed(2))}: ` +
-        `${(100 * row.slower).toFixed(2)} % slower`,
+      `snapshots: ${adapterName(adapter)}: ${name}: ${pairs.length} pairs; one of ${bytes} bytes is read in ` +
+        `${Math.round(median(pairs.map(({ reading }) => reading)))} ms and costs ${cost.toFixed(1)} ms, one in ` +
+        `${Math.round(due)} ms: ${percent(share)} ± ${percent(error)} of the time, by their own account ${percent(own)}`,
     );
   }
   for (const name of Object.keys(CONFIGS).filter((one) => !names.includes(one))) {
     console.log(`snapshots: ${name} is not measured on a software adapter`);
   }
+  const wrong = rows.map(judge).filter(Boolean);
   for (const line of wrong) console.log(`  ${line}`);
   keep("snapshots", adapter, { software, rows, wrong });
   return wrong.length === 0;

@@ -8,7 +8,9 @@ import { adapterName, keep } from "./results.mjs";
 
 /** Steps between a creation and its end: a hundredth of the default. */
 const CYCLE = softwareOnly() ? 10 : 200;
-/** The share by which the collected heap may be above the highest of the first tenth: caches of the engine. */
+/** Cycles of which one is looked at for its objects, which takes the page a while. */
+const LOOKED_AT = softwareOnly() ? 1 : 5;
+/** The share by which objects and buffers may be above the highest of the first tenth: caches of the engine. */
 const HEAP_NOISE = 0.01;
 
 /** In the page. */
@@ -19,7 +21,7 @@ async function open(base, { config, tokens }, seed) {
   const runtime = await tinyloom.Runtime.create();
   const { counters, recovery } = runtimes.of(runtime);
   // One snapshot follows the other, so that from the first cycle on they are beside everything else.
-  recovery.pace = { least: 0, share: 1 };
+  recovery.pace = { least: 0, share: 100 };
   globalThis.soak = new Soak(tinyloom, runtime, counters, { config, tokens, seed });
   const { adapter, software } = runtime.capabilities;
   return { adapter, software, before: counters().gpuBytes };
@@ -33,11 +35,34 @@ async function collected(session) {
   return { heapBytes: usedSize, bufferBytes: backingStorageSize };
 }
 
+/** What the page holds by itself: neither code that the engine compiled nor what is outside of the heap. */
+const OWN =
+  /^(object|object shape|array|string|concatenated string|sliced string|closure|regexp|number|symbol|bigint)$/;
+
+/** Bytes of the page's objects. The whole heap also has the engine's compiled code, which grows as it optimises. */
+async function objects(session) {
+  let text = "";
+  const more = ({ chunk }) => {
+    text += chunk;
+  };
+  session.on("HeapProfiler.addHeapSnapshotChunk", more);
+  await session.send("HeapProfiler.takeHeapSnapshot", { reportProgress: false });
+  session.off("HeapProfiler.addHeapSnapshotChunk", more);
+  const { snapshot, nodes } = JSON.parse(text);
+  const { node_fields: fields, node_types: types } = snapshot.meta;
+  const [type, size] = [fields.indexOf("type"), fields.indexOf("self_size")];
+  let sum = 0;
+  for (let at = 0; at < nodes.length; at += fields.length) {
+    if (OWN.test(types[type][nodes[at + type]])) sum += nodes[at + size];
+  }
+  return sum;
+}
+
 /** What is wrong with the cycles, if anything. */
 function judge(cycles, before) {
   const tenth = Math.max(1, Math.floor(cycles.length / 10));
   const [first, rest] = [cycles.slice(0, tenth), cycles.slice(tenth)];
-  const most = (list, key) => Math.max(...list.map((one) => one[key]));
+  const most = (list, key) => Math.max(...list.map((one) => one[key] ?? 0));
   const wrong = [];
   if (rest.length === 0) wrong.push("there is one cycle alone, and nothing to compare");
   const left = cycles.find(({ gpuBytes }) => gpuBytes !== before);
@@ -46,7 +71,7 @@ function judge(cycles, before) {
   if (other) wrong.push(`bits differ: ${other.bits}, and at first ${cycles[0].bits}`);
   for (const [key, noise] of [
     ["wasmBytes", 0],
-    ["heapBytes", HEAP_NOISE],
+    ["objectBytes", HEAP_NOISE],
     ["bufferBytes", HEAP_NOISE],
   ]) {
     const [was, is] = [most(first, key), rest.length > 0 ? most(rest, key) : 0];
@@ -73,6 +98,9 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
         const cycle = await page.evaluate((steps) => globalThis.soak.cycle(steps), CYCLE);
         done += CYCLE;
         cycles.push({ steps: done, ...cycle, ...(await collected(session)) });
+        if (cycles.length % LOOKED_AT === 0) {
+          cycles.at(-1).objectBytes = await objects(session);
+        }
         if (cycles.length % 10 === 1) step(`${done} steps: ${JSON.stringify(cycles.at(-1))}`);
       }
       const wrong = judge(cycles, opened.before);
@@ -80,10 +108,11 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
       const { adapter, software } = opened;
       keep("soak", adapter, { software, seed, steps: done, seconds, wrong, cycles });
       const last = cycles.at(-1);
+      const looked = cycles.findLast(({ objectBytes }) => objectBytes);
       console.log(
         `soak: seed ${seed}, ${adapterName(adapter)}: ${done} steps in ${cycles.length} cycles and ${seconds} s; ` +
-          `at the end ${last.gpuBytes} bytes of the GPU, ${last.wasmBytes} of wasm, ${last.heapBytes} of collected ` +
-          `heap; ${wrong.length === 0 ? "bits repeat and nothing grows after the first tenth" : "not whole"}`,
+          `at the end ${last.gpuBytes} bytes of the GPU, ${last.wasmBytes} of wasm, ${looked?.objectBytes} of objects in ` +
+          `${last.heapBytes} of collected heap; ${wrong.length === 0 ? "bits repeat and nothing grows after the first tenth" : "not whole"}`,
       );
       for (const line of wrong) console.log(`  ${line}`);
       return wrong.length === 0;

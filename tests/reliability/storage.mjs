@@ -77,9 +77,10 @@ async function kill(tab, before) {
 /**
  * Kills tabs of Chromium.
  *
+ * @param steps - of the run.
  * @returns `{ adapter, seed, kills: [{ after, step, resumed, wrong }], halfWritten }`.
  */
-export async function killTabs({ count, seed = Date.now() % 1e6 }) {
+export async function killTabs({ count, seed = Date.now() % 1e6, steps = STEPS }) {
   const random = numbers(seed);
   const kills = [];
   let adapter;
@@ -93,12 +94,12 @@ export async function killTabs({ count, seed = Date.now() % 1e6 }) {
         return { vendor, architecture };
       });
       await first.goto("about:blank"); // a process of another site
-      const reference = await undisturbed(first.browser(), url);
+      const reference = await undisturbed(first.browser(), url, steps);
       let last = 0;
       while (kills.length < count || last > 0) {
         const killing = kills.length < count;
         const before = await renderers(first.browser());
-        const tab = await watched(first.browser(), url);
+        const tab = await watched(first.browser(), url, steps);
         const began = await tab.opened;
         const wrong = judge(began, last, tab.losses, reference);
         if (began.half > 0) halfWritten += 1;
@@ -143,15 +144,15 @@ function differing(losses, reference) {
 }
 
 /** The losses of the run when nothing happens to it. */
-async function undisturbed(browser, url) {
-  const tab = await watched(browser, url);
+async function undisturbed(browser, url, steps) {
+  const tab = await watched(browser, url, steps);
   await tab.ended;
   await tab.page.close();
   return tab.losses;
 }
 
 /** A tab that trains, and what it tells. */
-async function watched(browser, url) {
+async function watched(browser, url, steps) {
   const page = await openPage(browser, `${url}/blank.html`);
   const losses = new Map();
   let [opened, ended, failed] = [];
@@ -166,7 +167,7 @@ async function watched(browser, url) {
     if (told.step) losses.set(told.step, told.loss);
     if (told.ended) ended("ended");
   });
-  page.evaluate(train, url, STEPS).catch((error) => failed(error)); // its process may be killed
+  page.evaluate(train, url, steps).catch((error) => failed(error)); // its process may be killed
   return { page, losses, opened: whenOpened, ended: whenEnded };
 }
 
