@@ -74,6 +74,8 @@ export class Log {
     if (!file) return { lines: [], cut: false };
     const lines = new TextDecoder().decode((await file.read(0, file.size)).slice()).split("\n");
     const last = lines.pop() as string;
+    // A whole line whose end is another character was not cut off: it is damaged.
+    if (last && parse(last.slice(0, -1))) lines.push(last);
     return { lines, cut: last !== "" };
   }
 
@@ -93,7 +95,7 @@ function lineOf(entry: Entry): string {
 
 function parse(line: string): Entry | undefined {
   const text = line.slice(9);
-  return hex(crc32(encoder.encode(text))) === line.slice(0, 8) ? JSON.parse(text) : undefined;
+  return line.startsWith(`${hex(crc32(encoder.encode(text)))} `) ? JSON.parse(text) : undefined;
 }
 
 /** Entries in order; one of an earlier step than those before it begins the log again from there. */
