@@ -7,6 +7,7 @@ import type { RecoverOptions } from "./types.js";
 const RULES: Rules<RecoverOptions> = {
   attempts: integer(1, 1000),
   snapshotBytes: integer(0, Number.MAX_SAFE_INTEGER),
+  snapshotMilliseconds: integer(0, Number.MAX_SAFE_INTEGER),
   onState: callback,
 };
 

@@ -51,7 +51,7 @@ export class Recovery implements Guard<RawRuntime> {
   readonly module: RawModule;
   readonly options: RecoverOptions;
   /** Milliseconds between two snapshots at least, and their share of the time; tests set them. */
-  pace = { least: 1000, share: 0.006 };
+  pace: { least: number; share: number };
   /** Bytes of a snapshot that cost a millisecond of the steps' time: a guess until one was taken. */
   rate = 2e6;
   /** The last loss, and when it was. */
@@ -72,6 +72,7 @@ export class Recovery implements Guard<RawRuntime> {
     this.#runtime = runtime;
     this.module = runtime.module;
     this.options = options;
+    this.pace = { least: options.snapshotMilliseconds ?? 1000, share: 0.006 };
     this.#opening = opening;
     this.lost = new Promise((settle) => {
       this.#settle = settle;

@@ -5,6 +5,7 @@ import type { RawTrainer } from "../raw.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { type Change, type Journal, Step } from "./journal.js";
 import type { Member } from "./member.js";
+import type { RepeatedStep } from "./types.js";
 
 export class Repeat {
   readonly #journal: Journal;
@@ -14,6 +15,8 @@ export class Repeat {
   /** What is told once the new objects serve: nobody goes on before that. */
   readonly #results: (() => void)[] = [];
   #steps = 0;
+  /** Both losses of each step that had been given out. */
+  readonly #losses: RepeatedStep[] = [];
 
   constructor(journal: Journal, raws: ReadonlyMap<Member, RawTrainer>) {
     this.#journal = journal;
@@ -45,7 +48,8 @@ export class Repeat {
     for (const [member, fromStep] of this.#from) {
       member.recovered = { fromStep, reason: recovery.reason, milliseconds };
     }
-    recovery.tell({ state: "recovered", repeated: this.#steps, milliseconds });
+    const repeated = this.#steps;
+    recovery.tell({ state: "recovered", repeated, losses: this.#losses, milliseconds });
   }
 
   #change(entry: Change, raw: RawTrainer): void {
@@ -96,8 +100,9 @@ export class Repeat {
 
   #compare(before: string, after: string): void {
     const [was, is] = [JSON.parse(before) as StepMetrics, JSON.parse(after) as StepMetrics];
+    const both = { step: was.step, loss: was.loss, repeated: is.loss };
+    this.#losses.push(both);
     if (Object.is(was.loss, is.loss) && Object.is(was.gradNorm, is.gradNorm)) return;
-    const { step, loss } = was;
-    this.#journal.recovery.tell({ state: "different", step, loss, repeated: is.loss });
+    this.#journal.recovery.tell({ state: "different", ...both });
   }
 }

@@ -15,8 +15,22 @@ export interface RecoverOptions {
    * `tinyloom/storage`: the run's last checkpoint then serves. 0: none in memory.
    */
   snapshotBytes?: number;
+  /**
+   * The least time from one snapshot to the next; default 1000. Steps since the last one are done again, so a
+   * longer time costs more of them. Snapshots are as rare as their cost asks in any case.
+   */
+  snapshotMilliseconds?: number;
   /** Hears of each stage. What it throws is reported as an error of the page, and ends nothing. */
   onState?: (state: RecoveryState) => void;
+}
+
+/** A step that was done twice. */
+export interface RepeatedStep {
+  readonly step: number;
+  /** In nats per token; null where it was not finite. */
+  readonly loss: number | null;
+  /** The same, when it was done again. On the same adapter it is equal to the bit. */
+  readonly repeated: number | null;
 }
 
 /** A stage of recovery. */
@@ -51,16 +65,13 @@ export type RecoveryState =
       readonly state: "recovered";
       /** Steps that were done again. */
       readonly repeated: number;
+      /** Of those whose metrics had been given out, both losses: before the loss of the device, and again. */
+      readonly losses: readonly RepeatedStep[];
       /** Since the loss. */
       readonly milliseconds: number;
     }
   /** A step that was done again gave another loss than before. */
-  | {
-      readonly state: "different";
-      readonly step: number;
-      readonly loss: number | null;
-      readonly repeated: number | null;
-    }
+  | ({ readonly state: "different" } & RepeatedStep)
   /** There is a new snapshot. */
   | {
       readonly state: "snapshot";

@@ -99,6 +99,12 @@ async function sameRun(context, kind, at, seed) {
     ok(fromStep < step && /destroy/i.test(reason) && milliseconds > 0, JSON.stringify(reason));
   }
   const repeated = of("recovered").map((one) => one.repeated);
+  for (const { losses, repeated: steps } of of("recovered")) {
+    ok(losses.length <= steps, `${losses.length} losses of ${steps} repeated steps`);
+    for (const { step, loss, repeated: again } of losses) {
+      equal([loss, again], Array(2).fill(whole.metrics[step - 1].loss), `both losses of ${step}`);
+    }
+  }
   return `seed ${seed}: ${of("snapshot").length} snapshots, repeated steps ${repeated}`;
 }
 
@@ -111,13 +117,20 @@ export const cases = {
   async "a run with steps ahead goes on from its beginning where there is no snapshot yet"(
     context,
   ) {
-    const { runtime } = await sharedRuntime(context);
+    const { runtime, of } = await sharedRuntime(context);
     const { recovery } = context.tinyloom.internal.runtimes.of(runtime);
     const { pace } = recovery;
     recovery.pace = { least: 1e9, share: 100 };
     const said = await sameRun(context, { run: { stepsAhead: 3 } }, [6], 3);
     recovery.pace = pace;
     ok(said.includes(" 0 snapshots"), said);
+    const [{ losses }] = of("recovered");
+    const given = [1, 2, 3, 4, 5, 6];
+    equal(
+      losses.map(({ step }) => step).slice(0, given.length),
+      given,
+      "steps whose losses are told twice",
+    );
     return said;
   },
 
@@ -379,7 +392,9 @@ export const cases = {
   },
 
   async "snapshots beyond the bound are off and say so"(context) {
-    const { runtime, of } = await recovering(context, { snapshotBytes: 1000 });
+    const options = { snapshotBytes: 1000, snapshotMilliseconds: 7000 };
+    const { runtime, of } = await recovering(context, options);
+    equal(context.tinyloom.internal.runtimes.of(runtime).recovery.pace.least, 7000, "the pace");
     const trainer = await trained(context, runtime);
     const untrained = await context.tinyloom.Model.create(runtime, config, { seed: 3 });
     const loss = await untrained.loss([1, 2, 3]);
