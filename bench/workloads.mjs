@@ -121,11 +121,12 @@ export async function train(tinyloom, runtime, name, options = {}) {
     coldMilliseconds: cold,
     firstLoss: first.loss,
     lastLoss: last.loss,
-    dispatches: trainer.plan().length,
+    // In a worker, as on the demo page, every call gives a promise.
+    dispatches: (await trainer.plan()).length,
     gpuBytes: model.gpuBytes,
     ...(profile ? { profile: byKernel(await trainer.profile()) } : {}),
   };
-  model.free();
+  await model.free();
   return result;
 }
 
@@ -133,7 +134,7 @@ export async function train(tinyloom, runtime, name, options = {}) {
 async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
   const ids = batch(4 * length, config.vocab_size).tokens;
   const options = { sequenceLength: tokens, validationFraction: 0 };
-  const dataset = tinyloom.Dataset.fromTokens(ids, options);
+  const dataset = await tinyloom.Dataset.fromTokens(ids, options);
   const run = async () => {
     for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 }));
   };
@@ -185,7 +186,7 @@ export async function decode(tinyloom, runtime, name, options = {}) {
   const short = await draw(1);
   const long = await draw(tokens + 1);
   const { parameterCount } = model;
-  model.free();
+  await model.free();
   const milliseconds = long.milliseconds - short.milliseconds;
   const tokensPerSecond = ((long.count - short.count) / milliseconds) * 1000;
   return {

@@ -187,7 +187,8 @@ async function bundles() {
 /** What the page and the job are made of: their sources and the package as built. */
 function webInputs() {
   const built = filesBelow(["pkg/dist"], /\.d\.ts$/);
-  return fingerprint([...filesBelow(["www", "package-lock.json"]), ...built]);
+  const sources = ["www", "package-lock.json", "bench/workloads.mjs", "bench/kernels.mjs"];
+  return fingerprint([...filesBelow(sources), ...built]);
 }
 
 async function demoPage() {

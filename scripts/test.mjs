@@ -1,7 +1,7 @@
 // `npm test`: set-up, build, then every *.test.mjs under tests with Node's test runner. The native
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
-// that the everyday cases sample; and the public API's bodies, each whole in every host.
+// that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels.
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
@@ -35,7 +35,7 @@ const alone = (path) => Object.keys(ALONE).some((part) => path.includes(`/${part
 const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
 function selected(full, wanted) {
-  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times)\.)/;
+  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo-panels)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
@@ -77,7 +77,7 @@ await main(async () => {
   const { setup } = await import("./setup.mjs");
   await setup({ browsers: ["chromium", "firefox", "node"], native: true });
   const { build } = await import("./build.mjs");
-  await build({ page: !full, job: !full, testing: true });
+  await build({ page: true, job: !full, testing: true });
   if (full) process.env.TINYLOOM_LEVEL = "full";
   else {
     // Once: several files use target/package and its tarball at the same time.

@@ -20,12 +20,15 @@ function listen() {
 /** The event with numbers as short as the page shows them. */
 function short(event) {
   const rounded = { ...event };
-  if ("loss" in event) rounded.loss = Number(event.loss.toFixed(4));
+  for (const name of ["loss", "gradNorm", "learningRate"]) {
+    if (name in event) rounded[name] = Number(event[name].toPrecision(4));
+  }
   if (event.tokensPerSecond) rounded.tokensPerSecond = Math.round(event.tokensPerSecond);
   return rounded;
 }
 
-const kept = ({ type, step }) => type !== "step" || step <= DENSE || step % THIN === 0;
+const kept = ({ type, step }) =>
+  type !== "writing" && (type !== "step" || step <= DENSE || step % THIN === 0);
 
 await main(async () => {
   const server = await serve({ "/": join(root, "www", "dist") });

@@ -111,8 +111,15 @@ export class Demo {
   async shot(name, viewport) {
     await this.page.setViewport(viewport);
     await sleep(300);
-    const wide = await this.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(wide <= 0, `the page is ${wide} px wider than the ${name} screen`);
+    const wide = await this.page.evaluate(() => {
+      if (document.documentElement.scrollWidth <= innerWidth) return [];
+      const all = [...document.body.querySelectorAll("*")];
+      const beyond = all.filter(
+        (one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".scroll > *"),
+      );
+      return beyond.slice(0, 5).map((one) => one.outerHTML.slice(0, 120));
+    });
+    assert.deepEqual(wide, [], `what is wider than the ${name} screen`);
     mkdirSync(shots, { recursive: true });
     await this.page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
   }

@@ -1,5 +1,6 @@
 /** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
 import type { StepMetrics } from "tinyloom/worker";
+import { codeOf } from "./code.ts";
 import { byId, bytes, download } from "./dom.ts";
 import type { Score } from "./exam.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
@@ -7,8 +8,12 @@ import { type Lab, openLab } from "./lab.ts";
 import { applyLink } from "./link.ts";
 import { beginRun, openRun } from "./open.ts";
 import { AskPanel } from "./panels/ask.ts";
+import { BenchmarkPanel } from "./panels/benchmark.ts";
+import { InsidePanel } from "./panels/inside.ts";
+import { KernelsPanel } from "./panels/kernels.ts";
 import { LearningPanel } from "./panels/learning.ts";
-import { showCapabilities, showPlan } from "./panels/machine.ts";
+import { showCapabilities, showMemory, showPlan, showSpeed } from "./panels/machine.ts";
+import { ProofsPanel } from "./panels/proofs.ts";
 import { RunsPanel } from "./panels/runs.ts";
 import { SamplesPanel } from "./panels/samples.ts";
 import { SetupPanel } from "./panels/setup.ts";
@@ -16,8 +21,10 @@ import { clearError, say, showError } from "./panels/status.ts";
 import { presetFor } from "./presets.ts";
 import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
+import type { WrittenToken } from "./sample.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { isInUse, Shelf } from "./shelf.ts";
+import { tasks } from "./tasks/index.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
 
@@ -37,9 +44,15 @@ export const setup = new SetupPanel();
 const learning = new LearningPanel();
 const samples = new SamplesPanel();
 const ask = new AskPanel();
+const inside = new InsidePanel();
+const kernels = new KernelsPanel();
+const proofs = new ProofsPanel();
+const benchmark = new BenchmarkPanel();
 
 /** Without a GPU nothing can be started. */
 let opened: Open | undefined;
+/** Whether there was a GPU at all. One that is lost for good leaves runs behind, which can be exported. */
+let everOpened = false;
 let training: Training | undefined;
 /** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
@@ -81,8 +94,12 @@ function setState(next: State): void {
   pause.setAttribute("aria-pressed", String(next === "paused"));
   stop.disabled = next !== "training" && next !== "paused";
   importing.disabled = !opened || busy();
+  byId("code", HTMLButtonElement).disabled = training === undefined;
+  proofs.training = busy();
+  benchmark.busy = busy();
   ask.disabled = training === undefined || next === "loading";
   if (next !== "loading") attempt(showRuns);
+  estimate();
   if (wantsOwn && !setup.disabled) {
     wantsOwn = false;
     setup.ask();
@@ -101,8 +118,15 @@ export function attempt(
 export function fail(error: unknown): void {
   showError(error);
   if (training) remember({ id: training.run.id, training: !opened });
+  if (!everOpened) withoutGpu();
   setState("error");
   say(opened ? "That did not work." : "No GPU to train on.");
+}
+
+/** Without a GPU the page plays a recorded run, and has no control that does nothing. */
+function withoutGpu(): void {
+  document.body.dataset["gpu"] = "none";
+  playback.start().catch(showError);
 }
 
 async function showRuns(): Promise<void> {
@@ -131,15 +155,33 @@ function show(event: TrainingEvent): void {
   document.dispatchEvent(new CustomEvent("tinyloom:training", { detail: event }));
   learning.show(event);
   if (event.type === "score" && training === opening && isSolved(event.score)) halt("stopped");
-  if (event.type === "sample") samples.add(event.step, event.pieces);
+  if (event.type === "writing") samples.write(event.step, event.token);
+  if (event.type === "sample") {
+    samples.add(event.step, event.pieces, event.tokens);
+    inside.sampled(firstLine(event.tokens));
+  }
   if (event.type === "full") {
     say("The storage is full. The run goes on in memory and ends with the page: export it.");
     attempt(showRuns);
+  }
+  if (event.type === "step") {
+    kernels.stepped();
+    if (event.tokensPerSecond) showSpeed(event.tokensPerSecond);
+    proofs.stepped();
   }
   if (event.type === "step" && event.skipped) {
     say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
   }
 }
+
+/** Of answers the first, with its problem; of a text all. */
+const firstLine = (tokens: readonly WrittenToken[] = []): string =>
+  training?.task
+    ? tokens
+        .map(({ text }) => text)
+        .join("")
+        .split("\n")[0]!
+    : tokens.map(({ text }) => text).join("");
 
 const isSolved = ({ right, of }: Score): boolean => right >= SOLVED * of;
 
@@ -158,10 +200,16 @@ async function take(made: Training): Promise<void> {
   learning.start(made);
   samples.clear();
   ask.start(made);
+  inside.start(made);
+  kernels.start(made);
+  proofs.start(opened!.lab, made);
   for await (const event of made.past()) show(event);
   showPlan(await made.plan());
   const { parameterCount, gpuBytes } = made.model;
-  byId("model-note", HTMLElement).textContent =
+  showMemory(gpuBytes);
+  const note = byId("model-note", HTMLElement);
+  note.dataset["bytes"] = String(gpuBytes);
+  note.textContent =
     `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
     `${made.trainTokens.toLocaleString("en")} ${made.ofBytes ? "letters" : "tokens"} of text.`;
 }
@@ -225,6 +273,22 @@ export function halt(how: "paused" | "stopped"): void {
   training?.halt();
 }
 
+/** Shows what a run of the form's settings takes. */
+export function estimate(): void {
+  if (opened && !busy()) attempt(async () => void (await setup.judge(opened!.lab, settingsOf())));
+}
+
+/** The present run as a program. */
+export function programOfRun(): string | undefined {
+  if (!training) return undefined;
+  const { settings, text, task, exampleText } = training;
+  const { json, tokenizer } = training.codec;
+  const mark = task && tasks[task].mark;
+  const prompt = mark ? exampleText.split(mark)[0]! + mark : exampleText;
+  const vocabulary = json === undefined ? undefined : tokenizer.vocabSize;
+  return codeOf({ settings, text, mark, prompt, vocabulary });
+}
+
 function settingsOf(choices = setup.choices()): RunSettings {
   return resolveSettings(choices, opened!.lab.runtime.capabilities)!;
 }
@@ -248,10 +312,18 @@ async function load(what: string): Promise<Open> {
 export async function begin(): Promise<void> {
   const chosen = setup.text();
   if (typeof chosen === "string") return say(chosen);
-  const { lab, shelf } = await load("Compiling the model for this GPU…");
+  const [name, vocabulary] = [setup.name, setup.vocabulary];
   const settings = settingsOf();
+  const before = state();
+  setState("loading");
+  const refused = await setup.judge(opened!.lab, settings);
+  if (refused) {
+    setState(before);
+    return say(refused);
+  }
+  const { lab, shelf } = await load("Compiling the model for this GPU…");
   const text = await readText(chosen, settings);
-  await take(await beginRun(lab, shelf, { name: setup.name, settings, text }));
+  await take(await beginRun(lab, shelf, { name, settings, text, vocabulary }));
   learning.reveal();
   await train();
 }
@@ -328,13 +400,15 @@ export async function open(): Promise<void> {
     attempt(() => playback.start());
     say("This GPU gets ready. Your own model begins in a moment.");
   }
-  const lab = await openLab();
+  const lab = await openLab((state) => proofs.recovery(state));
   const { capabilities, lost } = lab.runtime;
   opened = { lab, shelf: await Shelf.open(lab) };
   void lost.then(({ message }) => {
     opened = undefined;
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
   });
+  everOpened = true;
+  benchmark.lab = lab;
   setup.ofTexts = presetFor(capabilities);
   applyLink(location.hash);
   showCapabilities(capabilities);

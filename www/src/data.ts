@@ -20,6 +20,8 @@ export interface Codec {
   readonly tokenizer: ByteTokenizer | Tokenizer;
   encode(text: string): Promise<Uint32Array>;
   decoder(): Promise<Decoder>;
+  /** What a token is called by itself. */
+  name(token: number): Promise<string>;
 }
 
 /** Bytes as tokens, or the tokenizer of a tokenizer.json. */
@@ -31,17 +33,32 @@ export async function codecOf(lab: Lab, json?: string): Promise<Codec> {
       tokenizer,
       encode: async (text) => tokenizer.encode(text),
       decoder: async () => new ByteStream(),
+      name: async (token) => nameOf(token < 128 ? String.fromCharCode(token) : "", token),
     };
   }
   const files = { "tokenizer.json": new Blob([json]) };
   // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
   const tokenizer = await lab.Tokenizer.fromPretrained(files, { library });
+  const names = new Map<number, string>();
   return {
     json,
     tokenizer,
     encode: (text) => tokenizer.encode(text),
     decoder: () => tokenizer.decoder(),
+    async name(token) {
+      const known = names.get(token) ?? nameOf(await tokenizer.decode([token]), token);
+      names.set(token, known);
+      return known;
+    },
   };
+}
+
+/** A token's text with its white space visible; its number where it has none of its own. */
+function nameOf(text: string, token: number): string {
+  if (text === " ") return "space";
+  if (text === "\n") return "line break";
+  const printable = text !== "" && !/[\p{C}\ufffd]/u.test(text);
+  return printable ? text : `number ${token}`;
 }
 
 /** The datasets of a text. */

@@ -256,7 +256,7 @@ class Job {
     const seconds = () => (performance.now() - began) / 1000;
     let sampled = "";
     let count = 0;
-    for await (const token of sampleTokens(model, tokenizer.encode(prompt), {
+    for await (const { token } of sampleTokens(model, tokenizer.encode(prompt), {
       length: most,
       context: sequenceLength,
       temperature,

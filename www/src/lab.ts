@@ -1,12 +1,20 @@
-import { type Connected, connect, type Runtime } from "tinyloom/worker";
+import { type Connected, connect, type RecoveryState, type Runtime } from "tinyloom/worker";
+
+/** Milliseconds between two snapshots: long enough that a visitor sees some steps done twice. */
+const SNAPSHOTS = 5000;
 
 /** The package, which lives in a worker, and the GPU that it has opened there. */
 export interface Lab extends Connected {
   readonly runtime: Runtime;
 }
 
-/** Opens the worker, and the GPU in it: training then never holds up the page. */
-export async function openLab(): Promise<Lab> {
+/**
+ * Opens the worker, and the GPU in it: training then never holds up the page.
+ *
+ * @param onState - hears what becomes of a lost GPU device.
+ */
+export async function openLab(onState: (state: RecoveryState) => void): Promise<Lab> {
   const tinyloom = await connect();
-  return { ...tinyloom, runtime: await tinyloom.Runtime.create() };
+  const recover = { onState, snapshotMilliseconds: SNAPSHOTS };
+  return { ...tinyloom, runtime: await tinyloom.Runtime.create({ recover }) };
 }

@@ -5,6 +5,11 @@ import { byId } from "./dom.ts";
 const FIELDS = [
   "text-source",
   "size",
+  "own-layers",
+  "own-width",
+  "own-heads",
+  "own-context",
+  "own-vocabulary",
   "steps",
   "learning-rate",
   "sequence-length",

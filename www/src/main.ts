@@ -3,12 +3,14 @@ import {
   attempt,
   begin,
   bring,
+  estimate,
   fail,
   halt,
   hurry,
   leavingLoses,
   open,
   ownText,
+  programOfRun,
   ready,
   setup,
   state,
@@ -23,6 +25,16 @@ import { offerTour } from "./tour.ts";
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
   attempt(state() === "paused" ? train : begin, fail);
+});
+setup.element.addEventListener("change", estimate);
+byId("code", HTMLButtonElement).addEventListener("click", () => {
+  const program = programOfRun();
+  if (program === undefined) return;
+  const shown = byId("code-text", HTMLElement);
+  shown.textContent = program;
+  shown.hidden = false;
+  navigator.clipboard?.writeText(program).catch(() => undefined);
+  say("The program is below, and the clipboard has it. It reads the text from text.txt.");
 });
 byId("pause", HTMLButtonElement).addEventListener("click", () => {
   if (state() === "paused") attempt(train, fail);

@@ -13,6 +13,8 @@ export interface Beginning {
   name: string;
   settings: RunSettings;
   text: Text;
+  /** Tokens to learn from the text; without it letters are the tokens. */
+  vocabulary?: number | undefined;
   /** A model to go on with instead of a new one, and its tokenizer.json if it has one. */
   pretrained?: { model: Model; tokenizer: string | undefined };
   /** Whether the run outlives the page; by default it does. */
@@ -21,8 +23,11 @@ export interface Beginning {
 
 /** A training of a new run. */
 export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Promise<Training> {
-  const { name, settings, text, pretrained, lasting } = beginning;
-  const codec = await codecOf(lab, pretrained?.tokenizer);
+  const { name, settings, text, pretrained, lasting, vocabulary } = beginning;
+  const codec = await codecOf(
+    lab,
+    vocabulary === undefined ? pretrained?.tokenizer : await learnTokens(lab, text, vocabulary),
+  );
   // The worker reads the text while the GPU's driver compiles.
   const [model, data] = await both(
     pretrained?.model ?? newModel(lab, settings),
@@ -84,10 +89,24 @@ async function lastOf(lab: Lab, run: StoredRun, { settings, pretrained }: Kept):
   return newTrainer(lab, await newModel(lab, settings), settings);
 }
 
-const newModel = (lab: Lab, { config, seed }: RunSettings): Promise<Model> =>
+/** The tokenizer.json of tokens that are learned from a text. */
+async function learnTokens(lab: Lab, { bytes }: Text, vocabSize: number): Promise<string> {
+  const tokenizer = await lab.BpeTokenizer.train(bytes, { vocabSize });
+  if (tokenizer.vocabSize !== vocabSize) {
+    throw new TinyloomError(
+      "invalid-options",
+      `the text has only enough groups of letters for ${tokenizer.vocabSize} tokens, not for ${vocabSize}; ` +
+        "choose a smaller vocabulary, or give more text",
+    );
+  }
+  return new TextDecoder().decode((await tokenizer.save())["tokenizer.json"]);
+}
+
+/** A new model of these settings. */
+export const newModel = (lab: Lab, { config, seed }: RunSettings): Promise<Model> =>
   lab.Model.create(lab.runtime, config, { seed });
 
-function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promise<Trainer> {
+export function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promise<Trainer> {
   const { seed, tokensPerStep, learningRate, minLearningRate, steps } = settings;
   return lab.Trainer.create(model, {
     tokensPerStep,

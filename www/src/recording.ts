@@ -25,6 +25,7 @@ const LENGTH = 8000;
 
 export class Playback {
   #stopped = false;
+  #started = false;
   readonly #label = byId("recording", HTMLElement);
   readonly #learning: LearningPanel;
   readonly #samples: SamplesPanel;
@@ -36,6 +37,8 @@ export class Playback {
 
   /** Plays it, faster than it was if that took long. */
   async start(): Promise<void> {
+    if (this.#started) return;
+    this.#started = true;
     const recording = (await import("./recorded.json")).default as unknown as Recording;
     if (this.#stopped) return;
     const { steps, tokensPerStep } = recording;
@@ -64,7 +67,9 @@ export class Playback {
         const [milliseconds, event] = events[next]!;
         if ((performance.now() - began) * speed < milliseconds) break;
         this.#learning.show(event);
-        if (event.type === "sample") this.#samples.add(event.step, event.pieces);
+        if (event.type === "sample") {
+          this.#samples.add(event.step, event.pieces, event.tokens);
+        }
       }
       await new Promise((turn) => setTimeout(turn, TURN));
     }

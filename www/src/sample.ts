@@ -1,3 +1,10 @@
+/** A token as a model draws it. */
+export interface Drawn {
+  readonly token: number;
+  readonly logprob: number;
+  readonly alternatives?: readonly { readonly token: number; readonly logprob: number }[];
+}
+
 /** What a sample needs of a model, be it here or in a worker. */
 export interface Writer {
   generate(
@@ -6,10 +13,11 @@ export interface Writer {
       maxTokens: number;
       temperature: number;
       seed: number;
+      alternatives?: number;
       stopTokens?: readonly number[];
       signal?: AbortSignal;
     },
-  ): AsyncIterable<{ readonly token: number }>;
+  ): AsyncIterable<Drawn>;
 }
 
 export interface SampleOptions {
@@ -19,6 +27,8 @@ export interface SampleOptions {
   context: number;
   temperature: number;
   seed: number;
+  /** How many of the likeliest tokens come with each. */
+  alternatives?: number | undefined;
   /** Tokens before which it ends. */
   stopTokens?: readonly number[] | undefined;
   signal?: AbortSignal | undefined;
@@ -26,13 +36,13 @@ export interface SampleOptions {
 
 /**
  * Continues the prompt, also beyond the model's context: when that is full, the second half of it becomes the prompt
- * of what follows. Yields token ids.
+ * of what follows.
  */
 export async function* sampleTokens(
   model: Writer,
   prompt: Uint32Array,
-  { length, context, temperature, seed, stopTokens, signal }: SampleOptions,
-): AsyncGenerator<number, void, undefined> {
+  { length, context, temperature, seed, alternatives, stopTokens, signal }: SampleOptions,
+): AsyncGenerator<Drawn, void, undefined> {
   let history = Array.from(prompt);
   let made = 0;
   for (let round = 0; made < length; round++) {
@@ -42,14 +52,15 @@ export async function* sampleTokens(
       maxTokens,
       temperature,
       seed: (seed + round) >>> 0,
+      ...(alternatives && { alternatives }),
       ...(stopTokens && { stopTokens }),
       ...(signal && { signal }),
     };
     const wanted = made + maxTokens;
-    for await (const { token } of model.generate(history, options)) {
-      history.push(token);
+    for await (const drawn of model.generate(history, options)) {
+      history.push(drawn.token);
       made++;
-      yield token;
+      yield drawn;
     }
     if (made < wanted) return; // at a stop token, or where no token fits
   }
@@ -76,13 +87,40 @@ export class ByteStream implements Decoder {
   }
 }
 
-/** The sample as text, piece by piece. */
+/** A token of a sample, as the page shows and keeps it. */
+export type WrittenToken = {
+  /** The text that it completes, which may be none: a letter such as “é” takes two bytes. */
+  readonly text: string;
+  /** The model's own, before temperature; absent for a prompt. */
+  readonly probability?: number;
+  /** The likeliest tokens in its place with their probabilities. */
+  readonly alternatives?: readonly (readonly [name: string, probability: number])[];
+};
+
+const probability = (logprob: number): number => Number(Math.exp(logprob).toPrecision(2));
+
+/**
+ * The sample as text, token by token.
+ *
+ * @param name - what a token is called by itself.
+ */
 export async function* sampleText(
   model: Writer,
   prompt: Uint32Array,
   decoder: Decoder,
+  name: (token: number) => Promise<string>,
   options: SampleOptions,
-): AsyncGenerator<string, void, undefined> {
-  for await (const token of sampleTokens(model, prompt, options)) yield decoder.push(token);
-  yield decoder.end();
+): AsyncGenerator<WrittenToken, void, undefined> {
+  for await (const drawn of sampleTokens(model, prompt, options)) {
+    const { token, logprob, alternatives = [] } = drawn;
+    yield {
+      text: await decoder.push(token),
+      probability: probability(logprob),
+      alternatives: await Promise.all(
+        alternatives.map(async (one) => [await name(one.token), probability(one.logprob)] as const),
+      ),
+    };
+  }
+  const text = await decoder.end();
+  if (text !== "") yield { text };
 }

@@ -2,6 +2,7 @@ import type { RunFiles, RunSummary } from "tinyloom/storage";
 import { type Runs, type StepMetrics, type StoredRun, TinyloomError } from "tinyloom/worker";
 import type { Score } from "./exam.ts";
 import type { Lab } from "./lab.ts";
+import type { WrittenToken } from "./sample.ts";
 import type { RunSettings } from "./settings.ts";
 
 /** The folder of this page in the origin's private file system. */
@@ -42,6 +43,8 @@ export type KeptSample = {
   readonly step: number;
   /** What the model wrote; absent where only a score was taken. */
   readonly text?: string;
+  /** The tokens of that text. */
+  readonly tokens?: readonly WrittenToken[];
   readonly score?: Score;
 };
 

@@ -1,11 +1,19 @@
-import type { Model, PlanRow, StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
+import type {
+  Dataset,
+  Model,
+  PlanRow,
+  ProfileRow,
+  StepMetrics,
+  StoredRun,
+  Trainer,
+} from "tinyloom/worker";
 import { grammarEntropy } from "../stories/entropy.ts";
 import type { JudgedPiece } from "../stories/score.ts";
-import { type Data, freeData } from "./data.ts";
+import { type Codec, type Data, freeData } from "./data.ts";
 import type { Score } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
 import { Keeper } from "./keeper.ts";
-import { type SampleOptions, sampleText } from "./sample.ts";
+import { type SampleOptions, sampleText, type WrittenToken } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
 import type { KeptSample, Shelf } from "./shelf.ts";
 import { type AnsweredPiece, answered } from "./tasks/answers.ts";
@@ -13,10 +21,13 @@ import { type TaskName, tasks } from "./tasks/index.ts";
 import { END } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
 
-/** How often in a run the validation loss is taken and a sample is made. */
+/** How often in a run the validation loss is taken. */
 const EVALUATIONS = 25;
-const SAMPLES = 10;
+/** How often in a run a sample is made at the least. */
+const SAMPLES = 5;
 const SAMPLE_LENGTH = 140;
+/** The likeliest tokens that are kept with each one of a sample. */
+const ALTERNATIVES = 4;
 /** The most letters of an answer. */
 const ANSWER_LENGTH = 10;
 /** Past steps that are shown before the page gets its turn. */
@@ -27,9 +38,21 @@ export type SamplePiece = JudgedPiece | AnsweredPiece | { text: string; verdict?
 
 /** What happens while a model trains, in this order after each step. */
 export type TrainingEvent =
-  | { type: "step"; step: number; loss: number; skipped: boolean; tokensPerSecond?: number }
+  | {
+      type: "step";
+      step: number;
+      loss: number;
+      /** Recordings have neither. */
+      gradNorm?: number;
+      learningRate?: number;
+      skipped: boolean;
+      tokensPerSecond?: number;
+    }
   | { type: "validation"; step: number; loss: number }
-  | { type: "sample"; step: number; pieces: SamplePiece[] }
+  /** A token of the sample that is being made. */
+  | { type: "writing"; step: number; token: WrittenToken }
+  /** The tokens are those of the pieces; recordings of before have none. */
+  | { type: "sample"; step: number; pieces: SamplePiece[]; tokens?: readonly WrittenToken[] }
   /** How well the model does what it is taught. */
   | { type: "score"; step: number; score: Score }
   /** The storage is full: from now on the run is in memory. */
@@ -54,6 +77,8 @@ export class Training {
   readonly #keeper: Keeper;
   readonly #examiner: Examiner;
   #halt = false;
+  /** Whether a step was done since the model was made or loaded. */
+  #stepped = false;
   /** The step after which the last sample was made. */
   #sampled = -1;
 
@@ -120,35 +145,70 @@ export class Training {
     return this.text.judge && this.ofBytes ? grammarEntropy().natsPerByte : undefined;
   }
 
+  /** How text becomes tokens. */
+  get codec(): Codec {
+    return this.#data.codec;
+  }
+
+  /** A text of the kind that it learns, for a look before there is a sample. */
+  get exampleText(): string {
+    const task = this.task && tasks[this.task];
+    if (!task) return defaultPrompt(this.text.judge !== undefined);
+    const [prompt] = task.shown;
+    return `${prompt}${task.mark}${task.solve(prompt!)}`;
+  }
+
   /** Tokens that the model learns from. */
   get trainTokens(): number {
     return this.#data.dataset.tokens - this.#data.dataset.validationTokens;
+  }
+
+  /** What it learns from. */
+  get dataset(): Dataset {
+    return this.#data.dataset;
   }
 
   plan(): Promise<PlanRow[]> {
     return this.#trainer.plan();
   }
 
+  /** The text of a row's kernel. */
+  wgsl(row: number): Promise<string> {
+    return this.#trainer.wgsl(row);
+  }
+
+  /** Whether there is a step that `profile` can do again. */
+  get profiled(): boolean {
+    return this.#stepped;
+  }
+
+  /** The plan with the time of each dispatch on the GPU, where that can be measured. It needs a step before. */
+  profile(): Promise<ProfileRow[]> {
+    return this.#trainer.profile();
+  }
+
   /** What happened up to this step, from the run. */
   async *past(): AsyncGenerator<TrainingEvent, void, undefined> {
-    const metrics = (await this.run.metrics()) as StepMetrics[];
-    for (const [at, { step, loss, skipped, validationLoss }] of metrics.entries()) {
+    const all = (await this.run.metrics()) as StepMetrics[];
+    for (const [at, metrics] of all.entries()) {
+      const { step, validationLoss } = metrics;
       if (step > this.step) break;
       if (at % PIECE === PIECE - 1) await new Promise((turn) => setTimeout(turn));
-      yield { type: "step", step, loss: loss ?? Number.NaN, skipped };
+      yield stepEvent(metrics);
       if (validationLoss !== undefined) yield { type: "validation", step, loss: validationLoss };
     }
     const samples = (await this.run.samples()) as KeptSample[];
     // A step that was done twice is there twice.
-    const texts = new Map<number, string>();
-    for (const { step, text, score } of samples) {
+    const written = new Map<number, KeptSample>();
+    for (const sample of samples) {
+      const { step, text, score } = sample;
       if (step > this.step) continue;
-      if (text !== undefined) texts.set(step, text);
+      if (text !== undefined) written.set(step, sample);
       if (score) yield { type: "score", step, score };
     }
-    for (const [step, text] of texts) {
+    for (const [step, { text = "", tokens = [] }] of written) {
       this.#sampled = step;
-      yield { type: "sample", step, pieces: this.#judged(text) };
+      yield { type: "sample", step, pieces: this.#judged(text), tokens };
     }
   }
 
@@ -159,15 +219,16 @@ export class Training {
     const speed = new Speed();
     const { steps } = this.settings;
     for await (let metrics of this.#trainer.run(this.#data.dataset, { until: steps })) {
-      const { step, loss, skipped } = metrics;
-      yield { type: "step", step, loss, skipped, tokensPerSecond: speed.add(metrics) };
+      const { step } = metrics;
+      this.#stepped = true;
+      yield { ...stepEvent(metrics), tokensPerSecond: speed.add(metrics) };
       if (this.#due(EVALUATIONS)) {
         const validation = await this.#trainer.evaluate(this.#data.probe);
         yield { type: "validation", step, loss: validation.loss };
         metrics = { ...metrics, validationLoss: validation.loss };
       }
       await this.#keeper.note(metrics);
-      if (this.#due(SAMPLES)) yield* this.sample();
+      if (isMilestone(step) || this.#due(SAMPLES)) yield* this.sample();
       if (this.#examiner.due) yield* this.score();
       yield* this.#keep(() => this.#keeper.saveIfDue());
       if (this.#halt) break;
@@ -184,20 +245,26 @@ export class Training {
   async *sample(): AsyncGenerator<TrainingEvent, void, undefined> {
     if (this.#sampled === this.step) return;
     this.#sampled = this.step;
-    const { temperature, seed } = this.settings;
     const { step } = this;
-    const options = { length: SAMPLE_LENGTH, temperature, seed: seed + step };
-    let text = "";
-    if (this.task) text = await this.#answers(tasks[this.task].shown);
-    else {
-      const prompt = defaultPrompt(this.text.judge !== undefined);
-      for await (const piece of this.write(prompt, options)) text += piece;
+    const tokens: WrittenToken[] = [];
+    for await (const token of this.#written(step)) {
+      tokens.push(token);
+      yield { type: "writing", step, token };
     }
-    await this.#keeper.sample({ step, text });
+    const text = tokens.map((token) => token.text).join("");
+    await this.#keeper.sample({ step, text, tokens });
     const pieces = this.#judged(text);
-    yield { type: "sample", step, pieces };
+    yield { type: "sample", step, pieces, tokens };
     const score = this.#examiner.ofSentences(pieces);
     if (score) yield* this.#scored(step, score);
+  }
+
+  /** The sample of a step: how the text goes on, or of a task the prompts with their answers. */
+  async *#written(step: number): AsyncGenerator<WrittenToken, void, undefined> {
+    const { temperature, seed } = this.settings;
+    if (this.task) return yield* this.#answers(tasks[this.task].shown);
+    const prompt = defaultPrompt(this.text.judge !== undefined);
+    yield* this.write(prompt, { length: SAMPLE_LENGTH, temperature, seed: seed + step });
   }
 
   /** How well the model does as it is; nothing for the stories, whose sentences are counted with each sample. */
@@ -213,15 +280,12 @@ export class Training {
   }
 
   /** Prompts of the task with what the model answers at temperature 0, one a line. */
-  async #answers(prompts: readonly string[]): Promise<string> {
-    const lines: string[] = [];
-    for (const prompt of prompts) {
-      let line = prompt + tasks[this.task!].mark;
-      const options = { length: ANSWER_LENGTH, temperature: 0, seed: 0 };
-      for await (const piece of this.write(line, options)) line += piece;
-      lines.push(line);
+  async *#answers(prompts: readonly string[]): AsyncGenerator<WrittenToken, void, undefined> {
+    for (const [index, prompt] of prompts.entries()) {
+      const asked = prompt + tasks[this.task!].mark;
+      yield { text: index === 0 ? asked : `\n${asked}` };
+      yield* this.write(asked, { length: ANSWER_LENGTH, temperature: 0, seed: 0 });
     }
-    return lines.join("\n");
   }
 
   /** Keeps the model of this step. */
@@ -234,13 +298,16 @@ export class Training {
     this.#keeper.hurry();
   }
 
-  /** Continues a prompt; the text comes as it is decoded. */
+  /** Continues a prompt; the tokens come as they are drawn. */
   async *write(prompt: string, options: Omit<SampleOptions, "context">) {
     const { codec } = this.#data;
     const tokens = await codec.encode(prompt === "" ? "\n" : prompt);
     const context = this.settings.sequenceLength;
     const stop = this.task && { stopTokens: [END] };
-    yield* sampleText(this.model, tokens, await codec.decoder(), { ...options, ...stop, context });
+    const alternatives = Math.min(ALTERNATIVES, this.words);
+    const all = { ...options, ...stop, alternatives, context };
+    const name = (token: number) => codec.name(token);
+    yield* sampleText(this.model, tokens, await codec.decoder(), name, all);
   }
 
   /** Frees the GPU's memory, and lets other tabs open the run. */
@@ -265,6 +332,23 @@ export class Training {
     const { steps } = this.settings;
     return this.finished || this.step % Math.max(1, Math.floor(steps / times)) === 0;
   }
+}
+
+/** Steps whose samples are worth a look in any run: powers of two and of ten. */
+const isMilestone = (step: number): boolean =>
+  Number.isInteger(Math.log2(step)) || /^10*$/.test(String(step));
+
+/** What a step reports. What was not finite was kept as null. */
+function stepEvent({ step, loss, gradNorm, learningRate, skipped }: StepMetrics) {
+  const type = "step" as const;
+  return {
+    type,
+    step,
+    loss: loss ?? Number.NaN,
+    gradNorm: gradNorm ?? Number.NaN,
+    learningRate,
+    skipped,
+  };
 }
 
 /** Tokens per second over the last steps, without the time of evaluations and samples. */

@@ -4,6 +4,7 @@ import { byId, make } from "../dom.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training } from "../training.ts";
 import { showError } from "./status.ts";
+import { readTokens, tokenElement } from "./tokens.ts";
 
 /** What is asked: a problem gets the mark behind which the answer comes. */
 function promptFor({ task }: Training, text: string): string {
@@ -25,6 +26,7 @@ export class AskPanel {
   #writing: AbortController | undefined;
 
   constructor() {
+    readTokens(this.#output, byId("output-alternatives", HTMLElement));
     byId("ask", HTMLFormElement).addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.#writing) this.#writing.abort();
@@ -71,7 +73,7 @@ export class AskPanel {
         seed: Math.floor(Math.random() * 2 ** 32),
         signal: this.#writing.signal,
       });
-      for await (const piece of text) written.append(piece);
+      for await (const token of text) written.append(tokenElement(token));
     } catch (error) {
       if (!(error instanceof TinyloomError && error.code === "aborted")) showError(error);
     } finally {

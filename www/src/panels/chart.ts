@@ -3,15 +3,29 @@ import "uplot/dist/uPlot.min.css";
 
 /** Weight of the newest step in the smoothed training curve. */
 const SMOOTHING = 0.25;
-
 /** How many colours there are for the curves of other runs. */
 export const OTHERS = 4;
+/** The part of the steps that is shown as the newest. */
+const NEWEST = 0.2;
+/** A selection of fewer pixels is a click. */
+const CLICK = 4;
 
 /** The losses of another run. */
 export interface Curve {
   name: string;
   steps: readonly number[];
   losses: readonly number[];
+}
+
+/** What the chart can show by step. */
+export type Quantity = "loss" | "gradNorm" | "learningRate";
+
+/** A step as the chart keeps it. Recordings have the loss alone. */
+export interface Point {
+  readonly step: number;
+  readonly loss: number;
+  readonly gradNorm?: number | undefined;
+  readonly learningRate?: number | undefined;
 }
 
 /** Follows the losses without their noise. */
@@ -33,40 +47,73 @@ export interface Bounds {
   entropy: number | undefined;
 }
 
-/** The loss curve: training loss as it is and smoothed, validation loss, and the two bounds around them. */
+/** The steps that are shown: the newest ones, those from one to another, or all. */
+type View = "newest" | readonly [first: number, last: number] | undefined;
+
+/** What the chart tells of itself. */
+export interface ChartEvents {
+  /** The values under the cursor; empty where there is none. */
+  values(text: string): void;
+  /** Whether a part of the steps is shown. */
+  zoomed(zoomed: boolean): void;
+}
+
+const digits = (value: number): string => String(Number(value.toPrecision(3)));
+
+/** A logarithm has no place for 0. */
+const positive = (value: number | null): number | null => (value === 0 ? null : value);
+
+/** The curves of a run by step: its losses with the two bounds around them, the gradient norm, the learning rate. */
 export class LossChart {
   readonly #host: HTMLElement;
+  readonly #events: ChartEvents;
   #plot: uPlot | undefined;
   #bounds: Bounds | undefined;
   #end = 100;
   #scheduled = false;
-  #steps: number[] = [];
-  #training: number[] = [];
+  #quantity: Quantity = "loss";
+  #logarithmic = false;
+  #view: View;
+  #points: Point[] = [];
   #smoothed: number[] = [];
   #validation: (number | null)[] = [];
   #smoothing = new Smoothing();
   /** Of each other run its steps and smoothed losses. */
   #others: [number[], number[]][] = [];
 
-  constructor(host: HTMLElement) {
+  constructor(host: HTMLElement, events: ChartEvents) {
     this.#host = host;
+    this.#events = events;
     new ResizeObserver(() => {
       this.#plot?.setSize({ width: host.clientWidth, height: host.clientHeight });
     }).observe(host);
     // uPlot paints with the colours it was made with.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#build());
-    this.#build();
+    host.addEventListener("keydown", (event) => this.#key(event));
   }
 
   /** Clears the curves for a run that ends at step `end`. */
   reset(end: number, bounds: Bounds): void {
     this.#end = end;
     this.#bounds = bounds;
-    this.#steps = [];
-    this.#training = [];
+    this.#points = [];
     this.#smoothed = [];
     this.#validation = [];
     this.#smoothing = new Smoothing();
+    this.zoom(undefined);
+  }
+
+  /** Shows a quantity, with a logarithmic axis if that is wanted. Nothing is shown before. */
+  choose(quantity: Quantity, logarithmic: boolean): void {
+    this.#quantity = quantity;
+    this.#logarithmic = logarithmic;
+    this.#build();
+  }
+
+  /** Shows a part of the steps; all where none is given. */
+  zoom(view: View): void {
+    this.#view = view;
+    this.#events.zoomed(view !== undefined);
     this.#build();
   }
 
@@ -79,17 +126,16 @@ export class LossChart {
     this.#build();
   }
 
-  addLoss(step: number, loss: number): void {
-    if (!Number.isFinite(loss)) return;
-    this.#steps.push(step);
-    this.#training.push(loss);
-    this.#smoothed.push(this.#smoothing.next(loss));
+  add(point: Point): void {
+    if (!Number.isFinite(point.loss)) return;
+    this.#points.push(point);
+    this.#smoothed.push(this.#smoothing.next(point.loss));
     this.#validation.push(null);
     this.#schedule();
   }
 
   addValidation(step: number, loss: number): void {
-    const index = this.#steps.lastIndexOf(step);
+    const index = this.#points.findLastIndex((point) => point.step === step);
     if (index >= 0) this.#validation[index] = loss;
     this.#schedule();
   }
@@ -101,32 +147,60 @@ export class LossChart {
     requestAnimationFrame(() => {
       this.#scheduled = false;
       this.#plot?.setData(this.#data());
+      const last = this.#points.at(-1);
       const loss = this.#smoothed.at(-1);
-      if (loss !== undefined) {
-        const label = `Loss by step: ${loss.toFixed(2)} at step ${this.#steps.at(-1)}, ${this.#training[0]!.toFixed(2)} at the start`;
+      if (last && loss !== undefined) {
+        const label = `Loss by step: ${loss.toFixed(2)} at step ${last.step}, ${this.#points[0]!.loss.toFixed(2)} at the start`;
         this.#host.setAttribute("aria-label", label);
       }
     });
   }
 
+  /** What is drawn over the steps: values with their noise, without it, and points. */
+  #curves(): readonly (readonly (number | null)[])[] {
+    const quantity = this.#quantity;
+    if (quantity === "loss") {
+      return [this.#points.map(({ loss }) => loss), this.#smoothed, this.#validation];
+    }
+    const values = this.#points.map((point) => {
+      const value = point[quantity];
+      return value !== undefined && Number.isFinite(value) ? value : null;
+    });
+    const none = values.map(() => null);
+    return [none, values, none];
+  }
+
   #data(): uPlot.AlignedData {
-    // Points without a loss let the bounds' lines span the whole run. No step may be there twice.
-    const ahead = this.#end > (this.#steps.at(-1) ?? 0) ? [this.#end] : [];
-    const curve = (values: readonly (number | null)[]) => [
+    const ofLoss = this.#quantity === "loss";
+    const cleaned = this.#logarithmic ? positive : (value: number | null) => value;
+    // Points without a value let the bounds' lines span the whole run. No step may be there twice.
+    const ahead = this.#end > (this.#points.at(-1)?.step ?? 0) ? [this.#end] : [];
+    const curves = this.#curves().map((values) => [
       null,
-      ...values,
+      ...values.map(cleaned),
       ...ahead.map(() => null),
-    ];
-    const steps = [0, ...this.#steps, ...ahead];
-    const line = (value: number | undefined) => steps.map(() => value ?? null);
-    const losses = [this.#training, this.#smoothed, this.#validation].map(curve);
+    ]);
+    const steps = [0, ...this.#points.map(({ step }) => step), ...ahead];
+    const line = (value: number | undefined) =>
+      steps.map(() => (ofLoss ? cleaned(value ?? null) : null));
     const { blind, entropy } = this.#bounds ?? {};
-    const own = [steps, ...losses, line(blind), line(entropy)] as uPlot.AlignedData;
-    return this.#others.length === 0 ? own : uPlot.join([...this.#others, own]);
+    const own = [steps, ...curves, line(blind), line(entropy)] as uPlot.AlignedData;
+    return this.#others.length === 0 || !ofLoss ? own : uPlot.join([...this.#others, own]);
+  }
+
+  #range(): [number, number] {
+    if (this.#view === undefined) return [0, this.#end];
+    if (this.#view !== "newest") return [...this.#view];
+    const last = this.#points.at(-1)?.step ?? this.#end;
+    return [Math.floor(last * (1 - NEWEST)), last];
   }
 
   #build(): void {
     this.#plot?.destroy();
+    this.#plot = new uPlot(this.#options(), this.#data(), this.#host);
+  }
+
+  #options(): uPlot.Options {
     const style = getComputedStyle(this.#host);
     const color = (name: string): string => style.getPropertyValue(`--${name}`).trim();
     const axis = {
@@ -135,42 +209,100 @@ export class LossChart {
       ticks: { stroke: color("line"), width: 1, size: 4 },
       font: "12px system-ui, sans-serif",
     };
-    const others = this.#others.map((_, index) => ({
+    return {
+      width: Math.max(this.#host.clientWidth, 200),
+      height: this.#host.clientHeight,
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+      hooks: {
+        setCursor: [(plot) => this.#tell(plot)],
+        setSelect: [(plot) => this.#selected(plot)],
+      },
+      legend: { show: false },
+      scales: {
+        x: { time: false, range: () => this.#range() },
+        y: this.#logarithmic
+          ? { distr: 3 }
+          : { range: (_plot, _low, high) => [0, (high ?? 6) * 1.05] },
+      },
+      axes: [
+        { ...axis, size: 32 },
+        {
+          ...axis,
+          size: 48,
+          // Of a logarithmic axis uPlot leaves some values out, which are null.
+          values: (_plot, values) =>
+            values.map((value: number | null) => (value === null ? "" : digits(value))),
+        },
+      ],
+      series: [{}, ...this.#series(color)],
+    };
+  }
+
+  #series(color: (name: string) => string): uPlot.Series[] {
+    const points = { show: false };
+    const shown = this.#quantity === "loss" ? this.#others : [];
+    const others = shown.map((_, index) => ({
       stroke: color(`other-${index % OTHERS}`),
       width: 1.5,
-      points: { show: false },
+      points,
     }));
-    const lines: uPlot.Series[] = [
+    const indigo = color("indigo");
+    return [
       ...others,
-      { stroke: color("madder-faint"), width: 1, points: { show: false } },
-      { stroke: color("madder"), width: 2, points: { show: false } },
-      {
-        stroke: color("indigo"),
-        width: 2,
-        spanGaps: true,
-        points: { show: true, size: 5, fill: color("indigo") },
-      },
-      { stroke: color("muted"), width: 1.5, dash: [2, 4], points: { show: false } },
-      { stroke: color("weld"), width: 1.5, dash: [6, 4], points: { show: false } },
+      { stroke: color("madder-faint"), width: 1, points },
+      { stroke: color("madder"), width: 2, points },
+      { stroke: indigo, width: 2, spanGaps: true, points: { show: true, size: 5, fill: indigo } },
+      { stroke: color("muted"), width: 1.5, dash: [2, 4], points },
+      { stroke: color("weld"), width: 1.5, dash: [6, 4], points },
     ];
-    this.#plot = new uPlot(
-      {
-        width: Math.max(this.#host.clientWidth, 200),
-        height: this.#host.clientHeight,
-        cursor: { show: false },
-        legend: { show: false },
-        scales: {
-          x: { time: false, range: () => [0, this.#end] },
-          y: { range: (_plot, _low, high) => [0, (high ?? 6) * 1.05] },
-        },
-        axes: [
-          { ...axis, size: 32 },
-          { ...axis, size: 40 },
-        ],
-        series: [{}, ...lines],
-      },
-      this.#data(),
-      this.#host,
-    );
+  }
+
+  /** Zooms to what was drawn across. */
+  #selected({ select: { left, width }, posToVal }: uPlot): void {
+    if (width < CLICK) return;
+    const view: View = [posToVal(left, "x"), posToVal(left + width, "x")];
+    // Once uPlot has heard the end of the drag: a plot that is destroyed before would hear every later one too.
+    setTimeout(() => this.zoom(view));
+  }
+
+  /** Arrow keys move the cursor from step to step, Escape takes it away. */
+  #key(event: KeyboardEvent): void {
+    const plot = this.#plot;
+    const moves: { [key: string]: number } = { ArrowLeft: -1, ArrowRight: 1 };
+    const move = moves[event.key];
+    if (!plot || this.#points.length === 0) return;
+    if (event.key === "Escape") plot.setCursor({ left: -10, top: -10 });
+    if (move === undefined) return;
+    event.preventDefault();
+    const { left = -1 } = plot.cursor;
+    const from = left < 0 ? this.#points.length - 1 : this.#at(plot.posToVal(left, "x")) + move;
+    const { step } = this.#points[Math.min(Math.max(from, 0), this.#points.length - 1)]!;
+    plot.setCursor({ left: plot.valToPos(step, "x"), top: 0 });
+  }
+
+  /** Index of the point that is nearest to a step. */
+  #at(wanted: number): number {
+    let best = 0;
+    for (const [at, { step }] of this.#points.entries()) {
+      if (Math.abs(step - wanted) < Math.abs(this.#points[best]!.step - wanted)) best = at;
+    }
+    return best;
+  }
+
+  /** Says the values under the cursor. */
+  #tell(plot: uPlot): void {
+    const { left = -1 } = plot.cursor;
+    if (left < 0 || this.#points.length === 0) {
+      this.#events.values("");
+      return;
+    }
+    const at = this.#at(plot.posToVal(left, "x"));
+    const { step, loss, gradNorm, learningRate } = this.#points[at]!;
+    const validation = this.#validation.slice(0, at + 1).findLast((one) => one !== null);
+    const parts = [`step ${step}: loss ${digits(loss)}`];
+    if (validation != null) parts.push(`validation ${digits(validation)}`);
+    if (gradNorm !== undefined) parts.push(`gradient norm ${digits(gradNorm)}`);
+    if (learningRate !== undefined) parts.push(`learning rate ${digits(learningRate)}`);
+    this.#events.values(parts.join(", "));
   }
 }

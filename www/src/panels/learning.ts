@@ -1,6 +1,6 @@
 import { byId, clock, make, showNumber } from "../dom.ts";
 import type { TrainingEvent } from "../training.ts";
-import { type Curve, LossChart, OTHERS } from "./chart.ts";
+import { type Curve, LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { type ScoreKind, ScorePanel } from "./score.ts";
 
 /** What the panel has to know of a run. */
@@ -20,10 +20,33 @@ export interface Learner {
 
 /** The progress of a run: the cloth at the top, the figures, and the loss curve. */
 export class LearningPanel {
-  readonly #chart = new LossChart(byId("loss-chart", HTMLElement));
+  readonly #chart = new LossChart(byId("loss-chart", HTMLElement), {
+    values: (text) => {
+      byId("chart-values", HTMLElement).textContent = text;
+    },
+    zoomed: (zoomed) => {
+      byId("zoom-out", HTMLButtonElement).disabled = !zoomed;
+    },
+  });
   readonly #score = new ScorePanel();
   #steps = 1;
   #tokensPerStep = 1;
+
+  constructor() {
+    const quantity = byId("quantity", HTMLSelectElement);
+    const logarithmic = byId("logarithmic", HTMLInputElement);
+    const choose = () => {
+      this.#chart.choose(quantity.value as Quantity, logarithmic.checked);
+      byId("loss-keys", HTMLElement).hidden = quantity.value !== "loss";
+    };
+    quantity.addEventListener("change", choose);
+    logarithmic.addEventListener("change", choose);
+    choose(); // a reload may have kept another choice
+    const zoom = (id: string, how: () => void) =>
+      byId(id, HTMLButtonElement).addEventListener("click", how);
+    zoom("zoom-in", () => this.#chart.zoom("newest"));
+    zoom("zoom-out", () => this.#chart.zoom(undefined));
+  }
 
   /** Clears the panel for a run. */
   start({ settings, step, entropy, ofBytes, words, scores }: Learner): void {
@@ -54,11 +77,11 @@ export class LearningPanel {
       showNumber("validation-loss", event.loss, event.loss.toFixed(3));
       this.#chart.addValidation(event.step, event.loss);
     } else if (event.type === "step") {
-      const { step, loss, tokensPerSecond } = event;
+      const { step, loss, gradNorm, learningRate, tokensPerSecond } = event;
       this.#showStep(step);
       showNumber("loss", loss, loss.toFixed(3));
       byId("ticker", HTMLElement).append(`, loss ${loss.toFixed(3)}`);
-      this.#chart.addLoss(step, loss);
+      this.#chart.add({ step, loss, gradNorm, learningRate });
       if (tokensPerSecond !== undefined) this.#showSpeed(step, tokensPerSecond);
     }
   }

@@ -10,7 +10,22 @@ interface PlanGroup {
   bytes: number;
 }
 
-const yesNo = (value: boolean): string => (value ? "yes" : "no");
+/** What tinyloom does with an optional feature. */
+const USES: { readonly [feature: string]: string } = {
+  subgroups: "faster sums and decoding",
+  subgroupId: "shorter kernels with subgroups",
+  f16: "nothing yet: no kernel needs it",
+  timestamps: "the times of kernels below, nothing else",
+};
+
+/** Whether a feature is there, and what for. Nothing needs any of them. */
+const featureRows = (features: Capabilities["features"]): HTMLTableRowElement[] =>
+  Object.entries(features).map(([name, here]) =>
+    tableRow(
+      name,
+      here ? `used for ${USES[name] ?? "faster kernels"}` : "not here, and not needed",
+    ),
+  );
 
 /** What the adapter has. */
 export function showCapabilities(capabilities: Capabilities): void {
@@ -28,14 +43,28 @@ export function showCapabilities(capabilities: Capabilities): void {
     [
       ...adapterRows,
       tableRow("computes on", software ? "the CPU (a software adapter)" : "a GPU"),
-      tableRow("subgroups", yesNo(features.subgroups)),
+      ...featureRows(features),
       tableRow("subgroup width", narrow === wide ? `${narrow}` : `${narrow} to ${wide}`),
-      tableRow("f16 arithmetic", yesNo(features.f16)),
-      tableRow("timestamps", yesNo(features.timestamps)),
+      tableRow("GPU memory of the model", make("span", "", "–")),
+      tableRow("tokens per second", make("span", "", "–")),
       ...limitRows,
     ],
   );
 }
+
+/** Shows a value that changes, in the row of that name. */
+function showRow(name: string, value: string): void {
+  for (const { cells } of byId("capabilities", HTMLTableElement).rows) {
+    if (cells[0]?.textContent === name) cells[1]!.textContent = value;
+  }
+}
+
+/** Bytes of the model, its trainer and what they compute with. */
+export const showMemory = (gpuBytes: number): void =>
+  showRow("GPU memory of the model", bytes(gpuBytes));
+
+export const showSpeed = (tokensPerSecond: number): void =>
+  showRow("tokens per second", Math.round(tokensPerSecond).toLocaleString("en"));
 
 function group(plan: readonly PlanRow[]): PlanGroup[] {
   const groups = new Map<string, PlanGroup>();

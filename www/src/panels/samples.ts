@@ -1,6 +1,8 @@
 import { type JudgedPiece, tally, type Verdict } from "../../stories/score.ts";
 import { byId, make } from "../dom.ts";
+import type { WrittenToken } from "../sample.ts";
 import type { SamplePiece } from "../training.ts";
+import { readTokens, tokenElement, tokensBetween } from "./tokens.ts";
 
 const titles: { readonly [verdict in Verdict]: string } = {
   novel: "a sentence of the grammar that the training text does not have",
@@ -10,8 +12,8 @@ const titles: { readonly [verdict in Verdict]: string } = {
 };
 
 /** A piece with its verdict, for those too who do not see colours. */
-function shown(piece: SamplePiece): HTMLElement {
-  const span = make("span", piece.verdict ?? "", piece.text);
+function shown(piece: SamplePiece, content: readonly (Node | string)[]): HTMLElement {
+  const span = make("span", piece.verdict ?? "", ...content);
   if (piece.verdict === "wrong") span.title = `right is ${piece.wanted}`;
   if (piece.verdict === "right" || piece.verdict === "wrong") {
     span.append(make("span", "tick", piece.verdict === "right" ? " ✓" : " ✗"));
@@ -19,32 +21,100 @@ function shown(piece: SamplePiece): HTMLElement {
   return span;
 }
 
-/** The samples of a run, the newest on top, with what the grammar says about them. */
+/** The pieces, each of its tokens where they are known. */
+function piecesOf(pieces: readonly SamplePiece[], tokens: readonly WrittenToken[]): HTMLElement[] {
+  const text = tokens.map((token) => token.text).join("");
+  let from = 0;
+  return pieces.map((piece) => {
+    if (text === "") return shown(piece, [piece.text]);
+    if (piece.verdict === "right" || piece.verdict === "wrong") {
+      const { at, given } = piece;
+      const asked = piece.text.slice(0, piece.text.length - given.length);
+      return shown(piece, [asked, ...tokensBetween(tokens, at, at + given.length)]);
+    }
+    const begin = text.indexOf(piece.text, from);
+    from = begin + piece.text.length;
+    return shown(piece, tokensBetween(tokens, begin, from));
+  });
+}
+
+/** The samples of a run, the newest on top, with what the grammar says about them. A slider goes back in time. */
 export class SamplesPanel {
   readonly #list = byId("samples", HTMLOListElement);
   readonly #score = byId("score", HTMLElement);
   readonly #hint = this.#score.textContent ?? "";
+  readonly #time = byId("time", HTMLInputElement);
+  readonly #field = byId("time-field", HTMLElement);
+  /** The sample that is being written. */
+  #writing: { step: number; item: HTMLLIElement; text: HTMLElement } | undefined;
+
+  constructor() {
+    readTokens(this.#list, byId("alternatives", HTMLElement));
+    this.#time.addEventListener("input", () => this.#travel());
+  }
 
   clear(): void {
     this.#list.replaceChildren();
+    this.#writing = undefined;
     this.#score.textContent = this.#hint;
+    this.#time.max = "1";
+    this.#time.value = "1";
+    this.#travel();
   }
 
-  add(step: number, pieces: readonly SamplePiece[]): void {
+  /** Shows a token of the sample that is being made. */
+  write(step: number, token: WrittenToken): void {
+    if (this.#writing?.step !== step) {
+      const text = make("p", "sample-text");
+      this.#writing = { step, text, item: this.#item(step, text) };
+      this.#put(this.#writing.item);
+    }
+    this.#writing.text.append(tokenElement(token));
+  }
+
+  /** Shows a whole sample. */
+  add(step: number, pieces: readonly SamplePiece[], tokens: readonly WrittenToken[] = []): void {
     const answers = pieces.filter(({ verdict }) => verdict === "right" || verdict === "wrong");
     const text = make("p", answers.length > 0 ? "sample-text answers" : "sample-text");
-    for (const piece of pieces) {
-      text.append(shown(piece));
-    }
-    const item = make("li", "", make("span", "sample-step", `step ${step}`), text);
-    item.value = step;
-    this.#list.prepend(item);
+    text.append(...piecesOf(pieces, tokens));
+    const item = this.#item(step, text);
+    if (this.#writing?.step === step) this.#writing.item.replaceWith(item);
+    else this.#put(item);
+    this.#writing = undefined;
+    this.#travel();
     const judged = pieces.filter((piece): piece is JudgedPiece => (piece.verdict ?? "") in titles);
     if (judged.length > 0) this.#summary(step, judged);
     if (answers.length > 0) {
       const right = answers.filter(({ verdict }) => verdict === "right").length;
       this.#score.textContent = `Step ${step}: ${right} of these ${answers.length} right. None is in its examples.`;
     }
+  }
+
+  #item(step: number, text: HTMLElement): HTMLLIElement {
+    const item = make("li", "", make("span", "sample-step", `step ${step}`), text);
+    item.value = step;
+    return item;
+  }
+
+  /** On top. A slider at its end stays there, so that the newest sample is seen. */
+  #put(item: HTMLLIElement): void {
+    const { value, max } = this.#time;
+    this.#list.prepend(item);
+    this.#time.max = String(this.#list.children.length);
+    if (value === max) this.#time.value = this.#time.max;
+    this.#travel();
+  }
+
+  /** Hides the samples that were made after the chosen one. */
+  #travel(): void {
+    const items = [...this.#list.children] as HTMLLIElement[];
+    this.#field.hidden = items.length < 2;
+    this.#time.max = String(Math.max(1, items.length));
+    const chosen = items.length - this.#time.valueAsNumber;
+    for (const [index, item] of items.entries()) item.hidden = index < chosen;
+    const at = `step ${items[Math.max(0, chosen)]?.value ?? 0}`;
+    this.#time.setAttribute("aria-valuetext", at);
+    byId("time-step", HTMLElement).textContent = at;
   }
 
   #summary(step: number, judged: readonly JudgedPiece[]): void {

@@ -1,9 +1,13 @@
 import { byId, make } from "../dom.ts";
+import type { Lab } from "../lab.ts";
 import { isPresetName, type PresetName, presets } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Text, TextChoice } from "../text.ts";
+import { EditorPanel } from "./editor.ts";
 
+/** The model that the editor's sliders say. */
+const OWN = "own";
 /** The size for tasks. */
 const SMALL: PresetName = "thimble";
 
@@ -28,7 +32,9 @@ export class SetupPanel {
   readonly #fileName = byId("file-name", HTMLElement);
   readonly #size = byId("size", HTMLSelectElement);
   readonly #hint = byId("task-hint", HTMLElement);
+  readonly #sizeHint = byId("size-hint", HTMLElement);
   #chosenFile: File | undefined;
+  readonly #editor = new EditorPanel();
   /** The size for texts on this adapter. */
   #ofTexts: PresetName = "story";
 
@@ -36,14 +42,25 @@ export class SetupPanel {
     const problems = byId("task-options", HTMLOptGroupElement);
     for (const [name, { label }] of Object.entries(tasks)) problems.append(new Option(label, name));
     this.#source.value = "reverse"; // a reload may have kept another choice
-    for (const [name, { label }] of Object.entries(presets)) {
-      this.#size.append(new Option(label, name));
+    const failing = make("optgroup", "");
+    failing.label = "Made to fail";
+    for (const [name, preset] of Object.entries(presets)) {
+      const group = "fails" in preset ? failing : this.#size;
+      group.append(new Option(preset.label, name));
     }
+    this.#size.append(new Option("My own", OWN), failing);
     this.#source.addEventListener("change", () => {
       this.#showSource();
       this.#suitSource();
     });
     this.#size.addEventListener("change", () => this.#showPreset());
+    byId("own-context", HTMLInputElement).addEventListener("change", () => {
+      if (this.#size.value !== OWN) return;
+      const length = this.#editor.value("context");
+      this.#set("sequence-length", length);
+      const perStep = byId("tokens-per-step", HTMLInputElement);
+      if (perStep.valueAsNumber < length) perStep.value = String(length);
+    });
     this.#file.addEventListener("change", () => this.take(this.#file.files?.[0]));
     this.#showSource();
     this.#suitSource();
@@ -75,6 +92,7 @@ export class SetupPanel {
   set disabled(value: boolean) {
     const fields = this.element.querySelectorAll<HTMLInputElement>("input, select, textarea");
     for (const field of fields) field.disabled = value;
+    this.#showEditor();
   }
 
   /** The chosen text; a message where there is none yet. */
@@ -94,8 +112,9 @@ export class SetupPanel {
 
   choices(): RunChoices {
     const number = (id: string): number => byId(id, HTMLInputElement).valueAsNumber;
+    const own = this.#size.value === OWN;
     const choices: RunChoices = {
-      config: this.#size.value,
+      config: own ? this.#editor.config : this.#size.value,
       sequenceLength: number("sequence-length"),
       tokensPerStep: number("tokens-per-step"),
       steps: number("steps"),
@@ -103,11 +122,27 @@ export class SetupPanel {
     };
     // A rate left as the size has it keeps the size's own end of the schedule.
     const rate = number("learning-rate");
-    return rate === this.#preset().learningRate ? choices : { ...choices, learningRate: rate };
+    return rate === this.#preset().learningRate && !own
+      ? choices
+      : { ...choices, learningRate: rate };
+  }
+
+  /** Shows what a run of these settings takes; gives why it is refused. */
+  judge(lab: Lab, settings: RunSettings): Promise<string | undefined> {
+    return this.#editor.judge(lab, settings);
+  }
+
+  /** Size of the vocabulary that is to be learned from the text; undefined where letters are the tokens. */
+  get vocabulary(): number | undefined {
+    const words = this.#editor.value("vocabulary");
+    return this.#size.value === OWN && words > 256 ? words : undefined;
   }
 
   /** What a run of these settings is called. */
   get name(): string {
+    if (this.#size.value === OWN) {
+      return `${this.#editor.value("layers")} × ${this.#editor.value("width")} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
+    }
     return `${this.#preset().label.split(",")[0]} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
   }
 
@@ -115,7 +150,10 @@ export class SetupPanel {
   show(settings: RunSettings, { task, judge }: Text): void {
     this.#source.value = task ?? (judge ? "stories" : this.#source.value);
     this.#showSource();
-    this.#size.value = sizeOf(settings) ?? this.#size.value;
+    const known = sizeOf(settings);
+    this.#size.value = known ?? OWN;
+    if (!known) this.#editor.config = settings.config;
+    this.#showEditor();
     this.#set("sequence-length", settings.sequenceLength);
     this.#set("tokens-per-step", settings.tokensPerStep);
     this.#set("learning-rate", settings.learningRate);
@@ -133,16 +171,34 @@ export class SetupPanel {
 
   /** Problems need the small model and settings of their own, texts another model. */
   #suitSource(): void {
-    if (this.#task) this.#size.value = SMALL;
+    const own = this.#size.value === OWN;
+    if (this.#task && !own) this.#size.value = SMALL;
     else if (this.#size.value === SMALL) this.#size.value = this.#ofTexts;
-    else return;
+    else {
+      this.#showEditor();
+      return;
+    }
     this.#showPreset();
   }
 
+  #showEditor(): void {
+    this.#editor.hidden = this.#size.value !== OWN;
+    this.#editor.ofLetters = this.#task !== undefined;
+  }
+
   #showPreset(): void {
+    this.#showEditor();
+    if (this.#size.value === OWN) {
+      this.#sizeHint.hidden = true;
+      return;
+    }
     const preset = this.#preset();
-    const own = this.#task && this.#size.value === SMALL ? tasks[this.#task].training : {};
-    const { sequenceLength, tokensPerStep, learningRate, steps } = { ...preset, ...own };
+    const fails = "fails" in preset && preset.fails;
+    this.#sizeHint.hidden = !fails;
+    this.#sizeHint.textContent = fails || "";
+    const own = this.#task && (fails || this.#size.value === SMALL) && tasks[this.#task].training;
+    const { sequenceLength, tokensPerStep, steps } = { ...preset, ...own };
+    const { learningRate } = this.#size.value === "hot" ? preset : { ...preset, ...own };
     this.#set("sequence-length", sequenceLength);
     this.#set("tokens-per-step", tokensPerStep);
     this.#set("learning-rate", learningRate);

@@ -1,24 +1,24 @@
 import { TinyloomError } from "tinyloom/worker";
-import { byId } from "../dom.ts";
-
-const advice: Record<string, string> = {
-  "webgpu-unavailable":
-    "This browser has no WebGPU here. It is in current Chrome, Edge, Safari and Firefox, on a page from https or localhost.",
-  "adapter-unavailable":
-    "The browser has WebGPU but found no GPU to use. Its settings or graphics driver may have it switched off.",
-};
+import { byId, make } from "../dom.ts";
+import { wordsFor } from "../words.ts";
 
 /** Says in a line what the page does. */
 export function say(text: string): void {
   byId("status", HTMLElement).textContent = text;
 }
 
-/** Shows a failure in the box at the top. */
+/** Shows a failure in the box at the top: in a visitor's words, with the library's message behind "details". */
 export function showError(thrown: unknown): void {
   const { code, message } = TinyloomError.from(thrown);
   const box = byId("error", HTMLElement);
   box.dataset["code"] = code;
-  box.textContent = advice[code] ? `${advice[code]} (${message})` : `${message} (${code})`;
+  const words = wordsFor(code, { userAgent: navigator.userAgent, secure: isSecureContext });
+  const exact = `${message} (${code})`;
+  if (words === undefined) box.textContent = exact;
+  else {
+    const details = make("details", "", make("summary", "", "Details"), make("p", "hint", exact));
+    box.replaceChildren(make("p", "words", words), details);
+  }
   box.hidden = false;
 }
 

@@ -6,16 +6,23 @@ export interface AnsweredPiece {
   verdict: "right" | "wrong";
   /** What is right. */
   wanted: string;
+  /** The answer, with which the text ends, and its place in the lines. */
+  given: string;
+  at: number;
 }
 
 /** Judges lines of prompts with their answers. */
 export function answered(task: Task, lines: string): AnsweredPiece[] {
+  let begin = 0;
   return lines.split("\n").map((line) => {
     const end = line.indexOf(task.mark);
     const prompt = line.slice(0, end);
     const given = line.slice(end + task.mark.length);
     const wanted = task.solve(prompt) ?? "";
     const arrow = task.mark === ">" ? " → " : ` ${task.mark} `;
-    return { text: prompt + arrow + given, verdict: given === wanted ? "right" : "wrong", wanted };
+    const at = begin + end + task.mark.length;
+    begin += line.length + 1;
+    const verdict = given === wanted ? "right" : "wrong";
+    return { text: prompt + arrow + given, verdict, wanted, given, at };
   });
 }

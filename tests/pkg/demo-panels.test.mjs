@@ -1,0 +1,343 @@
+// What the demo page shows of a run: chart, samples through time, layers, kernels and proofs. By its controls, in a
+// real browser.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { runnerImport } from "vite";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { Demo, PHONE } from "./demo-page.mjs";
+
+const dist = join(root, "www", "dist");
+const load = async (name) => {
+  const file = join(root, "www", "src", `${name}.ts`);
+  return (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
+};
+const { tasks } = await load("tasks/index");
+const { problemText } = await load("tasks/task");
+
+/** `npm run test:full` has what takes long: further models on the GPU. */
+const FULL = process.env.TINYLOOM_LEVEL === "full";
+const STEPS = 64;
+/** A run of seconds, as a link has it. */
+const LINK = `#text-source=reverse&size=thimble&steps=${STEPS}&tokens-per-step=128&seed=3`;
+const WIDE = { width: 1440, height: 900 };
+const NARROW = { width: 1280, height: 800 };
+
+/** Notes the loss of each step that the page shows. */
+const listen = (demo) =>
+  demo.page.evaluate(() => {
+    globalThis.losses = [];
+    document.addEventListener("tinyloom:training", ({ detail: { type, loss } }) => {
+      if (type === "step") globalThis.losses.push(loss);
+    });
+  });
+
+/** The losses since the last call. */
+const losses = (demo) => demo.page.evaluate(() => globalThis.losses.splice(0));
+
+const values = (demo, selector) =>
+  demo.page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
+
+/** Without a run the panels have nothing to be pressed. */
+async function idle(demo) {
+  for (const id of ["measure", "pull-plug", "prove"]) {
+    assert.ok(await demo.page.$(`#${id}:disabled`), `${id} is dead without a run`);
+  }
+  for (const [size, why] of [
+    ["hot", /60 times too large/],
+    ["flat", /one layer/],
+    ["thimble", /^$/],
+  ]) {
+    await demo.fill("size", size);
+    assert.match(await demo.text("size-hint"), why);
+  }
+  assert.equal(await demo.text("learning-rate"), "0.005");
+  await demo.fill("steps", String(STEPS));
+  await demo.fill("tokens-per-step", "128");
+}
+
+/** The GPU is lost while the model trains, and at least ten steps are done twice. */
+async function plug(t, demo) {
+  assert.ok(await demo.page.$("#prove:disabled"), "no proof beside a run");
+  await demo.click("pull-plug");
+  await demo.until("the way back", async () =>
+    /were done twice/.test(await demo.text("plug-note")),
+  );
+  const rows = await demo.page.$$eval("#twice tbody tr", (all) =>
+    all.map(({ cells }) => [...cells].map(({ textContent }) => textContent)),
+  );
+  assert.ok(rows.length >= 10, `${rows.length} steps were done twice`);
+  for (const [step, before, again, difference] of rows) {
+    assert.ok(Number(before) > 0 && before === again && difference === "0", `step ${step}`);
+  }
+  t.diagnostic(await demo.text("plug-note"));
+}
+
+async function chart(demo) {
+  const zoomed = async () => (await demo.page.$("#zoom-out:not(:disabled)")) !== null;
+  await demo.click("zoom-in");
+  assert.ok(await zoomed(), "the newest steps");
+  await demo.click("zoom-out");
+  assert.ok(!(await zoomed()), "all steps");
+  await demo.click("logarithmic");
+  for (const quantity of ["gradNorm", "learningRate", "loss"]) {
+    await demo.fill("quantity", quantity);
+    assert.equal(Boolean(await demo.page.$("#loss-keys[hidden]")), quantity !== "loss");
+  }
+  await demo.click("logarithmic");
+  const said = new RegExp(
+    `^step ${STEPS}: loss [\\d.]+, validation [\\d.]+, gradient norm [\\d.]+, learning rate [\\d.e-]+$`,
+  );
+  await demo.page.focus("#loss-chart");
+  await demo.page.keyboard.press("ArrowLeft");
+  assert.match(await demo.text("chart-values"), said);
+  await demo.page.keyboard.press("ArrowLeft");
+  assert.match(await demo.text("chart-values"), new RegExp(`^step ${STEPS - 1}:`));
+  await demo.page.keyboard.press("Escape");
+  assert.equal(await demo.text("chart-values"), "");
+  const box = await (await demo.page.$("#loss-chart")).boundingBox();
+  const at = [box.x + box.width / 2, box.y + box.height / 2];
+  await demo.page.mouse.move(...at);
+  assert.match(await demo.text("chart-values"), /^step \d+: loss/);
+  await demo.page.mouse.down();
+  await demo.page.mouse.move(at[0] + 80, at[1], { steps: 4 });
+  await demo.page.mouse.up();
+  await demo.until("what was drawn across", zoomed, 10);
+  await demo.click("zoom-out");
+  await demo.page.mouse.click(...at);
+  assert.ok(!(await zoomed()), "a click does not zoom");
+}
+
+/** Samples of the first steps, with what else could have come, and a way back to them. */
+async function samples(demo) {
+  const steps = () =>
+    demo.page.$$eval("#samples li:not([hidden])", (all) => all.map(({ value }) => value));
+  const all = await steps();
+  for (const step of [1, 2, 4, 8, 10, 16, 32, STEPS]) assert.ok(all.includes(step), all);
+  assert.deepEqual(
+    all,
+    all.toSorted((a, b) => b - a),
+  );
+  await demo.page.focus("#time");
+  await demo.page.keyboard.press("Home");
+  assert.deepEqual(await steps(), [1], "back at the first");
+  assert.equal(await demo.text("time-step"), "step 1");
+  await demo.page.focus("#samples");
+  await demo.page.keyboard.press("ArrowRight");
+  const said = /^.+ had a probability of .+ %\. Likeliest here: .+ %, .+ %, .+ %, .+ %$/;
+  assert.match(await demo.text("alternatives"), said);
+  await demo.page.focus("#time");
+  await demo.page.keyboard.press("End");
+  assert.deepEqual(await steps(), all);
+  const doubts = await demo.page.$$eval("#samples .token", (tokens) =>
+    tokens.map((token) => Number(token.style.getPropertyValue("--doubt"))),
+  );
+  assert.ok(doubts.length > 100 && doubts.every((doubt) => doubt >= 0 && doubt <= 1));
+  assert.ok(new Set(doubts).size > 20, "tints differ");
+}
+
+/** Layers of the live model. */
+async function inside(demo) {
+  await demo.page.click("#inside summary");
+  const note = (pattern) =>
+    demo.until(`${pattern}`, async () => pattern.test(await demo.text("inside-note")), 60);
+  await note(/looks at “.+” .*\d+ %/);
+  assert.equal(await demo.text("inside-step"), `Of the model after step ${STEPS}.`);
+  const letters = await values(demo, "#inside-text .letter");
+  assert.equal(letters.slice(0, 5).join(""), "loom>");
+  const { length } = letters;
+  const last = `Letter ${length}, “${letters.at(-1)}”, looks at`;
+  assert.ok((await demo.text("inside-note")).startsWith(last));
+  const shares = () =>
+    demo.page.$$eval("#inside-text .letter", (all) =>
+      all.map((one) => Number(one.style.getPropertyValue("--share"))),
+    );
+  const sum = (await shares()).reduce((all, share) => all + share, 0);
+  assert.ok(Math.abs(sum - 1) < 0.02, `shares add up to ${sum}`);
+  await demo.page.focus("#inside-text");
+  await demo.page.keyboard.press("ArrowLeft");
+  await note(new RegExp(`^Letter ${length - 1},`));
+  const before = await shares();
+  await demo.fill("head", "1");
+  await demo.until("another head", async () => `${await shares()}` !== `${before}`);
+  await demo.page.click('#layers [data-place="embeddings"]');
+  await note(new RegExp(`^The model treats these most like “${letters.at(-2)}”`));
+  const cosines = (await values(demo, "#neighbours li")).map((text) =>
+    Number(text.split(" ").at(-1)),
+  );
+  assert.equal(cosines.length, 8);
+  assert.ok(cosines.every((one) => Math.abs(one) <= 1));
+  await demo.page.click('#layers [data-place="1"]');
+  await note(/looks at/);
+}
+
+async function kernels(t, demo) {
+  await demo.page.click("#kernels summary");
+  await demo.click("measure");
+  await demo.until("kernels", async () =>
+    /mean of \d+ steps|^Estimated cost/.test(await demo.text("timeline-note")),
+  );
+  t.diagnostic(await demo.text("timeline-note"));
+  const phases = await values(demo, "#timeline h3");
+  assert.deepEqual(
+    phases.map((text) => text.split(",")[0]),
+    ["forward", "backward", "optimizer"],
+  );
+  await demo.page.$eval("#timeline .segment", (one) => one.click());
+  await demo.page.waitForSelector("#kernel:not([hidden])", { timeout: 60_000 });
+  assert.match(await demo.text("wgsl"), /@compute @workgroup_size[\s\S]*fn embedding/);
+  assert.ok((await demo.text("kernel-reason")).length > 40, "the reason");
+}
+
+async function prove(t, demo) {
+  await demo.click("prove");
+  await demo.until("both models", async () => /^The same/.test(await demo.text("proof-note")));
+  const hashes = await values(demo, "#hashes code");
+  assert.match(hashes[0], /^[0-9a-f]{64}$/);
+  assert.equal(hashes[1], hashes[0]);
+  t.diagnostic(`weights of both: ${hashes[0]}`);
+}
+
+/** Chooses a model by its sliders, each by the index of its value. */
+async function slide(demo, sliders) {
+  for (const [name, index] of Object.entries(sliders))
+    await demo.fill(`own-${name}`, String(index));
+}
+
+/** The editor says what a model takes, and refuses one that does not fit. */
+async function editor(t, demo) {
+  await demo.fill("size", "own");
+  assert.ok(await demo.page.$("#own-vocabulary:disabled"), "problems are of letters");
+  await slide(demo, { layers: 11, width: 11, heads: 4 });
+  const said =
+    /^This model does not fit: weights .+ GiB \+ .+ = .+ GiB, and this page takes at most/;
+  await demo.until("refusal", async () => said.test(await demo.text("estimate-note")), 30);
+  await demo.click("start");
+  await demo.until("its status", async () => said.test(await demo.text("status")), 30);
+  assert.equal(await demo.state(), "stopped");
+  await demo.fill("text-source", "shakespeare");
+  assert.ok(await demo.page.$("#own-vocabulary:not(:disabled)"));
+  await slide(demo, { layers: 0, width: 0, heads: 1, context: 1, vocabulary: 1 });
+  assert.equal(await demo.text("sequence-length"), "64");
+  await demo.fill("tokens-per-step", "64");
+  await demo.fill("steps", "12");
+  await demo.until(
+    "estimate",
+    async () => (await demo.page.$("#estimate-note[hidden]")) !== null,
+    30,
+  );
+  const estimate = () => demo.page.$eval("#estimate", ({ dataset }) => ({ ...dataset }));
+  assert.ok(Number((await estimate()).seconds) > 0, "predicted seconds");
+  if (!FULL) return;
+  await demo.click("start"); // which waits for the estimate of these settings
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), 12);
+  assert.match(await demo.text("blind-key"), /among 512 tokens: 6\.24$/);
+  const predicted = await estimate();
+  const allocated = await demo.page.$eval("#model-note", ({ dataset }) => dataset.bytes);
+  // What is predicted is all that the device then holds (bodies/estimates.mjs); `gpuBytes` is the model's share of it.
+  const beside = Number(predicted.bytes) - Number(allocated);
+  assert.ok(beside >= 0 && beside < 4096, `${predicted.bytes} predicted, ${allocated} allocated`);
+  assert.equal((await demo.runs())[0].name, "1 × 32 on shakespeare");
+  t.diagnostic(`predicted ${predicted.bytes} bytes and ${predicted.seconds} s`);
+}
+
+/** The run as a program gives the same losses. */
+async function program(demo, browser, server, mounts, expected) {
+  await demo.click("code");
+  const code = await demo.text("code-text");
+  assert.ok(code.split("\n").length <= 16, code);
+  const imports = { tinyloom: "/node_modules/tinyloom/dist/index.js" };
+  const map = `<script type="importmap">${JSON.stringify({ imports })}</script>`;
+  mounts["/program.html"] = Buffer.from(
+    `<!doctype html>${map}<script type="module">${code}</script>`,
+  );
+  const page = await browser.newPage();
+  const printed = [];
+  const line = /^\d+ [\d.]+$/;
+  page.on("console", (message) => line.test(message.text()) && printed.push(message.text()));
+  await page.goto(`${server.url}/program.html`);
+  await demo.until("the program's end", async () => printed.length >= expected.length);
+  assert.deepEqual(
+    printed.slice(0, expected.length),
+    expected.map((loss, at) => `${at + 1} ${loss}`),
+  );
+  await page.close();
+}
+
+test("the demo's panels show a run, and prove that a lost GPU changes none of its bits", {
+  timeout: 300_000,
+}, async (t) => {
+  const mounts = {
+    "/": dist,
+    "/node_modules/tinyloom/dist": join(root, "pkg", "dist"),
+    "/text.txt": Buffer.from(await problemText(tasks.reverse, 3)),
+    "/program.html": Buffer.from(""),
+  };
+  const server = await serve(mounts);
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const demo = await Demo.open(browser, `${server.url}/${LINK}`);
+  await demo.untilState("idle");
+  await idle(demo);
+  await listen(demo);
+  await demo.click("start");
+  await demo.until("steps", async () => (await demo.step()) >= 16);
+  await plug(t, demo);
+  await demo.untilState("stopped");
+  const disturbed = await losses(demo);
+  await chart(demo);
+  await samples(demo);
+  await inside(demo);
+  await kernels(t, demo);
+  if (FULL) {
+    await prove(t, demo);
+    await program(demo, browser, server, mounts, disturbed);
+  }
+  await demo.axe("dark");
+  await demo.shot("panels-dark", NARROW);
+  await demo.shot("panels-phone", PHONE);
+  if (FULL) {
+    await demo.axe("light");
+    await demo.shot("panels-light", WIDE);
+  }
+  await editor(t, demo);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("without WebGPU the demo says what to do, and plays a recorded run", {
+  timeout: 120_000,
+}, async (t) => {
+  const worker = readdirSync(join(dist, "assets")).find((name) => name.startsWith("worker-thread"));
+  const without = "delete WorkerNavigator.prototype.gpu;\n";
+  const code = Buffer.concat([Buffer.from(without), readFileSync(join(dist, "assets", worker))]);
+  const server = await serve({ "/": dist, [`/assets/${worker}`]: code });
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  for (const [hash, theme] of [
+    ["", "light"],
+    ["#steps=5", "dark"],
+  ]) {
+    const demo = await Demo.open(browser, `${server.url}/${hash}`);
+    await demo.page.waitForSelector('[data-gpu="none"][data-state="error"]', { timeout: 60_000 });
+    assert.match(
+      await demo.text("error"),
+      /no GPU to web pages.* chrome:\/\/flags.*webgpu-unavailable/s,
+    );
+    await demo.page.waitForSelector("#samples li", { timeout: 60_000 });
+    assert.match(await demo.text("recording"), /^A recording of/);
+    const dead = await demo.page.$$eval("button, input, select, textarea", (all) =>
+      all.filter((one) => one.disabled && one.checkVisibility()).map(({ id }) => id),
+    );
+    assert.deepEqual(dead, ["zoom-out"], "controls that do nothing");
+    await demo.axe(theme);
+    await demo.shot(`without-${theme}`, theme === "light" ? WIDE : PHONE);
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+    await demo.page.close();
+  }
+});

@@ -1,0 +1,72 @@
+/** Measures the reference configurations with the code of `npm run bench`. Nothing leaves the page. */
+import type { ModelConfig } from "tinyloom/worker";
+import type { Row } from "../../bench/workloads.mjs";
+import { bytes, clock } from "./dom.ts";
+import type { Lab } from "./lab.ts";
+import { room } from "./panels/editor.ts";
+
+/** Steps and decoded tokens that are timed: as `npm run bench` has them, and where the CPU computes. */
+const [STEPS, SOFTWARE_STEPS] = [40, 3];
+const [TOKENS, SOFTWARE_TOKENS] = [256, 32];
+/** What takes longer is skipped. */
+const PATIENCE = 120;
+
+/** A row as `bench/results` has it, or why there is none. */
+export type Measured = Row | { readonly workload: string; readonly skipped: string };
+
+/** The file, in the schema of `bench/results`. */
+export interface Report {
+  readonly date: string;
+  readonly userAgent: string;
+  readonly results: readonly Measured[];
+  readonly [field: string]: unknown;
+}
+
+/**
+ * Trains and decodes each configuration that fits.
+ *
+ * @param onRow - hears each row, and what is measured next.
+ */
+export async function measureAll(
+  lab: Lab,
+  onRow: (rows: readonly Measured[], next: string | undefined) => void,
+): Promise<Report> {
+  const { CONFIGS, train, decode } = await import("../../bench/workloads.mjs");
+  const { capabilities } = lab.runtime;
+  const { software } = capabilities;
+  const [steps, tokens] = software ? [SOFTWARE_STEPS, SOFTWARE_TOKENS] : [STEPS, TOKENS];
+  const rows: Measured[] = [];
+  for (const name of Object.keys(CONFIGS)) {
+    const skipped = await reasonToSkip(lab, CONFIGS[name]!, steps);
+    for (const [what, work] of [
+      ["train", () => train(lab, lab.runtime, name, { steps })],
+      ["decode", () => decode(lab, lab.runtime, name, { tokens })],
+    ] as const) {
+      const workload = `${what} ${name}`;
+      onRow(rows, workload);
+      rows.push(skipped ? { workload, skipped } : await work());
+    }
+  }
+  onRow(rows, undefined);
+  const date = new Date().toISOString().slice(0, 10);
+  return { date, userAgent: navigator.userAgent, steps, ...capabilities, results: rows };
+}
+
+async function reasonToSkip(
+  lab: Lab,
+  { config, tokens }: { config: ModelConfig; tokens: number },
+  steps: number,
+): Promise<string | undefined> {
+  const { capabilities } = lab.runtime;
+  const trainer = { tokensPerStep: tokens };
+  const { bytes: needed, milliseconds } = await lab.estimate(config, { trainer }, capabilities);
+  const most = room(capabilities);
+  if (needed.total > most) {
+    return `needs ${bytes(needed.total)}, and this page takes at most ${bytes(most)}`;
+  }
+  // Each of four rounds takes so many steps.
+  const seconds = (4 * steps * (milliseconds?.step ?? 0)) / 1000;
+  return seconds > PATIENCE
+    ? `would take about ${clock(seconds)} minutes on this adapter`
+    : undefined;
+}

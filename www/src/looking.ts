@@ -1,0 +1,81 @@
+/** What the model of a training computes on the way: attention over a text, and which tokens it treats alike. */
+import type { Model } from "tinyloom/worker";
+import type { Codec } from "./data.ts";
+
+/** Letters of the text whose tokens may be neighbours. */
+const LOOKED = 20_000;
+/** The most tokens that are looked at. */
+const CANDIDATES = 2048;
+
+/** Signs for white space. */
+const VISIBLE: { [name: string]: string } = { space: "␣", "line break": "⏎" };
+
+/** A text as tokens with what each is called. */
+export interface Read {
+  readonly ids: Uint32Array;
+  readonly texts: readonly string[];
+}
+
+/** The last tokens of a text, at most `length`. */
+export async function read(codec: Codec, text: string, length: number): Promise<Read> {
+  const ids = (await codec.encode(text)).slice(-length);
+  const texts = await Promise.all([...ids].map((id) => codec.name(id)));
+  return { ids, texts: texts.map((text) => VISIBLE[text] ?? text) };
+}
+
+/** A token and how alike its embedding is: the cosine of the angle between both. */
+export interface Neighbour {
+  readonly name: string;
+  readonly cosine: number;
+}
+
+/** Embeddings of the tokens of a text, each of length 1. */
+export class Embeddings {
+  readonly #codec: Codec;
+  readonly #ids: readonly number[];
+  readonly #rows: readonly Float32Array[];
+
+  private constructor(codec: Codec, ids: readonly number[], rows: readonly Float32Array[]) {
+    this.#codec = codec;
+    this.#ids = ids;
+    this.#rows = rows;
+  }
+
+  /** Of the model as it is. */
+  static async of(model: Model, codec: Codec, text: Blob): Promise<Embeddings> {
+    const seen = new Set(await codec.encode(await text.slice(0, LOOKED).text()));
+    const ids = [...seen].slice(0, CANDIDATES);
+    const { hidden_size: width = 1, max_position_embeddings: most = 128 } = model.config;
+    const rows: Float32Array[] = [];
+    for (let at = 0; at < ids.length; at += most) {
+      const part = Uint32Array.from(ids.slice(at, at + most));
+      const states = await model.hiddenStates(part, { layer: 0 });
+      for (let row = 0; row < part.length; row++) {
+        rows.push(unit(states.subarray(row * width, (row + 1) * width)));
+      }
+    }
+    return new Embeddings(codec, ids, rows);
+  }
+
+  /** Those that are most like a token's; none where the text does not have it. */
+  async nearest(id: number, count: number): Promise<Neighbour[]> {
+    const own = this.#rows[this.#ids.indexOf(id)];
+    if (!own) return [];
+    const alike = this.#rows.map((row, at) => ({ id: this.#ids[at]!, cosine: dot(own, row) }));
+    const best = alike.filter((one) => one.id !== id).sort((a, b) => b.cosine - a.cosine);
+    return Promise.all(
+      best.slice(0, count).map(async ({ id: other, cosine }) => {
+        return { name: await this.#codec.name(other), cosine };
+      }),
+    );
+  }
+}
+
+function dot(a: Float32Array, b: Float32Array): number {
+  return a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+}
+
+function unit(row: Float32Array): Float32Array {
+  const length = Math.sqrt(dot(row, row)) || 1;
+  return row.map((value) => value / length);
+}

@@ -1,0 +1,112 @@
+/** One click measures the reference models; the result is a file and a picture to share. */
+import { type Measured, measureAll, type Report } from "../benchmark.ts";
+import { byId, download } from "../dom.ts";
+import { adapterName } from "../job.ts";
+import type { Lab } from "../lab.ts";
+import { fill, tableRow } from "../table.ts";
+import { showError } from "./status.ts";
+
+const whole = (value: number): string => Math.round(value).toLocaleString("en");
+
+/** What was measured, as a row of the table has it. */
+function cellsOf(row: Measured): [string, string, string] {
+  if ("skipped" in row) return [row.workload, `skipped: ${String(row["skipped"])}`, ""];
+  const { workload, milliseconds, tokensPerSecond } = row;
+  const time = milliseconds === undefined ? "" : `${milliseconds.toFixed(1)} ms per step`;
+  return [workload, `${whole(tokensPerSecond)} tokens per second`, time];
+}
+
+export class BenchmarkPanel {
+  readonly #button = byId("benchmark", HTMLButtonElement);
+  readonly #note = byId("benchmark-note", HTMLElement);
+  readonly #files = byId("benchmark-files", HTMLElement);
+  #lab: Lab | undefined;
+  #report: Report | undefined;
+  #measuring = false;
+  #busy = true;
+
+  constructor() {
+    this.#button.addEventListener("click", () => void this.#measure());
+    byId("benchmark-json", HTMLButtonElement).addEventListener("click", () => {
+      const text = `${JSON.stringify(this.#report, null, 2)}\n`;
+      download(new Blob([text], { type: "application/json" }), `${this.#name}.json`);
+    });
+    byId("benchmark-picture", HTMLButtonElement).addEventListener("click", () => {
+      picture(this.#report!)
+        .then((image) => download(image, `${this.#name}.png`))
+        .catch(showError);
+    });
+  }
+
+  /** While a model trains, times would be of both. */
+  set busy(value: boolean) {
+    this.#busy = value;
+    this.#enable();
+  }
+
+  set lab(lab: Lab) {
+    this.#lab = lab;
+    this.#enable();
+  }
+
+  get #name(): string {
+    return `tinyloom-${this.#report!.date}`;
+  }
+
+  #enable(): void {
+    this.#button.disabled = !this.#lab || this.#busy || this.#measuring;
+  }
+
+  async #measure(): Promise<void> {
+    this.#measuring = true;
+    this.#enable();
+    this.#files.hidden = true;
+    const heads = ["What", "Speed", "Time"];
+    const table = byId("benchmark-rows", HTMLTableElement);
+    try {
+      this.#report = await measureAll(this.#lab!, (rows, next) => {
+        const filled = rows.map((row) => tableRow(...cellsOf(row)));
+        fill(table, heads, filled);
+        this.#note.textContent = next ? `Measuring: ${next}…` : "";
+      });
+      this.#note.textContent = "Measured. The file has the form of the project's own results.";
+      this.#files.hidden = false;
+    } catch (error) {
+      this.#note.textContent = "That could not be measured.";
+      showError(error);
+    } finally {
+      this.#measuring = false;
+      this.#enable();
+    }
+  }
+}
+
+/** The rows as a picture of 1200 × 630 pixels, as social networks show it. */
+async function picture(report: Report): Promise<Blob> {
+  const canvas = new OffscreenCanvas(1200, 630);
+  const context = canvas.getContext("2d")!;
+  const style = getComputedStyle(document.body);
+  const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  const write = (text: string, x: number, y: number, font: string, ink = color("ink")) => {
+    context.font = font;
+    context.fillStyle = ink;
+    context.fillText(text, x, y, 1200 - x - 64);
+  };
+  context.fillStyle = color("surface");
+  context.fillRect(0, 0, 1200, 630);
+  context.fillStyle = color("madder");
+  context.fillRect(0, 0, 1200, 16);
+  const sans = "32px system-ui, sans-serif";
+  write("tinyloom", 64, 110, `600 64px ${color("serif")}`);
+  const adapter = adapterName(report as unknown as Parameters<typeof adapterName>[0]);
+  write(`trains language models in a browser tab, on ${adapter}`, 64, 160, sans, color("muted"));
+  for (const [at, row] of report.results.entries()) {
+    const [what, speed, time] = cellsOf(row);
+    const y = 240 + 56 * at;
+    write(what, 64, y, sans);
+    write(speed, 360, y, sans);
+    write(time, 900, y, sans, color("muted"));
+  }
+  write(report.date, 64, 596, "24px system-ui, sans-serif", color("muted"));
+  return canvas.convertToBlob();
+}

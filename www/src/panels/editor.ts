@@ -1,0 +1,163 @@
+/** The model editor: sliders, and what the model takes before anything is created. */
+import type { Capabilities, Estimate, ModelConfig } from "tinyloom/worker";
+import { byId, bytes, clock, make } from "../dom.ts";
+import type { Lab } from "../lab.ts";
+import type { RunSettings } from "../settings.ts";
+import { tableRow } from "../table.ts";
+
+/** What each slider chooses from. */
+const CHOICES = {
+  layers: [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24],
+  width: [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
+  heads: [1, 2, 4, 8, 16],
+  context: [32, 64, 128, 256, 512, 1024, 2048, 4096],
+  vocabulary: [256, 512, 1024, 2048, 4096, 8192, 16384, 32768],
+};
+type Slider = keyof typeof CHOICES;
+const SLIDERS = Object.keys(CHOICES) as Slider[];
+
+const GIB = 2 ** 30;
+/** What the page may take: a browser's tab gets little more, and no browser tells how much. */
+const MOST = 8 * GIB;
+
+const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
+
+/** Bytes that a model and its trainer may take. A software adapter takes them of the machine's own memory. */
+export function room({ software }: Capabilities): number {
+  // In GiB, rounded down, and at most 8. Firefox and Safari do not tell.
+  const { deviceMemory = 4 } = navigator as Navigator & { deviceMemory?: number };
+  return software ? (deviceMemory * GIB) / 2 : MOST;
+}
+
+export class EditorPanel {
+  readonly #form = byId("editor", HTMLElement);
+  readonly #table = byId("estimate", HTMLTableElement);
+  readonly #note = byId("estimate-note", HTMLElement);
+  #asked = 0;
+
+  constructor() {
+    for (const slider of SLIDERS) {
+      const element = input(slider);
+      element.min = "0";
+      element.max = String(CHOICES[slider].length - 1);
+      element.addEventListener("input", () => this.#label());
+      element.addEventListener("change", () => this.#label());
+    }
+    this.config = {};
+  }
+
+  set hidden(value: boolean) {
+    this.#form.hidden = value;
+  }
+
+  /** Problems are of letters. */
+  set ofLetters(value: boolean) {
+    const slider = input("vocabulary");
+    if (value) slider.value = "0";
+    slider.disabled = value || input("layers").disabled;
+    this.#label();
+  }
+
+  value(slider: Slider): number {
+    return CHOICES[slider][input(slider).valueAsNumber]!;
+  }
+
+  /** The model that the sliders say, with the names of Hugging Face. */
+  get config(): ModelConfig {
+    const [width, heads] = [this.value("width"), this.value("heads")];
+    return {
+      vocab_size: this.value("vocabulary"),
+      hidden_size: width,
+      intermediate_size: 3 * width,
+      num_hidden_layers: this.value("layers"),
+      num_attention_heads: heads,
+      num_key_value_heads: Math.max(1, heads / 2),
+      max_position_embeddings: this.value("context"),
+      initializer_range: 0.05,
+      tie_word_embeddings: true,
+    };
+  }
+
+  /** Sets the sliders to the nearest model. */
+  set config(config: ModelConfig) {
+    this.#set("layers", config.num_hidden_layers ?? 2);
+    this.#set("width", config.hidden_size ?? 64);
+    this.#set("heads", config.num_attention_heads ?? 4);
+    this.#set("context", config.max_position_embeddings ?? 64);
+    this.#set("vocabulary", config.vocab_size ?? 256);
+    this.#label();
+  }
+
+  #set(slider: Slider, wanted: number): void {
+    const choices = CHOICES[slider];
+    const nearest = choices.findIndex((choice) => choice >= wanted);
+    input(slider).value = String(nearest < 0 ? choices.length - 1 : nearest);
+  }
+
+  #label(): void {
+    for (const slider of SLIDERS) {
+      const text = this.value(slider).toLocaleString("en");
+      byId(`own-${slider}-value`, HTMLElement).textContent = text;
+      input(slider).setAttribute("aria-valuetext", text);
+    }
+  }
+
+  /**
+   * Shows what a run of these settings takes.
+   *
+   * @returns why it is refused; undefined where it fits.
+   */
+  async judge(lab: Lab, settings: RunSettings): Promise<string | undefined> {
+    const asked = ++this.#asked;
+    const { capabilities } = lab.runtime;
+    const { config, tokensPerStep, steps } = settings;
+    let refused: string | undefined;
+    let estimate: Estimate | undefined;
+    try {
+      estimate = await lab.estimate(config, { trainer: { tokensPerStep } }, capabilities);
+      refused = refusal(estimate, room(capabilities));
+    } catch (error) {
+      refused = `This model is refused: ${(error as Error).message}`;
+    }
+    if (asked === this.#asked) this.#show(estimate, refused, steps);
+    return refused;
+  }
+
+  #show(estimate: Estimate | undefined, refused: string | undefined, steps: number): void {
+    this.#note.textContent = refused ?? "";
+    this.#note.hidden = !refused;
+    const { parameters = 0, bytes: parts, milliseconds } = estimate ?? {};
+    const { total = 0, ...kinds } = parts ?? {};
+    this.#table.hidden = !estimate;
+    this.#table.dataset["bytes"] = String(total);
+    const seconds = ((milliseconds?.step ?? Number.NaN) * steps) / 1000;
+    this.#table.dataset["seconds"] = String(seconds);
+    const time = Number.isFinite(seconds)
+      ? `${seconds < 60 ? `${seconds.toFixed(1)} s` : `${clock(seconds)} min`} for ${steps} steps`
+      : "not known";
+    const rows = Object.entries(kinds).filter(([, count]) => count > 0);
+    this.#table.replaceChildren(
+      make(
+        "tbody",
+        "",
+        tableRow("weights, in number", parameters.toLocaleString("en")),
+        ...rows.map(([kind, count]) => tableRow(`bytes: ${kind}`, bytes(count))),
+        tableRow("bytes in all", bytes(total)),
+        tableRow("predicted time", time),
+      ),
+    );
+  }
+}
+
+/** Why a model does not fit, with the arithmetic. */
+function refusal({ bytes: parts }: Estimate, most: number): string | undefined {
+  const { total, ...kinds } = parts;
+  if (total <= most) return undefined;
+  const sum = Object.entries(kinds)
+    .filter(([, count]) => count > 0)
+    .map(([kind, count]) => `${kind} ${bytes(count)}`);
+  return (
+    `This model does not fit: ${sum.join(" + ")} = ${bytes(total)}, and this page takes at most ${bytes(most)}. ` +
+    "Make it narrower, or give it fewer layers or a smaller vocabulary."
+  );
+}
