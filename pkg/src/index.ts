@@ -27,7 +27,7 @@ export {
   type ModelOptions,
   type RopeParameters,
 } from "./model.js";
-export type { RecoverOptions, RecoveryState } from "./recovery/types.js";
+export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export {
   type Capabilities,
   type FeatureOptions,
