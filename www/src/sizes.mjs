@@ -121,8 +121,7 @@ export const presets = {
     learningRate: 0.3,
     minLearningRate: 0.3,
     fails:
-      "Made to fail: each step is 60 times too large and jumps over what it aims at. Watch the loss leap, and the " +
-      "gradient norm.",
+      "Made to fail: each step is 60 times too large and jumps over what it aims at. The loss soon stays where it is.",
   },
 };
 
