@@ -37,7 +37,9 @@ export interface Prepared {
 export function expectTokenizer(where: string, tokenizer: unknown): TextEncoding {
   const given = tokenizer as TextEncoding;
   if (inspect(where, () => typeof given?.encode !== "function")) {
-    throw invalid(`${where} takes a tokenizer, not ${show(tokenizer)}`);
+    throw invalid(
+      `${where} takes a tokenizer, such as new ByteTokenizer(), not ${show(tokenizer)}`,
+    );
   }
   return given;
 }

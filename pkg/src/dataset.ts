@@ -101,8 +101,8 @@ export class Dataset {
     }
     const encode = () => encoding.encode(text, { addSpecialTokens: false });
     const ids: unknown = await called("the tokenizer's encode", encode);
-    const name = "the text's token list";
-    return new Dataset(stored(some(name, asTokens(name, ids))), chosen, encoding);
+    const tokens = asTokens("the text's token list", ids);
+    return new Dataset(stored(some("the text", tokens)), chosen, encoding);
   }
 
   /**

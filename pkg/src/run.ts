@@ -21,7 +21,7 @@ const RULES: Rules<RunOptions> = {
   checkpoint: (value) =>
     stored.find((value as Partial<CheckpointOptions> | null)?.run)
       ? undefined
-      : "{ run }, with an open run",
+      : "{ run } with what runs.create or runs.open gave",
 };
 
 const CHECKPOINT: Rules<CheckpointOptions> = {
@@ -43,6 +43,8 @@ export function runOptions(options: unknown): RunOptions {
         "run's own, until is the trainer's count at which it ends",
     );
   }
+  // A run that is closed is refused before the first step, not at the first save.
+  stored.find(checkpoint?.run)?.target(undefined);
   return chosen;
 }
 

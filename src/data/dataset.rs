@@ -90,10 +90,10 @@ impl Dataset {
             .sequence_length
             .unwrap_or_else(|| DEFAULT_SEQUENCE_LENGTH.min(train.max(2) - 1));
         if train <= sequence_length {
+            let smaller = if sequence_length > 1 { " or a smaller sequenceLength" } else { "" };
             return Err(Error::tokens(format!(
                 "the text has {total} tokens, {train} of them for training; sequenceLength \
-                 {sequence_length} needs at least {} there: give more text or a smaller \
-                 sequenceLength",
+                 {sequence_length} needs at least {} there: give more text{smaller}",
                 sequence_length + 1
             )));
         }

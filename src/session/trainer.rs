@@ -332,7 +332,8 @@ impl Trainer {
             .unwrap_or(0);
         if longest > most {
             return Err(Error::tokens(format!(
-                "a document of {longest} tokens is longer than max_position_embeddings, {most}; cut it into documents"
+                "a document of {longest} tokens is longer than max_position_embeddings, {most}; cut it, or give the \
+                 dataset a smaller sequenceLength"
             )));
         }
         Ok(())

@@ -337,6 +337,7 @@ test("what cannot cross is refused with a reason", async (t) => {
   await refused({ gpu: new GPUDevice() }, "GPU objects stay");
   await refused(new Part(), "instances of classes stay");
   await refused(Symbol("s"), "a value cannot go to the worker");
+  await refused(Promise.resolve(1), "await it first");
   await refused(new Response("", { status: 404 }), "404");
   const bad = {
     get steps() {

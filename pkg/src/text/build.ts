@@ -150,7 +150,7 @@ export function prepared(
   options: Prepared["options"],
   tokenizer: TextEncoding,
 ): Prepared {
-  if (store.length === 0) some("the text's token list", new Uint32Array());
+  if (store.length === 0) some("the text", new Uint32Array());
   return { store: store.end(), options, tokenizer };
 }
 

@@ -110,6 +110,7 @@ export class PackedCall {
     if (isGpuObject(value)) {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
+    if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
     if (Array.isArray(value) || isPlain(value) || isPlatform(value)) return undefined;
     throw this.#refuse(
       value,

@@ -92,7 +92,7 @@ export const cases = {
   async "a save into a run is a checkpoint; one that is stopped leaves the earlier ones"(context) {
     const runs = await context.open("save");
     const run = await twoCheckpoints(context, runs, "one");
-    const { trainer, model } = await fresh(context);
+    const { trainer, model, data } = await fresh(context);
     await trainer.save({ to: run });
     equal(
       (await run.checkpoints()).map(({ step }) => step),
@@ -116,6 +116,9 @@ export const cases = {
     await run.close();
     await refuses("freed", ["closed"], () => trainer.save({ to: run }));
     await refuses("freed", ["closed"], () => run.metrics());
+    const late = { steps: 1, checkpoint: { run, every: 1 } };
+    await refuses("freed", ["closed"], () => collect(trainer.run(data, late)));
+    equal(await trainer.steps, 0, "refused before the first step");
     await model.free();
     await runs.delete("one");
   },
