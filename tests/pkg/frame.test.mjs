@@ -11,7 +11,7 @@ import { line } from "../../scripts/progress.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { makeFile, openFile } from "./bodies/kit.mjs";
 
-const { Handle, Queue } = await import("../../pkg/dist/handle.js");
+const { Handle, Life, Queue } = await import("../../pkg/dist/handle.js");
 const { pullTensors, readHeader, readHeaders } = await import("../../pkg/dist/safetensors.js");
 const { readAhead } = await import("../../pkg/dist/readback.js");
 const { save } = await import("../../pkg/dist/saving.js");
@@ -212,7 +212,7 @@ test("operations run in order, and a freed object refuses", async () => {
   const queue = new Queue();
   const events = [];
   const raw = { release: () => events.push("release") };
-  const handle = new Handle("Model", raw, queue);
+  const handle = new Handle("Model", raw, queue, new Life());
   const slow = handle.run(async () => {
     await new Promise((done) => setTimeout(done, 20));
     events.push("first");
@@ -344,17 +344,20 @@ test("another wasm module is refused, and tinyloom's own still loads", async () 
   assert.ok(module.hasRoom(1000) && !module.hasRoom(2 ** 40));
 });
 
-test("a panic ends what runs in the module and what comes after", async () => {
-  const own = await import("../../pkg/dist/handle.js?panic"); // the flag is the module's
+test("a panic ends what runs in its instance of the module and what comes after", async () => {
+  const [life, other] = [new Life(), new Life()];
   const raw = { work: () => new Promise(() => {}), release() {} };
-  const handle = new own.Handle("Model", raw, new own.Queue());
+  const handle = new Handle("Model", raw, new Queue(), life);
   const running = handle.run((one) => one.work());
   const waiting = handle.run((one) => one.work());
   await new Promise((turn) => setTimeout(turn, 5));
-  own.modulePanicked("panicked at src/x.rs");
+  life.panicked("panicked at src/x.rs");
   for (const call of [running, waiting, handle.run(() => 1)]) {
     await assert.rejects(call, code("internal"));
   }
   assert.throws(() => handle.now(() => 1), /panicked at src\/x.rs/);
   handle.free();
+  const fresh = new Handle("Model", raw, new Queue(), other);
+  assert.equal(await fresh.run(() => 2), 2, "another instance goes on");
+  fresh.free();
 });
