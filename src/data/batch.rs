@@ -68,8 +68,8 @@ impl Batch {
         let out_of_range = |&(_, &id): &(usize, &u32)| id as usize >= vocab_size;
         if let Some((i, id)) = tokens.iter().enumerate().find(out_of_range) {
             return Err(Error::tokens(format!(
-                "tokens[{i}] is {id}; it must be below the model's vocab_size, {vocab_size}, which has to \
-                 hold every id of the tokenizer"
+                "tokens[{i}] is {id}; it must be below vocab_size ({vocab_size}), which has to hold every \
+                 id of the tokenizer"
             )));
         }
         let mut counted = targets.iter().enumerate().filter(|&(_, &id)| id != IGNORE_INDEX);
