@@ -467,7 +467,9 @@ export class Model {
     const chosen = saveOptions(options, MODEL_FILES);
     return this.#handle.run(async (raw) => {
       const { save } = await morePart();
-      return save<ModelFiles | undefined>(chosen, raw.config(), raw);
+      const files = await save<ModelFiles | undefined>(chosen, raw.config(), raw);
+      this.#inner.journal?.saved(chosen);
+      return files;
     }, chosen.signal);
   }
 

@@ -440,6 +440,7 @@ export class Trainer {
 
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
   free(): void {
+    this.#member?.leave();
     this.#handle.free();
     models.of(this.model).disown(this);
   }

@@ -2,7 +2,9 @@
 
 import { TinyloomError, toError } from "../error.js";
 import { end, type Guard, type Handle, type Queue } from "../handle.js";
+import { stored } from "../internal.js";
 import type { RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
+import type { SaveOptions } from "../save.js";
 import { Member } from "./member.js";
 import type { Recovery } from "./recovery.js";
 import { Repeat } from "./repeat.js";
@@ -77,6 +79,8 @@ export class Journal implements Guard<RawModel> {
   readonly origin: Origin;
   readonly snapshots: Snapshots;
   members: Member[] = [];
+  /** Steps of freed trainers that the model alone has, and no stored run. */
+  left = 0;
   /** What was begun since the snapshot, in order. */
   readonly log: Entry[] = [];
   /** The raw runtime that its raw objects are on. */
@@ -107,9 +111,14 @@ export class Journal implements Guard<RawModel> {
     return member;
   }
 
-  /** Steps of its trainers that no stored run has. */
+  /** Steps of its trainers that no stored run has, also of those that were freed. */
   unsaved(): number {
-    return this.members.reduce((sum, member) => sum + member.unsaved(), 0);
+    return this.members.reduce((sum, member) => sum + member.unsaved(), this.left);
+  }
+
+  /** In the model's turn: the model was saved without a trainer. */
+  saved({ to }: SaveOptions): void {
+    if (stored.find(to)) this.left = 0;
   }
 
   async back(_: TinyloomError, failed: RawModel, signal?: AbortSignal): Promise<void> {

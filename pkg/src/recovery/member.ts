@@ -21,17 +21,32 @@ export class Member implements Guard<RawTrainer> {
   recovered: Recovered | undefined;
   /** Its steps when it was made, or when it was last saved into a run of storage. */
   #kept: number;
+  /** Its steps as they were last read. */
+  #steps: number;
 
   constructor(journal: Journal, handle: Handle<RawTrainer>, options: string | undefined) {
     this.journal = journal;
     this.handle = handle;
     this.options = options;
-    this.#kept = handle.raw.steps();
+    this.#steps = handle.raw.steps();
+    this.#kept = this.#steps;
   }
 
-  /** Its steps that no stored run has. */
+  /** Its steps that no stored run has; those of a freed trainer are the journal's. */
   unsaved(): number {
-    return this.handle.freed ? 0 : this.handle.raw.steps() - this.#kept;
+    return this.handle.freed ? 0 : this.#stepsNow() - this.#kept;
+  }
+
+  /** The trainer is about to be freed: the model alone has its steps from then on. */
+  leave(): void {
+    this.journal.left += this.unsaved();
+  }
+
+  /** Its steps, or where it was freed or its module has panicked, as many as it had when they were last read. */
+  #stepsNow(): number {
+    const { handle, journal } = this;
+    if (!handle.freed && !journal.recovery.module.panic) this.#steps = handle.raw.steps();
+    return this.#steps;
   }
 
   async back(_: TinyloomError, failed: RawTrainer, signal?: AbortSignal): Promise<void> {
@@ -92,21 +107,25 @@ export class Member implements Guard<RawTrainer> {
     added: AddedState,
     keep: number | undefined,
   ): Promise<TrainerFiles | undefined> {
-    const { recovery } = this.journal;
+    const { journal } = this;
+    const { recovery } = journal;
     // Those that begin before the save's turn are in it too.
-    const steps = this.handle.freed ? 0 : this.handle.raw.steps();
+    const steps = this.#stepsNow();
     try {
       if (!recovery.failed) {
         const run = stored.find(options.to) && (options.to as RunHandle);
         const files = await save(run && ((number) => this.#keptIn(run, number)));
-        if (run) this.#kept = Math.max(this.#kept, steps);
+        if (run) {
+          this.#kept = Math.max(this.#kept, steps);
+          journal.left = 0;
+        }
         return files;
       }
     } catch (error) {
       if (!recovery.failed) throw error;
     }
     void this.handle.raw;
-    const snapshot = this.journal.snapshots.newest;
+    const snapshot = journal.snapshots.newest;
     if (snapshot && "run" in snapshot) throw this.#inRun(snapshot);
     const own = snapshot?.trainers.get(this);
     if (!snapshot || !own) return save(); // its error says what there is not
@@ -126,6 +145,7 @@ export class Member implements Guard<RawTrainer> {
   /** In the model's turn: what it is now is a checkpoint of a run. */
   #keptIn(run: RunHandle, number: number): void {
     const { journal } = this;
+    if (this.handle.freed || journal.handle.freed) return; // while it was saved
     const alive = journal.members.filter((member) => !member.handle.freed);
     if (alive.length > 1) return; // the run has nothing of the others
     const config = journal.handle.raw.config();

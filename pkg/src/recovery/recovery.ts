@@ -24,7 +24,7 @@ const WAITING =
 const losing = (unsaved: number) =>
   unsaved === 0
     ? "nothing is lost by it"
-    : `it loses the ${unsaved} steps that are in no stored run`;
+    : `it loses ${unsaved === 1 ? "1 step that is" : `${unsaved} steps that are`} in no stored run`;
 
 /** What a runtime gives to be brought back. */
 export interface Reopening {

@@ -46,8 +46,9 @@ export type RecoveryState =
       /** Until when, in milliseconds since 1970. */
       readonly until: number;
       /**
-       * Steps of this runtime's trainers that no run of `tinyloom/storage` has: so many a reload loses. With 0
-       * a page can show "reload now, nothing is lost".
+       * Steps of this runtime's trainers that no run of `tinyloom/storage` has: so many a reload loses. Those of a
+       * freed trainer count until its model is freed, or saved into a run. With 0 a page can show "reload now,
+       * nothing is lost".
        */
       readonly unsaved: number;
       readonly message: string;

@@ -194,8 +194,12 @@ export class CheckpointTarget implements Target {
       keep,
     };
     await storing("the checkpoint's manifest", () => writeRecord(this.#disk, path, manifest));
+    // From here on it is whole: whatever fails now, `abort` must not remove it.
+    const number = this.#number as number;
+    this.#number = undefined;
+    // Before older ones are removed, of which one may serve a trainer as its snapshot.
+    this.#turns.kept(number);
     await storing("older checkpoints", () => this.#prune(keep));
-    this.#turns.kept(this.#number as number);
     this.#end?.();
   }
 

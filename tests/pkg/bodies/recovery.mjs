@@ -315,18 +315,24 @@ export const cases = {
       const told = of("waiting").length;
       await waitFor("it waits for an adapter", () => of("waiting").length > told);
       closed = false;
-      const { loss } = await trainer.evaluate(data);
-      ok(loss > 0, "it is back");
+      ok((await trainer.model.loss([1, 2, 3])) > 0, "it is back");
       return of("waiting").at(-1);
     };
     await collect(trainer.run(data, { steps: 2 }));
     await trainer.save(); // as bytes, which the page may or may not keep
     const two = await unsaved();
     equal(two.unsaved, 2, "two steps are in no run, and a save elsewhere is none");
-    ok(two.message.includes("loses the 2 steps"), two.message);
+    ok(two.message.endsWith("it loses 2 steps that are in no stored run"), two.message);
     await trainer.save({ to: run });
+    await collect(trainer.run(data, { steps: 1 }));
+    trainer.free();
+    trainer.free();
+    const one = await unsaved();
+    equal(one.unsaved, 1, "the step of a freed trainer, which the model alone has");
+    ok(one.message.endsWith("it loses 1 step that is in no stored run"), one.message);
+    await trainer.model.save({ to: run });
     const none = await unsaved();
-    equal(none.unsaved, 0, "saved into the run");
+    equal(none.unsaved, 0, "the model was saved into the run");
     ok(none.message.endsWith("nothing is lost by it"), none.message);
     runtime.destroy();
   },

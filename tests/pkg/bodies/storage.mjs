@@ -2,6 +2,7 @@
 import { below, numbers } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+import { freed } from "./storage-freed.mjs";
 import { notes } from "./storage-notes.mjs";
 
 /** Milliseconds that a case may take at most. */
@@ -35,6 +36,7 @@ async function stepOf({ tinyloom, runtime }, run) {
 
 export const cases = {
   ...notes,
+  ...freed,
 
   async "a run goes on from its checkpoint to the same bits, and keeps what it was given"(context) {
     const { tinyloom, runtime, open, where } = context;
