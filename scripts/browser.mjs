@@ -69,16 +69,17 @@ function firefoxOptions() {
 
 /**
  * Opens a headless browser of a kind, "chromium" or "firefox". A step may take seconds on a software
- * adapter, so that no protocol call has a time limit.
+ * adapter, so that no protocol call has a time limit by default.
  *
  * @param options - `flags`: more flags of Chromium's; `extensions`: whether unpacked extensions can be
  *   installed; `ends`: whether the browser ends by itself when this process is asked to (default). With
  *   false the caller closes it. `throttled`: whether pages in the background are slowed down, as in a
- *   user's browser.
+ *   user's browser. `seconds`: in which each protocol call has to end, such as a function that a page
+ *   evaluates; 0 is no limit.
  */
 export async function launch(
   kind,
-  { flags = [], extensions = false, ends = true, throttled = false } = {},
+  { flags = [], extensions = false, ends = true, throttled = false, seconds = 0 } = {},
 ) {
   const executablePath = findBrowser(kind);
   if (!executablePath) {
@@ -92,7 +93,7 @@ export async function launch(
       executablePath,
       // Chromium's build for servers knows no other way to run.
       headless: /headless[-_]shell/.test(executablePath) ? "shell" : true,
-      protocolTimeout: 0,
+      protocolTimeout: seconds * 1000,
       timeout: 120_000,
       handleSIGINT: ends,
       handleSIGTERM: ends,

@@ -10,10 +10,15 @@ import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { cargoProfile } from "../lanes/level.mjs";
+import { within } from "./demo-page.mjs";
 
 const TEXT = "The cat sees the fox. The dog hears the hen. The owl follows the bee.\n".repeat(80);
 const limit = { timeout: 600_000 };
-const run = promisify(execFile);
+/** Seconds in which a program has to end, and in which what is waited for in a page has to come. */
+const [PROGRAM, WAIT] = [480, 180];
+const execute = promisify(execFile);
+const run = (command, args, options) =>
+  execute(command, args, { ...options, timeout: PROGRAM * 1000, killSignal: "SIGKILL" });
 
 /** The losses that a program printed, which have to fall. */
 function expectFall(t, text) {
@@ -57,37 +62,60 @@ test("train.rs trains with the crate", limit, async (t) => {
   expectFall(t, stdout);
 });
 
-/** Opens an example's page on a text, and gives what a test looks at. */
-async function pageExample(t, folder) {
+/**
+ * In the page: keeps each text that the status shows, and presses a button when it shows a step. A test that looked
+ * from time to time would be too late on a fast machine.
+ */
+function watch(step, button) {
+  globalThis.said = [];
+  const status = document.getElementById("status");
+  const observer = new MutationObserver((records) => {
+    for (const { data } of records.flatMap(({ addedNodes }) => [...addedNodes])) {
+      globalThis.said.push(data);
+      if (data.startsWith(`Step ${step} of `)) document.getElementById(button).click();
+    }
+  });
+  observer.observe(status, { childList: true });
+}
+
+/** Opens an example's page on a text, and gives what a test looks at. At that step it presses that button. */
+async function pageExample(t, folder, step, button) {
   const server = await serve({
     "/": join(root, "examples", folder),
     "/node_modules/tinyloom/dist": join(root, "pkg/dist"),
     "/favicon.ico": Buffer.alloc(0),
   });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: WAIT });
   t.after(() => browser.close());
   const errors = [];
-  const page = await openPage(browser, `${server.url}/`, (type, text) => {
+  const opening = openPage(browser, `${server.url}/`, (type, text) => {
     if (type === "error") errors.push(text);
   });
+  const page = await within(WAIT, "page", opening);
+  await page.evaluate(watch, step, button);
+  /** What the status has said so far; a failure is none of these. */
+  const said = async () => {
+    const texts = await page.evaluate(() => globalThis.said);
+    for (const text of texts) assert.match(text, /^(Starting|Going on|Step|Stopped|Paused)/);
+    return texts;
+  };
   const until = async (what, condition) => {
+    const end = Date.now() + WAIT * 1000;
     while (!(await condition())) {
       assert.deepEqual(errors, [], `while waiting for ${what}`);
+      if (Date.now() > end) {
+        assert.fail(`no ${what} within ${WAIT} s; the status says: ${(await said()).at(-1)}`);
+      }
       await new Promise((done) => setTimeout(done, 200));
     }
   };
-  const seen = new Set();
-  /** Waits until the status shows step `least` or a later one. */
+  /** Waits until the status has shown step `least` or a later one. */
   const stepped = (least) =>
-    until(`step ${least}`, async () => {
-      const text = await page.$eval("#status", (element) => element.textContent);
-      seen.add(text);
-      assert.match(text, /^(Starting|Going on|Step|Stopped|Paused|Paste)/);
-      return Number(/^Step (\d+)/.exec(text)?.[1] ?? 0) >= least;
-    });
-  const told = (text) =>
-    until(text, () => page.$eval("#status", (element, text) => element.textContent === text, text));
+    until(`step ${least}`, async () =>
+      (await said()).some((text) => Number(/^Step (\d+)/.exec(text)?.[1]) >= least),
+    );
+  const told = (text) => until(text, async () => (await said()).at(-1) === text);
   await page.$eval(
     "#text",
     (element, text) => {
@@ -95,16 +123,14 @@ async function pageExample(t, folder) {
     },
     TEXT,
   );
-  return { page, until, stepped, told, errors, seen };
+  return { page, until, stepped, told, errors, said };
 }
 
 test("page/index.html trains, stops and writes", limit, async (t) => {
-  const { page, until, stepped, told, errors, seen } = await pageExample(t, "page");
+  const { page, until, told, errors, said } = await pageExample(t, "page", 30, "stop");
   await page.click("#train");
-  await stepped(30);
-  expectFall(t, [...seen].join("\n"));
-  await page.click("#stop");
   await told("Stopped.");
+  expectFall(t, (await said()).join("\n"));
   await page.click("#write");
   const output = () => page.$eval("#output", (element) => element.textContent);
   await until("a text", async () => (await output()).length > 50);
@@ -112,13 +138,36 @@ test("page/index.html trains, stops and writes", limit, async (t) => {
   assert.deepEqual(errors, []);
 });
 
+/** In the page: keeps the names of the methods that are called in the worker, and presses Pause beside one of them. */
+function pauseBeside(call) {
+  globalThis.called = [];
+  const { postMessage } = MessagePort.prototype;
+  MessagePort.prototype.postMessage = function (message, ...rest) {
+    postMessage.call(this, message, ...rest);
+    if (message.path?.[0] !== "call") return;
+    const [target, member] = message.argumentList.map(({ value }) => value);
+    const name = typeof target === "string" ? `${target}.${member}` : member;
+    const first = !globalThis.called.includes(name);
+    globalThis.called.push(name);
+    if (first && name === call) document.getElementById("pause").click();
+  };
+}
+
 test("worker/index.html trains, pauses and goes on, with a curve", limit, async (t) => {
-  const { page, stepped, told, errors, seen } = await pageExample(t, "worker");
+  const { page, stepped, told, errors, said } = await pageExample(t, "worker", 20, "pause");
+  await page.evaluate(pauseBeside, "Trainer.create");
+  await page.click("#train");
+  await told("Paused.");
+  const called = await page.evaluate(() => globalThis.called);
+  const [made, freed] = ["Model.create", "free"].map((name) => called.lastIndexOf(name));
+  assert.ok(
+    made >= 0 && freed > made,
+    `paused while kernels compile, it frees its model: ${called}`,
+  );
   await page.click("#train");
   await stepped(20);
-  expectFall(t, [...seen].join("\n"));
-  await page.click("#pause");
   await told("Paused.");
+  expectFall(t, (await said()).join("\n"));
   const points = () => page.$eval("#curve", ({ points }) => points.length);
   const before = await points();
   assert.ok(before >= 20, `the curve has ${before} points`);
