@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withPage } from "../lanes/harness.mjs";
-import { loseInBrowser, TINY } from "../reliability/lost.mjs";
+import { crashGpu, loseInBrowser, TINY } from "../reliability/lost.mjs";
 
 /** In the page: makes what will be lost, and a save from before. */
 async function prepare(base) {
@@ -69,7 +69,7 @@ test(
       async (page, url) => {
         await page.evaluate(prepare, url);
         const session = await page.browser().target().createCDPSession();
-        await session.send("Browser.crashGpuProcess").catch(() => {}); // the reply may be lost with it
+        await crashGpu(session);
         const { codes, step, info } = await page.evaluate(observe);
         for (const [call, code] of Object.entries(codes)) {
           assert.equal(code, "TinyloomError device-lost", call);
@@ -112,7 +112,7 @@ test(
         let said = "a runtime";
         for (let crash = 1; crash <= 4 && said === "a runtime"; crash++) {
           await page.evaluate(begin, url);
-          await session.send("Browser.crashGpuProcess").catch(() => {});
+          await crashGpu(session);
           said = await page.evaluate(retry);
         }
         assert.match(said, /^adapter-unavailable: .*lost.*two minutes.*reload the page/);

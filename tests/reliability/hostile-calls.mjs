@@ -24,8 +24,8 @@ function membersOf(object) {
 
 /** Calls that end an object that others need: they are made on one of their own. */
 const ENDING = /#(free|destroy|simulateLoss|close|delete)$/;
-/** These open threads or devices, or serve this process: one in so many draws is made. */
-const SELDOM = { connect: 40, "Runtime.create": 8, serve: Infinity };
+/** These open threads or devices: one in so many draws is made. */
+const SELDOM = { connect: 40, "Runtime.create": 8 };
 
 /** The objects that calls are made on, and the calls. */
 export class Calls {
@@ -33,6 +33,8 @@ export class Calls {
   #tinyloom;
   #gpu;
   #made = 0;
+  /** Those that other calls need. */
+  #models = [];
 
   constructor(tinyloom, gpu) {
     this.#tinyloom = tinyloom;
@@ -77,16 +79,14 @@ export class Calls {
       byte: new ByteTokenizer(),
       files,
       tensor,
-      runs,
-      run,
       gpu: this.#gpu,
-      tinyloom: this.#tinyloom,
     });
+    this.#models = [model, still];
     this.#list();
     this.expected = await this.#look();
   }
 
-  /** Every export and member, by name: `{ on, name, kind }`. */
+  /** Every export and member: `{ name, call }`. */
   #list() {
     const targets = [];
     const add = (name, call) => targets.push({ name, call });
@@ -147,7 +147,7 @@ export class Calls {
     });
     let wrong;
     try {
-      const given = (async () => ended(await call(args)))();
+      const given = (async () => ended(await call(args), this.#models))();
       if ((await Promise.race([given, late])) === "late")
         wrong = `it did not end within ${LIMIT} ms`;
       else this.counts.returned += 1;
@@ -213,15 +213,22 @@ function spoilt(good, chance) {
   return chance.below(12) === 0 ? args.slice(0, chance.below(args.length + 1)) : args;
 }
 
-/** Takes a few items of an iterable, and frees what was made. */
-async function ended(result) {
+/**
+ * Takes a few items of an iterable, and frees what was made.
+ *
+ * @param models - stay.
+ */
+async function ended(result, models) {
   if (typeof result?.[Symbol.asyncIterator] === "function" && typeof result.next === "function") {
     let items = 0;
     for await (const _ of result) if (++items >= ITEMS) break;
     return;
   }
-  if (result?.model && typeof result.step === "function") return void result.free();
-  if (typeof result?.close === "function" && !result.id) return void (await result.close());
+  if (result?.model && typeof result.step === "function") {
+    result.free();
+    if (!models.includes(result.model)) result.model.free(); // of `Trainer.resume`
+    return;
+  }
   if (typeof result?.close === "function") return void (await result.close());
   if (typeof result?.tensor === "function") return void result.destroy();
   if (typeof result?.logits === "function" || typeof result?.data === "function") result.free();

@@ -95,7 +95,8 @@ export async function limits({
     good = report(found, seed) && good;
     results.push(found);
     const left = hosts.slice(results.length);
-    keep("limits", results[0].capabilities.adapter, { seed, left, results }, only);
+    const { adapter } = results[0].capabilities;
+    keep("limits", adapter, { seed, left, results }, { host: only, short: count < TOGETHER });
   }
   for (const host of hosts)
     if (!there.includes(host)) console.log(`limits: ${host}: not run, not here`);

@@ -25,6 +25,9 @@ export const TINY = {
 /** Steps that take a GPU as long. */
 const QUICK = { ...TINY, options: { ...TINY.options, totalSteps: 400 }, steps: 300 };
 
+/** Losses of each host. */
+const COUNT = 50;
+
 /** Milliseconds that an attempt may take: Chromium may make it wait for two minutes. */
 const PATIENCE = 400_000;
 
@@ -67,6 +70,16 @@ async function attempts(names, count, random, work) {
   return rows;
 }
 
+/** Kills Chromium's GPU process. The answer may be lost with it, or never come. */
+export async function crashGpu(session) {
+  let timer;
+  const late = new Promise((done) => {
+    timer = setTimeout(done, 2000);
+  });
+  await Promise.race([session.send("Browser.crashGpuProcess").catch(() => {}), late]);
+  clearTimeout(timer);
+}
+
 /**
  * Losses in a browser.
  *
@@ -92,11 +105,7 @@ export function loseInBrowser(
     async (page, url) => {
       if (kills) {
         const session = await page.browser().target().createCDPSession();
-        await page.exposeFunction("killGpu", async () => {
-          // Its answer may be lost with the process, or never come.
-          const killed = session.send("Browser.crashGpuProcess").catch(() => {});
-          await Promise.race([killed, new Promise((done) => setTimeout(done, 2000))]);
-        });
+        await page.exposeFunction("killGpu", () => crashGpu(session));
       }
       const opened = await page.evaluate(open, url, parts, operations, kills);
       const rows = await attempts(opened.operations, count, numbers(seed), (...one) =>
@@ -138,8 +147,12 @@ async function loseInNode({ count, seed }) {
   }
 }
 
-/** Prints what became of the attempts, and keeps it. */
-function report(part, result) {
+/**
+ * Prints what became of the attempts, and keeps it.
+ *
+ * @param usual - attempts by default.
+ */
+function report(part, result, usual) {
   const { host, how, seed, adapter, software, count, rows } = result;
   const ended = rows.filter(({ stalled }) => !stalled);
   const whole = rows.filter(({ wrong }) => !wrong).length;
@@ -153,13 +166,14 @@ function report(part, result) {
   );
   if (rows.length < count) console.log(`  only ${rows.length} of ${count} were tried`);
   for (const { operation, wrong } of rows) if (wrong) console.log(`  ${operation}: ${wrong}`);
-  keep(part, adapter, result, host);
+  keep(part, adapter, result, { host, short: count < usual });
   return whole === count && (part === "blocked" || without < MOST);
 }
 
 /** The GPU process of Chromium is killed. */
-export async function gpuProcess({ count = 50, seed = Date.now() % 1e6 } = {}) {
-  return report("gpu-process", await loseInBrowser("chromium", { kills: true, count, seed }));
+export async function gpuProcess({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
+  const result = await loseInBrowser("chromium", { kills: true, count, seed });
+  return report("gpu-process", result, COUNT);
 }
 
 /** The GPU process is killed twice within two minutes: Chromium then refuses adapters, and calls wait. */
@@ -168,13 +182,13 @@ export async function blocked({ seed = Date.now() % 1e6 } = {}) {
   const result = await loseInBrowser("chromium", options);
   const waits = result.rows.filter(({ waited }) => waited).map(({ reopened }) => reopened);
   console.log(`blocked: the browser was waited for ${waits.length} times: ${waits.join(", ")} ms`);
-  return report("blocked", result) && waits.length > 0;
+  return report("blocked", result, options.count) && waits.length > 0;
 }
 
 const HOSTS = ["chromium", "firefox", "node"];
 
 /** The page destroys its device, in both browsers and in Node. */
-export async function destroy({ count = 50, seed = Date.now() % 1e6, built, host } = {}) {
+export async function destroy({ count = COUNT, seed = Date.now() % 1e6, built, host } = {}) {
   let good = true;
   for (const one of host ? [host] : HOSTS) {
     // Where nothing is installed a browser may be missing.
@@ -183,7 +197,7 @@ export async function destroy({ count = 50, seed = Date.now() % 1e6, built, host
       continue;
     }
     const lose = one === "node" ? loseInNode : (options) => loseInBrowser(one, options);
-    good = report("destroy", await lose({ count, seed })) && good;
+    good = report("destroy", await lose({ count, seed }), COUNT) && good;
   }
   return good;
 }

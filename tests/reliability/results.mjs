@@ -1,8 +1,8 @@
 // Results of the parts: kept as JSON in bench/results, from where the documents' table is made.
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newestFiles } from "../../bench/figures/sources.mjs";
-import { root } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
 
 export const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 
@@ -18,13 +18,20 @@ export const adapterName = ({ vendor, architecture, description }) =>
  * Writes a part's result: `reliability-PART-ADAPTER-DATE.json`.
  *
  * @param host - stands behind the part where several hosts have one.
+ * @param short - whether the run was shorter than by default: its result is no document's, and goes to
+ *   `target/reliability`.
+ * @returns the file's path.
  */
-export function keep(part, adapter, result, host) {
+export function keep(part, adapter, result, { host, short = false } = {}) {
   const date = new Date().toISOString().slice(0, 10);
   const name = adapterName(adapter);
   const file = ["reliability", part, ...(host ? [host] : []), name, date].join("-");
   const text = JSON.stringify({ part, date, ...result, adapter: name }, null, 1);
-  writeFileSync(join(root, "bench", "results", `${file}.json`), `${text}\n`);
+  const folder = short ? join(target, "reliability") : join(root, "bench", "results");
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, `${file}.json`);
+  writeFileSync(path, `${text}\n`);
+  return path;
 }
 
 /** The newest results of a part, one for each host and adapter: `{ file, ...result }`. */

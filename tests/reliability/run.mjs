@@ -6,6 +6,7 @@ import { hostile } from "./hostile.mjs";
 import { limits } from "./limits.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
 import { memory } from "./memory.mjs";
+import { runParts } from "./parts.mjs";
 import { snapshots } from "./snapshots.mjs";
 import { soak } from "./soak.mjs";
 import { storage } from "./storage.mjs";
@@ -56,10 +57,11 @@ await main(async () => {
         .map((name) => [name, Number(values[name])]),
     ),
   };
-  for (const [name, work] of Object.entries(PARTS)) {
-    if (positionals.length > 0 && !positionals.includes(name)) continue;
-    if (!(await work(options))) throw new Failure(`${name}: not every row is whole`);
-  }
+  const chosen = Object.entries(PARTS).filter(
+    ([name]) => positionals.length === 0 || positionals.includes(name),
+  );
+  const wrong = await runParts(chosen, options);
+  if (wrong.length > 0) throw new Failure(`${wrong.join(", ")}: not every row is whole`);
 });
 
 /** Installs what is missing, and builds the package. */

@@ -8,7 +8,9 @@ import { adapterName, keep } from "./results.mjs";
 
 /** Steps between a creation and its end: a hundredth of the default. */
 const CYCLE = softwareOnly() ? 10 : 200;
-/** Cycles of which one is looked at for its objects, which takes the page a while. */
+/** Steps, or minutes on a software adapter, after which it ends. */
+const [STEPS, MINUTES] = [20_000, 10];
+/** Of so many cycles one is looked at for its objects, which takes the page a while: the first, and so on. */
 const LOOKED_AT = softwareOnly() ? 1 : 5;
 /** The share by which objects and buffers may be above the highest of the first tenth: caches of the engine. */
 const HEAP_NOISE = 0.01;
@@ -58,13 +60,12 @@ async function objects(session) {
   return sum;
 }
 
-/** What is wrong with the cycles, if anything. */
-function judge(cycles, before) {
+/** What is wrong with the cycles, if anything. Some have no `objectBytes`. */
+export function judge(cycles, before) {
   const tenth = Math.max(1, Math.floor(cycles.length / 10));
   const [first, rest] = [cycles.slice(0, tenth), cycles.slice(tenth)];
-  const most = (list, key) => Math.max(...list.map((one) => one[key] ?? 0));
+  const known = (list, key) => list.map((one) => one[key]).filter((bytes) => bytes !== undefined);
   const wrong = [];
-  if (rest.length === 0) wrong.push("there is one cycle alone, and nothing to compare");
   const left = cycles.find(({ gpuBytes }) => gpuBytes !== before);
   if (left) wrong.push(`${left.gpuBytes} bytes of the GPU are left, and ${before} before`);
   const other = cycles.find(({ bits }) => bits !== cycles[0].bits);
@@ -74,7 +75,12 @@ function judge(cycles, before) {
     ["objectBytes", HEAP_NOISE],
     ["bufferBytes", HEAP_NOISE],
   ]) {
-    const [was, is] = [most(first, key), rest.length > 0 ? most(rest, key) : 0];
+    const [early, late] = [known(first, key), known(rest, key)];
+    if (early.length === 0 || late.length === 0) {
+      wrong.push(`${cycles.length} cycles are too few to compare ${key}`);
+      continue;
+    }
+    const [was, is] = [Math.max(...early), Math.max(...late)];
     if (is > was * (1 + noise))
       wrong.push(`${key} grew from ${was} to ${is} after the first tenth`);
   }
@@ -83,8 +89,9 @@ function judge(cycles, before) {
 
 /** Prints a line, and keeps every cycle. */
 export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
-  const limit = minutes ?? (steps === undefined && softwareOnly() ? 10 : Number.POSITIVE_INFINITY);
-  const enough = steps ?? (Number.isFinite(limit) ? Number.POSITIVE_INFINITY : 20_000);
+  const limit =
+    minutes ?? (steps === undefined && softwareOnly() ? MINUTES : Number.POSITIVE_INFINITY);
+  const enough = steps ?? (Number.isFinite(limit) ? Number.POSITIVE_INFINITY : STEPS);
   return withPage(
     "chromium",
     () => {},
@@ -98,15 +105,18 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
         const cycle = await page.evaluate((steps) => globalThis.soak.cycle(steps), CYCLE);
         done += CYCLE;
         cycles.push({ steps: done, ...cycle, ...(await collected(session)) });
-        if (cycles.length % LOOKED_AT === 0) {
+        if ((cycles.length - 1) % LOOKED_AT === 0) {
           cycles.at(-1).objectBytes = await objects(session);
         }
         if (cycles.length % 10 === 1) step(`${done} steps: ${JSON.stringify(cycles.at(-1))}`);
       }
+      cycles.at(-1).objectBytes ??= await objects(session);
       const wrong = judge(cycles, opened.before);
       const seconds = Math.round((performance.now() - began) / 1000);
       const { adapter, software } = opened;
-      keep("soak", adapter, { software, seed, steps: done, seconds, wrong, cycles });
+      const short = software ? seconds < 60 * MINUTES : done < STEPS;
+      const result = { software, seed, steps: done, seconds, wrong, cycles };
+      keep("soak", adapter, result, { short });
       const last = cycles.at(-1);
       const looked = cycles.findLast(({ objectBytes }) => objectBytes);
       console.log(

@@ -7,6 +7,8 @@ import { keep } from "./results.mjs";
 
 /** Steps of the run that is trained again and again. */
 const STEPS = 60;
+/** Tabs that are killed. */
+const COUNT = 50;
 /** Longest time from the first step after a start to the kill, in milliseconds. */
 const LONGEST = 1500;
 
@@ -172,10 +174,10 @@ async function watched(browser, url, steps) {
 }
 
 /** 50 of them; the result as JSON and a line. */
-export async function storage({ count = 50, seed } = {}) {
+export async function storage({ count = COUNT, seed } = {}) {
   const { adapter, ...result } = await killTabs({ count, seed });
   const whole = result.kills.filter(({ wrong }) => wrong === undefined).length;
-  keep("storage", adapter, { count, whole, ...result });
+  keep("storage", adapter, { count, whole, ...result }, { short: count < COUNT });
   console.log(
     `storage: seed ${result.seed}: ${whole} of ${count} killed tabs went on from a whole checkpoint to the same ` +
       `losses; ${result.halfWritten} kills left a half-written one`,

@@ -118,7 +118,8 @@ export async function stored({ count = TIMES, seed = Date.now() % 1e6, built, ho
       ? inNode(task)
       : inBrowser(one, task));
     const wrong = rows.filter((row) => row.wrong);
-    keep("stored", adapter, { host: one, software, seed, times: count, rows }, one);
+    const result = { host: one, software, seed, times: count, rows };
+    keep("stored", adapter, result, { host: one, short: count < TIMES });
     console.log(
       `stored: ${one}, seed ${seed}, ${adapterName(adapter)}: ${rows.length - wrong.length} of ${rows.length} ` +
         "faults were told, and a whole checkpoint went on to the same bits",

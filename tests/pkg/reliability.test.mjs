@@ -1,0 +1,64 @@
+// How `npm run reliability` judges and keeps what it finds.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { root, target } from "../../scripts/lib.mjs";
+import { runParts } from "../reliability/parts.mjs";
+import { keep } from "../reliability/results.mjs";
+import { judge } from "../reliability/soak.mjs";
+
+/** Cycles of a soak of which every fifth was looked at for its objects, and the last. */
+const cyclesOf = (count, changes = {}) =>
+  Array.from({ length: count }, (_, at) => ({
+    gpuBytes: 0,
+    bits: "b",
+    wasmBytes: 100,
+    bufferBytes: 100,
+    ...((at % 5 === 0 || at === count - 1) && { objectBytes: 1000 }),
+    ...changes[at],
+  }));
+
+test("a soak is judged by the cycles that were looked at", () => {
+  for (const count of [2, 5, 12, 49, 50, 100]) {
+    assert.deepEqual(judge(cyclesOf(count), 0), [], `${count} cycles`);
+  }
+  assert.match(judge(cyclesOf(1), 0).join(), /1 cycles are too few to compare objectBytes/);
+  const grown = judge(cyclesOf(12, { 10: { objectBytes: 1020 } }), 0);
+  assert.deepEqual(grown, ["objectBytes grew from 1000 to 1020 after the first tenth"]);
+  assert.match(judge(cyclesOf(12, { 7: { gpuBytes: 4 } }), 0).join(), /4 bytes of the GPU/);
+  assert.match(judge(cyclesOf(12, { 7: { bits: "c" } }), 0).join(), /bits differ/);
+  assert.match(judge(cyclesOf(12, { 7: { wasmBytes: 101 } }), 0).join(), /wasmBytes grew/);
+});
+
+test("a run shorter than by default is kept apart from the results of the documents", () => {
+  const adapter = { vendor: "nobody", architecture: "none" };
+  const path = keep("soak", adapter, { steps: 1 }, { short: true });
+  try {
+    assert.ok(path.startsWith(join(target, "reliability")), path);
+    assert.equal(JSON.parse(readFileSync(path, "utf8")).steps, 1);
+    const name = path.slice(join(target, "reliability").length);
+    assert.equal(existsSync(join(root, "bench", "results", name)), false);
+  } finally {
+    rmSync(path);
+  }
+});
+
+test("every part runs, and those that are not whole are named", async () => {
+  const ran = [];
+  const part = (name, end) => [
+    name,
+    async ({ seed }) => {
+      ran.push(`${name} ${seed}`);
+      return end();
+    },
+  ];
+  const parts = [
+    part("one", () => false),
+    part("two", () => true),
+    part("three", () => Promise.reject(new Error("expected by this test"))),
+    part("four", () => true),
+  ];
+  assert.deepEqual(await runParts(parts, { seed: 3 }), ["one", "three"]);
+  assert.deepEqual(ran, ["one 3", "two 3", "three 3", "four 3"]);
+});
