@@ -2,7 +2,7 @@
 // Two builds on this machine's GPU in headless Chromium, in turns: each round opens a page per build and
 // measures it, so that a GPU whose clock drifts slows both alike. The pages are cross-origin isolated: otherwise
 // their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW are folders with `pkg/dist` and `bench`
-// of each build. Rows: tiny, mid, seed, seed-documents, decode-tiny, decode-seed; without `--rows`, all of them.
+// of each build. The rows are those of ROWS; without `--rows`, all of them.
 // Prints the medians of the rounds and their ratio.
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -11,15 +11,22 @@ import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
 import { median } from "./workloads.mjs";
 
+/** What can be measured, by the names that `--rows` takes. */
+const ROWS = {
+  tiny: { model: "tiny" },
+  mid: { model: "mid" },
+  seed: { model: "seed" },
+  "seed-documents": { model: "seed", options: { documents: 8 } },
+  "decode-tiny": { model: "tiny", decodes: true },
+  "decode-seed": { model: "seed", decodes: true },
+};
+
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: "string", default: "5" },
     steps: { type: "string", default: "100" },
-    rows: {
-      type: "string",
-      default: "tiny,mid,seed,seed-documents,decode-tiny,decode-seed",
-    },
+    rows: { type: "string", default: Object.keys(ROWS).join() },
     out: { type: "string" },
   },
 });
@@ -28,6 +35,15 @@ if (positionals.length !== 2) {
   process.exit(2);
 }
 const rows = values.rows.split(",");
+const unknown = rows.filter((name) => !Object.hasOwn(ROWS, name));
+if (unknown.length > 0) {
+  console.error(
+    `there is no row ${unknown.join(" or ")}; give some of ${Object.keys(ROWS).join()}`,
+  );
+  process.exit(2);
+}
+/** In the order of ROWS: training before decoding. */
+const wanted = Object.entries(ROWS).flatMap(([name, row]) => (rows.includes(name) ? [row] : []));
 const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
 const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
 const routes = { "/blank.html": blank };
@@ -43,7 +59,7 @@ try {
     // The first of a round alternates too.
     const names = round % 2 ? ["old", "new"] : ["new", "old"];
     for (const name of names) {
-      const measured = await measure(name, Number(values.steps), rows);
+      const measured = await measure(name, Number(values.steps), wanted);
       rounds.push({ round, build: name, ...measured });
       console.log(`round ${round} ${name}: ${JSON.stringify(measured.milliseconds)}`);
     }
@@ -79,21 +95,15 @@ async function measure(name, steps, rows) {
       const { train, decode } = await import(`/${name}/bench/workloads.mjs`);
       const runtime = await tinyloom.Runtime.create();
       const milliseconds = {};
-      for (const [wanted, model, options] of [
-        ["tiny", "tiny", {}],
-        ["mid", "mid", {}],
-        ["seed", "seed", {}],
-        ["seed-documents", "seed", { documents: 8 }],
-      ]) {
-        if (!rows.includes(wanted)) continue;
+      for (const { model, options, decodes } of rows) {
+        if (decodes) {
+          const row = await decode(tinyloom, runtime, model);
+          milliseconds[row.workload] = 1000 / row.tokensPerSecond;
+          continue;
+        }
         const row = await train(tinyloom, runtime, model, { steps, ...options });
         milliseconds[row.workload] = row.milliseconds;
         milliseconds[`${row.workload}, ahead`] = row.pipelinedMilliseconds;
-      }
-      for (const model of ["tiny", "seed"]) {
-        if (!rows.includes(`decode-${model}`)) continue;
-        const row = await decode(tinyloom, runtime, model);
-        milliseconds[row.workload] = 1000 / row.tokensPerSecond;
       }
       const { adapter } = runtime.capabilities;
       runtime.destroy();

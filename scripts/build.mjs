@@ -109,7 +109,7 @@ async function wasmModule() {
     "scripts/build.mjs",
     "scripts/shorten.mjs",
     "scripts/instances.mjs",
-    "scripts/bindgen/Cargo.lock",
+    ...filesBelow(["scripts/bindgen"]),
     "Cargo.lock",
   ]);
   const made = join(dist, "tinyloom_bg.wasm");
@@ -135,7 +135,11 @@ function reportSize(path) {
 
 async function testingModule() {
   const wasm = await cargo("release", "--features", "testing");
-  const print = fingerprint([relative(root, wasm), "Cargo.lock"]);
+  const print = fingerprint([
+    relative(root, wasm),
+    ...filesBelow(["scripts/bindgen"]),
+    "Cargo.lock",
+  ]);
   await unlessDone("testing-wasm", print, [join(testing, "tinyloom.js")], () =>
     bindgen(wasm, testing),
   );

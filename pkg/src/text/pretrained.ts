@@ -128,9 +128,10 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
   } else {
     const tokens = new Map<unknown, string>();
     for (const [token, id] of Object.entries(vocab)) {
-      const what = `the id of ${show(token)} in model.vocab`;
-      if (!isId(id)) throw wrong(what, id, ID);
-      if (tokens.has(id)) throw wrong(what, id, `another than that of ${show(tokens.get(id))}`);
+      // Made for an error alone: there are hundreds of thousands of tokens.
+      const what = () => `the id of ${show(token)} in model.vocab`;
+      if (!isId(id)) throw wrong(what(), id, ID);
+      if (tokens.has(id)) throw wrong(what(), id, `another than that of ${show(tokens.get(id))}`);
       tokens.set(id, token);
     }
     Object.setPrototypeOf(vocab, null); // a token may be named as a method of objects is
@@ -142,7 +143,7 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
     if (pair.length !== 2 || !pair.every((text) => typeof text === "string")) {
       throw wrong(`model.merges[${at}]`, one, "two tokens");
     }
-    if (type === "BPE") expectMerge(`${place}: model.merges[${at}]`, pair as Pair, model);
+    if (type === "BPE") expectMerge(place, at, pair as Pair, model);
   }
   return { ...json, added_tokens: added ?? [] } as unknown as TokenizerJson;
 }
@@ -151,7 +152,8 @@ type Pair = readonly [left: string, right: string];
 
 /** Both tokens of a merge, and what they become, have ids: else texts would lose their characters. */
 function expectMerge(
-  what: string,
+  place: string,
+  at: number,
   [left, right]: Pair,
   model: { readonly [name: string]: unknown },
 ) {
@@ -159,7 +161,9 @@ function expectMerge(
   const rest = typeof prefix === "string" && right.startsWith(prefix) ? prefix.length : 0;
   for (const token of [left, right, `${left}${right.slice(rest)}`]) {
     if ((vocab as { readonly [token: string]: unknown })[token] === undefined) {
-      throw corrupt(`${what} has to do with ${show(token)}, which is not in model.vocab`);
+      throw corrupt(
+        `${place}: model.merges[${at}] has to do with ${show(token)}, which is not in model.vocab`,
+      );
     }
   }
 }

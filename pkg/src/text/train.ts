@@ -214,7 +214,13 @@ async function openThread(mailbox: Mailbox): Promise<Thread | undefined> {
   if (typeof Worker === "function") {
     const { default: source } = await import("./thread-source.js");
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    const worker = trusting(() => new Worker(url, { type: "module" }));
+    let worker: Worker;
+    try {
+      worker = trusting(() => new Worker(url, { type: "module" }));
+    } catch (error) {
+      URL.revokeObjectURL(url); // the page's policy forbids this worker
+      throw error;
+    }
     worker.onmessage = ({ data }) => mailbox.take(data as FromThread);
     worker.onerror = failed;
     const end = () => {
