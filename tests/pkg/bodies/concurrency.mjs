@@ -1,6 +1,6 @@
 // Calls at the same time: what docs/guides/errors.md says of each, and that none hangs.
 import { equal, ok, refuses } from "./assert.mjs";
-import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+import { batch, collect, config, dataset, trainerOptions, waitFor } from "./kit.mjs";
 
 /** Milliseconds within which every call has to end. */
 const LIMIT = 60_000;
@@ -37,22 +37,35 @@ const operations = ({ tinyloom }, runtime, { model, trainer, data, files }, sign
   };
 };
 
+/** How a call ended: "done", a code, or that it did not within the limit. */
+async function endOf(call) {
+  let timer;
+  const late = new Promise((done) => {
+    timer = setTimeout(() => done("it hangs"), LIMIT);
+  });
+  const ended = call().then(
+    () => "done",
+    (error) => error.code ?? String(error?.stack ?? error),
+  );
+  const end = await Promise.race([ended, late]);
+  clearTimeout(timer);
+  return end;
+}
+
 /**
  * Makes all calls at once, then does something, and waits for all.
  *
+ * @param amid - whether it is done when the first call has ended, while the others are under way or wait; else in
+ *   the turn of the calls, before any has begun.
  * @returns how each ended: "done" or a code, by name.
  */
-async function allAtOnce(calls, then) {
+async function allAtOnce(calls, amid, act) {
   const ends = {};
   const running = Object.entries(calls).map(async ([name, call]) => {
-    const late = new Promise((done) => setTimeout(() => done("it hangs"), LIMIT));
-    const ended = call().then(
-      () => "done",
-      (error) => error.code ?? String(error?.stack ?? error),
-    );
-    ends[name] = await Promise.race([ended, late]);
+    ends[name] = await endOf(call);
   });
-  await then();
+  if (amid) await Promise.race(running);
+  act();
   await Promise.all(running);
   return ends;
 }
@@ -69,8 +82,6 @@ function expectEnds(ends, codes, what) {
   const others = Object.entries(ends).filter(([, end]) => !codes.includes(end));
   equal(Object.fromEntries(others), {}, `ends other than ${codes} after ${what}`);
 }
-
-const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
 /** On the runtime of the body `runs`, which imports them: it has compiled what they need. */
 export const atOnce = {
@@ -113,33 +124,31 @@ export const atOnce = {
     const bytes = () => runtime._counters().gpuBytes;
     await runtime.device.queue.onSubmittedWorkDone();
     const before = bytes();
-    for (const what of ["trainer", "model"]) {
+    for (const [what, amid] of [
+      ["trainer", false],
+      ["model", true],
+    ]) {
       const objects = await stage(host, runtime);
       const calls = operations(host, runtime, objects);
-      const ends = await allAtOnce(calls, async () => {
-        await pause(5);
-        objects[what].free();
-      });
+      const ends = await allAtOnce(calls, amid, () => objects[what].free());
       expectEnds(ends, ["done", "freed"], `${what}.free()`);
       ok(Object.values(ends).includes("freed"), "those that waited were ended");
       equal(ends["Model.create"], "done", "another model is not concerned");
       objects.model.free();
     }
-    for (let turn = 0; turn < 50 && bytes() > before; turn++) await pause(10);
-    ok(bytes() <= before, `${bytes()} bytes afterwards, ${before} before`);
+    await waitFor(`no more than the ${before} bytes of before`, () => bytes() <= before);
   },
 
   async "abort during every call ends it"(host) {
     const { runtime } = host;
     const objects = await stage(host, runtime);
-    const stop = new AbortController();
-    const { step, ...calls } = operations(host, runtime, objects, stop.signal);
-    const ends = await allAtOnce(calls, async () => {
-      await pause(5);
-      stop.abort();
-    });
-    expectEnds(ends, ["done", "aborted"], "abort");
-    ok(Object.values(ends).includes("aborted"), "calls were stopped");
+    for (const amid of [true, false]) {
+      const stop = new AbortController();
+      const { step, ...calls } = operations(host, runtime, objects, stop.signal);
+      const ends = await allAtOnce(calls, amid, () => stop.abort());
+      expectEnds(ends, amid ? ["done", "aborted"] : ["aborted"], "abort");
+      ok(Object.values(ends).includes("aborted"), "calls were stopped");
+    }
     equal((await objects.trainer.step(batch(32))).skipped, false, "the trainer goes on");
     objects.model.free();
   },
@@ -166,15 +175,9 @@ export const cases = {
   async "every call goes on after a lost device, and ends with destroy"(host) {
     const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });
     const calls = operations(host, runtime, await stage(host, runtime));
-    const lost = await allAtOnce(calls, async () => {
-      await pause(5);
-      runtime.simulateLoss();
-    });
+    const lost = await allAtOnce(calls, true, () => runtime.simulateLoss());
     expectEnds(lost, ["done"], "a lost device");
-    const ends = await allAtOnce(calls, async () => {
-      await pause(5);
-      runtime.destroy();
-    });
+    const ends = await allAtOnce(calls, true, () => runtime.destroy());
     expectEnds(ends, ["done", "freed"], "destroy()");
     equal((await runtime.lost).reason, "destroyed");
   },
@@ -182,10 +185,7 @@ export const cases = {
   async "without recovery every call ends with a lost device"(host) {
     const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu, recover: false });
     const calls = operations(host, runtime, await stage(host, runtime));
-    const ends = await allAtOnce(calls, async () => {
-      await pause(5);
-      runtime.simulateLoss();
-    });
+    const ends = await allAtOnce(calls, true, () => runtime.simulateLoss());
     expectEnds(ends, ["done", "device-lost"], "a lost device");
     runtime.destroy();
   },

@@ -39,6 +39,17 @@ export async function collect(iterable) {
   return all;
 }
 
+export const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** Waits until it is so, for a minute at most. */
+export async function waitFor(what, so) {
+  const end = performance.now() + 60_000;
+  while (!so()) {
+    if (performance.now() > end) throw new Error(`not within a minute: ${what}`);
+    await pause(20);
+  }
+}
+
 /** A batch that predicts each next byte of the text. */
 export function batch(length, start = 0) {
   const bytes = Uint32Array.from(new TextEncoder().encode(text.slice(start, start + length + 1)));

@@ -2,18 +2,7 @@
 // their runtimes at moments drawn from a seed.
 import { mulberry32 } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
-import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
-
-const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-
-/** Waits until it is so, for a minute at most. */
-async function waitFor(what, so) {
-  const end = performance.now() + 60_000;
-  while (!so()) {
-    ok(performance.now() < end, `not within a minute: ${what}`);
-    await pause(20);
-  }
-}
+import { batch, collect, config, dataset, pause, trainerOptions, waitFor } from "./kit.mjs";
 
 /** A runtime that notes its states. Snapshots follow each other closely where they are wanted so. */
 async function recovering({ tinyloom, gpu }, { eager = false, ...recover } = {}, options = {}) {
