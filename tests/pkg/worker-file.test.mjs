@@ -7,6 +7,11 @@ import { after, before, test } from "node:test";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { within } from "./demo-page.mjs";
+
+/** Seconds that a page may take to open, and what runs in it. */
+const [OPEN, WORK] = [60, 180];
+const LONG = { timeout: 300_000 };
 
 const page = (policy) =>
   Buffer.from(
@@ -61,7 +66,7 @@ for (const kind of ["chromium", "firefox"]) {
   let browser;
   const servers = [];
   before(async () => {
-    browser = await launch(kind);
+    browser = await launch(kind, { seconds: WORK });
   });
   after(async () => {
     await browser?.close();
@@ -71,11 +76,11 @@ for (const kind of ["chromium", "firefox"]) {
   const visit = async (path, away = {}) => {
     const server = await serve({ ...mounts, ...away });
     servers.push(server);
-    const tab = await openPage(browser, `${server.url}${path}`);
+    const tab = await within(OPEN, path, openPage(browser, `${server.url}${path}`));
     try {
       return await tab.evaluate(workInPage);
     } finally {
-      await tab.close();
+      await within(OPEN, "end of the tab", tab.close());
     }
   };
   const trained = ({ steps, tokens, code, message, restored }) => {
@@ -83,7 +88,7 @@ for (const kind of ["chromium", "firefox"]) {
     assert.ok(restored, "globalThis.Worker is the page's");
   };
 
-  test(`the file, under a strict policy, without its copy, in ${kind}`, async () => {
+  test(`the file, under a strict policy, without its copy, in ${kind}`, LONG, async () => {
     for (const path of ["/strict.html", "/typed.html"]) {
       const outcome = await visit(path);
       trained(outcome);
@@ -93,7 +98,7 @@ for (const kind of ["chromium", "firefox"]) {
   });
 
   for (const [what, { files, pages }] of Object.entries(AWAY)) {
-    test(`the copy where the file is ${what}, in ${kind}`, async () => {
+    test(`the copy where the file is ${what}, in ${kind}`, LONG, async () => {
       for (const path of pages) {
         const outcome = await visit(path, files);
         trained(outcome);
@@ -102,7 +107,7 @@ for (const kind of ["chromium", "firefox"]) {
     });
   }
 
-  test(`a policy that forbids the copy is told, in ${kind}`, async () => {
+  test(`a policy that forbids the copy is told, in ${kind}`, LONG, async () => {
     const { code, message } = await visit("/strict.html", AWAY["not there"].files);
     assert.equal(code, "content-security", message);
     for (const word of ["worker-thread.js", "blob:", "connect({ worker })", "serve()"]) {
@@ -110,7 +115,7 @@ for (const kind of ["chromium", "firefox"]) {
     }
   });
 
-  test(`a policy without the name of the Trusted Types is told, in ${kind}`, async (t) => {
+  test(`a policy without the name of the Trusted Types is told, in ${kind}`, LONG, async (t) => {
     const outcome = await visit("/other-types.html");
     if (kind === "firefox" && outcome.steps) return t.diagnostic("no Trusted Types here");
     assert.equal(outcome.code, "content-security", outcome.message);
@@ -131,11 +136,35 @@ async function workInBoth() {
   return { outcomes, refused, isolated: crossOriginIsolated };
 }
 
+/** Takes the policies' reports, which come when they come. */
+function reportBox() {
+  const told = new Set();
+  let arrived = () => {};
+  const take = async (request) => {
+    const { "csp-report": report } = await json(request);
+    told.add(`${new URL(report["document-uri"]).pathname} ${report["blocked-uri"]}`);
+    arrived();
+  };
+  return {
+    take: (request) => void take(request).catch((error) => told.add(`${error}`)),
+    /** What was refused in which document, sorted, once each of these paths has told something. */
+    async of(paths) {
+      const all = () => [...told].sort();
+      while (!paths.every((path) => all().some((one) => one.startsWith(`${path} `)))) {
+        await new Promise((done) => {
+          arrived = done;
+        });
+      }
+      return all();
+    },
+  };
+}
+
 // A policy in a header is the worker's too, whose file the same server sends. It lets nothing be asked of other
 // hosts, and reports who tries.
-test("headers of a strict, isolated server, with nothing fetched but the package's files", async () => {
+test("a strict, isolated server: nothing is fetched but the package's files", LONG, async () => {
   const asked = [];
-  const reports = [];
+  const reports = reportBox();
   const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'";
   const types = "require-trusted-types-for 'script'; trusted-types tinyloom; report-uri /report";
   const server = await serve(
@@ -144,24 +173,25 @@ test("headers of a strict, isolated server, with nothing fetched but the package
       isolated: true,
       sent: { "content-security-policy": `${policy}; ${types}` },
       onRequest: (request) => {
-        if (request.url === "/report") reports.push(json(request));
+        if (request.url === "/report") reports.take(request);
         else asked.push(request.url);
       },
     },
   );
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: WORK });
   try {
-    const tab = await openPage(browser, `${server.url}/bare.html`);
+    const tab = await within(OPEN, "page", openPage(browser, `${server.url}/bare.html`));
     const { outcomes, refused, isolated } = await tab.evaluate(workInBoth);
     for (const { steps, tokens, code, message } of outcomes)
       assert.deepEqual({ steps, tokens }, { steps: 25, tokens: 12 }, `${code}: ${message}`);
     assert.ok(isolated, "the page is isolated");
     // A tokenizer that is trained asks for a worker of its own, and does without where none may be.
     assert.deepEqual(refused, ["worker-src blob"], "refused by the page's policy");
-    const blocked = (await Promise.all(reports)).map((one) => one["csp-report"]["blocked-uri"]);
+    const paths = ["/bare.html", "/worker-thread.js"];
+    const both = await within(OPEN, "report of both policies", reports.of(paths));
     assert.deepEqual(
-      [...new Set(blocked)],
-      ["blob"],
+      both,
+      paths.map((path) => `${path} blob`),
       "refused by the page's and the worker's policy",
     );
     const named = /^\/([\w/-]+\.js|tinyloom_bg\.wasm|bare\.html)$/;
