@@ -96,8 +96,8 @@ export interface InnerTensor {
 
 export interface InnerStored {
   /**
-   * Where a save into the run goes, after which the last `keep` checkpoints of its kind are there; default:
-   * as many as the run was last asked to keep. `kept` is told of its number.
+   * A new checkpoint of the run. Once it is whole, older ones of its kind are removed until `keep` are left;
+   * default: as many as the run was last asked to keep. Before that, `kept` is called with its number.
    */
   target(keep: number | undefined, kept?: (number: number) => void): Target;
   /**

@@ -145,8 +145,8 @@ export function bytesOf(...writers: RawWriter[]): number {
 /**
  * Runs a save; gives the files where they are wanted as bytes.
  *
- * @param expected - bytes of all tensors.
- * @param keep - checkpoints that a run keeps, and who is told of this one's number.
+ * @param saved - `expected`: bytes of all tensors. `keep`: the number of checkpoints that a run keeps. `kept`:
+ *   called with the number of this checkpoint, once it is whole.
  */
 async function saving<T>(
   options: SaveOptions,

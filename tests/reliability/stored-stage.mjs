@@ -230,7 +230,7 @@ export function failingStreams() {
   };
 }
 
-/** In a second tab: what it is told of a run that the first one has. */
+/** In a second tab: the outcome of each call on a run that the first tab has open. */
 export async function otherTab({ Runs }) {
   const runs = await Runs.open(APP);
   const calls = {

@@ -14,8 +14,10 @@ const MOST_BYTES = 512 << 20;
 const PAUSE = 10_000;
 /** Failures in a row after which there are none any more. */
 const MOST_FAILURES = 3;
-/** Steps whose times are remembered, and of which one time is made: a browser may tell of several at once. */
-const [REMEMBERED, TOGETHER] = [64, 8];
+/** The number of steps whose times are remembered. */
+const REMEMBERED = 64;
+/** The times of so many steps in a row are averaged: a browser may report several steps at once. */
+const AVERAGED = 8;
 /** Steps since the checkpoint of a run that are kept to be repeated. */
 const MOST_ENTRIES = 20_000;
 /** Snapshots whose cost is remembered. */
@@ -242,7 +244,7 @@ export class Snapshots {
   /** Milliseconds from the end of a step to the end of the next. */
   #usual(): number | undefined {
     const all = this.#times;
-    const length = all.length < TOGETHER ? 1 : TOGETHER;
+    const length = all.length < AVERAGED ? 1 : AVERAGED;
     const means: number[] = [];
     for (let at = all.length; at >= length; at -= length) {
       means.push(all.slice(at - length, at).reduce((sum, one) => sum + one) / length);

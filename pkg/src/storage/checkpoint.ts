@@ -197,7 +197,7 @@ export class CheckpointTarget implements Target {
     // From here on it is whole: whatever fails now, `abort` must not remove it.
     const number = this.#number as number;
     this.#number = undefined;
-    // Before older ones are removed, of which one may serve a trainer as its snapshot.
+    // This comes before the removal: a trainer may use an older checkpoint as its snapshot.
     this.#turns.kept(number);
     await storing("older checkpoints", () => this.#prune(keep));
     this.#end?.();

@@ -4,7 +4,7 @@ import { byId, download } from "../dom.ts";
 import { adapterName } from "../job.ts";
 import type { Lab } from "../lab.ts";
 import { fill, tableRow } from "../table.ts";
-import { showError } from "./status.ts";
+import { attempt, showError } from "./status.ts";
 
 const whole = (value: number): string => Math.round(value).toLocaleString("en");
 
@@ -63,7 +63,7 @@ export class BenchmarkPanel {
     this.#files.hidden = true;
     const heads = ["What", "Speed", "Time"];
     const table = byId("benchmark-rows", HTMLTableElement);
-    try {
+    await attempt(this.#note, "That could not be measured.", async () => {
       this.#report = await measureAll(this.#lab!, (rows, next) => {
         const filled = rows.map((row) => tableRow(...cellsOf(row)));
         fill(table, heads, filled);
@@ -71,13 +71,9 @@ export class BenchmarkPanel {
       });
       this.#note.textContent = "Measured. The file has the form of the project's own results.";
       this.#files.hidden = false;
-    } catch (error) {
-      this.#note.textContent = "That could not be measured.";
-      showError(error);
-    } finally {
-      this.#measuring = false;
-      this.#enable();
-    }
+    });
+    this.#measuring = false;
+    this.#enable();
   }
 }
 

@@ -50,7 +50,7 @@ export interface Bounds {
 /** The steps that are shown: the newest ones, those from one to another, or all. */
 type View = "newest" | readonly [first: number, last: number] | undefined;
 
-/** What the chart tells of itself. */
+/** Callbacks of the chart. */
 export interface ChartEvents {
   /** The values under the cursor; empty where there is none. */
   values(text: string): void;

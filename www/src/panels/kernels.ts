@@ -2,7 +2,7 @@
 import type { ProfileRow } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import type { Training } from "../training.ts";
-import { showError } from "./status.ts";
+import { attempt, showError } from "./status.ts";
 
 /** Steps whose times are summed, since browsers round times to 100 µs; fewer where that takes long. */
 const STEPS = 40;
@@ -97,15 +97,11 @@ export class KernelsPanel {
     this.#measuring = true;
     this.#enable();
     this.#note.textContent = "Measuring…";
-    try {
+    await attempt(this.#note, "That could not be measured.", async () => {
       this.#show(training, await measure(training));
-    } catch (error) {
-      this.#note.textContent = "That could not be measured.";
-      showError(error);
-    } finally {
-      this.#measuring = false;
-      this.#enable();
-    }
+    });
+    this.#measuring = false;
+    this.#enable();
   }
 
   #show(training: Training, measured: Measured): void {

@@ -5,7 +5,7 @@ import type { Lab } from "../lab.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
-import { showError } from "./status.ts";
+import { attempt, showError } from "./status.ts";
 
 /** Steps that lie behind the snapshot at the least when the plug is pulled. */
 const LEAST = 10;
@@ -110,7 +110,7 @@ export class ProofsPanel {
     const hashes: string[] = [];
     const list = byId("hashes", HTMLElement);
     list.replaceChildren();
-    try {
+    await attempt(this.#proofNote, "That did not work.", async () => {
       for (const name of ["first", "second"]) {
         const progress = (step: number, loss: number) => {
           this.#proofNote.textContent = `The ${name} model: step ${step} of ${PROOF_STEPS}, loss ${loss.toFixed(3)}.`;
@@ -123,13 +123,9 @@ export class ProofsPanel {
       this.#proofNote.textContent = same
         ? `The same: after ${PROOF_STEPS} steps each, every bit of both models' weights is equal.`
         : "They differ. That must not be: please report it with your browser and GPU.";
-    } catch (error) {
-      this.#proofNote.textContent = "That did not work.";
-      showError(error);
-    } finally {
-      this.#proving = false;
-      this.#enable();
-    }
+    });
+    this.#proving = false;
+    this.#enable();
   }
 
   #enable(): void {

@@ -140,10 +140,11 @@ export class SetupPanel {
 
   /** What a run of these settings is called. */
   get name(): string {
-    if (this.#size.value === OWN) {
-      return `${this.#editor.value("layers")} × ${this.#editor.value("width")} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
-    }
-    return `${this.#preset().label.split(",")[0]} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
+    const model =
+      this.#size.value === OWN
+        ? `${this.#editor.value("layers")} × ${this.#editor.value("width")}`
+        : this.#preset().label.split(",")[0];
+    return `${model} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
   }
 
   /** Shows the settings of a run that was kept, and what it learns where the form has that too. */

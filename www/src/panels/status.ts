@@ -22,6 +22,20 @@ export function showError(thrown: unknown): void {
   box.hidden = false;
 }
 
+/** Does what a button asks for. A failure is shown, and noted beside the button. */
+export async function attempt(
+  note: HTMLElement,
+  failed: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    note.textContent = failed;
+    showError(error);
+  }
+}
+
 export function clearError(): void {
   const box = byId("error", HTMLElement);
   box.hidden = true;
