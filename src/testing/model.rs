@@ -375,10 +375,10 @@ async fn continued(
 async fn reuse(lane: &Lane, config: &str) -> Outcome {
     let config =
         config.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":1024"#);
-    let pair = Pair::new(lane, &device(lane), &config).await?;
+    // Dispatches are counted, so that a slow GPU must not get smaller chunks.
+    let pair = Pair::new(lane, &Pretend::timeless(&lane.gpu), &config).await?;
     let prompt = lane.integers(600, pair.config.vocab_size);
     let others = lane.integers(12, pair.config.vocab_size);
-    // Dispatches, since a slow GPU takes the same in more submits.
     let read = async |prompt: &[u32]| {
         let before = lane.gpu.counters().dispatches;
         let (tokens, _) = continued(&pair, prompt, KvCache::F32, 1e-4, 6).await?;
@@ -417,7 +417,7 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
 
 /// A text that outgrows its cache: what that holds is copied, not read again, and nothing compiles.
 async fn growth(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
-    let pair = Pair::new(&lane, &device(&lane), UNTIED).await?;
+    let pair = Pair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
     let mut dispatches = vec![];
     for (length, tokens) in [(9, 10), (11, 20), (200, 300)] {
         let prompt = lane.integers(length, pair.config.vocab_size);
@@ -439,7 +439,7 @@ async fn growth(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
 
 /// Other options between two calls of the same ones: nothing is made, packed or read again.
 async fn alternating(lane: Rc<Lane>) -> Outcome {
-    let pair = Pair::new(&lane, &device(&lane), UNTIED).await?;
+    let pair = Pair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
     let options = GenerateOptions {
         max_tokens: 8,
         temperature: 0.0,

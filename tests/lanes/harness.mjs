@@ -6,7 +6,7 @@ import { root, target } from "../../scripts/lib.mjs";
 import { softwareOnly } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { ofShard } from "./lane.mjs";
-import { endProgress, full, shard, showProgress, wanted } from "./level.mjs";
+import { endProgress, firstSeed, full, shard, showProgress, wanted } from "./level.mjs";
 
 const BLANK = Buffer.from(
   '<!doctype html><link rel="icon" href="data:,"><title>tinyloom tests</title>',
@@ -94,9 +94,10 @@ async function takeCases(browser, page, url, devices, share) {
     shard,
   );
   while (share.taken < mine.length && !share.lost) {
-    const name = mine[share.taken++];
+    const name = mine[share.taken];
+    const seed = firstSeed + share.taken++;
     showProgress(browser, `${share.taken}/${mine.length} ${name}`);
-    for (const [index, report] of (await call("runCase", name, share.others)).entries()) {
+    for (const [index, report] of (await call("runCase", name, share.others, seed)).entries()) {
       share.reports[index].push(report);
       share.lost ??= report.lost;
     }

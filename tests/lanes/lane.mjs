@@ -8,9 +8,6 @@ export function ofShard(names, [index, count]) {
 /** Cases whose kernels take a software adapter's compiler longest. */
 const LONG = /kernels for hardware|split products|heads of (128|256)|hidden states/;
 
-/** A fresh seed of a case's random data. */
-export const freshSeed = () => Math.floor(Math.random() * 2 ** 53);
-
 let testing;
 let lanes;
 
@@ -37,12 +34,12 @@ export async function open(base, devices, full) {
  * is what it would leave.
  *
  * @param others - what to do with the kernels for other adapters: "run" them all; or run one, and "compile"
- *   the rest or "check" their texts. With "check" the seed draws one of several devices: it alone runs a
- *   kernel for another adapter, and a long case.
+ *   the rest or "check" their texts.
+ * @param seed - of the case's random data. With "check" it draws one of several devices: that one alone
+ *   runs a kernel for another adapter, and a long case.
  * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`, or `{ name, skipped }`.
  */
-export async function runCase(name, others) {
-  const seed = freshSeed();
+export async function runCase(name, others, seed) {
   const results = new testing.TestingResults();
   const drawn = others === "check" ? seed % lanes.length : undefined;
   const reports = [];

@@ -1,5 +1,7 @@
 // How much the lanes run, and what they show meanwhile.
 
+import { freshSeed } from "../random.mjs";
+
 /** Whether to run the products that the everyday cases sample: `npm run test:full`. */
 export const full = process.env.TINYLOOM_LEVEL === "full";
 
@@ -20,6 +22,9 @@ function parseShard(text) {
   if (!(index <= count)) throw new Error(`TINYLOOM_SHARD is ${text}, not a part like 2/8`);
   return [index, count];
 }
+
+/** Seed of the first case's random data; each later case takes the next. `TINYLOOM_SEED` repeats a run. */
+export const firstSeed = Number(process.env.TINYLOOM_SEED ?? freshSeed());
 
 /** Milliseconds that a lane may take on software adapters, where other work shares the processor too. */
 export const laneTimeout = full ? 6 * 3_600_000 : 3_000_000;

@@ -6,8 +6,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { freshSeed, ofShard } from "./lane.mjs";
-import { endProgress, shard, showProgress, wanted } from "./level.mjs";
+import { ofShard } from "./lane.mjs";
+import { endProgress, firstSeed, shard, showProgress, wanted } from "./level.mjs";
 
 const { values, positionals } = parseArgs({
   options: { full: { type: "boolean", default: false } },
@@ -35,7 +35,8 @@ let pipelines = 0;
 for (const [index, name] of names.entries()) {
   showProgress("node", `${index + 1}/${names.length} ${name}`);
   const results = new testing.TestingResults();
-  const report = JSON.parse(await testing.testing_run(runtime, name, freshSeed(), results, "run"));
+  const seed = firstSeed + index;
+  const report = JSON.parse(await testing.testing_run(runtime, name, seed, results, "run"));
   results.free();
   pipelines += report.pipelines;
   if (report.ok) {
