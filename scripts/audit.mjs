@@ -2,14 +2,17 @@
 // packages. A service that does not answer, or a program that is not here, is "not checked", and never passed.
 // `node scripts/audit.mjs` first installs cargo-deny; the checks use it where it is.
 import { spawn } from "node:child_process";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { capture, Failure, isMain, main, root, run, step, target } from "./lib.mjs";
+import { bindgenManifest } from "./setup.mjs";
 
 /** Version of cargo-deny that is installed. */
 const DENY = "0.20.2";
 /** Milliseconds for a service to answer. */
 const PATIENCE = 60_000;
 const TOOLS = join(target, "tools");
+/** The project's crate, and the binder, which runs where the module is built. */
+const MANIFESTS = [join(root, "Cargo.toml"), bindgenManifest];
 
 /** `cargo deny` on PATH, or where `installDeny` puts it. */
 function findDeny() {
@@ -92,17 +95,17 @@ export const AUDITS = {
 async function deny(checks, options = []) {
   const program = findDeny();
   if (!program) return unchecked("cargo-deny is not here; npm run audit installs it");
-  return judgeDeny(
-    await outcome(program, [
-      ...options,
-      "--color",
-      "never",
-      "--all-features",
-      "check",
-      "--hide-inclusion-graph",
-      ...checks,
-    ]),
-  );
+  const args = ["--color", "never", "--all-features", "--config", join(root, "deny.toml")];
+  const check = ["check", "--hide-inclusion-graph", ...checks];
+  for (const manifest of MANIFESTS) {
+    const where = ["--manifest-path", manifest];
+    const judged = judgeDeny(await outcome(program, [...options, ...args, ...where, ...check]));
+    // A service that is away for the one is away for the other.
+    if (judged.state !== "passed") {
+      return { ...judged, why: `${relative(root, manifest)}: ${judged.why}` };
+    }
+  }
+  return PASSED;
 }
 
 /** Runs the audits and says what each came to; gives the names of those that failed and were not made. */

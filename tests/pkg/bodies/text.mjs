@@ -273,24 +273,31 @@ export const cases = {
     const options = { vocabSize: 290 };
     const expected = await BpeTokenizer.train(text, options);
     const { Worker: own } = globalThis;
-    let asked = 0;
+    const { revokeObjectURL } = URL;
+    const [asked, revoked] = [[], []];
     globalThis.Worker = class {
-      constructor() {
-        asked += 1;
+      constructor(url) {
+        asked.push(String(url));
         throw new Error("refused by a policy");
       }
+    };
+    URL.revokeObjectURL = (url) => {
+      revoked.push(url);
+      revokeObjectURL.call(URL, url);
     };
     try {
       const made = await BpeTokenizer.train([text.slice(0, 999), text.slice(999)], options);
       const whole = await BpeTokenizer.train(text, options);
       equal([...whole.encode(text)], [...expected.encode(text)], "the same tokens");
-      ok(made.vocabSize > 270 && asked === 2, `${made.vocabSize} tokens, ${asked} workers`);
+      ok(made.vocabSize > 270 && asked.length === 2, `${made.vocabSize} tokens, ${asked} workers`);
+      equal(revoked, asked, "addresses of the worker's file that are revoked");
       const controller = new AbortController();
       const onProgress = ({ stage }) => stage === "learn pairs" && controller.abort();
       await refuses("aborted", ["train"], () =>
         BpeTokenizer.train(text, { vocabSize: 400, signal: controller.signal, onProgress }),
       );
     } finally {
+      URL.revokeObjectURL = revokeObjectURL;
       if (own) globalThis.Worker = own;
       else delete globalThis.Worker;
     }
