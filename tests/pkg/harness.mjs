@@ -1,13 +1,12 @@
 // Runs the public-API test bodies in a browser or in Node with Dawn, each case as a subtest.
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
-import { dawnEnv } from "../../scripts/machine.mjs";
+import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { full } from "../lanes/level.mjs";
+import { full, laneTimeout } from "../lanes/level.mjs";
 import { BODIES } from "./bodies/run.mjs";
 
 /** The host that a body is told: none in `npm run test:full`, where each host runs every case. */
@@ -70,14 +69,14 @@ export async function inNode(t, bodies = BODIES) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
   const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
-  const child = fork(host, [saved, placeOf("node"), ...bodies], {
-    env: { ...process.env, ...dawnEnv(), XDG_CACHE_HOME: cache },
+  const { messages, printed, code } = await told(host, {
+    args: [saved, placeOf("node"), ...bodies],
+    env: { XDG_CACHE_HOME: cache },
+    seconds: laneTimeout / 1000,
+    signal: t.signal,
   });
-  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
-  const arrived = [];
-  child.on("message", (message) => arrived.push(message));
-  const code = await ended;
-  for (const { body, results } of arrived) await report(t, body, results);
+  if (printed) process.stderr.write(printed);
+  for (const { body, results } of messages) await report(t, body, results);
   assert.equal(code, 0, `the Node process ended with ${code}`);
-  assert.equal(arrived.length, bodies.length, "every body reported");
+  assert.equal(messages.length, bodies.length, "every body reported");
 }

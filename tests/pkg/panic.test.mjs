@@ -1,27 +1,17 @@
 // A panic is an error of every object of that instance of the module: none hangs, and the page, or the worker, goes on
 // in a fresh instance.
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { dawnEnv } from "../../scripts/machine.mjs";
+import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
 
 /** What a host tells, and what it prints. */
-async function told(name) {
+async function answerOf(t, name) {
   const host = fileURLToPath(new URL(name, import.meta.url));
-  const child = fork(host, [], { env: { ...process.env, ...dawnEnv() }, silent: true });
-  let printed = "";
-  child.stderr.on("data", (text) => {
-    printed += text;
-  });
-  let answer;
-  child.on("message", (message) => {
-    answer = message;
-  });
-  await new Promise((done) => child.on("close", done));
-  assert.ok(answer, printed || "the process said nothing");
-  return { answer, printed };
+  const { messages, printed, code } = await told(host, { seconds: 110, signal: t.signal });
+  assert.ok(messages.length > 0, printed || `the process said nothing and ended with ${code}`);
+  return { answer: messages.at(-1), printed };
 }
 
 const LONG = { timeout: 120_000 };
@@ -46,8 +36,8 @@ function judge({ during, after, still, next, lost, ended, losses, again, ...told
   assert.deepEqual(rest.slice(-losses.length), losses.slice(-rest.length), `from step ${from}`);
 }
 
-test("after a panic in a process it goes on in a fresh instance", LONG, async () => {
-  const { answer, printed } = await told("panic-host.mjs");
+test("after a panic in a process it goes on in a fresh instance", LONG, async (t) => {
+  const { answer, printed } = await answerOf(t, "panic-host.mjs");
   judge(answer);
   assert.match(printed, /panicked at [^\n]*\.rs:\d+/);
   assert.match(printed, /Stack:[\s\S]*wasm/);
@@ -72,8 +62,8 @@ test("after a panic in a page it goes on in a fresh instance, without a reload",
 test(
   "a panic in a worker ends its calls, and the same worker or another one resumes to the bit",
   LONG,
-  async () => {
-    const { answer } = await told("panic-worker-host.mjs");
+  async (t) => {
+    const { answer } = await answerOf(t, "panic-worker-host.mjs");
     const { during, after, same, loss, expected, step } = answer;
     assert.ok(during.includes("internal"), "no panic");
     const from = during.indexOf("internal");

@@ -1,7 +1,6 @@
 // `tinyloom/storage`: on a folder in Node; on the origin-private file system of Chromium and Firefox, from the
 // page and through `tinyloom/worker`; a full quota; two tabs; tabs that are killed.
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +8,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Runs } from "tinyloom/storage";
 import { openPage } from "../../scripts/browser.mjs";
-import { dawnEnv } from "../../scripts/machine.mjs";
+import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { full } from "../lanes/level.mjs";
 import { killTabs } from "../reliability/storage.mjs";
@@ -27,16 +26,10 @@ async function report(t, results) {
 }
 
 test("runs in a folder, in Node", LONG, async (t) => {
-  const child = fork(fileURLToPath(new URL("storage-node.mjs", import.meta.url)), [], {
-    env: { ...process.env, ...dawnEnv() },
-  });
-  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
-  let arrived;
-  child.on("message", (message) => {
-    arrived = message;
-  });
-  const code = await ended;
-  assert.equal(code, 0, `the Node process ended with ${code}`);
+  const host = fileURLToPath(new URL("storage-node.mjs", import.meta.url));
+  const { messages, printed, code } = await told(host, { signal: t.signal });
+  assert.equal(code, 0, `the Node process ended with ${code}: ${printed}`);
+  const [arrived] = messages;
   await report(t, arrived.results);
   assert.deepEqual(arrived.left, [], "files that are left when all runs are deleted");
 });

@@ -1,6 +1,5 @@
 // The API through `tinyloom/worker`: in Node with threads, in Chromium and in Firefox.
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -11,7 +10,7 @@ import * as storage from "tinyloom/storage";
 import { connect } from "tinyloom/worker";
 import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
-import { dawnEnv } from "../../scripts/machine.mjs";
+import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
 
 const direct = { ...main, ...storage };
@@ -98,14 +97,13 @@ test("a worker that ends ends its calls", async () => {
 });
 
 test("through a thread of Node with Dawn", LONG, async (t) => {
-  const child = fork(fileURLToPath(new URL("worker-node.mjs", import.meta.url)), [], {
-    env: { ...process.env, ...dawnEnv() },
-  });
-  const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
-  const arrived = [];
-  child.on("message", ({ results }) => arrived.push(...results));
-  const code = await ended;
-  await report(t, arrived);
+  const host = fileURLToPath(new URL("worker-node.mjs", import.meta.url));
+  const { messages, printed, code } = await told(host, { signal: t.signal });
+  if (printed) process.stderr.write(printed);
+  await report(
+    t,
+    messages.flatMap(({ results }) => results),
+  );
   assert.equal(code, 0, `the Node process ended with ${code}`);
 });
 
