@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId};
-use crate::plan::{Buffer, BufferSizes, Plan};
+use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -11,6 +11,8 @@ pub(super) struct Resources {
     gpu: Rc<dyn Gpu>,
     buffers: HashMap<Buffer, (BufferId, u64)>,
     plans: Vec<PlanId>,
+    /// Bytes of the uniforms that the plans have brought with them.
+    ranges: u64,
 }
 
 impl std::fmt::Debug for Resources {
@@ -24,7 +26,7 @@ impl std::fmt::Debug for Resources {
 
 impl Resources {
     pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
-        Self { gpu: Rc::clone(gpu), buffers: HashMap::new(), plans: Vec::new() }
+        Self { gpu: Rc::clone(gpu), buffers: HashMap::new(), plans: Vec::new(), ranges: 0 }
     }
 
     /// Makes a zeroed buffer under a name.
@@ -80,12 +82,14 @@ impl Resources {
         };
         let id = self.gpu.install(plan, &resolve)?;
         self.plans.push(id);
+        self.ranges += plan.ranges_bytes();
         Ok(id)
     }
 
-    /// Bytes of all buffers.
+    /// Bytes that the device has allocated for the buffers and the plans' uniforms.
     pub fn bytes(&self) -> u64 {
-        self.buffers.values().map(|(_, bytes)| bytes).sum()
+        let buffers = self.buffers.values().map(|&(_, bytes)| allocated_bytes(bytes));
+        buffers.sum::<u64>() + self.ranges
     }
 }
 

@@ -139,6 +139,32 @@ fn a_probe_is_made_once_and_freed_with_the_model() {
 }
 
 #[test]
+fn a_model_tells_the_bytes_that_the_device_has_allocated_for_it() {
+    let fake = Fake::new(false, 3e10, 0.0);
+    let model = model(&fake, config(144, 3, 500));
+    let held = |what: &str| assert_eq!(model.gpu_bytes(), fake.counters().gpu_bytes, "{what}");
+    held("weights");
+    let options = TrainerOptions { tokens_per_step: 33, ..TrainerOptions::default() };
+    let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+    held("a trainer");
+    let likeliest =
+        GenerateOptions { max_tokens: 7, alternatives: 3, ..GenerateOptions::default() };
+    generated(&model, 5, likeliest);
+    held("a cache and a sampler");
+    let packed = WeightFormat::Int8;
+    let int8 = GenerateOptions { max_tokens: 300, weights: packed, ..GenerateOptions::default() };
+    generated(&model, 5, int8);
+    held("a longer cache and packed weights");
+    let look = Look::Attention { layer: 1, head: 0 };
+    block_on(model.look(&[1; 20], look, InferenceOptions::default(), UNWATCHED)).unwrap();
+    held("a probe");
+    trainer.free();
+    held("no trainer");
+    model.free();
+    assert_eq!(fake.counters().gpu_bytes, 0);
+}
+
+#[test]
 fn layers_and_heads_that_a_model_has_not_are_refused() {
     let fake = Fake::new(false, 3e10, 0.0);
     let model = model(&fake, config(128, 3, 64));

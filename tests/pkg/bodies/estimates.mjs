@@ -39,6 +39,7 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
       await Trainer.create(model, trainer);
       const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
       equal(bytesOf(runtime) - empty, expected.bytes.total, what);
+      equal(model.gpuBytes, expected.bytes.total, `gpuBytes of ${what}`);
       sum += expected.bytes.total;
       model.free();
       await settled(runtime);
@@ -50,6 +51,7 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
       await collect(model.generate(batch(5).tokens, options));
       const { bytes } = await estimate(shape, { generate }, runtime.capabilities);
       equal(bytesOf(runtime) - empty, bytes.total, JSON.stringify(generate));
+      equal(model.gpuBytes, bytes.total, `gpuBytes with ${JSON.stringify(generate)}`);
       ok(bytes.cache > 0, "a cache");
       model.free();
       await settled(runtime);
