@@ -106,6 +106,33 @@ FIXTURES = {
             rms_norm_eps=1e-5, tie_word_embeddings=True,
         ),
     },
+    # These two have the sizes of llama3: a scaling is a table, so they have its kernels, and cost no time.
+    "llama-linear": {
+        "seed": 9,
+        "lengths": [5, 59],
+        "ignored": [4],
+        "config": dict(
+            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            rope_theta=100.0, rope_scaling=dict(rope_type="linear", factor=3.0),
+            rms_norm_eps=1e-5, tie_word_embeddings=True,
+        ),
+    },
+    "llama-yarn": {
+        "seed": 12,
+        "lengths": [7, 57],
+        "ignored": [50],
+        "config": dict(
+            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            # The first pair turns as before, two by a part, the others by a quarter.
+            rope_theta=100.0,
+            rope_scaling=dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_slow=0.5,
+            ),
+            rms_norm_eps=1e-5, tie_word_embeddings=True,
+        ),
+    },
     "qwen3": {
         "seed": 7,
         "lengths": [1, 19, 27],

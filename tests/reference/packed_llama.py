@@ -29,17 +29,32 @@ def rope(x, cos, sin):
 
 
 def frequencies(config):
-    """Radians per position of each pair; Llama 3.1's scaling as its paper's code describes it."""
+    """Radians per position of each pair, and the factor on cosines and sines.
+
+    Llama 3.1's scaling as its paper's code describes it; YaRN's as its paper does (arXiv:2309.00071,
+    sections 3.2 to 3.4), its bounds of turns rounded outwards to whole pairs.
+    """
     dim = config["head_dim"]
     plain = config["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    scaling = config.get("rope_scaling")
-    if scaling is None:
-        return plain
-    assert scaling["rope_type"] == "llama3"
+    scaling = config.get("rope_scaling", {"rope_type": "default"})
+    kind = scaling["rope_type"]
+    if kind == "default":
+        return plain, 1.0
+    if kind == "linear":
+        return plain / scaling["factor"], 1.0
     turns = scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    kept = ((turns - low) / (high - low)).clamp(0, 1)
-    return kept * plain + (1 - kept) * plain / scaling["factor"]
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        kept, magnitude = ((turns - low) / (high - low)).clamp(0, 1), 1.0
+    else:
+        assert kind == "yarn"
+        # The pair, counted in fractions, that turns so often within the first training's positions.
+        pair = lambda count: dim / 2 * math.log(turns[0].item() / count, config["rope_theta"])
+        low, high = pair(scaling.get("beta_fast", 32)), pair(scaling.get("beta_slow", 1))
+        low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
+        kept = 1 - ((torch.arange(dim // 2) - low) / (high - low)).clamp(0, 1)
+        magnitude = 0.1 * math.log(scaling["factor"]) + 1
+    return kept * plain + (1 - kept) * plain / scaling["factor"], magnitude
 
 
 def logits(config, weights, tokens, documents):
@@ -48,8 +63,9 @@ def logits(config, weights, tokens, documents):
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     eps = config["rms_norm_eps"]
     rows = torch.arange(n)
-    angles = (rows - documents).double()[:, None] * frequencies(config)
-    cos, sin = angles.cos(), angles.sin()
+    turned, magnitude = frequencies(config)
+    angles = (rows - documents).double()[:, None] * turned
+    cos, sin = magnitude * angles.cos(), magnitude * angles.sin()
     visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
     visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
 

@@ -1,6 +1,7 @@
 // Saving and loading: the way there and back, other dtypes, shards, URLs, hostile files.
 import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { concat, config, convert, makeFile, openFile } from "./kit.mjs";
+import { readReference } from "./reference.mjs";
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 
@@ -25,7 +26,8 @@ function shards(files) {
   const names = Object.keys(header).filter((name) => name !== "__metadata__");
   const parts = {};
   const weight_map = {};
-  for (const [part, of] of [names.slice(0, 5), names.slice(5)].entries()) {
+  const middle = names.length >> 1;
+  for (const [part, of] of [names.slice(0, middle), names.slice(middle)].entries()) {
     const file = `model-0000${part + 1}-of-00002.safetensors`;
     const made = {};
     const pieces = [];
@@ -41,6 +43,24 @@ function shards(files) {
   }
   const index = encode({ metadata: {}, weight_map });
   return { "config.json": files["config.json"], "model.safetensors.index.json": index, ...parts };
+}
+
+/** The checkpoint with a buffer that older versions of transformers have stored beside the weights. */
+function withTable(bytes) {
+  const { header, data } = openFile(bytes);
+  const name = "model.layers.0.self_attn.rotary_emb.inv_freq";
+  const table = new Float32Array([1, 0.1, 0.01]);
+  const data_offsets = [data.length, data.length + table.byteLength];
+  const entry = { dtype: "F32", shape: [table.length], data_offsets };
+  return makeFile({ ...header, [name]: entry }, concat([data, new Uint8Array(table.buffer)]));
+}
+
+/** Words of F32 by tensor. */
+function wordsOf(bytes) {
+  const { header, data } = openFile(bytes);
+  const names = Object.keys(header).filter((name) => name !== "__metadata__");
+  const words = (name) => new Uint32Array(data.slice(...header[name].data_offsets).buffer);
+  return Object.fromEntries(names.map((name) => [name, words(name)]));
 }
 
 export const cases = {
@@ -81,6 +101,34 @@ export const cases = {
       const half = { ...files, "model.safetensors": convert(files["model.safetensors"], dtype) };
       const other = await logitsOf(host, half);
       for (const [index, value] of logits.entries()) close(other[index], value, tolerance, dtype);
+    }
+  },
+
+  async "each family as hubs store it: BF16 and F16, in shards, with a stored RoPE table"(host) {
+    for (const name of ["llama", "llama-tied", "mistral", "qwen3"]) {
+      const weights = await readReference(`${name}/model.safetensors`);
+      const expected = wordsOf(weights);
+      for (const [dtype, config, kept] of [
+        ["BF16", "config.v4.json", 16],
+        ["F16", "config.json", 13],
+      ]) {
+        const files = shards({
+          "config.json": await readReference(`${name}/${config}`),
+          "model.safetensors": withTable(convert(weights, dtype)),
+        });
+        const model = await host.tinyloom.Model.fromPretrained(host.runtime, files);
+        const found = wordsOf((await model.save())["model.safetensors"]);
+        model.free();
+        equal(Object.keys(found).sort(), Object.keys(expected).sort(), `tensors of ${name}`);
+        for (const [tensor, words] of Object.entries(expected)) {
+          // What `convert` cuts off is zero; numbers below F16's smallest normal one are, too.
+          const small = (word) => dtype === "F16" && ((word >>> 23) & 0xff) <= 112;
+          const cut = words.map((word) =>
+            small(word) ? word & 0x80000000 : (word >>> kept) << kept,
+          );
+          sameBytes(found[tensor], cut, `${dtype} ${tensor} of ${name}`);
+        }
+      }
     }
   },
 

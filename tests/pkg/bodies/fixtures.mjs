@@ -12,11 +12,13 @@ const NAMES = [
   "llama-tied",
   "mistral",
   "llama3",
+  "llama-linear",
+  "llama-yarn",
   "qwen3",
   "llama-f16-sharded",
   "llama-bf16",
 ];
-const TRAINED = ["llama", "llama-tied", "mistral", "llama3", "qwen3"];
+const TRAINED = NAMES.filter((name) => !/16/.test(name));
 
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {
