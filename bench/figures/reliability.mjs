@@ -162,7 +162,7 @@ function limits() {
   );
 }
 
-/** What has no result yet. */
+/** What each part is called where it has no result yet. */
 const NAMES = {
   "gpu-process": "GPU process killed",
   blocked: "GPU process killed twice within two minutes",

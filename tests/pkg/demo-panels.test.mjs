@@ -4,20 +4,16 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { runnerImport } from "vite";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
 import { Demo, PHONE, within } from "./demo-page.mjs";
+import { pageModule } from "./page-module.mjs";
 
 const dist = join(root, "www", "dist");
-const load = async (name) => {
-  const file = join(root, "www", "src", `${name}.ts`);
-  return (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
-};
-const { tasks } = await load("tasks/index");
-const { problemText } = await load("tasks/task");
+const { tasks } = await pageModule("src/tasks/index");
+const { problemText } = await pageModule("src/tasks/task");
 
 // `npm run test:full` has what takes long: what compiles further kernels, and further models on the GPU.
 const STEPS = full ? 64 : 24;

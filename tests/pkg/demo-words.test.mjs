@@ -1,13 +1,10 @@
 // What the demo page tells a visitor of a failure: advice for their browser and system, or nothing where the
 // library's message serves.
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
-import { runnerImport } from "vite";
-import { root } from "../../scripts/lib.mjs";
+import { pageModule } from "./page-module.mjs";
 
-const file = join(root, "www", "src", "words.ts");
-const { wordsFor } = (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
+const { wordsFor } = await pageModule("src/words");
 
 const CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36";
 /** What has to be in the advice, by the browser's name of itself. */

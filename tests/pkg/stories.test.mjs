@@ -1,19 +1,13 @@
 // The grammar of the built-in stories: what it generates it parses, with the entropy it claims.
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
-import { runnerImport } from "vite";
-import { root } from "../../scripts/lib.mjs";
+import { pageModule } from "./page-module.mjs";
 
-const load = async (name) => {
-  const file = join(root, "www", "stories", `${name}.ts`);
-  return (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
-};
-const { generateStories } = await load("generate");
-const { logProbability, parseSentence } = await load("parse");
-const { grammarEntropy } = await load("entropy");
-const { scoreSample } = await load("score");
-const { storyPrompt } = await load("preset");
+const { generateStories } = await pageModule("stories/generate");
+const { logProbability, parseSentence } = await pageModule("stories/parse");
+const { grammarEntropy } = await pageModule("stories/entropy");
+const { scoreSample } = await pageModule("stories/score");
+const { storyPrompt } = await pageModule("stories/preset");
 
 const BYTES = 300_000;
 const text = generateStories(1, BYTES);

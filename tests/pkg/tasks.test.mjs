@@ -1,18 +1,12 @@
 // The demo page's tasks: problems differ, answers are right, and the exam is of problems that training never sees.
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
-import { runnerImport } from "vite";
-import { root } from "../../scripts/lib.mjs";
+import { pageModule } from "./page-module.mjs";
 
-const load = async (name) => {
-  const file = join(root, "www", "src", `${name}.ts`);
-  return (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
-};
-const { tasks } = await load("tasks/index");
-const { EXAM, HELD_OUT, problemText, readProblems } = await load("tasks/task");
-const { answered } = await load("tasks/answers");
-const { exam, guesses } = await load("exam");
+const { tasks } = await pageModule("src/tasks/index");
+const { EXAM, HELD_OUT, problemText, readProblems } = await pageModule("src/tasks/task");
+const { answered } = await pageModule("src/tasks/answers");
+const { exam, guesses } = await pageModule("src/exam");
 
 /** Answers by another way than the task's own. */
 const answers = {

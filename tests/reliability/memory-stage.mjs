@@ -67,12 +67,12 @@ export async function exhaust({ tinyloom, gpu, piece, most, limit = async () => 
   const filled = held.length * bytes;
   // Some room, which a model takes a part of before it meets the end.
   for (const tensor of held.splice(-3)) tensor.free();
-  const held0 = await settled(held.length * bytes);
+  const heldFirst = await settled(held.length * bytes);
   const large = await Model.create(runtime, modelOf(6 * bytes), { seed: 1 }).then((model) => {
     model.free();
     return { code: "none" };
   }, told);
-  const held1 = await settled(held0);
+  const heldThen = await settled(heldFirst);
   for (const tensor of held) tensor.free();
   const left = await settled(empty);
   const after = await train().catch(told);
@@ -85,7 +85,7 @@ export async function exhaust({ tinyloom, gpu, piece, most, limit = async () => 
     filled,
     full,
     large,
-    held: [held0, held1],
+    held: [heldFirst, heldThen],
     left,
     before,
     after,

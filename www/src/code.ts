@@ -51,7 +51,7 @@ export function codeOf({ settings, text, mark, prompt, vocabulary }: Coded): str
     `const trainer = await Trainer.create(model, ${literal(trainer)});`,
     `for await (const { step, loss } of trainer.run(dataset, { steps: ${steps} })) console.log(step, loss);`,
     "const decoder = tokenizer.decoder();",
-    `const options = { maxTokens: ${mark === undefined ? 100 : 10}${mark === undefined ? "" : ", temperature: 0, stopTokens: [10]"} };`,
+    `const options = { ${mark === undefined ? "maxTokens: 100" : "maxTokens: 10, temperature: 0, stopTokens: [10]"} };`,
     `for await (const { token } of model.generate(tokenizer.encode(${JSON.stringify(prompt)}), options)) console.log(decoder.push(token));`,
     "",
   ].join("\n");

@@ -175,13 +175,10 @@ function show(event: TrainingEvent): void {
 }
 
 /** Of answers the first, with its problem; of a text all. */
-const firstLine = (tokens: readonly WrittenToken[] = []): string =>
-  training?.task
-    ? tokens
-        .map(({ text }) => text)
-        .join("")
-        .split("\n")[0]!
-    : tokens.map(({ text }) => text).join("");
+function firstLine(tokens: readonly WrittenToken[] = []): string {
+  const whole = tokens.map(({ text }) => text).join("");
+  return training?.task ? whole.split("\n")[0]! : whole;
+}
 
 const isSolved = ({ right, of }: Score): boolean => right >= SOLVED * of;
 

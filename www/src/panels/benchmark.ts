@@ -4,7 +4,7 @@ import { byId, download } from "../dom.ts";
 import { adapterName } from "../job.ts";
 import type { Lab } from "../lab.ts";
 import { fill, tableRow } from "../table.ts";
-import { attempt, showError } from "./status.ts";
+import { attemptNoting, showError } from "./status.ts";
 
 const whole = (value: number): string => Math.round(value).toLocaleString("en");
 
@@ -63,7 +63,7 @@ export class BenchmarkPanel {
     this.#files.hidden = true;
     const heads = ["What", "Speed", "Time"];
     const table = byId("benchmark-rows", HTMLTableElement);
-    await attempt(this.#note, "That could not be measured.", async () => {
+    await attemptNoting(this.#note, "That could not be measured.", async () => {
       this.#report = await measureAll(this.#lab!, (rows, next) => {
         const filled = rows.map((row) => tableRow(...cellsOf(row)));
         fill(table, heads, filled);

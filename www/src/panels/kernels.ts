@@ -2,7 +2,7 @@
 import type { ProfileRow } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import type { Training } from "../training.ts";
-import { attempt, showError } from "./status.ts";
+import { attemptNoting, showError } from "./status.ts";
 
 /** Steps whose times are summed, since browsers round times to 100 µs; fewer where that takes long. */
 const STEPS = 40;
@@ -97,7 +97,7 @@ export class KernelsPanel {
     this.#measuring = true;
     this.#enable();
     this.#note.textContent = "Measuring…";
-    await attempt(this.#note, "That could not be measured.", async () => {
+    await attemptNoting(this.#note, "That could not be measured.", async () => {
       this.#show(training, await measure(training));
     });
     this.#measuring = false;

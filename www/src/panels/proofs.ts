@@ -5,7 +5,7 @@ import type { Lab } from "../lab.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
-import { attempt, showError } from "./status.ts";
+import { attemptNoting, showError } from "./status.ts";
 
 /** Steps that lie behind the snapshot at the least when the plug is pulled. */
 const LEAST = 10;
@@ -110,7 +110,7 @@ export class ProofsPanel {
     const hashes: string[] = [];
     const list = byId("hashes", HTMLElement);
     list.replaceChildren();
-    await attempt(this.#proofNote, "That did not work.", async () => {
+    await attemptNoting(this.#proofNote, "That did not work.", async () => {
       for (const name of ["first", "second"]) {
         const progress = (step: number, loss: number) => {
           this.#proofNote.textContent = `The ${name} model: step ${step} of ${PROOF_STEPS}, loss ${loss.toFixed(3)}.`;

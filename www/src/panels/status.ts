@@ -23,7 +23,7 @@ export function showError(thrown: unknown): void {
 }
 
 /** Does what a button asks for. A failure is shown, and noted beside the button. */
-export async function attempt(
+export async function attemptNoting(
   note: HTMLElement,
   failed: string,
   work: () => Promise<void>,
