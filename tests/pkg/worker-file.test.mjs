@@ -73,7 +73,7 @@ for (const kind of ["chromium", "firefox"]) {
     for (const server of servers) await server.close();
   });
 
-  const visitOnce = async (path, away) => {
+  const visit = async (path, away = {}) => {
     const server = await serve({ ...mounts, ...away });
     servers.push(server);
     const tab = await within(OPEN, path, openPage(browser, `${server.url}${path}`));
@@ -81,16 +81,6 @@ for (const kind of ["chromium", "firefox"]) {
       return await within(ANSWER, `answer of ${path}`, tab.evaluate(workInPage));
     } finally {
       await within(OPEN, "end of the tab", tab.close());
-    }
-  };
-  /** Rarely a page in Firefox never answers, for a reason that is not known: then another one is asked, once. */
-  const visit = async (path, away = {}) => {
-    try {
-      return await visitOnce(path, away);
-    } catch (error) {
-      if (kind !== "firefox") throw error;
-      console.error(`asked again in firefox: ${error.message}`);
-      return visitOnce(path, away);
     }
   };
   const trained = ({ steps, tokens, code, message, restored }) => {

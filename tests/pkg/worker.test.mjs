@@ -113,10 +113,11 @@ async function runInPage(base) {
   const ops = await import(`${base}/pkg/ops.js`);
   const { connect, transfer } = await import(`${base}/pkg/worker/index.js`);
   const { runWorkerBody } = await import(`${base}/tests/pkg/bodies/worker-run.mjs`);
-  const program = `import * as ops from "${base}/pkg/ops.js";
+  const program = `import { BpeTokenizer } from "${base}/pkg/index.js";
+    import * as ops from "${base}/pkg/ops.js";
     import { serve } from "${base}/pkg/worker/index.js";
     import { extra } from "${base}/tests/pkg/bodies/worker.mjs";
-    serve(extra(ops));`;
+    serve(extra(ops, BpeTokenizer));`;
   const file = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
   const own = () => new Worker(file, { type: "module" });
   const results = await runWorkerBody({

@@ -171,6 +171,14 @@ class Mailbox {
   }
 }
 
+/**
+ * Whether this is a worker of Firefox. There `new Worker` sometimes never returns, and the worker that called it
+ * does nothing any more: 39 of at most 1,600 calls in Firefox 153.
+ */
+function inFirefoxWorker(): boolean {
+  return typeof document === "undefined" && /Firefox\//.test(globalThis.navigator?.userAgent ?? "");
+}
+
 /** In a worker; undefined where none can be opened, as under a policy without `worker-src blob:`. */
 async function inThread(special: readonly string[]): Promise<Training | undefined> {
   const mailbox = new Mailbox();
@@ -211,6 +219,7 @@ async function openThread(mailbox: Mailbox): Promise<Thread | undefined> {
     const message = (event as { message?: string } | null)?.message;
     mailbox.fail(new TinyloomError("internal", `the worker of ${WHERE} failed: ${show(message)}`));
   };
+  if (inFirefoxWorker()) return undefined;
   if (typeof Worker === "function") {
     const { default: source } = await import("./thread-source.js");
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));

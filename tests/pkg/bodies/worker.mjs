@@ -375,7 +375,26 @@ export const cases = {
 };
 
 /** What a worker of the user's own adds: it may use what stays there. */
-export const extra = (ops) => ({
+export const extra = (ops, BpeTokenizer) => ({
+  /** How many workers of the web a tokenizer's training opens within this one. */
+  async workersOfTraining() {
+    const { Worker } = globalThis;
+    let count = 0;
+    if (Worker) {
+      globalThis.Worker = class extends Worker {
+        constructor(...given) {
+          count += 1;
+          super(...given);
+        }
+      };
+    }
+    try {
+      await BpeTokenizer.train(text, { vocabSize: 270 });
+    } finally {
+      if (Worker) globalThis.Worker = Worker;
+    }
+    return count;
+  },
   async norms(tensor) {
     const output = await ops.softmax(tensor);
     return { output, sum: (await output.data()).reduce((sum, one) => sum + one, 0) };
@@ -397,6 +416,9 @@ export async function useOwn({ connect, worker }) {
   ok(output instanceof remote.Tensor, "the class of a tensor that a function of one's own gave");
   equal(await remote.vendor(runtime), runtime.capabilities.adapter.vendor);
   equal(await collect(remote.count(3)), [1, 2, 3]);
+  // Firefox may never return from opening one.
+  const chromium = globalThis.navigator?.userAgent?.includes("Chrome/") ?? false;
+  equal(await remote.workersOfTraining(), chromium ? 1 : 0, "workers within the worker");
   await runtime.destroy();
   await remote.close();
   await refuses("freed", "closed", () => remote.vendor(runtime));
