@@ -43,7 +43,8 @@ const alone = (path) => Object.keys(ALONE).some((part) => path.includes(`/${part
 const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
 function selected(full, wanted) {
-  const whole = /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo-panels)\.)/;
+  const whole =
+    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo-panels|demo-states)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&

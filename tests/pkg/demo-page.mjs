@@ -1,6 +1,6 @@
 // The demo page as a person uses it: by its controls, in a real browser.
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
@@ -27,6 +27,35 @@ export async function within(seconds, what, promise) {
     timer = setTimeout(() => fail(error), seconds * 1000);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+const dist = join(root, "www", "dist");
+
+/** The path of a built file by the beginning of its name, which has a hash behind it. */
+export function asset(name) {
+  const file = readdirSync(join(dist, "assets")).find((one) => one.startsWith(`${name}-`));
+  assert.ok(file, `no asset ${name}`);
+  return `/assets/${file}`;
+}
+
+/**
+ * What a server gives in place of the benchmark's configurations: the first is the demo's smallest model, which hardly
+ * warms up, and the other two fit no memory. The code that measures stays as it is.
+ */
+export function quickBenchmark() {
+  const path = asset("workloads");
+  let text = readFileSync(join(dist, path), "utf8");
+  for (const [from, to] of [
+    ["num_hidden_layers:4,hidden_size:128", "num_hidden_layers:2,hidden_size:64"],
+    ["intermediate_size:384", "intermediate_size:192"],
+    ["num_hidden_layers:6,", "num_hidden_layers:400,"],
+    ["num_hidden_layers:12,", "num_hidden_layers:200,"],
+    ["=1e3", "=1"],
+  ]) {
+    assert.equal(text.split(from).length, 2, `${from} occurs once in ${path}`);
+    text = text.replace(from, to);
+  }
+  return { [path]: Buffer.from(text) };
 }
 
 /** Everything that tests do to the page and read from it. */
@@ -95,8 +124,12 @@ export class Demo {
     await this.until(states.join(" or "), async () => states.includes(await this.state()));
   }
 
-  /** What axe finds wrong with the page as it is, in light or dark. */
-  async axe(theme) {
+  /** Holds the page as it is to axe, in light or dark. */
+  async axe(theme, name = "") {
+    const shown = await this.page.$$eval("[hidden]", (all) =>
+      all.filter((one) => getComputedStyle(one).display !== "none").map(({ id }) => id),
+    );
+    assert.deepEqual(shown, [], "what is hidden, and shown by a style");
     await this.page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
     await this.page.evaluate(axe);
     const found = await this.page.evaluate(async () => {
@@ -105,7 +138,18 @@ export class Demo {
         ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" | ")}`,
       );
     });
-    assert.deepEqual(found, [], `axe, ${theme}, ${await this.state()}`);
+    assert.deepEqual(found, [], `axe, ${theme}, ${await this.state()} ${name}`);
+  }
+
+  /** Opens all that can be opened, or closes it. */
+  unfold(open = true) {
+    return this.page.$$eval(
+      "details",
+      (all, open) => {
+        for (const one of all) one.open = open;
+      },
+      open,
+    );
   }
 
   async shot(name, viewport) {
@@ -141,6 +185,22 @@ export class Demo {
   /** Presses a button of a run. */
   press(button, name) {
     return this.page.$eval(`#runs [aria-label="${button} ${name}"]`, (element) => element.click());
+  }
+
+  /** Presses a button that hands out a file, and gives its name and its bytes as text. */
+  async saved(id) {
+    const saving = this.page.evaluate(async (id) => {
+      const { click } = HTMLAnchorElement.prototype;
+      const link = await new Promise((done) => {
+        HTMLAnchorElement.prototype.click = function () {
+          done(this);
+        };
+        document.getElementById(id).click();
+      });
+      HTMLAnchorElement.prototype.click = click;
+      return { name: link.download, text: await (await fetch(link.href)).text() };
+    }, id);
+    return within(60, `file of ${id}`, saving);
   }
 
   /** Exports a run, and gives the file that the browser would have downloaded. */

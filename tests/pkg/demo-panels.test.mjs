@@ -8,7 +8,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
-import { Demo, PHONE, within } from "./demo-page.mjs";
+import { DESKTOP, Demo, PHONE, quickBenchmark, within } from "./demo-page.mjs";
 import { pageModule } from "./page-module.mjs";
 
 const dist = join(root, "www", "dist");
@@ -57,6 +57,29 @@ function listen(lost) {
   });
 }
 
+/** In the page: notes how it is scrolled by its code. */
+function noteScrolling() {
+  globalThis.scrolled = [];
+  const { scrollIntoView } = Element.prototype;
+  Element.prototype.scrollIntoView = function (options) {
+    globalThis.scrolled.push(options.behavior);
+    scrollIntoView.call(this, options);
+  };
+}
+
+/** Starts on a phone of someone who wants nothing to move: the page jumps to the curve. */
+async function startOnPhone(demo) {
+  await demo.page.setViewport(PHONE);
+  await demo.page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
+  await demo.page.$eval("#start", (button) => button.scrollIntoView());
+  await demo.page.evaluate(noteScrolling);
+  await demo.click("start");
+  const scrolled = () => demo.page.evaluate(() => globalThis.scrolled);
+  await demo.until("the curve", async () => (await scrolled()).length > 0);
+  assert.deepEqual(await scrolled(), ["auto"], "the page jumps, as was asked");
+  await demo.page.setViewport(DESKTOP);
+}
+
 /** The losses since the last call. */
 const losses = (demo) => demo.page.evaluate(() => globalThis.losses.splice(0));
 
@@ -70,6 +93,7 @@ async function idle(demo) {
   }
   for (const [size, why] of [
     ["hot", /60 times too large/],
+    ["flat", /a single layer with a single head/],
     ["thimble", /^$/],
   ]) {
     await demo.fill("size", size);
@@ -78,6 +102,9 @@ async function idle(demo) {
   assert.equal(await demo.text("learning-rate"), "0.005");
   await demo.fill("steps", String(STEPS));
   await demo.fill("tokens-per-step", "128");
+  await demo.unfold();
+  await demo.axe("light", "idle");
+  await demo.unfold(false);
 }
 
 /** The GPU is lost while the model trains, and all steps before are done twice. */
@@ -224,6 +251,34 @@ async function prove(t, demo) {
   t.diagnostic(`weights of both: ${hashes[0]}`);
 }
 
+/** The button measures what fits, and gives a file and a picture. */
+async function benchmark(t, demo) {
+  await demo.click("benchmark");
+  await demo.until("measurements", async () => /^Measured/.test(await demo.text("benchmark-note")));
+  const rows = await demo.page.$$eval("#benchmark-rows tbody tr", (all) =>
+    all.map(({ cells }) => [...cells].map(({ textContent }) => textContent)),
+  );
+  t.diagnostic(`the benchmark button: ${rows.map((cells) => cells.join(" ")).join("; ")}`);
+  const [train, decode, ...skipped] = rows;
+  assert.equal(train[0], "train tiny");
+  assert.match(`${train[1]}, ${train[2]}`, /^[\d,]+ tokens per second, [\d.]+ ms per step$/);
+  assert.equal(decode[0], "decode tiny");
+  // Of a few tokens the time may be anything.
+  assert.match(decode[1], / tokens per second$/);
+  assert.equal(skipped.length, 4);
+  for (const [, why] of skipped) assert.match(why, /^skipped: needs .+ GiB, and this page takes/);
+  const { name, text } = await demo.saved("benchmark-json");
+  assert.match(name, /^tinyloom-\d{4}-\d\d-\d\d\.json$/);
+  const { adapter, software, results } = JSON.parse(text);
+  assert.ok(software && adapter.vendor, "the adapter");
+  const [{ firstLoss, lastLoss, milliseconds }] = results;
+  assert.ok(lastLoss < firstLoss, `a loss from ${firstLoss} to ${lastLoss}`);
+  assert.equal(`${milliseconds.toFixed(1)} ms per step`, train[2], "the file has what is shown");
+  const picture = await demo.saved("benchmark-picture");
+  assert.match(picture.name, /\.png$/);
+  assert.ok(picture.text.startsWith("\ufffdPNG"), "a picture");
+}
+
 /** Chooses a model by its sliders, each by the index of its value. */
 async function slide(demo, sliders) {
   for (const [name, index] of Object.entries(sliders))
@@ -238,6 +293,7 @@ async function editor(t, demo) {
   const said =
     /^This model does not fit: weights .+ GiB \+ .+ = .+ GiB, and this page takes at most/;
   await demo.until("refusal", async () => said.test(await demo.text("estimate-note")), 30);
+  await demo.axe("light", "refused");
   await demo.click("start");
   await demo.until("its status", async () => said.test(await demo.text("status")), 30);
   assert.equal(await demo.state(), "stopped");
@@ -316,6 +372,7 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
 }, async (t) => {
   const mounts = {
     "/": dist,
+    ...quickBenchmark(),
     "/node_modules/tinyloom/dist": join(root, "pkg", "dist"),
     "/text.txt": Buffer.from(await problemText(tasks.reverse, 3)),
     "/program.html": Buffer.from(""),
@@ -325,7 +382,7 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
   const { browser, demo } = await open(t, server);
   await idle(demo);
   await demo.page.evaluate(listen, LOST);
-  await demo.click("start");
+  await startOnPhone(demo);
   await plug(t, demo);
   await demo.untilState("stopped");
   const disturbed = await losses(demo);
@@ -339,6 +396,7 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
     await prove(t, demo);
     await program(demo, browser, server, mounts, disturbed);
   }
+  await benchmark(t, demo);
   await demo.axe("dark");
   await demo.shot("panels-dark", NARROW);
   await demo.shot("panels-phone", PHONE);

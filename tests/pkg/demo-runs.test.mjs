@@ -168,6 +168,7 @@ async function otherData(demo, { data, ...files }) {
   await demo.page.waitForFunction(`${state} === "error"`, { timeout: 60_000 });
   const said = await demo.text("error");
   for (const word of [learned, "pasted text", "Choose"]) assert.ok(said.includes(word), said);
+  await demo.axe("dark", "of other data");
   await demo.page.select("#text-source", "stories");
   const button = `#runs [aria-label="Resume undisturbed"]:not(:disabled)`;
   await demo.page.waitForSelector(button, { timeout: 60_000 });
@@ -193,6 +194,7 @@ test(
 
     await demo.press("Compare", NAME);
     await demo.until("its key", async () => (await demo.text("other-keys")) === NAME);
+    await demo.axe("light", "compared");
     await demo.shot("runs-desktop", DESKTOP);
     await demo.shot("runs-phone", PHONE);
     const text = await demo.likeliest(PROMPT, 12);

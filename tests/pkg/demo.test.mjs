@@ -77,8 +77,9 @@ async function opens(t, demo) {
   await demo.page.keyboard.press("Escape");
 }
 
-/** The tour has six steps, and is not offered again. */
+/** The tour has six steps, stands still for those who want that, and is not offered again. */
 async function tour(demo) {
+  await demo.page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
   await demo.page.click("#tour");
   for (let one = 1; one <= 6; one++) {
     await demo.page.waitForFunction(
@@ -86,6 +87,8 @@ async function tour(demo) {
       {},
       `${one} of 6`,
     );
+    assert.ok(await demo.page.$("body.driver-simple:not(.driver-fade)"), "a tour without motion");
+    assert.equal(await demo.page.evaluate(() => document.getAnimations().length), 0, "animations");
     await demo.page.click(".driver-popover-next-btn");
   }
   await demo.page.waitForFunction(() => !document.querySelector(".driver-popover"));
@@ -112,6 +115,7 @@ async function trainAndPause(t, demo) {
   const paused = await demo.step();
   await sleep(1000);
   assert.equal(await demo.step(), paused, "no step while paused");
+  await demo.axe("light");
   return paused;
 }
 
@@ -145,11 +149,12 @@ async function inView(demo) {
 test("the demo page trains, pauses, resumes, streams and stops", {
   timeout: 900_000,
 }, async (t) => {
-  const server = await serve({ "/": join(root, "www", "dist") });
+  // Below a path of the server, as a project's page on a static host is.
+  const server = await serve({ "/tinyloom": join(root, "www", "dist") });
   t.after(() => server.close());
   const browser = await launch("chromium");
   t.after(() => browser.close());
-  const demo = await Demo.open(browser, `${server.url}/`);
+  const demo = await Demo.open(browser, `${server.url}/tinyloom/`);
   await opens(t, demo);
   await tour(demo);
   assert.ok((await demo.text("capabilities")).length > 0, "capabilities");

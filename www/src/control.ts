@@ -51,8 +51,10 @@ const benchmark = new BenchmarkPanel();
 
 /** Without a GPU nothing can be started. */
 let opened: Open | undefined;
-/** Whether there was a GPU at all. One that is lost for good leaves runs behind, which can be exported. */
+/** Whether there was a GPU at all. */
 let everOpened = false;
+/** What a GPU that is lost for good leaves behind: its runs can be exported. */
+let left: Shelf | undefined;
 let training: Training | undefined;
 /** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
@@ -70,7 +72,7 @@ const SOLVED = 0.98;
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
   export: (name) =>
-    attempt(async () => download(await opened!.shelf.export(name), `${fileName(name)}.zip`)),
+    attempt(async () => download(await shelf()!.export(name), `${fileName(name)}.zip`)),
   rename: (name, to) => attempt(() => change((shelf) => shelf.rename(name, to))),
   delete: (name) => {
     if (!confirm(`Delete the run “${name}” with its model and its text?`)) return;
@@ -81,6 +83,9 @@ const runs = new RunsPanel({
   },
   compare: (names) => attempt(() => compare(names)),
 });
+
+/** The runs that are kept; undefined before there was a GPU. */
+const shelf = (): Shelf | undefined => opened?.shelf ?? left;
 
 export const state = (): State => document.body.dataset["state"] as State;
 export const busy = () => state() === "training" || state() === "loading";
@@ -96,8 +101,8 @@ function setState(next: State): void {
   importing.disabled = !opened || busy();
   byId("code", HTMLButtonElement).disabled = training === undefined;
   proofs.training = busy();
-  benchmark.busy = busy();
-  ask.disabled = training === undefined || next === "loading";
+  benchmark.busy = busy() || !opened;
+  ask.disabled = training === undefined || next === "loading" || !opened;
   if (next !== "loading") attempt(showRuns);
   estimate();
   if (wantsOwn && !setup.disabled) {
@@ -130,19 +135,20 @@ function withoutGpu(): void {
 }
 
 async function showRuns(): Promise<void> {
-  if (opened) await runs.show(opened.shelf, training?.run.id, busy());
+  const kept = shelf();
+  if (kept) await runs.show(kept, training?.run.id, { busy: busy(), resumable: Boolean(opened) });
 }
 
 /** Changes the list of runs. */
 async function change(work: (shelf: Shelf) => Promise<void>): Promise<void> {
   clearError();
-  await work(opened!.shelf).finally(showRuns);
+  await work(shelf()!).finally(showRuns);
   await compare(runs.compared());
 }
 
 async function compare(names: readonly string[]): Promise<void> {
   const curve = async (name: string) => {
-    const metrics = (await opened!.shelf.metrics(name)).filter(({ loss }) => loss !== null);
+    const metrics = (await shelf()!.metrics(name)).filter(({ loss }) => loss !== null);
     const losses = metrics.map(({ loss }: StepMetrics) => loss);
     return { name, steps: metrics.map(({ step }) => step), losses };
   };
@@ -401,7 +407,10 @@ export async function open(): Promise<void> {
   const { capabilities, lost } = lab.runtime;
   opened = { lab, shelf: await Shelf.open(lab) };
   void lost.then(({ message }) => {
+    left = opened?.shelf;
     opened = undefined;
+    proofs.end();
+    kernels.end();
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
   });
   everOpened = true;

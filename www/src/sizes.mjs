@@ -123,6 +123,20 @@ export const presets = {
     fails:
       "Made to fail: each step is 60 times too large and jumps over what it aims at. The loss soon stays where it is.",
   },
+  // In PyTorch, after 600 steps, of 128 words: 3 % and 5 % were reversed (two seeds). With a second layer of one head it
+  // was 98 %. With four heads a single layer does not fail: 100 %.
+  flat: {
+    ...thimble,
+    label: "Single layer, 0.07 M weights",
+    config: {
+      ...thimble.config,
+      num_hidden_layers: 1,
+      num_attention_heads: 1,
+      num_key_value_heads: 1,
+    },
+    fails:
+      "Made to fail at reversing words: a single layer with a single head looks back once. It takes one look to find its place in the word, and another one to read the letter there.",
+  },
 };
 
 /** Settings for a config given as an object, where the caller leaves them open. */

@@ -2,6 +2,8 @@
 import { byId } from "./dom.ts";
 
 const KEY = "tinyloom-demo.tour";
+/** What driver.js says of the element that it shows. */
+const OPENS = ["aria-haspopup", "aria-expanded", "aria-controls"];
 
 const steps = [
   {
@@ -68,6 +70,17 @@ async function take(button: HTMLButtonElement): Promise<void> {
     showProgress: true,
     progressText: "{{current}} of {{total}}",
     doneBtnText: "Done",
+    // Parts of driver.js that are not what assistive technology takes them for: the popover's title is a page's header
+    // there, and the element that is shown, which need not be a control, one that opens it.
+    onPopoverRender({ title, footer }) {
+      title.setAttribute("role", "none");
+      footer.setAttribute("role", "group");
+    },
+    onHighlightStarted(element) {
+      queueMicrotask(() => {
+        for (const name of OPENS) element?.removeAttribute(name);
+      });
+    },
     steps: steps.map(({ element, ...popover }) => ({ element, popover })),
     // Of a tour that ends while a step is still moving, driver.js does not tell once it has ended.
     onDestroyStarted() {

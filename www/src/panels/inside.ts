@@ -53,6 +53,7 @@ export class InsidePanel {
   /** The model that is looked into from now on. */
   start(training: Training): void {
     this.#training = training;
+    byId("inside-view", HTMLElement).hidden = false;
     this.#sample = training.exampleText;
     this.#place = 0;
     this.#token = Number.POSITIVE_INFINITY;

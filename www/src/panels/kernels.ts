@@ -82,6 +82,12 @@ export class KernelsPanel {
     this.#enable();
   }
 
+  /** There is no GPU any more. */
+  end(): void {
+    this.#training = undefined;
+    this.#enable();
+  }
+
   /** Times are those of a batch, so there has to be a step first. */
   stepped(): void {
     if (this.#button.disabled) this.#enable();

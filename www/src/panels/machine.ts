@@ -2,6 +2,9 @@ import type { Capabilities, PlanRow } from "tinyloom/worker";
 import { byId, bytes, make } from "../dom.ts";
 import { fill, tableRow } from "../table.ts";
 
+/** Between the sizes of a grid, which stay on one line. */
+const TIMES = "\u00a0×\u00a0";
+
 /** One line of the plan table: equal dispatches of a phase together. */
 interface PlanGroup {
   row: PlanRow;
@@ -87,8 +90,8 @@ export function showPlan(plan: readonly PlanRow[]): void {
       make("code", "", row.kernel),
       row.variant,
       `${count}`,
-      row.workgroupSize.join(" × "),
-      row.grid.join(" × "),
+      row.workgroupSize.join(TIMES),
+      row.grid.join(TIMES),
       (flops / 1e6).toLocaleString("en", { maximumFractionDigits: 2 }),
       bytes(moved),
       make("span", "reason", row.reason),

@@ -2,13 +2,11 @@
 import type { RecoveryState } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import type { Lab } from "../lab.ts";
+import { PlugWait } from "../plug.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
 import { attemptNoting, showError } from "./status.ts";
-
-/** Steps that lie behind the snapshot at the least when the plug is pulled. */
-const LEAST = 10;
 
 type Recovered = Extract<RecoveryState, { state: "recovered" }>;
 
@@ -22,16 +20,14 @@ export class ProofsPanel {
   readonly #proofNote = byId("proof-note", HTMLElement);
   #lab: Lab | undefined;
   #training: Training | undefined;
-  /** The step that a lost device goes back to. */
-  #snapshot = 0;
-  #pulling = false;
+  readonly #wait = new PlugWait();
   #sameAdapter = true;
   #proving = false;
   #busy = false;
 
   constructor() {
     this.#plug.addEventListener("click", () => {
-      this.#pulling = true;
+      this.#wait.start();
       this.#enable();
       this.stepped();
     });
@@ -41,37 +37,41 @@ export class ProofsPanel {
   start(lab: Lab, training: Training): void {
     this.#lab = lab;
     this.#training = training;
-    this.#snapshot = training.step;
-    this.#pulling = false;
+    this.#wait.begin(training.step);
+    this.#enable();
+  }
+
+  /** There is no GPU any more. */
+  end(): void {
+    this.#training = undefined;
+    this.#wait.stop();
     this.#enable();
   }
 
   /** Whether the run trains now: only then can the GPU be lost in the middle of it. */
   set training(value: boolean) {
     this.#busy = value;
-    if (!value) this.#pulling = false;
+    if (!value) this.#wait.stop();
     this.#enable();
   }
 
   /** A step is done: pulls the plug if that was asked for and enough steps would be done twice. */
   stepped(): void {
-    if (!this.#pulling || !this.#training || !this.#lab) return;
-    const behind = this.#training.step - this.#snapshot;
-    if (behind < LEAST) {
-      this.#plugNote.textContent = `The last snapshot is of step ${this.#snapshot}. Waits until ${LEAST} steps lie behind it…`;
+    if (!this.#training || !this.#lab || !this.#wait.waiting) return;
+    const { step } = this.#training;
+    if (!this.#wait.pulls(step)) {
+      this.#plugNote.textContent = this.#wait.words;
       return;
     }
-    this.#pulling = false;
-    this.#plugNote.textContent = `Pulled after step ${this.#training.step}.`;
+    this.#plugNote.textContent = `Pulled after step ${step}.`;
     this.#lab.runtime.simulateLoss().catch(showError);
   }
 
   /** What becomes of a lost device. */
   recovery(state: RecoveryState): void {
     // While it proves, snapshots are of other models.
-    if (state.state === "snapshot" && !this.#proving) {
-      this.#snapshot = state.steps[0] ?? this.#snapshot;
-    }
+    const [step] = state.state === "snapshot" ? state.steps : [];
+    if (step !== undefined && !this.#proving) this.#wait.snapshotted(step);
     if (state.state === "lost") this.#plugNote.textContent = "The GPU device is gone.";
     if (state.state === "waiting") this.#plugNote.textContent = state.message;
     if (state.state === "reopened") {
@@ -79,7 +79,7 @@ export class ProofsPanel {
       this.#plugNote.textContent = "Another device is open. The model comes back.";
     }
     if (state.state === "recovered") this.#back(state);
-    if (state.state === "failed") this.#plugNote.textContent = state.message;
+    if (state.state === "failed") this.#plugNote.textContent = "The GPU does not come back.";
   }
 
   #back({ losses, milliseconds }: Recovered): void {
@@ -98,7 +98,7 @@ export class ProofsPanel {
       ? "Both losses of each are equal to the last bit."
       : "Some losses differ: see below.";
     this.#plugNote.textContent =
-      `Back after ${(milliseconds / 1000).toFixed(1)} s, from the state of step ${this.#snapshot}. ` +
+      `Back after ${(milliseconds / 1000).toFixed(1)} s, from the state of step ${this.#wait.snapshot}. ` +
       `${losses.length} steps were done twice. ${verdict}${adapter}`;
   }
 
@@ -130,7 +130,7 @@ export class ProofsPanel {
 
   #enable(): void {
     const ready = this.#training !== undefined;
-    this.#plug.disabled = !ready || !this.#busy || this.#pulling;
+    this.#plug.disabled = !ready || !this.#busy || this.#wait.waiting;
     this.#prove.disabled = !ready || this.#busy || this.#proving;
   }
 }

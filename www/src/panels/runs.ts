@@ -15,6 +15,12 @@ export interface RunActions {
   compare(names: readonly string[]): void;
 }
 
+/** What may be done with the runs. */
+interface May {
+  readonly busy: boolean;
+  readonly resumable: boolean;
+}
+
 const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", "Actions"];
 const whole = (value: number) => value.toLocaleString("en");
 
@@ -33,8 +39,9 @@ function noteOf({ lasting, full }: Shelf): string {
 }
 
 function described({ config, learningRate, tokensPerStep, seed }: RunSettings): string {
-  const shape = `${config.num_hidden_layers} layers × ${config.hidden_size}`;
-  return `${shape}, ${whole(tokensPerStep)} a step, rate ${learningRate}, seed ${seed}`;
+  const { num_hidden_layers: layers, hidden_size: width } = config;
+  const shape = `${layers} ${layers === 1 ? "layer" : "layers"} × ${width}`;
+  return `${shape}, ${whole(tokensPerStep)} per step, rate ${learningRate}, seed ${seed}`;
 }
 
 /** The runs that the browser keeps, as a table. */
@@ -55,19 +62,19 @@ export class RunsPanel {
    * Shows the runs as they are now.
    *
    * @param current - id of the page's run.
-   * @param busy - whether it is training: then it cannot be left.
+   * @param may - `busy`: it is training, and cannot be left; `resumable`: there is a GPU to resume a run on.
    */
-  show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
-    const show = () => this.#show(shelf, current, busy);
+  show(shelf: Shelf, current: string | undefined, may: May): Promise<void> {
+    const show = () => this.#show(shelf, current, may);
     this.#showing = this.#showing.then(show, show);
     return this.#showing;
   }
 
-  async #show(shelf: Shelf, current: string | undefined, busy: boolean): Promise<void> {
+  async #show(shelf: Shelf, current: string | undefined, may: May): Promise<void> {
     const runs = await shelf.list();
     const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
     this.#runs = runs;
-    const rows = runs.map((run, index) => this.#row(run, results[index]!, current, busy));
+    const rows = runs.map((run, index) => this.#row(run, results[index]!, current, may));
     fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
     byId("runs-note", HTMLElement).textContent = noteOf(shelf);
   }
@@ -91,7 +98,7 @@ export class RunsPanel {
     run: RunSummary,
     result: string,
     current: string | undefined,
-    busy: boolean,
+    may: May,
   ): HTMLTableRowElement {
     const kept = keptOf(run);
     const row = tableRow(
@@ -101,7 +108,7 @@ export class RunsPanel {
       kept ? described(kept.settings) : "–",
       result,
       new Date(run.created).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" }),
-      this.#buttons(run, run.id === current, busy),
+      this.#buttons(run, run.id === current, may),
     );
     row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
     if (run.id === current) row.setAttribute("aria-current", "true");
@@ -134,7 +141,7 @@ export class RunsPanel {
     return input;
   }
 
-  #buttons({ name }: RunSummary, isCurrent: boolean, busy: boolean): HTMLElement {
+  #buttons({ name }: RunSummary, isCurrent: boolean, { busy, resumable }: May): HTMLElement {
     const button = (text: string, disabled: boolean, act: (name: string) => void) => {
       const made = make("button", "", text);
       made.type = "button";
@@ -146,7 +153,7 @@ export class RunsPanel {
     return make(
       "div",
       "actions",
-      button("Resume", busy, this.#actions.resume),
+      button("Resume", busy || !resumable, this.#actions.resume),
       button("Export", busy && isCurrent, this.#actions.export),
       button("Delete", busy && isCurrent, this.#actions.delete),
     );

@@ -1,6 +1,6 @@
 import { byId, make } from "../dom.ts";
 import type { Lab } from "../lab.ts";
-import { isPresetName, type PresetName, presets } from "../presets.ts";
+import { isPresetName, openSettings, type PresetName, presets } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Text, TextChoice } from "../text.ts";
@@ -191,6 +191,11 @@ export class SetupPanel {
     this.#showEditor();
     if (this.#size.value === OWN) {
       this.#sizeHint.hidden = true;
+      // What was made to fail is no start for a model of one's own.
+      const rate = byId("learning-rate", HTMLInputElement);
+      if (rate.valueAsNumber === presets.hot.learningRate) {
+        this.#set(rate.id, openSettings.learningRate);
+      }
       return;
     }
     const preset = this.#preset();
