@@ -177,7 +177,7 @@ impl CheckpointReader {
             return Ok(());
         }
         let why = if unexpected.iter().any(|name| name.ends_with(".bias")) {
-            "tinyloom has no biases"
+            "models of the config's model_type have no such biases"
         } else {
             "the config has no such tensors"
         };

@@ -69,7 +69,7 @@ export interface RopeParameters {
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama" | "mistral" | "qwen3";
+  model_type?: "llama" | "mistral" | "qwen2" | "qwen3";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;

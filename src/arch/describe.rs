@@ -35,6 +35,21 @@ impl<'a> Describe<'a> {
         })
     }
 
+    /// The biases of those modules, stacked as [`Describe::matrix`] stacks their matrices.
+    pub fn bias(&mut self, members: &[(String, usize)]) -> WeightId {
+        let param = |(module, rows): &(String, usize)| Param {
+            name: format!("{module}.bias"),
+            shape: vec![*rows],
+            init: Init::Zeros,
+        };
+        self.add(Weight {
+            params: members.iter().map(param).collect(),
+            rows: members.iter().map(|(_, rows)| rows).sum(),
+            columns: 1,
+            decay: false,
+        })
+    }
+
     /// The weight of a norm over rows of `columns` elements.
     pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
         let name = format!("{module}.weight");

@@ -4,19 +4,24 @@ use super::describe::Describe;
 use super::{Architecture, HeadNorms, Layer};
 
 pub(super) fn describe(model: Describe) -> Architecture {
-    decoder(model, |_, _| None)
+    decoder(model, Differences { qkv_bias: false, head_norms: |_, _| None })
 }
 
-/// A family that differs in its norms of queries and keys alone, which `head_norms` adds to a layer.
-pub(super) fn decoder(
-    mut model: Describe,
-    head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
-) -> Architecture {
+/// In what a family's layers differ from Llama's.
+#[derive(Clone, Copy)]
+pub(super) struct Differences {
+    /// The products that give queries, keys and values have biases.
+    pub qkv_bias: bool,
+    /// Adds the norms of queries and keys to the layer of this index.
+    pub head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
+}
+
+pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architecture {
     let config = model.config;
     let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
     let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
     let layers =
-        (0..config.num_hidden_layers).map(|index| layer(&mut model, index, head_norms)).collect();
+        (0..config.num_hidden_layers).map(|index| layer(&mut model, index, differences)).collect();
     let final_norm = model.norm("model.norm", hidden);
     let head = if config.tie_word_embeddings {
         embedding
@@ -36,11 +41,7 @@ pub(super) fn decoder(
     }
 }
 
-fn layer(
-    model: &mut Describe,
-    index: usize,
-    head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
-) -> Layer {
+fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer {
     let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
     let attention = model.attention();
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
@@ -54,7 +55,8 @@ fn layer(
     Layer {
         attention_norm: model.norm(&name("input_layernorm"), hidden),
         qkv: model.matrix(hidden, &qkv),
-        head_norms: head_norms(model, index),
+        qkv_bias: differences.qkv_bias.then(|| model.bias(&qkv)),
+        head_norms: (differences.head_norms)(model, index),
         attention,
         output: model.matrix(query, &[(name("self_attn.o_proj"), hidden)]),
         mlp_norm: model.norm(&name("post_attention_layernorm"), hidden),

@@ -18,6 +18,7 @@ pub enum Init {
     /// Normal with this standard deviation.
     Normal(f64),
     Ones,
+    Zeros,
 }
 
 /// A tensor of the checkpoint.
@@ -34,7 +35,7 @@ pub struct Param {
 pub type WeightId = usize;
 
 /// Parameters that kernels see as one matrix, their rows stacked in this order: those that are
-/// multiplied by the same input. A vector is a matrix of one row.
+/// multiplied by the same input. The vector of a norm is a matrix of one row, a bias one of one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     pub params: Vec<Param>,
@@ -84,6 +85,8 @@ pub struct Layer {
     pub attention_norm: Norm,
     /// Queries, keys and values, stacked.
     pub qkv: WeightId,
+    /// Added to what `qkv` gives.
+    pub qkv_bias: Option<WeightId>,
     pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
     pub output: WeightId,
@@ -117,7 +120,8 @@ impl Architecture {
         match config.model_type {
             // Mistral is Llama with a window, which the config resolves.
             ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
-            ModelType::Qwen3 => qwen::describe(Describe::new(config)),
+            ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
+            ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
         }
     }
 

@@ -1,10 +1,18 @@
+//! Qwen2 and Qwen2.5 (arXiv:2407.10671, arXiv:2412.15115): Llama with biases of queries, keys and values.
 //! Qwen3 (Yang et al., arXiv:2505.09388): Llama with a norm of each head's queries and keys.
 
+use super::Architecture;
 use super::describe::Describe;
-use super::{Architecture, llama};
+use super::llama::{Differences, decoder};
 
-pub(super) fn describe(model: Describe) -> Architecture {
-    llama::decoder(model, |model, layer| {
-        Some(model.head_norms(&format!("model.layers.{layer}.self_attn"), ["q_norm", "k_norm"]))
-    })
+pub(super) fn describe_2(model: Describe) -> Architecture {
+    decoder(model, Differences { qkv_bias: true, head_norms: |_, _| None })
+}
+
+pub(super) fn describe_3(model: Describe) -> Architecture {
+    let head_norms = |model: &mut Describe, layer| {
+        let block = format!("model.layers.{layer}.self_attn");
+        Some(model.head_norms(&block, ["q_norm", "k_norm"]))
+    };
+    decoder(model, Differences { qkv_bias: false, head_norms })
 }

@@ -129,7 +129,11 @@ fn hostile_headers_are_refused() {
         (format!(r#"{{"a.weight":{}}}"#, entry("F32", "[-1]", 0, 24)), 24, ["a.weight", "-1"]),
         (r#"{"a.weight":{"dtype":"F32"}}"#.to_owned(), 0, ["a.weight", "shape"]),
         (r#"{"a.weight":null}"#.to_owned(), 0, ["a.weight", "f.st"]),
-        (format!(r#"{{"c.bias":{}}}"#, entry("F32", "[4]", 0, 16)), 16, ["c.bias", "no biases"]),
+        (
+            format!(r#"{{"c.bias":{}}}"#, entry("F32", "[4]", 0, 16)),
+            16,
+            ["c.bias", "no such biases"],
+        ),
         (
             format!(r#"{{"c.weight":{}}}"#, entry("F32", "[4]", 0, 16)),
             16,

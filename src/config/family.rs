@@ -11,6 +11,8 @@ pub enum ModelType {
     Llama,
     /// Llama with a sliding window.
     Mistral,
+    /// Llama with biases of queries, keys and values; Qwen2.5 too.
+    Qwen2,
     /// Llama with a norm of each head's queries and keys.
     Qwen3,
 }
@@ -27,13 +29,14 @@ pub(super) struct Defaults {
 }
 
 impl ModelType {
-    const ALL: [Self; 3] = [Self::Llama, Self::Mistral, Self::Qwen3];
+    const ALL: [Self; 4] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
 
     /// `model_type` and `architectures` as `config.json` has them.
     pub(super) const fn names(self) -> [&'static str; 2] {
         match self {
             Self::Llama => ["llama", "LlamaForCausalLM"],
             Self::Mistral => ["mistral", "MistralForCausalLM"],
+            Self::Qwen2 => ["qwen2", "Qwen2ForCausalLM"],
             Self::Qwen3 => ["qwen3", "Qwen3ForCausalLM"],
         }
     }
@@ -54,12 +57,12 @@ impl ModelType {
                 num_key_value_heads: Some(8),
                 head_dim: None,
             },
-            Self::Qwen3 => Defaults {
+            Self::Qwen2 | Self::Qwen3 => Defaults {
                 vocab_size: 151_936,
                 intermediate_size: 22_016,
                 max_position_embeddings: 32_768,
                 num_key_value_heads: Some(32),
-                head_dim: Some(128),
+                head_dim: if matches!(self, Self::Qwen3) { Some(128) } else { None },
             },
         }
     }
@@ -104,7 +107,7 @@ pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<O
             Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
         },
         // The field counts only beside this one, and then for some of the layers.
-        ModelType::Qwen3 => {
+        ModelType::Qwen2 | ModelType::Qwen3 => {
             let off = |value: &Value| *value == Value::Bool(false);
             let allowed = "false: tinyloom has no windows in this family";
             fields.require_neutral("use_sliding_window", off, allowed)?;

@@ -13,7 +13,7 @@ const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter(
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
 const FIELDS: [(&str, Neutral, &str); 16] = [
-    ("attention_bias", OFF, "false: tinyloom has no biases"),
+    ("attention_bias", OFF, "false: only qwen2 has biases of queries, keys and values"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
     ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),

@@ -142,6 +142,9 @@ fn whatever_is_not_supported_is_refused_by_name() {
             "disagree",
         ),
         (r#"{"model_type":"qwen3","use_sliding_window":true}"#, "use_sliding_window is true"),
+        (r#"{"model_type":"qwen2","use_sliding_window":true}"#, "use_sliding_window is true"),
+        (r#"{"model_type":"qwen2","attention_bias":true}"#, "attention_bias is true"),
+        (r#"{"model_type":"qwen2_moe"}"#, "model_type is \"qwen2_moe\""),
         (r#"{"model_type":"qwen3","layer_types":["sliding_attention"]}"#, "layer_types"),
         (r#"{"rope_scaling":{"factor":8}}"#, "rope_scaling.factor"),
         (r#"{"rope_parameters":7}"#, "rope_parameters"),
@@ -278,6 +281,34 @@ fn scaled_rope_is_written_as_it_was_read() {
         let again = ModelConfig::from_json(&config.to_json()).unwrap();
         assert_eq!(again.rope, config.rope);
     }
+}
+
+/// The config of Qwen2.5-0.5B, as transformers 4 wrote it.
+#[test]
+fn qwen2_has_biases_that_no_field_names() {
+    let text = r#"{"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"bos_token_id":151643,
+        "eos_token_id":151643,"hidden_act":"silu","hidden_size":896,"initializer_range":0.02,
+        "intermediate_size":4864,"max_position_embeddings":32768,"max_window_layers":24,
+        "model_type":"qwen2","num_attention_heads":14,"num_hidden_layers":24,"num_key_value_heads":2,
+        "rms_norm_eps":1e-06,"rope_theta":1000000.0,"sliding_window":32768,"tie_word_embeddings":true,
+        "torch_dtype":"bfloat16","transformers_version":"4.40.1","use_cache":true,"use_mrope":false,
+        "use_sliding_window":false,"vocab_size":151936}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    assert_eq!((config.head_dim, config.sliding_window), (64, None));
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 494_032_768);
+    let tensors = architecture.tensors();
+    for (name, size) in [("q_proj", 896), ("k_proj", 128), ("v_proj", 128)] {
+        let name = format!("model.layers.23.self_attn.{name}.bias");
+        assert!(tensors.contains(&(name, vec![size])));
+    }
+    assert_eq!(tensors.iter().filter(|(name, _)| name.ends_with(".bias")).count(), 3 * 24);
+    let again = ModelConfig::from_json(&config.to_json()).unwrap();
+    assert_eq!(again.to_json(), config.to_json());
+    assert!(config.to_json().contains(r#""use_sliding_window": false"#));
+    // Without `use_sliding_window` there is no window either.
+    let text = r#"{"model_type":"qwen2","sliding_window":128}"#;
+    assert_eq!(ModelConfig::from_json(text).unwrap().sliding_window, None);
 }
 
 #[test]

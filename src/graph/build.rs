@@ -1,7 +1,7 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Layer};
+use crate::arch::{Architecture, Layer, WeightId};
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
@@ -43,7 +43,8 @@ impl Build {
         let normed = self.value("attention norm", self.hidden);
         self.node(Op::Norm(layer.attention_norm), "attention norm", &[x], &[normed]);
         let mut qkv = self.value("qkv", attention.stride());
-        self.node(Op::Linear { weight: layer.qkv }, "q, k, v", &[normed], &[qkv]);
+        let product = Op::Linear { weight: layer.qkv, bias: layer.qkv_bias };
+        self.node(product, "q, k, v", &[normed], &[qkv]);
         if let Some(norms) = layer.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
@@ -54,17 +55,22 @@ impl Build {
         let logsumexp = self.value("logsumexp", attention.heads);
         self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
         let middle = self.value("residual", self.hidden);
-        self.node(Op::Linear { weight: layer.output }, "output", &[output, x], &[middle]);
+        self.node(linear(layer.output), "output", &[output, x], &[middle]);
 
         let normed = self.value("mlp norm", self.hidden);
         self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
         let gate_up = self.value("gate and up", 2 * layer.feed);
-        self.node(Op::Linear { weight: layer.gate_up }, "gate, up", &[normed], &[gate_up]);
+        self.node(linear(layer.gate_up), "gate, up", &[normed], &[gate_up]);
         let activated = self.value("activation", layer.feed);
         let gate = Gate { width: layer.feed, activation: layer.activation };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
         let next = self.value("residual", self.hidden);
-        self.node(Op::Linear { weight: layer.down }, "down", &[activated, middle], &[next]);
+        self.node(linear(layer.down), "down", &[activated, middle], &[next]);
         next
     }
+}
+
+/// A product without a bias.
+const fn linear(weight: WeightId) -> Op {
+    Op::Linear { weight, bias: None }
 }

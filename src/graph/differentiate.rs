@@ -37,12 +37,15 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
 fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> HashSet<ValueId> {
     let mut needed = HashSet::new();
     for node in &forward.nodes {
-        let weight = match node.op {
-            Op::Embed { weight } | Op::Linear { weight } | Op::Head { weight } => Some(weight),
-            Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => Some(norm.weight),
-            _ => None,
+        let weights = match node.op {
+            Op::Embed { weight } | Op::Head { weight } => [Some(weight), None],
+            Op::Linear { weight, bias } => [Some(weight), bias],
+            Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => [Some(norm.weight), None],
+            _ => [None, None],
         };
-        if weight.is_some_and(trained) || node.reads.iter().any(|read| needed.contains(read)) {
+        if weights.into_iter().flatten().any(trained)
+            || node.reads.iter().any(|read| needed.contains(read))
+        {
             needed.extend(&node.writes);
         }
     }
@@ -114,7 +117,7 @@ impl Pass<'_> {
             return;
         };
         match node.op {
-            Op::Linear { weight } => self.linear(node, weight, d_y),
+            Op::Linear { weight, bias } => self.linear(node, weight, bias, d_y),
             Op::Norm(norm) => {
                 let trained = (self.trained)(norm.weight);
                 if trained || self.needed.contains(&node.reads[0]) {
@@ -157,11 +160,14 @@ impl Pass<'_> {
         }
     }
 
-    fn linear(&mut self, node: &Node, weight: WeightId, d_y: ValueId) {
+    fn linear(&mut self, node: &Node, weight: WeightId, bias: Option<WeightId>, d_y: ValueId) {
         let x = node.reads[0];
         if self.needed.contains(&x) {
             let (d_x, write) = self.gradient(x);
             self.emit(Op::LinearInput { weight, write }, node.site, &[d_y], &[d_x]);
+        }
+        if let Some(bias) = bias.filter(|&bias| (self.trained)(bias)) {
+            self.emit(Op::BiasBackward { bias }, node.site, &[d_y], &[]);
         }
         if (self.trained)(weight) {
             self.late.push(Late { weight, d_y, x, site: node.site });

@@ -26,14 +26,13 @@ fn joined(before: &Node, node: &Node) -> Option<Node> {
         return None;
     }
     let op = match (before.op, node.op) {
-        (Op::Norm(norm), Op::Linear { weight } | Op::Head { weight }) => {
-            Op::NormLinear { norm, weight }
-        }
-        (Op::NormLinear { norm, weight }, Op::Gate(gate)) => {
+        (Op::Norm(norm), Op::Linear { weight, bias }) => Op::NormLinear { norm, weight, bias },
+        (Op::Norm(norm), Op::Head { weight }) => Op::NormLinear { norm, weight, bias: None },
+        (Op::NormLinear { norm, weight, bias: None }, Op::Gate(gate)) => {
             Op::NormLinearGate { norm, weight, gate }
         }
-        (Op::NormLinear { norm, weight }, Op::Rope { attention }) => {
-            Op::NormLinearRope { norm, weight, attention, rope: node.site }
+        (Op::NormLinear { norm, weight, bias }, Op::Rope { attention }) => {
+            Op::NormLinearRope { norm, weight, bias, attention, rope: node.site }
         }
         _ => return None,
     };

@@ -65,8 +65,8 @@ pub enum Op {
     Embed { weight: WeightId },
     /// x → y.
     Norm(Norm),
-    /// x → y = x · weightᵀ, plus a second read if there is one.
-    Linear { weight: WeightId },
+    /// x → y = x · weightᵀ, plus a bias or a second read if there is one.
+    Linear { weight: WeightId, bias: Option<WeightId> },
     /// qkv → qkv with each head's queries and keys normed.
     HeadNorms { norms: HeadNorms, attention: Attention },
     /// qkv, rotated in place.
@@ -78,17 +78,25 @@ pub enum Op {
     /// x → logits, or their loss.
     Head { weight: WeightId },
     /// [`Op::Norm`], then [`Op::Linear`]: x → y.
-    NormLinear { norm: Norm, weight: WeightId },
-    /// The same, then [`Op::Gate`].
+    NormLinear { norm: Norm, weight: WeightId, bias: Option<WeightId> },
+    /// The same without a bias, then [`Op::Gate`].
     NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
     /// The same, then [`Op::Rope`].
-    NormLinearRope { norm: Norm, weight: WeightId, attention: Attention, rope: Site },
+    NormLinearRope {
+        norm: Norm,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        attention: Attention,
+        rope: Site,
+    },
     /// x → d_x, if it is needed: logits, loss and the gradients of the head, a chunk of rows at a time.
     HeadBackward { weight: WeightId, trained: bool },
     /// d_y → d_x.
     LinearInput { weight: WeightId, write: WriteMode },
     /// d_y, x → the weight's gradient.
     LinearWeight { weight: WeightId, write: WriteMode },
+    /// d_y → the bias's gradient.
+    BiasBackward { bias: WeightId },
     /// x, d_y → d_x, and the weight's gradient where it is trained.
     NormBackward { norm: Norm, trained: bool, write: WriteMode },
     /// qkv, d_qkv → d_qkv in place, and the weights' gradients where they are trained.

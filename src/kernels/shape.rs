@@ -175,6 +175,8 @@ pub enum Output {
     Mode(WriteMode),
     /// C = residual + product, the residual in another buffer, bound last.
     Residual,
+    /// C = bias + product, a number for each column of C, bound last: only for tokens times a matrix's rows.
+    Bias,
 }
 
 /// Width of the feed-forward block's hidden layer, and its activation.
@@ -206,6 +208,8 @@ pub enum MatvecOutput {
     /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
     /// rotations and the cache are bound last.
     Heads(AttentionShape),
+    /// The same with a bias on the products, bound behind the cache.
+    BiasedHeads(AttentionShape),
 }
 
 /// A matrix-vector product of `n` results of `k` products each.

@@ -273,7 +273,7 @@ impl<'a> Context<'a> {
         lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let mut packed = vec![];
         for node in &self.many.nodes {
-            let (Op::Linear { weight } | Op::Head { weight }) = node.op else { continue };
+            let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
             let matrix = &self.params.matrices[weight];
             for (index, part) in matrix.parts.iter().enumerate() {
                 let Some(slice) = lowering.packed(weight, index) else { continue };

@@ -8,25 +8,36 @@ use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMo
 use crate::plan::{Buffer, Range, Slice};
 
 impl Lowering<'_> {
-    pub(super) fn linear(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+    pub(super) fn linear(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        bias: Option<WeightId>,
+    ) -> Result<()> {
         let input = self.read(node, 0);
-        let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
+        let residual = (node.reads.len() > 1).then(|| (Output::Residual, self.read(node, 1)));
+        let bias = bias.map(|bias| (Output::Bias, self.whole(bias)));
+        assert!(residual.is_none() || bias.is_none(), "no product adds a residual and a bias");
+        let added = residual.or(bias);
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
         if let Rows::One(_) = self.rows {
+            // Of one row, a bias is a residual.
+            let residual = added.map(|(_, slice)| slice);
             return self.matvec(&label, weight, input, output, residual);
         }
         let rows = self.builder.all_rows();
-        self.product_rows(&label, weight, [input, output], residual, rows)
+        self.product_rows(&label, weight, [input, output], added, rows)
     }
 
-    /// `output = input · weightᵀ`, optionally plus a residual; `rows` are the token rows covered.
+    /// `output = input · weightᵀ`, optionally plus a residual or a bias, as the kind that comes with it
+    /// says; `rows` are the token rows covered.
     pub(super) fn product_rows(
         &mut self,
         label: &str,
         weight: WeightId,
         [input, output]: [Slice; 2],
-        residual: Option<Slice>,
+        added: Option<(Output, Slice)>,
         rows: Range,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -40,15 +51,11 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 half_b: false,
             };
-            let mode = if residual.is_some() {
-                Output::Residual
-            } else {
-                Output::Mode(WriteMode::Overwrite)
-            };
+            let mode = added.map_or(Output::Mode(WriteMode::Overwrite), |(output, _)| output);
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [input, weights, output];
-            self.product(label, &product, mode, operands, residual, range)?;
+            self.product(label, &product, mode, operands, added.map(|(_, slice)| slice), range)?;
         }
         Ok(())
     }
@@ -132,6 +139,15 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// `d_bias (+)= Σ over rows of d_output`.
+    pub(super) fn bias_gradient(&mut self, node: &Node, bias: WeightId) -> Result<()> {
+        let columns = self.params.matrices[bias].rows;
+        let kernel = k::column_sum(self.builder.caps, columns, 1)?;
+        let slices = vec![self.read(node, 0), self.gradient(bias, 0), self.builder.step()];
+        let flops = (self.builder.tokens * columns) as f64;
+        self.builder.dispatch(super::label(node.site, "bias"), kernel, slices, flops)
+    }
+
     /// One product of `operands` a and b into c, in two dispatches if K is split.
     fn product(
         &mut self,
@@ -139,7 +155,7 @@ impl Lowering<'_> {
         shape: &LinearShape,
         output: Output,
         [a, b, c]: [Slice; 3],
-        residual: Option<Slice>,
+        added: Option<Slice>,
         range: Range,
     ) -> Result<()> {
         self.builder.note_product(*shape);
@@ -148,14 +164,14 @@ impl Lowering<'_> {
         let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
         let Some(sum) = linear.sum else {
             let mut slices = vec![a, b, c, step, columns];
-            slices.extend(residual);
+            slices.extend(added);
             return self.builder.dispatch_rows(label, linear.product, slices, range, flops);
         };
         let parts = self.builder.tensor("parts of a product", sum.elements)?;
         let slices = vec![a, b, parts, step, columns];
         self.builder.dispatch_rows(label, linear.product, slices, range, flops)?;
         let mut slices = vec![parts, c, step, columns];
-        slices.extend(residual);
+        slices.extend(added);
         let label = format!("{label} sum");
         self.builder.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
     }

@@ -91,7 +91,7 @@ impl Lowering<'_> {
         match node.op {
             Op::Embed { weight } => self.embed(node, weight),
             Op::Norm(norm) => self.norm(node, norm),
-            Op::Linear { weight } => self.linear(node, weight),
+            Op::Linear { weight, bias } => self.linear(node, weight, bias),
             Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
             Op::HeadNormsBackward { norms, attention, trained } => {
                 self.head_norms_backward(node, norms, attention, trained)
@@ -100,16 +100,17 @@ impl Lowering<'_> {
             Op::Attention { attention } => self.attention(node, attention),
             Op::Gate(gate) => self.gate(node, gate),
             Op::Head { weight } => self.head(node, weight),
-            Op::NormLinear { norm, weight } => self.norm_linear(node, norm, weight),
+            Op::NormLinear { norm, weight, bias } => self.norm_linear(node, norm, weight, bias),
             Op::NormLinearGate { norm, weight, gate } => {
                 self.norm_linear_gate(node, norm, weight, gate)
             }
-            Op::NormLinearRope { norm, weight, attention, rope } => {
-                self.norm_linear_rope(node, norm, weight, attention, rope)
+            Op::NormLinearRope { norm, weight, bias, attention, rope } => {
+                self.norm_linear_rope(node, norm, (weight, bias), attention, rope)
             }
             Op::HeadBackward { weight, trained } => self.head_backward(node, weight, trained),
             Op::LinearInput { weight, write } => self.linear_input(node, weight, write),
             Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write),
+            Op::BiasBackward { bias } => self.bias_gradient(node, bias),
             Op::NormBackward { norm, trained, write } => {
                 self.norm_backward(node, norm, trained, write)
             }

@@ -9,7 +9,7 @@ use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, Ma
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, optionally plus a residual.
+    /// `output = matrix · input`, optionally plus a residual or a bias.
     pub(super) fn matvec(
         &mut self,
         label: &str,
@@ -22,26 +22,33 @@ impl Lowering<'_> {
         self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], residual)
     }
 
-    pub(super) fn norm_linear(&mut self, node: &Node, norm: Norm, weight: WeightId) -> Result<()> {
+    pub(super) fn norm_linear(
+        &mut self,
+        node: &Node,
+        norm: Norm,
+        weight: WeightId,
+        bias: Option<WeightId>,
+    ) -> Result<()> {
         let input = self.read(node, 0);
         // The head's rows are no value: its node writes none.
         let output = if node.writes.is_empty() { self.logits() } else { self.written(node, 0)? };
-        self.normed_matvec(node.site, norm, weight, input, output)
+        self.normed_matvec(node.site, norm, (weight, bias), input, output)
     }
 
-    /// `output = matrix · norm(input)`.
+    /// `output = matrix · norm(input)`, plus a bias if there is one.
     fn normed_matvec(
         &mut self,
         site: Site,
         norm: Norm,
-        weight: WeightId,
+        (weight, bias): (WeightId, Option<WeightId>),
         input: Slice,
         output: Slice,
     ) -> Result<()> {
-        if !k::matvec_fuses(self.builder.caps) {
+        let bias = bias.map(|bias| self.whole(bias));
+        if bias.is_some() || !k::matvec_fuses(self.builder.caps) {
             let normed = self.tensor("norm", self.hidden())?;
             self.norm_rows(label(site, "norm"), norm, input, normed)?;
-            return self.matvec(&site.to_string(), weight, normed, output, None);
+            return self.matvec(&site.to_string(), weight, normed, output, bias);
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
         let io = [input, output];
@@ -59,7 +66,7 @@ impl Lowering<'_> {
         let (input, site) = (self.read(node, 0), node.site);
         if !self.fuses_pairs(weight) {
             let gate_up = self.tensor("gate and up", 2 * gate.width)?;
-            self.normed_matvec(site, norm, weight, input, gate_up)?;
+            self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
             let output = self.written(node, 0)?;
             return self.activate(label(site, "activation"), gate, gate_up, output);
         }
@@ -92,7 +99,7 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         norm: Norm,
-        weight: WeightId,
+        (weight, bias): (WeightId, Option<WeightId>),
         attention: Attention,
         rope: Site,
     ) -> Result<()> {
@@ -100,7 +107,7 @@ impl Lowering<'_> {
         let input = self.read(node, 0);
         if cache.format != KvCache::F32 || !self.fuses_pairs(weight) {
             let qkv = self.written(node, 0)?;
-            self.normed_matvec(node.site, norm, weight, input, qkv)?;
+            self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
         }
         let query = self.tensor("query", attention.width())?;
@@ -111,14 +118,18 @@ impl Lowering<'_> {
             n: shape.stride() / 2,
             k: self.hidden(),
             input: norm_input(norm),
-            output: MatvecOutput::Heads(shape),
+            output: match bias {
+                None => MatvecOutput::Heads(shape),
+                Some(_) => MatvecOutput::BiasedHeads(shape),
+            },
             weights: self.weights,
         };
         let kernel = k::matvec(self.builder.caps, matvec)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
-        let slices =
+        let mut slices =
             vec![input, rows, query, step, self.whole(norm.weight), self.inputs.table, keys];
+        slices.extend(bias.map(|bias| self.whole(bias)));
         let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }

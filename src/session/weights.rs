@@ -124,6 +124,7 @@ impl Weights {
                     let part = &mut values[..FILLED_ELEMENTS.min(run.len - start)];
                     match tensor.init {
                         Init::Ones => part.fill(1.0),
+                        Init::Zeros => part.fill(0.0),
                         Init::Normal(std) => fill_weights(seed, stream, done, std, part),
                     }
                     let offset = (run.offset + start) as u64 * 4;

@@ -88,9 +88,10 @@ async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
         ((3, 3, 32), 96, WeightFormat::Int8),
     ] {
         for (position, ring) in [(0, None), (7, None), (25, Some(ROWS))] {
-            newest_row(&lane, heads, columns, weights, (position, ring)).await?;
+            newest_row(&lane, heads, columns, weights, (position, ring), false).await?;
         }
     }
+    newest_row(&lane, (6, 2, 20), 260, WeightFormat::F32, (7, None), true).await?;
     Ok(lane.summary())
 }
 
@@ -100,6 +101,7 @@ async fn newest_row(
     columns: usize,
     weights: WeightFormat,
     (position, ring): (usize, Option<usize>),
+    biased: bool,
 ) -> Result<(), String> {
     const THETA: f64 = 100.0;
     let (shape, kernel_shape) = shapes(heads, 1);
@@ -108,7 +110,9 @@ async fn newest_row(
         n: width / 2,
         k: columns,
         input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
-        output: MatvecOutput::Heads(k::AttentionShape { ring, ..kernel_shape }),
+        output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
+            k::AttentionShape { ring, ..kernel_shape },
+        ),
         weights,
     };
     let values = matvec_matrix(lane, matvec);
@@ -120,13 +124,14 @@ async fn newest_row(
     };
     let (x, weight) = (lane.normal(columns), lane.normal(columns));
     let normed = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
-    let mut row = matvec_forward(&normed, &matrix, None);
+    let bias = biased.then(|| lane.normal(width));
+    let mut row = matvec_forward(&normed, &matrix, bias.as_deref().map(wide).as_deref());
     let rope = Rope::plain(shape.head_dim, THETA);
     rope_forward(shape, &mut row, &[0], position, &rope);
     let table: Vec<f32> =
         rope_table(position + 1, &rope).concat().iter().map(|&x| x as f32).collect();
     let step = Step { position: position as u32, ..Step::of(1) };
-    let operands = [
+    let mut operands = vec![
         Operand::floats(&x),
         Operand::words(&words),
         Operand::poison(shape.key_offset()),
@@ -135,8 +140,9 @@ async fn newest_row(
         Operand::floats(&table),
         Operand::poison(ROWS * shape.cache_width()),
     ];
+    operands.extend(bias.as_deref().map(Operand::floats));
     let made = lane.variants(|caps| k::matvec(caps, matvec)).map_err(text)?;
-    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
         let named = of(&job.kernel);
         let (query, cached) = row.split_at(shape.key_offset());

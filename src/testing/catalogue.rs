@@ -91,7 +91,11 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 Output::Mode(WriteMode::Overwrite),
                 Output::Mode(WriteMode::AddAfterFirst),
                 Output::Residual,
+                Output::Bias,
             ] {
+                if output == Output::Bias && form != Form::MatmulT {
+                    continue;
+                }
                 let shape = LinearShape::new(form, n, k, tokens);
                 let what = format!("{} of {n}x{k}, {tokens} tokens", form.name());
                 let mut add = |what: String, linear: Result<Linear>| match linear {
@@ -155,6 +159,11 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
                 weights,
             };
             add(&format!("matvec of heads in {}", weights.name()), k::matvec(caps, matvec));
+            if weights == WeightFormat::F32 {
+                let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
+                let kernel = k::matvec(caps, MatvecShape { output, ..matvec });
+                add("matvec of heads with biases", kernel);
+            }
         }
         add("attention prefill", k::attention_forward(caps, shape, true));
         add("attention probabilities", k::attention_probabilities(caps, shape));

@@ -37,17 +37,20 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// The ways in which plans write a product of this form.
-fn outputs(form: Form) -> [Output; 2] {
+fn outputs(form: Form) -> &'static [Output] {
+    const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
+    const ADD: Output = Output::Mode(WriteMode::Add);
     match form {
-        Form::MatmulT => [Output::Mode(WriteMode::Overwrite), Output::Residual],
-        Form::Matmul => [Output::Mode(WriteMode::Overwrite), Output::Mode(WriteMode::Add)],
-        Form::MatmulAt => [Output::Mode(WriteMode::AddAfterFirst), Output::Mode(WriteMode::Add)],
+        Form::MatmulT => &[OVERWRITE, Output::Residual, Output::Bias],
+        Form::Matmul => &[OVERWRITE, ADD],
+        Form::MatmulAt => &[Output::Mode(WriteMode::AddAfterFirst), ADD],
     }
 }
 
-/// One past the largest tile in the outer constant dimension. The first output's operands are slices
-/// of wider rows, as parts of a sharded matrix are, and their K takes several steps, in each part of
-/// a split one too: whole ones where rows are of fours. The others' K is short and ends within a step.
+/// One past the largest tile in the outer constant dimension. Operands of the first output, and of one
+/// with a bias, are slices of wider rows, as parts of a sharded matrix are, and their K takes several
+/// steps, in each part of a split one too: whole ones where rows are of fours. The others' K is short and
+/// ends within a step.
 fn shape(form: Form, vectors: bool, wide: bool) -> LinearShape {
     let (n, k, more) = match (vectors, wide) {
         (true, true) => (132, 96, 8),
@@ -86,8 +89,8 @@ fn products(
 }
 
 async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
-    for (index, output) in outputs(form).into_iter().enumerate() {
-        let shape = shape(form, vectors, index == 0);
+    for (index, &output) in outputs(form).iter().enumerate() {
+        let shape = shape(form, vectors, index == 0 || output == Output::Bias);
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
@@ -100,7 +103,8 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
         };
         // All tiles once; what a product is added to does not depend on them.
         let whole = made(1).map_err(text)?;
-        for kernel in &whole[if index == 0 { 0 } else { whole.len().saturating_sub(3) }..] {
+        let most = if output == Output::Bias { 1 } else { 3 };
+        for kernel in &whole[if index == 0 { 0 } else { whole.len().saturating_sub(most) }..] {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
             check(&lane, &jobs, &runs).await?;
         }
@@ -170,7 +174,8 @@ struct Run {
     column: usize,
     accumulate: bool,
     operands: [Vec<f32>; 3],
-    residual: Option<Vec<f32>>,
+    /// A residual, or a bias.
+    added: Option<Vec<f32>>,
     expected: Vec<f64>,
 }
 
@@ -203,9 +208,13 @@ impl Run {
         if shape.half_b {
             b.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
         }
-        let residual = (output == Output::Residual).then(|| lane.normal(rows_c * c_stride));
+        let added = match output {
+            Output::Mode(_) => None,
+            Output::Residual => Some(lane.normal(rows_c * c_stride)),
+            Output::Bias => Some(lane.normal(c_stride)),
+        };
         let adds = match output {
-            Output::Mode(WriteMode::Overwrite) | Output::Residual => false,
+            Output::Mode(WriteMode::Overwrite) | Output::Residual | Output::Bias => false,
             Output::Mode(WriteMode::Add) => true,
             Output::Mode(WriteMode::AddAfterFirst) => accumulate,
         };
@@ -214,13 +223,15 @@ impl Run {
         if !adds && column == 0 {
             c.fill(f32::NAN);
         }
-        let base = if adds { Some(&c) } else { residual.as_ref() };
+        // A bias is the same in each row.
+        let each_row = |x: &Vec<f32>| x.repeat(rows_c * c_stride / x.len());
+        let base = if adds { Some(c.clone()) } else { added.as_ref().map(each_row) };
         let cut = |x: &[f32], stride: usize, width: usize, column: usize| -> Vec<f64> {
             x.chunks_exact(stride).flat_map(|row| wide(&row[column..column + width])).collect()
         };
         let (a_column, c_column) = if form == Form::MatmulT { (0, column) } else { (column, 0) };
         let left = cut(&a, a_stride, k, a_column);
-        let base = base.map(|base| cut(base, c_stride, n, c_column));
+        let base = base.map(|base| cut(&base, c_stride, n, c_column));
         let product = match form {
             Form::MatmulT => {
                 matmul_t(Product { m: tokens, n, k }, &left, &wide(&b), base.as_deref())
@@ -234,7 +245,7 @@ impl Run {
         for (row, values) in expected.chunks_exact_mut(c_stride).zip(product.chunks_exact(n)) {
             row[c_column..c_column + n].copy_from_slice(values);
         }
-        Self { shape, tokens, row0, column, accumulate, operands: [a, b, c], residual, expected }
+        Self { shape, tokens, row0, column, accumulate, operands: [a, b, c], added, expected }
     }
 
     /// The `step` and `range` uniforms. The batch ends inside the range: the range's own count is
@@ -253,7 +264,7 @@ impl Run {
                 Operand::words(&pack_weights_forward(WeightFormat::F16, &self.operands[1]));
         }
         operands.extend(self.uniforms());
-        operands.extend(self.residual.as_deref().map(Operand::floats));
+        operands.extend(self.added.as_deref().map(Operand::floats));
         Job::new(kernel, self.tokens, operands)
     }
 
@@ -270,7 +281,7 @@ impl Run {
     fn sum_job(&self, kernel: &Kernel, parts: &[u32]) -> Job {
         let mut operands = vec![Operand::words(parts), Operand::floats(&self.operands[2])];
         operands.extend(self.uniforms());
-        operands.extend(self.residual.as_deref().map(Operand::floats));
+        operands.extend(self.added.as_deref().map(Operand::floats));
         Job::new(kernel, self.tokens, operands)
     }
 }
@@ -340,7 +351,9 @@ pub(super) async fn row_by(
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
         MatvecOutput::Plain | MatvecOutput::Residual => products,
-        MatvecOutput::Heads(_) => return Err("heads have bindings and a case of their own".into()),
+        MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
+            return Err("heads have bindings and a case of their own".into());
+        }
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {

@@ -44,6 +44,13 @@ pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden
     "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
     "high_freq_factor":4.0,"original_max_position_embeddings":64}}"#;
 
+/// With biases of queries, keys and values; otherwise as the normed one, so that most kernels are its.
+pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden_size":40,
+    "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512,
+    "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
+    "high_freq_factor":4.0,"original_max_position_embeddings":64}}"#;
+
 /// Wide enough for products that split K, with 256 tokens; otherwise much as the untied one, which
 /// need not train with kernels for hardware too.
 const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192,
@@ -99,6 +106,16 @@ pub(super) fn cases() -> Vec<Case> {
         generation(&lane, &gpu, &config, KvCache::F32, 1e-4, &AROUND_THE_RING).await
     }));
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.
+    // The two kernels that read a bias have everyday cases of their own, and PyTorch's fixture of the family
+    // runs in every host.
+    let case = "model biased: loss and gradients with kernels for hardware";
+    cases.push(Case::full(case, |lane| async move {
+        gradients(&lane, &hardware(&lane)?, BIASED, SHORT_STEPS).await
+    }));
+    let case = "model biased: greedy generation with kernels for hardware";
+    cases.push(Case::full(case, |lane| async move {
+        generation(&lane, &hardware(&lane)?, BIASED, KvCache::F32, 1e-4, &SHORT).await
+    }));
     for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
         let name = cache.name();
         let case = format!("model untied: greedy generation with kernels for hardware, {name}");
@@ -130,14 +147,15 @@ pub(super) fn cases() -> Vec<Case> {
         drop(trainer);
         gradients(&lane, &gpu, WIDE, [256, 100]).await
     }));
-    let case = "model untied: initial weights are the same by host and GPU";
+    let case = "model biased: initial weights are the same by host and GPU";
     cases.push(Case::new(case, |lane| async move {
-        let config = ModelConfig::from_json(UNTIED).map_err(text)?;
+        let config = ModelConfig::from_json(BIASED).map_err(text)?;
         for gpu in [device(&lane), hardware(&lane)?] {
             let model =
                 Model::create(&gpu, config.clone(), lane.seed, UNWATCHED).await.map_err(text)?;
             for (index, (name, shape)) in model.tensors().iter().enumerate() {
-                let mut expected = vec![1.0; shape.iter().product()];
+                let bias = name.ends_with(".bias");
+                let mut expected = vec![if bias { 0.0 } else { 1.0 }; shape.iter().product()];
                 if shape.len() > 1 {
                     let std = config.initializer_range;
                     fill_weights(lane.seed, index as u32, 0, std, &mut expected);

@@ -1,7 +1,7 @@
 //! Twins of family 03: matrix products, row-major. `base` is what the product is added to: a
 //! residual, or the gradient of earlier micro-steps.
 
-use super::{Real, dot};
+use super::{Real, add_assign, dot};
 
 /// C is M×N, summed over K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,18 @@ pub fn matmul_at<R: Real>(size: Product, a: &[R], b: &[R], base: Option<&[R]>) -
 /// c = base + B[N, K] · a: [`matmul_t`] of one row.
 pub fn matvec_forward<R: Real>(a: &[R], b: &[R], base: Option<&[R]>) -> Vec<R> {
     matmul_t(Product { m: 1, n: b.len() / a.len(), k: a.len() }, a, b, base)
+}
+
+/// y[t, :] += bias
+pub fn bias_forward<R: Real>(y: &mut [R], bias: &[R]) {
+    y.chunks_exact_mut(bias.len()).for_each(|row| add_assign(row, bias));
+}
+
+/// d_bias = Σ over rows of d_y, which has `columns` columns.
+pub fn bias_backward<R: Real>(d_y: &[R], columns: usize) -> Vec<R> {
+    let mut d_bias = vec![R::ZERO; columns];
+    d_y.chunks_exact(columns).for_each(|row| add_assign(&mut d_bias, row));
+    d_bias
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
 use super::embedding::{embedding_backward, embedding_forward};
-use super::linear::{Product, matmul, matmul_at, matmul_t};
+use super::linear::{Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t};
 use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
 use super::norm::{head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward};
 use super::normal::fill_normal;
@@ -180,9 +180,12 @@ impl<'a, R: Real> Run<'a, R> {
                     rms_norm_forward(self.read(node, 0), &self.weight(norm.weight), norm.epsilon);
                 self.put(node, y);
             }
-            Op::Linear { weight } => {
+            Op::Linear { weight, bias } => {
                 let base = node.reads.get(1).map(|&value| self.values[value].as_slice());
-                let y = self.product(weight, self.read(node, 0), base);
+                let mut y = self.product(weight, self.read(node, 0), base);
+                if let Some(bias) = bias {
+                    bias_forward(&mut y, &self.weight(bias));
+                }
                 self.put(node, y);
             }
             Op::Rope { attention } => self.rotate(node, attention, inputs.documents, true),
@@ -221,6 +224,11 @@ impl<'a, R: Real> Run<'a, R> {
             Op::LinearWeight { weight, .. } => {
                 let d_weight = self.weight_gradient(weight, self.read(node, 0), self.read(node, 1));
                 self.gradient(weight, d_weight);
+            }
+            Op::BiasBackward { bias } => {
+                let columns = self.weight(bias).len();
+                let d_bias = bias_backward(self.read(node, 0), columns);
+                self.gradient(bias, d_bias);
             }
             Op::NormBackward { norm, trained, write } => {
                 self.norm_backward(node, norm, trained, write);
@@ -360,6 +368,7 @@ mod tests {
             r#","tie_word_embeddings":true"#,
             r#","hidden_act":"gelu""#,
             r#","hidden_act":"gelu_new""#,
+            r#","model_type":"qwen2""#,
             r#","model_type":"qwen3""#,
         ] {
             let (config, batch) = (config(extra), batch());

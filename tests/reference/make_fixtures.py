@@ -3,9 +3,9 @@
 
     python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
 
-Every fixture is a tiny LlamaForCausalLM, MistralForCausalLM or Qwen3ForCausalLM written by
-transformers' own `save_pretrained`, with an oracle computed in float32 on one CPU thread (README.md
-lists the tensors). The weights come from numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
+Every fixture is a tiny model of a class in CLASSES, written by transformers' own `save_pretrained`,
+with an oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come
+from numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
 Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
 no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
 """
@@ -25,6 +25,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -143,6 +145,19 @@ FIXTURES = {
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
     },
+    # The sizes of qwen3, for its kernels.
+    "qwen2": {
+        "seed": 20,
+        # Longer than the window that `use_sliding_window` voids.
+        "lengths": [4, 43],
+        "ignored": [3, 30],
+        "config": dict(
+            model_type="qwen2", vocab_size=67, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+            use_sliding_window=False, sliding_window=8, max_window_layers=1,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -170,6 +185,7 @@ FIXTURES = {
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM),
     "mistral": (MistralConfig, MistralForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
 }
 
@@ -219,7 +235,9 @@ def fill(model, seed):
     with torch.no_grad():
         for index, (name, p) in enumerate(sorted(model.named_parameters())):
             normal = np.random.default_rng([seed, index]).standard_normal(p.shape)
-            if p.dim() == 1:
+            if name.endswith(".bias"):
+                normal *= 0.5
+            elif p.dim() == 1:
                 normal = 1.0 + 0.2 * normal
             elif name.endswith("embed_tokens.weight"):
                 normal *= 0.3
@@ -314,7 +332,7 @@ def training_oracle(model, fixture):
     worst = second_opinion(fixture, options, initial, oracle, steps, final)
     assert worst["logit"] < LOGIT_NOISE and worst["gradient"] < GRADIENT_NOISE, worst
     assert worst["loss"] < LOSS_NOISE, worst
-    # Norm weights whole (an undue decay shows there), every other tensor by its sums in float64.
+    # Norm weights and biases whole (an undue decay shows there), every other tensor by its sums in float64.
     oracle |= {f"final.{k}": p for k, p in final.items() if p.dim() == 1}
     sums = {
         k: {

@@ -67,14 +67,18 @@ def logits(config, weights, tokens, documents):
     angles = (rows - documents).double()[:, None] * turned
     cos, sin = magnitude * angles.cos(), magnitude * angles.sin()
     visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
-    visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
+    if config.get("use_sliding_window", True):
+        visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
 
     x = weights["model.embed_tokens.weight"][tokens]
     for layer in range(config["num_hidden_layers"]):
         w = {k: weights[f"model.layers.{layer}.{k}.weight"] for k in LAYER_NAMES}
         h = rms_norm(x, w["input_layernorm"], eps)
+        # Qwen2 adds biases.
+        biases = [weights.get(f"model.layers.{layer}.self_attn.{p}_proj.bias", 0.0) for p in "qkv"]
         q, k, v = (
-            (h @ w[f"self_attn.{p}_proj"].T).view(n, -1, dim).transpose(0, 1) for p in "qkv"
+            (h @ w[f"self_attn.{p}_proj"].T + bias).view(n, -1, dim).transpose(0, 1)
+            for p, bias in zip("qkv", biases)
         )
         # Qwen3 norms each head's queries and keys.
         norms = [weights.get(f"model.layers.{layer}.self_attn.{p}_norm.weight") for p in "qk"]

@@ -3,10 +3,12 @@
 
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{
+    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
+};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
 use crate::kernels::spec::KernelSpec;
 
 impl MatvecOutput {
@@ -14,7 +16,7 @@ impl MatvecOutput {
     pub(crate) const fn products(self) -> usize {
         match self {
             Self::Plain | Self::Residual => 1,
-            Self::Gated(_) | Self::Heads(_) => 2,
+            Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
         }
     }
 }
@@ -75,6 +77,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         MatvecOutput::Residual => ", residual",
         MatvecOutput::Gated(_) => ", norm and activation fused",
         MatvecOutput::Heads(_) => ", norm, rotation and append fused",
+        MatvecOutput::BiasedHeads(_) => ", norm, bias, rotation and append fused",
         MatvecOutput::Plain if normed => ", norm fused",
         MatvecOutput::Plain => "",
     };
@@ -98,13 +101,13 @@ fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Resul
     let fits = match output {
         MatvecOutput::Plain => true,
         MatvecOutput::Residual => !normed,
-        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) => normed,
+        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
     };
     if !fits {
         return Err(Error::internal("no product has both this input and this output"));
     }
     let matrix = if weights.packs(k) { "packed" } else { "b" };
-    let heads = matches!(output, MatvecOutput::Heads(_));
+    let heads = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
     let place = if heads { "step" } else { "range" };
     let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
     if normed {
@@ -114,6 +117,9 @@ fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Resul
     }
     if heads {
         bindings.extend([read("table"), read_write("cache")]);
+    }
+    if matches!(output, MatvecOutput::BiasedHeads(_)) {
+        bindings.push(read("bias"));
     }
     Ok(bindings)
 }
@@ -150,14 +156,22 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
             .module(shader!("lib/math"))
             .module(activation_module(activation))
             .module(shader!("lib/matvec/store_gated")),
-        MatvecOutput::Heads(shape) => key_rows(composer, shape.ring)
-            .size("HEADS", shape.heads)
-            .size("KV_HEADS", shape.kv_heads)
-            .size("HEAD_DIM", shape.head_dim)
-            .size("HALF", shape.head_dim / 2)
-            .module(shader!("lib/step"))
-            .module(shader!("lib/matvec/heads")),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads")),
+        MatvecOutput::BiasedHeads(shape) => {
+            heads(composer, &shape, shader!("lib/matvec/heads_biased"))
+        }
     }
+}
+
+/// `store` is the module that makes heads of the products.
+fn heads(composer: Composer, shape: &AttentionShape, store: &'static Module) -> Composer {
+    key_rows(composer, shape.ring)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("HALF", shape.head_dim / 2)
+        .module(shader!("lib/step"))
+        .module(store)
 }
 
 /// The modules that read a vector of f32 and a packed matrix of `products` times N rows.

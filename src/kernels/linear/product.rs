@@ -5,7 +5,7 @@ use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::WriteMode;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
@@ -17,12 +17,21 @@ impl Output {
         let mode = if let Self::Mode(mode) = self { mode } else { WriteMode::Overwrite };
         mode.constant() as usize
     }
+
+    /// What is bound last.
+    fn added(self) -> Option<Binding> {
+        match self {
+            Self::Mode(_) => None,
+            Self::Residual => Some(read("residual")),
+            Self::Bias => Some(read("bias")),
+        }
+    }
 }
 
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Bindings: a, b, c, step, range, and the residual if there is one and K is not split.
+    /// Bindings: a, b, c, step, range, and the residual or bias if there is one and K is not split.
     pub product: Kernel,
     pub sum: Option<LinearSum>,
 }
@@ -30,7 +39,7 @@ pub struct Linear {
 /// The second stage of a split product.
 #[derive(Clone, Debug)]
 pub struct LinearSum {
-    /// Bindings: parts, c, step, range, and the residual if there is one.
+    /// Bindings: parts, c, step, range, and the residual or bias if there is one.
     pub kernel: Kernel,
     /// Elements of the parts, which the product writes instead of c.
     pub elements: u64,
@@ -119,9 +128,7 @@ fn product(
     let composer = modules(composer, shape, target, tile);
     let mut bindings =
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
-    if target.residual() {
-        bindings.push(read("residual"));
-    }
+    bindings.extend(target.output().added());
     let vectors = match (shape.by_vectors(), shape.half_b) {
         (true, true) => "vec4, b in f16",
         (true, false) => "vec4",
@@ -149,12 +156,9 @@ impl Destination {
         self.splits > 1
     }
 
-    fn residual(self) -> bool {
-        self.output == Output::Residual && !self.split()
-    }
-
-    fn write_mode(self) -> usize {
-        if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }.write_mode()
+    /// Parts are overwritten: what a product is added to is for who sums them.
+    fn output(self) -> Output {
+        if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
     }
 }
 
@@ -168,11 +172,8 @@ pub(in crate::kernels) fn linear_sum(
     let spec = KernelSpec::LinearSum { shape: *shape, output, splits };
     let size = workgroup_size(caps, 256, 1, spec.name())?;
     let fixed_rows = shape.form == Form::MatmulAt;
-    let residual = output == Output::Residual;
     let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
-    if residual {
-        bindings.push(read("residual"));
-    }
+    bindings.extend(output.added());
     let composer = Composer::new(spec, size)
         .size("N", shape.n)
         .size("SPLITS", splits)
@@ -185,10 +186,10 @@ pub(in crate::kernels) fn linear_sum(
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
-        .module(if residual {
-            shader!("lib/linear/sum_residual")
-        } else {
-            shader!("lib/linear/previous_vec4")
+        .module(match output {
+            Output::Residual => shader!("lib/linear/sum_residual"),
+            Output::Bias => shader!("lib/linear/sum_bias"),
+            Output::Mode(_) => shader!("lib/linear/previous_vec4"),
         })
         .module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.n / 4, per_group: size as usize };
@@ -241,7 +242,7 @@ fn constants(
         .size("C_STRIDE", if target.split() { shape.n } else { shape.c_stride })
         .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
         .size("C_COLUMNS", usize::from(rows_of_c))
-        .size("WRITE_MODE", target.write_mode());
+        .size("WRITE_MODE", target.output().write_mode());
     match tile {
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
             let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
@@ -286,11 +287,13 @@ fn modules(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .module(if vectors { shader!("lib/linear/vec4") } else { shader!("lib/linear/scalar") })
-        .module(match (target.residual(), vectors) {
-            (true, true) => shader!("lib/linear/residual_vec4"),
-            (true, false) => shader!("lib/linear/residual_scalar"),
-            (false, true) => shader!("lib/linear/previous_vec4"),
-            (false, false) => shader!("lib/linear/previous_scalar"),
+        .module(match (target.output(), vectors) {
+            (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
+            (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
+            (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
+            (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
+            (Output::Mode(_), true) => shader!("lib/linear/previous_vec4"),
+            (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
         })
         .module(match shape.form {
             Form::MatmulAt => shader!("lib/linear/rows_inner"),

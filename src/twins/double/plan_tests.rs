@@ -1,7 +1,9 @@
 //! Whole plans, executed dispatch by dispatch, against the graph's twin in f64.
 
 use super::Double;
-use super::tests::{NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software};
+use super::tests::{
+    BIASED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software,
+};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
@@ -99,21 +101,21 @@ fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2
 
 #[test]
 fn a_step_has_the_twins_loss_gradients_and_weights() {
-    for config in [TIED, UNTIED, WINDOWED, NORMED] {
+    for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED] {
         trains(&Double::floor(), config, false, [40, 23]);
     }
 }
 
 #[test]
 fn recomputed_activations_give_the_same() {
-    for config in [TIED, NORMED] {
+    for config in [TIED, NORMED, BIASED] {
         trains(&software(), config, true, [40, 23]);
     }
 }
 
 #[test]
 fn kernels_for_hardware_give_the_same() {
-    for config in [UNTIED, NORMED] {
+    for config in [UNTIED, NORMED, BIASED] {
         trains(&named("NVIDIA"), config, false, [40, 23]);
     }
 }
@@ -142,9 +144,12 @@ fn split_products_give_the_same() {
 
 #[test]
 fn logits_and_loss_of_a_prompt_are_the_twins() {
-    for (double, config) in
-        [(Double::floor(), TIED), (software(), WINDOWED), (named("NVIDIA"), NORMED)]
-    {
+    for (double, config) in [
+        (Double::floor(), TIED),
+        (software(), WINDOWED),
+        (named("NVIDIA"), NORMED),
+        (named("NVIDIA"), BIASED),
+    ] {
         let pair = Pair::new(&double, config);
         for tokens in [1, 33] {
             let prompt = integers(11, tokens, pair.config.vocab_size as u32);
@@ -192,9 +197,12 @@ fn continued(pair: &Pair, prompt: &[u32], cache: KvCache, weights: WeightFormat)
 #[test]
 fn decoded_tokens_are_the_twins_in_each_cache() {
     for (cache, nats) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.015), (KvCache::Int8, 0.2)] {
-        for (double, config) in
-            [(Double::floor(), TIED), (named("NVIDIA"), WINDOWED), (software(), NORMED)]
-        {
+        for (double, config) in [
+            (Double::floor(), TIED),
+            (named("NVIDIA"), WINDOWED),
+            (software(), NORMED),
+            (named("NVIDIA"), BIASED),
+        ] {
             let pair = Pair::new(&double, config);
             let prompt = integers(13, 9, pair.config.vocab_size as u32);
             let off = continued(&pair, &prompt, cache, WeightFormat::F32);

@@ -11,7 +11,7 @@ use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;
 use crate::twins::cache::cache_expand_f16;
 use crate::twins::cast;
-use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
+use crate::twins::linear::{Product, bias_forward, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::twins::norm::rms_norm_forward;
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 
@@ -98,6 +98,11 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
                 add_assign(&mut sum, result);
                 on.write("c", at, &sum)?;
             }
+            Output::Bias => {
+                let mut sum = on.first("bias", shape.c_stride)?[column..column + shape.n].to_vec();
+                add_assign(&mut sum, result);
+                on.write("c", at, &sum)?;
+            }
         }
     }
     Ok(())
@@ -149,6 +154,11 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
             on.write("c", at, &gated_activation_forward(activation, &y, n))
         }
         MatvecOutput::Heads(heads) => to_heads(on, &heads, y),
+        MatvecOutput::BiasedHeads(heads) => {
+            let mut row = y;
+            bias_forward(&mut row, on.first("bias", heads.stride())?);
+            to_heads(on, &heads, row)
+        }
     }
 }
 

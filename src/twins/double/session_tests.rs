@@ -1,7 +1,7 @@
 //! Sessions on the double: step, evaluate, generate, save, resume.
 
 use super::Double;
-use super::tests::{NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights};
+use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::session::{
     GenerateOptions, Generation, Model, ModelLoader, Resume, Snapshot, Trainer, TrainerOptions,
@@ -108,7 +108,7 @@ fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>
 
 #[test]
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_bit() {
-    for config in [TIED, NORMED] {
+    for config in [TIED, NORMED, BIASED] {
         let whole = Pair::new(&Double::floor(), config);
         let expected = steps(&trainer(&whole.model), 5);
         let parted = Pair::new(&Double::floor(), config);

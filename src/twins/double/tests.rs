@@ -31,6 +31,11 @@ pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
 
+/// Biases of queries, keys and values.
+pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden_size":40,
+    "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
+
 /// A double under the name of an adapter of the tests' table.
 pub(super) fn named(description: &str) -> Rc<Double> {
     let table = table(crate::caps::Target::Native);

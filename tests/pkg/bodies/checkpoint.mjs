@@ -105,7 +105,7 @@ export const cases = {
   },
 
   async "each family as hubs store it: BF16 and F16, in shards, with a stored RoPE table"(host) {
-    for (const name of ["llama", "llama-tied", "mistral", "qwen3"]) {
+    for (const name of ["llama", "llama-tied", "mistral", "qwen2", "qwen3"]) {
       const weights = await readReference(`${name}/model.safetensors`);
       const expected = wordsOf(weights);
       for (const [dtype, config, kept] of [

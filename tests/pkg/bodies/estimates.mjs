@@ -7,11 +7,12 @@ const bytesOf = (runtime) => runtime._counters().gpuBytes;
 /** Waits until what was freed is given back. */
 const settled = (runtime) => runtime.device.queue.onSubmittedWorkDone();
 
-/** Models of different shape: tied or not, a window, norms per head. */
+/** Models of different shape: tied or not, a window, biases, norms per head. */
 const MODELS = [
   config,
   { ...config, tie_word_embeddings: false, vocab_size: 301, num_hidden_layers: 3 },
   { ...config, model_type: "mistral", sliding_window: 24, max_position_embeddings: 4096 },
+  { ...config, model_type: "qwen2" },
   { ...config, model_type: "qwen3", head_dim: 32 },
 ];
 const TRAINERS = [
