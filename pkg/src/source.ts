@@ -2,6 +2,7 @@
 
 import { baseAddress } from "./base.js";
 import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
+import { arrived } from "./firefox.js";
 import { stored } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { fileSystem, inNode } from "./node.js";
@@ -266,8 +267,12 @@ function bytesPart(name: string, content: ArrayBuffer | Uint8Array): FilePart {
 
 /** A Blob as a file. */
 export function blobPart(name: string, place: string, blob: Blob): FilePart {
+  let whole: Promise<Blob> | undefined;
   const read = (begin: number, end: number) =>
-    readable(place, async () => new Uint8Array(await blob.slice(begin, end).arrayBuffer()));
+    readable(place, async () => {
+      whole ??= arrived(blob);
+      return new Uint8Array(await (await whole).slice(begin, end).arrayBuffer());
+    });
   return { name, place, remote: false, size: blob.size, read };
 }
 

@@ -35,7 +35,7 @@ test("runs in a folder, in Node", LONG, async (t) => {
 });
 
 /** In the page: every case. */
-async function casesInPage(base, throughWorker, left, sample) {
+async function casesInPage(base, throughWorker, sample) {
   const { runStorage, originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
   const { connect } = await import(`${base}/pkg/worker/index.js`);
   const tinyloom = throughWorker
@@ -46,7 +46,7 @@ async function casesInPage(base, throughWorker, left, sample) {
       };
   const open = (name) => tinyloom.Runs.open(name);
   const where = "origin-private";
-  return runStorage({ tinyloom, open, disk: originDisk, where, left, throughWorker, sample });
+  return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
 for (const kind of ["chromium", "firefox"]) {
@@ -58,14 +58,7 @@ for (const kind of ["chromium", "firefox"]) {
         kind,
         () => {},
         async (page, url) => {
-          // There runs.export or runs.import sometimes does not end, for a reason that is not known:
-          // docs/guides/saving.md says so.
-          const left =
-            kind === "firefox" && throughWorker
-              ? ["a run leaves as files or one zip", "an import takes", "a model saved into a run"]
-              : [];
-          if (left.length > 0) t.diagnostic(`left out: ${left}`);
-          await report(t, await page.evaluate(casesInPage, url, throughWorker, left, !full));
+          await report(t, await page.evaluate(casesInPage, url, throughWorker, !full));
         },
       ),
     );

@@ -1,6 +1,7 @@
 /** What `runs.import` is given, as the files of a run. */
 
 import { TinyloomError } from "../error.js";
+import { arrived } from "../firefox.js";
 import { stored } from "../internal.js";
 import { inspect, invalid, show } from "../options.js";
 import type { RunRecord, StoredRun } from "./stored-run.js";
@@ -21,8 +22,9 @@ const PIECE = 8 << 20;
 
 /** Gives a Blob's bytes, one piece after the other. */
 export async function eachPiece(blob: Blob, take: (bytes: Uint8Array) => unknown): Promise<void> {
-  for (let at = 0; at < blob.size; at += PIECE) {
-    await take(new Uint8Array(await blob.slice(at, at + PIECE).arrayBuffer()));
+  const whole = await arrived(blob);
+  for (let at = 0; at < whole.size; at += PIECE) {
+    await take(new Uint8Array(await whole.slice(at, at + PIECE).arrayBuffer()));
   }
 }
 

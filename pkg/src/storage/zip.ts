@@ -1,6 +1,7 @@
 /** Zip archives without compression: weights have nothing to compress. APPNOTE.TXT 6.3.10, without zip64. */
 
 import { crc32 } from "../crc32.js";
+import { arrived } from "../firefox.js";
 import { invalid, show } from "../options.js";
 
 const LOCAL = 0x04034b50;
@@ -65,7 +66,8 @@ export async function writeZip(files: { readonly [name: string]: Blob }): Promis
 }
 
 /** The files of an archive that {@link writeZip} made, or another program without compression. */
-export async function readZip(zip: Blob): Promise<{ [name: string]: Blob }> {
+export async function readZip(given: Blob): Promise<{ [name: string]: Blob }> {
+  const zip = await arrived(given);
   const view = async (begin: number, length: number) =>
     new DataView(await zip.slice(begin, begin + length).arrayBuffer());
   const tailAt = Math.max(0, zip.size - 65_557);

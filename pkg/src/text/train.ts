@@ -1,6 +1,7 @@
 /** `BpeTokenizer.train`: in a worker, or in pieces where none can be opened. */
 
 import { TinyloomError, throwIfAborted } from "../error.js";
+import { inFirefoxWorker } from "../firefox.js";
 import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
 import { LONG, report } from "../source.js";
@@ -169,14 +170,6 @@ class Mailbox {
       this.#waiting = { resolve, reject };
     });
   }
-}
-
-/**
- * Whether this is a worker of Firefox. There `new Worker` sometimes never returns, and the worker that called it
- * does nothing any more: 39 of at most 1,600 calls in Firefox 153.
- */
-function inFirefoxWorker(): boolean {
-  return typeof document === "undefined" && /Firefox\//.test(globalThis.navigator?.userAgent ?? "");
 }
 
 /** In a worker; undefined where none can be opened, as under a policy without `worker-src blob:`. */
