@@ -51,7 +51,7 @@ async function casesInPage(base, throughWorker, sample) {
 
 for (const kind of ["chromium", "firefox"]) {
   // The page has asynchronous files, the worker synchronous ones; `npm run test:full` runs both in both.
-  for (const throughWorker of full ? [false, true] : [kind === "chromium"]) {
+  for (const throughWorker of full ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";
     test(`runs in the origin's private file system, ${how}, in ${kind}`, LONG, (t) =>
       withPage(
