@@ -6,6 +6,7 @@
 //! used, and the tests hold both directions against the crate.
 
 use crate::error::{Error, Result, room};
+use crate::order::order;
 use safetensors::Dtype;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -100,14 +101,13 @@ pub struct CheckpointReader {
 
 impl CheckpointReader {
     pub fn new(expected: &[(String, Vec<usize>)]) -> Self {
-        let expected = expected
-            .iter()
-            .map(|(name, shape)| {
-                let shape = shape.iter().map(|&n| n as u64).collect();
-                (name.clone(), Expected { shape, found: None })
-            })
-            .collect();
-        Self { expected }
+        let entry = |(name, shape): &(String, Vec<usize>)| {
+            let shape = shape.iter().map(|&n| n as u64).collect();
+            (name.clone(), Expected { shape, found: None })
+        };
+        let mut by_name = BTreeMap::new();
+        by_name.extend(expected.iter().map(entry));
+        Self { expected: by_name }
     }
 
     /// The longest header that a file of these tensors may have.
@@ -133,8 +133,8 @@ impl CheckpointReader {
                 self.expected.len()
             )));
         }
-        let mut entries = parse_header(file, header)?;
-        check_layout(file, &mut entries, data_length)?;
+        let entries = in_order(parse_header(file, header)?);
+        check_layout(file, &entries, data_length)?;
         self.refuse_unexpected(file, &entries)?;
         let mut wanted = vec![];
         for (name, entry) in entries {
@@ -331,11 +331,18 @@ impl<'de> Visitor<'de> for HeaderVisitor {
     }
 }
 
-/// Sorts the tensors by offset and checks that, end to end, they are exactly the data of the file.
-fn check_layout(file: &str, entries: &mut [(String, Entry)], data_length: u64) -> Result<()> {
-    entries.sort_unstable_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
+/// The tensors by their offsets.
+fn in_order(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
+    let place = |i: usize| (entries[i].1.data_offsets, &entries[i].0);
+    let order = order(entries.len(), &|a, b| place(a).cmp(&place(b)));
+    let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|i| entries[i].take()).collect()
+}
+
+/// Checks that tensors in their order are, end to end, exactly the data of the file.
+fn check_layout(file: &str, entries: &[(String, Entry)], data_length: u64) -> Result<()> {
     let mut covered = 0;
-    for (name, entry) in entries.iter() {
+    for (name, entry) in entries {
         let (begin, end) = entry.data_offsets;
         let problem = if end > data_length {
             format!("run past the end of the file, which has {data_length} bytes of data")
@@ -399,7 +406,9 @@ fn write_json(
     let mut serializer = serde_json::Serializer::new(json);
     let mut map = serializer.serialize_map(None)?;
     if !metadata.is_empty() {
-        map.serialize_entry("__metadata__", &metadata.iter().copied().collect::<BTreeMap<_, _>>())?;
+        let mut texts = serde_json::Map::new();
+        texts.extend(metadata.iter().map(|&(name, text)| (name.to_owned(), text.into())));
+        map.serialize_entry("__metadata__", &texts)?;
     }
     let mut begin = 0;
     for (name, shape) in tensors {

@@ -192,8 +192,8 @@ impl ModelConfig {
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
-        let mut map: BTreeMap<&str, Written> =
-            self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text))).collect();
+        let mut map: BTreeMap<&str, Written> = BTreeMap::new();
+        map.extend(self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text))));
         let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
         if self.model_type == ModelType::Mistral {

@@ -83,6 +83,7 @@ mod ops;
 pub mod optim;
 #[cfg(not(feature = "testing"))]
 mod optim;
+mod order;
 #[cfg(feature = "testing")]
 pub mod params;
 #[cfg(not(feature = "testing"))]

@@ -8,6 +8,7 @@
 use crate::arch::{Architecture, Init, Weight, WeightId};
 pub use crate::caps::ALIGN;
 use crate::error::{Error, Result};
+use crate::order::order;
 
 /// Elements that a part begins at a multiple of: the same bytes in f16, for what mirrors a shard in that.
 const PART_ALIGN: usize = 2 * ALIGN;
@@ -148,9 +149,10 @@ impl Params {
                 });
             }
         }
-        parts.sort_unstable_by_key(|part| (part.state.shard, part.state.offset));
+        let place = |i: usize| (parts[i].state.shard, parts[i].state.offset);
+        let order = order(parts.len(), &|a, b| place(a).cmp(&place(b)));
         let mut updates: Vec<Update> = vec![];
-        for part in parts {
+        for part in order.into_iter().map(|i| parts[i]) {
             match updates.last_mut() {
                 Some(last)
                     if last.weights.continues(&part.weights)

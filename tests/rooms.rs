@@ -282,24 +282,25 @@ fn split(path: &str) -> Vec<String> {
 }
 
 /// What each room may import of the crate, the room itself aside.
-const MAY_IMPORT: [(&str, &[&str]); 22] = [
+const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("error", &[]),
     ("format", &[]),
     ("random", &[]),
+    ("order", &[]),
     ("products", &[]),
     ("caps", &["error", "products"]),
     ("config", &["error"]),
     ("schedule", &["error"]),
     ("arch", &["config"]),
     ("graph", &["arch", "config", "format"]),
-    ("params", &["arch", "caps", "error"]),
-    ("kernels", &["caps", "config", "error", "format", "products"]),
-    ("plan", &["caps", "error", "kernels"]),
+    ("params", &["arch", "caps", "error", "order"]),
+    ("kernels", &["caps", "config", "error", "format", "order", "products"]),
+    ("plan", &["caps", "error", "kernels", "order"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
     ("optim", &["caps", "error", "kernels", "params", "plan"]),
     ("lower", &["arch", "caps", "error", "graph", "kernels", "optim", "params", "plan"]),
-    ("gpu", &["caps", "error", "kernels", "plan"]),
-    ("checkpoint", &["error"]),
+    ("gpu", &["caps", "error", "kernels", "order", "plan"]),
+    ("checkpoint", &["error", "order"]),
     ("data", &["error", "random"]),
     ("session", &SESSION),
     (
@@ -337,7 +338,7 @@ const MAY_IMPORT: [(&str, &[&str]); 22] = [
 ];
 
 /// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
-const SESSION: [&str; 14] = [
+const SESSION: [&str; 15] = [
     "arch",
     "caps",
     "checkpoint",
@@ -349,6 +350,7 @@ const SESSION: [&str; 14] = [
     "lower",
     "ops",
     "params",
+    "order",
     "plan",
     "random",
     "schedule",

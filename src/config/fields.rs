@@ -44,7 +44,10 @@ impl<'a> Fields<'a> {
 
     /// The fields that nobody took, as JSON texts.
     pub fn rest(self) -> BTreeMap<String, String> {
-        self.0.into_iter().map(|(name, raw)| (name, raw.get().to_owned())).collect()
+        let mut rest = BTreeMap::new();
+        // Not collected: that would sort first, with another copy of the sort.
+        rest.extend(self.0.into_iter().map(|(name, raw)| (name, raw.get().to_owned())));
+        rest
     }
 
     pub fn take(&mut self, name: &str) -> Result<Option<Value>> {

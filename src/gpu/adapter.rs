@@ -93,7 +93,7 @@ pub(super) fn capabilities(
 /// Adapters that run on the CPU say so only in their names.
 fn names_software(name: &AdapterName) -> bool {
     let all = format!("{} {} {} {}", name.vendor, name.architecture, name.device, name.description)
-        .to_lowercase();
+        .to_ascii_lowercase();
     ["swiftshader", "llvmpipe", "lavapipe", "software", "basic render"]
         .iter()
         .any(|word| all.contains(word))

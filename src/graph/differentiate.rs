@@ -156,7 +156,7 @@ impl Pass<'_> {
                     self.emit(Op::EmbedBackward { weight, clear }, node.site, &[d_y], &[]);
                 }
             }
-            _ => panic!("{:?} is not of a forward pass", node.op),
+            _ => panic!("{} is not of a forward pass", node.site),
         }
     }
 

@@ -4,9 +4,11 @@
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::Gpu;
+use crate::order::order;
 use crate::params::Params;
 use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes, buffers};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::fmt;
 
 /// Bytes of GPU memory by what they are for.
@@ -144,7 +146,7 @@ impl Purpose {
     /// The settings that shrink what is asked for, those of its largest kind first.
     fn advice(self, asked: &MemoryBytes) -> String {
         const CONFIG: &str = "a smaller hidden_size, num_hidden_layers or vocab_size";
-        let mut settings = match self {
+        let settings = match self {
             Self::Model => vec![(asked.weights, CONFIG)],
             Self::Trainer => vec![
                 (asked.activations, "a smaller tokensPerStep, or recompute: true"),
@@ -159,10 +161,12 @@ impl Purpose {
             Self::Tensor => vec![(asked.activations, "a smaller shape")],
             Self::Operation => vec![(asked.activations, "smaller tensors")],
         };
-        settings.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let rank = |i: usize| (Reverse(settings[i].0), i);
+        let order = order(settings.len(), &|a, b| rank(a).cmp(&rank(b)));
         let tenth = asked.total() / 10;
+        let settings = order.into_iter().map(|i| settings[i]);
         let used: Vec<_> =
-            settings.iter().filter(|(bytes, _)| *bytes > tenth).map(|(_, text)| *text).collect();
+            settings.filter(|(bytes, _)| *bytes > tenth).map(|(_, text)| text).collect();
         format!("use {}, or free other models, trainers and tensors", used.join("; "))
     }
 }

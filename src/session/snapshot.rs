@@ -9,7 +9,7 @@ use crate::checkpoint::write_header;
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferId, LocalFuture, Region, queued};
 use crate::params::Tensor;
-use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
+use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -67,7 +67,9 @@ impl Snapshot {
             let numbers = [(Buffer::Optimizer, OPTIMIZER_BYTES), (Buffer::Metrics, METRICS_BYTES)];
             wanted.extend(numbers);
         }
-        let asked = MemoryBytes::of_sizes(&wanted.iter().copied().collect());
+        let mut sizes = BufferSizes::new();
+        sizes.extend(wanted.iter().copied());
+        let asked = MemoryBytes::of_sizes(&sizes);
         memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
         let (copies, accepted) = queued(&*gpu, || {
             let mut copies = Resources::new(&gpu);

@@ -5,6 +5,7 @@ use super::step::Step;
 use crate::error::{ErrorCode, Result};
 use crate::gpu::{Gpu, PlanId, Region, Replay, made};
 use crate::kernels::{LinearShape, TunedProduct, linear_candidates};
+use crate::order::order;
 use crate::plan::{Buffer, STEP_BYTES, product_plan};
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -50,18 +51,18 @@ pub(super) async fn tune(gpu: &Rc<dyn Gpu>, shapes: &[LinearShape]) -> Result<Ve
 }
 
 /// Each shape once, that with most multiply-adds in all first.
-fn by_work(shapes: &[LinearShape]) -> Vec<LinearShape> {
-    let mut order: Vec<(LinearShape, u64)> = vec![];
-    for shape in shapes {
+fn by_work(products: &[LinearShape]) -> Vec<LinearShape> {
+    let mut shapes: Vec<(LinearShape, u64)> = vec![];
+    for shape in products {
         let work = (shape.n * shape.k) as u64 * shape.tokens as u64;
-        match order.iter_mut().find(|(known, _)| known == shape) {
+        match shapes.iter_mut().find(|(known, _)| known == shape) {
             Some((_, sum)) => *sum += work,
-            None => order.push((*shape, work)),
+            None => shapes.push((*shape, work)),
         }
     }
-    let mut ranked: Vec<usize> = (0..order.len()).collect();
-    ranked.sort_unstable_by_key(|&i| (Reverse(order[i].1), i));
-    ranked.into_iter().map(|i| order[i].0).collect()
+    let rank = |i: usize| (Reverse(shapes[i].1), i);
+    let ranked = order(shapes.len(), &|a, b| rank(a).cmp(&rank(b)));
+    ranked.into_iter().map(|i| shapes[i].0).collect()
 }
 
 /// The fastest of a product's candidates, before `awake` after some work; none where they take too long.

@@ -5,6 +5,7 @@
 
 use crate::gpu::{Counters, LocalFuture};
 use crate::kernels::{Access, Binding, Kernel, Wgsl};
+use crate::order::order;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -131,10 +132,11 @@ impl Pipelines {
             return;
         }
         let unused = |kept: &Kept| kept.call == PROVED && Rc::strong_count(&kept.pipeline) == 1;
-        let mut uses: Vec<u64> =
+        let uses: Vec<u64> =
             made.values().filter(|kept| unused(kept)).map(|kept| kept.used).collect();
         if let Some(excess) = uses.len().checked_sub(most + 1) {
-            let (_, &mut last, _) = uses.select_nth_unstable(excess);
+            let by_use = order(uses.len(), &|a, b| (uses[a], a).cmp(&(uses[b], b)));
+            let last = uses[by_use[excess]];
             made.retain(|_, kept| !unused(kept) || kept.used > last);
         }
     }

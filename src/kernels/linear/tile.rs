@@ -2,6 +2,7 @@
 
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
+use crate::order::order;
 use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 
 /// A tile, the parts of K, and why.
@@ -199,22 +200,24 @@ pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<Linear
 
 /// Picks by their expected time, none much slower than the first.
 fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
-    let (mut ranked, class) = (vec![], caps.class());
+    let (mut picks, class) = (vec![], caps.class());
     for choice in choices(caps, shape.form) {
         for parts in PARTS {
             if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
             }
-            ranked.push((cost(class, choice, parts, shape), ranked.len(), choice.tile, parts));
+            picks.push((cost(class, choice, parts, shape), choice.tile, parts));
         }
     }
-    if ranked.is_empty() {
+    if picks.is_empty() {
         return direct(caps, shape);
     }
-    ranked.sort_unstable_by(|(a, i, ..), (b, j, ..)| a.total_cmp(b).then(i.cmp(j)));
-    let least = ranked[0].0;
-    ranked.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
-    let pick = |(_, _, tile, splits): (f64, usize, LinearTile, usize)| {
+    let cost = |i: usize| picks[i].0;
+    let mut ranked = order(picks.len(), &|i, j| cost(i).total_cmp(&cost(j)).then(i.cmp(&j)));
+    let least = cost(ranked[0]);
+    ranked.retain(|&i| cost(i) <= WORTH_TRYING * least);
+    let pick = |i: usize| {
+        let (_, tile, splits) = picks[i];
         let groups = tile.groups(shape) * splits;
         let what = if splits > 1 { "tile and split of K" } else { "tile" };
         let reason = format!("the {what} that should take the least time: {groups} workgroups");
