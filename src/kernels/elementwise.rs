@@ -4,7 +4,7 @@
 use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
 use super::modules::activation_module;
-use super::shape::ActivationWidth;
+use super::shape::{ActivationWidth, Constant};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -90,6 +90,17 @@ pub fn copy_row(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
         .module(shader!("00_copy_row"));
     let bindings = [read("input"), read_write("output"), uniform("step")];
     fixed(composer, caps, &bindings, hidden)
+}
+
+/// `scale_forward`: rows of `columns` elements times a factor, in place. Grid: `tokens · columns`
+/// invocations.
+pub fn scale(caps: &Capabilities, columns: usize, factor: f64) -> Result<Kernel> {
+    let spec = KernelSpec::Scale { columns, factor: Constant(factor) };
+    let composer = composer(caps, spec)?
+        .size("COLUMNS", columns)
+        .float("FACTOR", factor as f32)
+        .module(shader!("00_scale"));
+    finish(composer, caps, &[read_write("rows"), uniform("step")], columns)
 }
 
 /// `rope_forward` or `rope_backward` over the first `heads` heads of rows of `stride` elements.

@@ -28,6 +28,11 @@ pub enum KernelSpec {
     CopyRow {
         hidden: usize,
     },
+    /// In place on rows of `columns` elements.
+    Scale {
+        columns: usize,
+        factor: Constant,
+    },
     /// `count` initial weights.
     Initialize {
         count: usize,
@@ -223,6 +228,7 @@ impl KernelSpec {
         match self {
             Self::Zero { .. } => "zero_forward",
             Self::CopyRow { .. } => "copy_row_forward",
+            Self::Scale { .. } => "scale_forward",
             Self::Initialize { .. } => "initialize_forward",
             Self::EmbeddingForward { .. } => "embedding_forward",
             Self::EmbeddingBackward { .. } => "embedding_backward",

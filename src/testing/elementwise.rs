@@ -11,6 +11,7 @@ use crate::random::fill_weights;
 use crate::session::step::Initialize;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::attention::AttentionShape;
+use crate::twins::linear::scale_forward;
 use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("initialize", initialize),
         Case::new("zero", zero),
         Case::new("copy_row", copy_row),
+        Case::new("scale", scale),
         Case::new("rope", rope),
     ];
     cases.extend(Activation::ALL.map(|activation| {
@@ -86,6 +88,27 @@ async fn copy_row(lane: Rc<Lane>) -> Outcome {
             let jobs = jobs(&made, rows, &operands);
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                 same("row", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows of the batch alone: what lies behind them stays.
+async fn scale(lane: Rc<Lane>) -> Outcome {
+    for columns in [1, 16, 77] {
+        for factor in [2.0, 0.1] {
+            let made = lane.variants(|caps| k::scale(caps, columns, factor)).map_err(text)?;
+            for rows in [1, 9] {
+                let before = lane.normal(9 * columns);
+                let (mut expected, scaled) = (before.clone(), rows * columns);
+                scale_forward(&mut expected[..scaled], factor as f32);
+                let step = Operand::uniform(&Step::of(rows));
+                let jobs = jobs(&made, rows, &[Operand::floats(&before), step]);
+                for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                    let expected = Operand::floats(&expected);
+                    same("rows", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+                }
             }
         }
     }

@@ -41,7 +41,7 @@ fn outputs(form: Form) -> &'static [Output] {
     const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
     const ADD: Output = Output::Mode(WriteMode::Add);
     match form {
-        Form::MatmulT => &[OVERWRITE, Output::Residual, Output::Bias],
+        Form::MatmulT => &[OVERWRITE, Output::Residual, Output::Bias, ADD],
         Form::Matmul => &[OVERWRITE, ADD],
         Form::MatmulAt => &[Output::Mode(WriteMode::AddAfterFirst), ADD],
     }

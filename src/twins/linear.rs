@@ -68,6 +68,11 @@ pub fn bias_backward<R: Real>(d_y: &[R], columns: usize) -> Vec<R> {
     d_bias
 }
 
+/// x times a factor, in place.
+pub fn scale_forward<R: Real>(x: &mut [R], factor: R) {
+    x.iter_mut().for_each(|x| *x *= factor);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use crate::kernels::{ActivationWidth, AttentionShape};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
+use crate::twins::linear::scale_forward;
 use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
 use crate::twins::norm::{
     head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward,
@@ -24,6 +25,13 @@ pub(super) fn copy_row(on: &mut Operands, hidden: usize) -> Result<()> {
     let tokens = on.tokens()?;
     let row = on.first("input", tokens * hidden)?[(tokens - 1) * hidden..].to_vec();
     on.write("output", 0, &row)
+}
+
+pub(super) fn scale(on: &mut Operands, columns: usize, factor: f64) -> Result<()> {
+    let count = on.tokens()? * columns;
+    let mut rows = on.first("rows", count)?.to_vec();
+    scale_forward(&mut rows, factor as f32);
+    on.write("rows", 0, &rows)
 }
 
 pub(super) fn initialize(on: &mut Operands, count: usize) -> Result<()> {
