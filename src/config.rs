@@ -3,11 +3,13 @@
 mod family;
 mod fields;
 mod keys;
+mod lora;
 mod refused;
 mod rope;
 
 pub use family::ModelType;
 use family::{model_type, sliding_window};
+pub use lora::{ALL_LINEAR, LoraConfig};
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::error::{Error, Result};

@@ -4,6 +4,9 @@
 //! that kernels see them as one matrix. What is decayed comes first and the rest last, so that weight
 //! decay applies to a prefix of each shard. Gradients and optimizer state have the layout of the
 //! trained parameters ([`Params::trained`]), which is that of the weights where all are trained.
+//!
+//! An adapter's weights are a layout over the base's ([`Params::adapted`]): their shards are numbered
+//! behind the base's, which stay where they are, so that a plan finds both by the same names.
 
 use crate::arch::{Architecture, Init, Weight, WeightId};
 pub use crate::caps::ALIGN;
@@ -91,10 +94,20 @@ pub struct Params {
     pub architecture: Architecture,
     /// By [`WeightId`].
     pub matrices: Vec<Matrix>,
-    /// In the order in which they lie in the shards.
+    /// Its own, in the order in which they lie in the shards.
     pub tensors: Vec<Tensor>,
+    /// The base's, then its own.
     pub shards: Vec<Shard>,
+    /// Weights and shards of the base, if it is a layout over one.
+    base: Base,
     capacity: usize,
+}
+
+/// How many weights and shards of a layout are another's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    weights: usize,
+    shards: usize,
 }
 
 impl Params {
@@ -133,7 +146,36 @@ impl Params {
         }
         builder.close();
         let Builder { matrices, tensors, shards, .. } = builder;
-        Ok(Self { architecture, matrices, tensors, shards, capacity })
+        Ok(Self { architecture, matrices, tensors, shards, base: Base::default(), capacity })
+    }
+
+    /// The layout over this one of an architecture with more weights.
+    ///
+    /// # Errors
+    /// As [`Params::new`].
+    pub fn adapted(&self, architecture: Architecture) -> Result<Self> {
+        let base = Base { weights: self.matrices.len(), shards: self.shards.len() };
+        let own = Self::place(architecture, self.capacity, &|id| id >= base.weights)?;
+        let parts: usize = self.matrices.iter().map(|matrix| matrix.parts.len()).sum();
+        let behind = |mut matrix: Matrix| {
+            matrix.first_part += parts;
+            matrix.parts.iter_mut().for_each(|part| part.shard += base.shards);
+            matrix
+        };
+        let more = own.matrices.into_iter().skip(base.weights).map(behind);
+        let matrices = self.matrices.iter().cloned().chain(more).collect();
+        let shards = [self.shards.clone(), own.shards].concat();
+        Ok(Self { matrices, shards, base, ..own })
+    }
+
+    /// Whether a weight is of this layout, and not of the one below it.
+    pub fn owns(&self, weight: WeightId) -> bool {
+        weight >= self.base.weights
+    }
+
+    /// Its own shards, with their numbers.
+    pub fn own_shards(&self) -> impl Iterator<Item = (usize, &Shard)> {
+        self.shards.iter().enumerate().skip(self.base.shards)
     }
 
     /// What the optimizer updates, `state` being the layout of the trained parameters.
@@ -192,9 +234,9 @@ impl Params {
         self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()
     }
 
-    /// Bytes of one set of shards.
+    /// Bytes of its own shards, once.
     pub fn bytes(&self) -> u64 {
-        self.shards.iter().map(|s| s.len as u64 * 4).sum()
+        self.own_shards().map(|(_, shard)| shard.len as u64 * 4).sum()
     }
 }
 

@@ -51,8 +51,20 @@ pub fn fill_weights(seed: u64, stream: u32, offset: u32, std: f64, out: &mut [f3
     }
 }
 
+/// Fills `out` with elements `offset..` of initial weights uniform within ± `bound`, of a stream apart
+/// from those of [`fill_weights`].
+pub fn fill_uniform(seed: u64, stream: u32, offset: u32, bound: f64, out: &mut [f32]) {
+    for (index, x) in (offset..).zip(out) {
+        let [word, ..] = philox([index, 0, stream, UNIFORM_WEIGHTS], split(seed));
+        // The middle of one of 2^24 steps: no value is the bound itself, and none is favoured.
+        let share = (f64::from(word >> 8) + 0.5) / f64::from(1 << 23) - 1.0;
+        *x = (share * bound) as f32;
+    }
+}
+
 /// Keeps the stream of initial weights apart from others of the same seed.
 pub const WEIGHTS: u32 = 0x7765_6967;
+const UNIFORM_WEIGHTS: u32 = 0x756e_6966;
 /// Mean of the sum of eight numbers uniform in 0..65536.
 const MEAN_OF_HALVES: i32 = 4 * 0xffff;
 
@@ -106,6 +118,23 @@ mod tests {
     }
 
     #[test]
+    fn uniform_weights_fill_their_bounds_evenly() {
+        let mut x = vec![0.0; 200_000];
+        fill_uniform(42, 3, 0, 0.25, &mut x);
+        let moment =
+            |k: i32| x.iter().map(|&v| f64::from(v * 4.0).powi(k)).sum::<f64>() / x.len() as f64;
+        for (k, expected, tolerance) in [(1, 0.0, 0.005), (2, 1.0 / 3.0, 0.003), (4, 0.2, 0.003)] {
+            assert!((moment(k) - expected).abs() < tolerance, "moment {k}: {}", moment(k));
+        }
+        assert!(x.iter().all(|x| x.abs() < 0.25));
+        assert!(x.iter().any(|x| *x > 0.2499) && x.iter().any(|x| *x < -0.2499));
+        let mut piece = vec![0.0; 100];
+        fill_uniform(42, 3, 500, 0.25, &mut piece);
+        assert_eq!(piece, x[500..600]);
+        assert_eq!([x[0], x[1], x[2]].map(f32::to_bits), PINNED_UNIFORM);
+    }
+
+    #[test]
     fn weights_may_be_filled_in_pieces() {
         let mut whole = vec![0.0; 103];
         fill_weights(7, 1, 5, 1.0, &mut whole);
@@ -131,5 +160,6 @@ mod tests {
         assert_eq!(x.map(f32::to_bits), PINNED);
     }
 
+    const PINNED_UNIFORM: [u32; 3] = [3_193_182_553, 3_160_346_032, 3_151_872_544];
     const PINNED: [u32; 4] = [3_166_492_650, 3_153_873_155, 3_146_677_408, 3_172_577_656];
 }

@@ -291,7 +291,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("caps", &["error", "products"]),
     ("config", &["error"]),
     ("schedule", &["error"]),
-    ("arch", &["config"]),
+    ("arch", &["config", "error"]),
     ("graph", &["arch", "config", "format"]),
     ("params", &["arch", "caps", "error", "order"]),
     ("kernels", &["caps", "config", "error", "format", "order", "products"]),

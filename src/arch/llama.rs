@@ -37,6 +37,7 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         layers,
         final_norm,
         head,
+        low_rank: vec![],
         weights: model.weights,
     }
 }

@@ -4,9 +4,11 @@
 
 mod describe;
 mod llama;
+mod lora;
 mod qwen;
 mod rope;
 
+pub use lora::LowRank;
 pub use rope::Rope;
 
 use crate::config::{Activation, ModelConfig, ModelType};
@@ -17,6 +19,8 @@ use describe::Describe;
 pub enum Init {
     /// Normal with this standard deviation.
     Normal(f64),
+    /// Uniform within ± this.
+    Uniform(f64),
     Ones,
     Zeros,
 }
@@ -113,6 +117,8 @@ pub struct Architecture {
     pub final_norm: Norm,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
+    /// What an adapter adds, in the order of its targets; its weights are the last ones.
+    pub low_rank: Vec<LowRank>,
 }
 
 impl Architecture {

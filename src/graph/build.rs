@@ -5,7 +5,8 @@ use crate::arch::{Architecture, Layer, WeightId};
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
-    let mut build = Build { graph: Graph::default(), layer: None, hidden: architecture.hidden };
+    let hidden = architecture.hidden;
+    let mut build = Build { architecture, graph: Graph::default(), layer: None, hidden };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
     for (index, layer) in architecture.layers.iter().enumerate() {
@@ -21,13 +22,14 @@ pub fn build(architecture: &Architecture) -> Graph {
     build.graph
 }
 
-struct Build {
+struct Build<'a> {
+    architecture: &'a Architecture,
     graph: Graph,
     layer: Option<usize>,
     hidden: usize,
 }
 
-impl Build {
+impl Build<'_> {
     fn value(&mut self, name: &'static str, columns: usize) -> ValueId {
         self.graph.value(name, columns)
     }
@@ -45,6 +47,7 @@ impl Build {
         let mut qkv = self.value("qkv", attention.stride());
         let product = Op::Linear { weight: layer.qkv, bias: layer.qkv_bias };
         self.node(product, "q, k, v", &[normed], &[qkv]);
+        self.low_rank(layer.qkv, "q, k, v adapter", normed, qkv);
         if let Some(norms) = layer.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
@@ -56,17 +59,34 @@ impl Build {
         self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
         let middle = self.value("residual", self.hidden);
         self.node(linear(layer.output), "output", &[output, x], &[middle]);
+        self.low_rank(layer.output, "output adapter", output, middle);
 
         let normed = self.value("mlp norm", self.hidden);
         self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
         let gate_up = self.value("gate and up", 2 * layer.feed);
         self.node(linear(layer.gate_up), "gate, up", &[normed], &[gate_up]);
+        self.low_rank(layer.gate_up, "gate, up adapter", normed, gate_up);
         let activated = self.value("activation", layer.feed);
         let gate = Gate { width: layer.feed, activation: layer.activation };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
         let next = self.value("residual", self.hidden);
         self.node(linear(layer.down), "down", &[activated, middle], &[next]);
+        self.low_rank(layer.down, "down adapter", activated, next);
         next
+    }
+
+    /// What an adapter adds to `y`, the product of `x` with a weight. B multiplies short rows that are
+    /// scaled already, so that its gradient is a product of what is there.
+    fn low_rank(&mut self, weight: WeightId, what: &'static str, x: ValueId, y: ValueId) {
+        let architecture = self.architecture;
+        for &low in architecture.low_rank.iter().filter(|low| low.target == weight) {
+            let z = self.value("short rows", architecture.weights[low.a].rows);
+            self.node(linear(low.a), what, &[x], &[z]);
+            if low.scale != 1.0 {
+                self.node(Op::Scale { factor: low.scale }, what, &[z], &[z]);
+            }
+            self.node(Op::LowRank(low), what, &[z, y], &[y]);
+        }
     }
 }
 

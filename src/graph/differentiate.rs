@@ -2,7 +2,7 @@
 //! (Griewank and Walther, "Evaluating Derivatives", 2008).
 
 use super::{Graph, Node, Op, Site, Value, ValueId};
-use crate::arch::WeightId;
+use crate::arch::{LowRank, WeightId};
 use crate::format::WriteMode;
 use std::collections::{HashMap, HashSet};
 
@@ -41,6 +41,7 @@ fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> HashSet<ValueI
             Op::Embed { weight } | Op::Head { weight } => [Some(weight), None],
             Op::Linear { weight, bias } => [Some(weight), bias],
             Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => [Some(norm.weight), None],
+            Op::LowRank(low) => [Some(low.b), None],
             _ => [None, None],
         };
         if weights.into_iter().flatten().any(trained)
@@ -127,6 +128,10 @@ impl Pass<'_> {
                     self.emit(op, node.site, &[x, d_y], &[d_x]);
                 }
             }
+            Op::Scale { factor } => {
+                self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
+            }
+            Op::LowRank(low) => self.low_rank(node, low, d_y),
             Op::Rope { attention } => {
                 self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_y]);
             }
@@ -179,6 +184,19 @@ impl Pass<'_> {
             // The sum passes its gradient on as it is.
             let before = self.gradients.insert(residual, d_y);
             assert!(before.is_none(), "a residual's gradient is begun by the sum that ends it");
+        }
+    }
+
+    /// The gradient by y passes on as it is, to the product that y comes from.
+    fn low_rank(&mut self, node: &Node, low: LowRank, d_y: ValueId) {
+        let z = node.reads[0];
+        if (self.trained)(low.b) {
+            let write = self.weight_write(low.b);
+            self.emit(Op::LowRankWeight { low, write }, node.site, &[d_y, z], &[]);
+        }
+        if self.needed.contains(&z) {
+            let (d_z, _) = self.gradient(z);
+            self.emit(Op::LowRankInput(low), node.site, &[d_y], &[d_z]);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{Graph, Node, Op};
 
 /// A forward pass with each norm joined to the product behind it, and that to the activation or
-/// rotation behind it.
+/// rotation behind it. A norm stays where an adapter reads it too.
 pub fn fuse(forward: &Graph) -> Graph {
     let mut nodes: Vec<Node> = vec![];
     let mut layers_end = 0;
@@ -12,7 +12,8 @@ pub fn fuse(forward: &Graph) -> Graph {
         if index == forward.layers_end {
             layers_end = nodes.len();
         }
-        match nodes.last_mut().and_then(|before| joined(before, node)) {
+        let behind = &forward.nodes[index + 1..];
+        match nodes.last_mut().and_then(|before| joined(before, node, behind)) {
             Some(joined) => *nodes.last_mut().expect("there is one") = joined,
             None => nodes.push(node.clone()),
         }
@@ -21,8 +22,12 @@ pub fn fuse(forward: &Graph) -> Graph {
     Graph { values: forward.values.clone(), nodes, layers_end, backward }
 }
 
-fn joined(before: &Node, node: &Node) -> Option<Node> {
+fn joined(before: &Node, node: &Node, behind: &[Node]) -> Option<Node> {
     if node.reads.len() != 1 || before.writes != node.reads {
+        return None;
+    }
+    let reads = |other: &Node| other.site.layer == node.site.layer && other.reads == node.reads;
+    if matches!(before.op, Op::Norm(_)) && behind.iter().any(reads) {
         return None;
     }
     let op = match (before.op, node.op) {

@@ -12,7 +12,7 @@ pub use differentiate::differentiate;
 pub use fuse::fuse;
 pub use remat::remat;
 
-use crate::arch::{Attention, HeadNorms, Norm, WeightId};
+use crate::arch::{Attention, HeadNorms, LowRank, Norm, WeightId};
 use crate::config::Activation;
 use crate::format::WriteMode;
 use std::fmt;
@@ -67,6 +67,10 @@ pub enum Op {
     Norm(Norm),
     /// x → y = x · weightᵀ, plus a bias or a second read if there is one.
     Linear { weight: WeightId, bias: Option<WeightId> },
+    /// rows, multiplied in place.
+    Scale { factor: f64 },
+    /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
+    LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.
     HeadNorms { norms: HeadNorms, attention: Attention },
     /// qkv, rotated in place.
@@ -95,6 +99,10 @@ pub enum Op {
     LinearInput { weight: WeightId, write: WriteMode },
     /// d_y, x → the weight's gradient.
     LinearWeight { weight: WeightId, write: WriteMode },
+    /// d_y → d_z of [`Op::LowRank`].
+    LowRankInput(LowRank),
+    /// d_y, z → B's gradient.
+    LowRankWeight { low: LowRank, write: WriteMode },
     /// d_y → the bias's gradient.
     BiasBackward { bias: WeightId },
     /// x, d_y → d_x, and the weight's gradient where it is trained.

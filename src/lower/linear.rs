@@ -149,7 +149,7 @@ impl Lowering<'_> {
     }
 
     /// One product of `operands` a and b into c, in two dispatches if K is split.
-    fn product(
+    pub(super) fn product(
         &mut self,
         label: &str,
         shape: &LinearShape,
@@ -210,11 +210,17 @@ impl Lowering<'_> {
 
     /// A part of a matrix packed, where its rows are.
     pub(super) fn packed(&self, weight: WeightId, part: usize) -> Option<Slice> {
-        let matrix = &self.params.matrices[weight];
-        self.weights.packs(matrix.cols).then(|| {
+        let (matrix, format) = (&self.params.matrices[weight], self.format(weight));
+        format.packs(matrix.cols).then(|| {
             let buffer = Buffer::Packed(matrix.first_part + part);
-            Slice::new(buffer, 0, self.weights.bytes(matrix.parts[part].rows, matrix.cols))
+            Slice::new(buffer, 0, format.bytes(matrix.parts[part].rows, matrix.cols))
         })
+    }
+
+    /// How a matrix is read: an adapter's stays as it is.
+    pub(super) fn format(&self, weight: WeightId) -> WeightFormat {
+        let own = self.params.architecture.is_low_rank(weight);
+        if own { WeightFormat::F32 } else { self.weights }
     }
 
     /// A part of a matrix as the products of one row read it: packed where its rows are.

@@ -8,6 +8,7 @@ mod head;
 mod infer;
 mod initialize;
 mod linear;
+mod low_rank;
 mod norm;
 mod rope;
 mod row;
@@ -92,6 +93,10 @@ impl Lowering<'_> {
             Op::Embed { weight } => self.embed(node, weight),
             Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => self.linear(node, weight, bias),
+            Op::Scale { factor } => self.scale(node, factor),
+            Op::LowRank(low) => self.low_rank(node, low),
+            Op::LowRankInput(low) => self.low_rank_input(node, low),
+            Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),
             Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
             Op::HeadNormsBackward { norms, attention, trained } => {
                 self.head_norms_backward(node, norms, attention, trained)

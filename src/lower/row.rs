@@ -146,7 +146,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         for (index, part) in matrix.parts.iter().enumerate() {
-            let weights = self.weights;
+            let weights = self.format(weight);
             let shape = MatvecShape { n: part.rows, k: matrix.cols, input, output, weights };
             let kernel = k::matvec(self.builder.caps, shape)?;
             let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };

@@ -4,12 +4,13 @@ use super::head::logits_chunk;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::WeightFormat;
 use crate::optim;
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
+use std::rc::Rc;
 
 /// Everything a trainer replays.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct TrainPlans {
     pub micro_step: Plan,
     pub optimizer: Plan,
     pub evaluate: Plan,
+    /// The layout of gradients and optimizer state.
+    pub state: Rc<Params>,
     /// Sizes of the activation slots, shared by the plans.
     pub slots: Vec<u64>,
     pub batch: BatchLayout,
@@ -57,20 +60,25 @@ pub fn train_plans(
     params: &Params,
     choices: TrainChoices,
 ) -> Result<TrainPlans> {
-    train_plans_of(caps, params, choices, &|_| true)
+    train_plans_of(caps, params, choices, &|weight| params.owns(weight))
 }
 
-/// The same where only some weights are trained. Gradients and moments then have the layout of
-/// [`Params::trained`].
+/// The same where only some weights are trained: of an adapter's layout, those of the adapter.
+/// Gradients and moments have the layout of [`Params::trained`].
 ///
 /// # Errors
-/// As [`train_plans`].
+/// As [`train_plans`]; `invalid-options` for an adapter with dropout.
 pub fn train_plans_of(
     caps: &Capabilities,
     params: &Params,
     TrainChoices { tokens, recompute, mixed }: TrainChoices,
     trained: &dyn Fn(WeightId) -> bool,
 ) -> Result<TrainPlans> {
+    if params.architecture.low_rank.iter().any(|low| low.dropout > 0.0) {
+        return Err(Error::options(
+            "this version trains adapters without dropout: create it with 0",
+        ));
+    }
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
     let mut training = graph::differentiate(&forward, trained);
@@ -106,8 +114,8 @@ pub fn train_plans_of(
     let micro_step = lower(&training, &[])?;
     let evaluate = lower(&forward, &micro_step.slots)?;
     let optimizer = optim::adamw(caps, params, &state)?;
-    let slots = evaluate.slots.clone();
-    Ok(TrainPlans { micro_step, optimizer, evaluate, slots, batch, logits_rows })
+    let (slots, state) = (evaluate.slots.clone(), Rc::new(state));
+    Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
 }
 
 pub(super) fn rope_table(params: &Params, positions: usize) -> Slice {

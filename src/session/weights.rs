@@ -14,7 +14,7 @@ use crate::gpu::{Gpu, Pending, Replay, made};
 use crate::lower::initialize_plan;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
-use crate::random::fill_weights;
+use crate::random::{fill_uniform, fill_weights};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -125,6 +125,7 @@ impl Weights {
                     match tensor.init {
                         Init::Ones => part.fill(1.0),
                         Init::Zeros => part.fill(0.0),
+                        Init::Uniform(bound) => fill_uniform(seed, stream, done, bound, part),
                         Init::Normal(std) => fill_weights(seed, stream, done, std, part),
                     }
                     let offset = (run.offset + start) as u64 * 4;

@@ -6,13 +6,15 @@ use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
 use super::embedding::{embedding_backward, embedding_forward};
-use super::linear::{Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t};
+use super::linear::{
+    Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
+};
 use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
 use super::norm::{head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward};
 use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
-use crate::arch::{Architecture, Attention, Norm, WeightId};
+use crate::arch::{Architecture, Attention, LowRank, Norm, Weight, WeightId};
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::format::WriteMode;
@@ -35,6 +37,17 @@ pub fn random_tensors<R: Real>(config: &ModelConfig, seed: u64) -> Tensors<R> {
     Architecture::of(config).tensors().into_iter().enumerate().map(fill).collect()
 }
 
+/// Test weights of an adapter, B as random as A: at B = 0 no gradient of A can be wrong.
+pub fn random_adapter<R: Real>(adapted: &Architecture, seed: u64) -> Tensors<R> {
+    let own = (0..).zip(&adapted.weights).filter(|(id, _)| adapted.is_low_rank(*id));
+    let fill = |(id, weight): (WeightId, &Weight)| {
+        let mut values = vec![0.0; weight.rows * weight.columns];
+        fill_normal(seed, id as u64, 0, 0.3, &mut values);
+        (weight.params[0].name.clone(), cast(&values))
+    };
+    own.map(fill).collect()
+}
+
 /// The model on one batch.
 #[derive(Debug)]
 pub struct Model<'a, R> {
@@ -45,10 +58,11 @@ pub struct Model<'a, R> {
 impl<R: Real> Model<'_, R> {
     /// Logits `[tokens, vocab_size]`.
     pub fn logits(&self, tokens: &[u32], documents: &[u32]) -> Vec<R> {
-        let architecture = Architecture::of(self.config);
-        let mut run = Run::new(&architecture, build(&architecture), self.weights);
-        run.all(tokens, documents, &[]);
-        run.logits
+        self.network(&Architecture::of(self.config)).logits(tokens, documents)
+    }
+
+    const fn network<'b>(&'b self, architecture: &'b Architecture) -> Network<'b, R> {
+        Network { architecture, weights: self.weights }
     }
 
     /// What a text as one document computes on its way to the logits.
@@ -67,17 +81,46 @@ impl<R: Real> Model<'_, R> {
 
     /// Mean loss over the targets that count, in nats.
     pub fn loss(&self, batch: &Batch) -> R {
-        let logits = self.logits(&batch.tokens, &batch.documents);
-        let losses = cross_entropy_forward(&logits, &batch.targets, self.config.vocab_size);
-        let (sum, count) = loss_sum_forward(&losses, &batch.targets);
-        sum / count
+        self.network(&Architecture::of(self.config)).loss(batch)
     }
 
     /// The mean loss and its gradient by every tensor.
     pub fn loss_and_gradients(&self, batch: &Batch) -> (R, Tensors<R>) {
-        let architecture = Architecture::of(self.config);
-        let training = differentiate(&build(&architecture), &|_| true);
-        let mut run = Run::new(&architecture, training, self.weights);
+        self.network(&Architecture::of(self.config)).loss_and_gradients(batch, &|_| true)
+    }
+}
+
+/// An architecture on one batch, such as that of a model with an adapter.
+#[derive(Debug)]
+pub struct Network<'a, R> {
+    pub architecture: &'a Architecture,
+    pub weights: &'a Tensors<R>,
+}
+
+impl<R: Real> Network<'_, R> {
+    /// Logits `[tokens, vocab_size]`.
+    pub fn logits(&self, tokens: &[u32], documents: &[u32]) -> Vec<R> {
+        let mut run = Run::new(self.architecture, build(self.architecture), self.weights);
+        run.all(tokens, documents, &[]);
+        run.logits
+    }
+
+    /// Mean loss over the targets that count, in nats.
+    pub fn loss(&self, batch: &Batch) -> R {
+        let logits = self.logits(&batch.tokens, &batch.documents);
+        let losses = cross_entropy_forward(&logits, &batch.targets, self.architecture.vocab_size);
+        let (sum, count) = loss_sum_forward(&losses, &batch.targets);
+        sum / count
+    }
+
+    /// The mean loss and its gradient by every tensor of the weights that are trained.
+    pub fn loss_and_gradients(
+        &self,
+        batch: &Batch,
+        trained: &dyn Fn(WeightId) -> bool,
+    ) -> (R, Tensors<R>) {
+        let training = differentiate(&build(self.architecture), trained);
+        let mut run = Run::new(self.architecture, training, self.weights);
         run.all(&batch.tokens, &batch.documents, &batch.targets);
         let (sum, count) = loss_sum_forward(&run.losses, &batch.targets);
         (sum / count, run.named_gradients())
@@ -188,6 +231,18 @@ impl<'a, R: Real> Run<'a, R> {
                 }
                 self.put(node, y);
             }
+            Op::Scale { factor } => {
+                scale_forward(&mut self.values[node.writes[0]], R::from_f64(factor));
+            }
+            Op::LowRank(low) => {
+                let product = self.product(low.b, self.read(node, 0), None);
+                let columns = self.graph.values[node.writes[0]].columns;
+                let y = &mut self.values[node.writes[0]];
+                for (y, product) in y.chunks_exact_mut(columns).zip(product.chunks_exact(low.rows))
+                {
+                    add_assign(&mut y[low.row0..][..low.rows], product);
+                }
+            }
             Op::Rope { attention } => self.rotate(node, attention, inputs.documents, true),
             Op::RopeBackward { attention } => self.rotate(node, attention, inputs.documents, false),
             Op::Attention { attention } => {
@@ -224,6 +279,15 @@ impl<'a, R: Real> Run<'a, R> {
             Op::LinearWeight { weight, .. } => {
                 let d_weight = self.weight_gradient(weight, self.read(node, 0), self.read(node, 1));
                 self.gradient(weight, d_weight);
+            }
+            Op::LowRankInput(low) => {
+                let d_z = self.input_gradient(low.b, &self.columns_of(node, low));
+                self.put(node, d_z);
+            }
+            Op::LowRankWeight { low, .. } => {
+                let d_y = self.columns_of(node, low);
+                let d_b = self.weight_gradient(low.b, &d_y, self.read(node, 1));
+                self.gradient(low.b, d_b);
             }
             Op::BiasBackward { bias } => {
                 let columns = self.weight(bias).len();
@@ -297,6 +361,13 @@ impl<'a, R: Real> Run<'a, R> {
         rotate(shape, rows, documents, 0, rope);
     }
 
+    /// The columns of a module, of the first value that a node reads.
+    fn columns_of(&self, node: &Node, low: LowRank) -> Vec<R> {
+        let columns = self.graph.values[node.reads[0]].columns;
+        let rows = self.read(node, 0).chunks_exact(columns);
+        rows.flat_map(|row| &row[low.row0..][..low.rows]).copied().collect()
+    }
+
     fn product(&self, weight: WeightId, x: &[R], base: Option<&[R]>) -> Vec<R> {
         let (matrix, k) = (self.weight(weight), self.columns(weight));
         matmul_t(Product { m: x.len() / k, n: matrix.len() / k, k }, x, &matrix, base)
@@ -340,78 +411,4 @@ fn shape(attention: Attention, tokens: usize) -> AttentionShape {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::IGNORE_INDEX;
-    use crate::twins::check::{assert_close, numeric_gradient};
-
-    fn config(extra: &str) -> ModelConfig {
-        let text = format!(
-            r#"{{"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,
-                "num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"initializer_range":0.5,
-                "rms_norm_eps":1e-3,"rope_theta":50{extra}}}"#
-        );
-        ModelConfig::from_json(&text).unwrap()
-    }
-
-    fn batch() -> Batch {
-        Batch {
-            tokens: vec![3, 1, 3, 0, 6, 6, 2],
-            targets: vec![1, 3, IGNORE_INDEX, 6, 6, 2, 5],
-            documents: vec![0, 0, 0, 3, 3, 3, 6],
-        }
-    }
-
-    #[test]
-    fn every_gradient_matches_finite_differences() {
-        for extra in [
-            r#","tie_word_embeddings":true"#,
-            r#","hidden_act":"gelu""#,
-            r#","hidden_act":"gelu_new""#,
-            r#","model_type":"qwen2""#,
-            r#","model_type":"qwen3""#,
-        ] {
-            let (config, batch) = (config(extra), batch());
-            let weights = random_tensors(&config, 1);
-            let (loss, gradients) =
-                Model { config: &config, weights: &weights }.loss_and_gradients(&batch);
-            assert_eq!(loss, Model { config: &config, weights: &weights }.loss(&batch));
-            assert!(gradients.keys().eq(weights.keys()));
-            for (name, gradient) in &gradients {
-                let mut changed = weights.clone();
-                let loss_at = |x: &[f64]| {
-                    changed.insert(name.clone(), x.to_vec());
-                    Model { config: &config, weights: &changed }.loss(&batch)
-                };
-                let numeric = numeric_gradient(loss_at, &weights[name], 2e-4);
-                assert_close(name, gradient, &numeric, 1e-9, 1e-7);
-            }
-        }
-    }
-
-    #[test]
-    fn packed_documents_are_independent_sequences() {
-        let (config, batch) = (config(""), batch());
-        let weights = random_tensors::<f64>(&config, 2);
-        let model = Model { config: &config, weights: &weights };
-        let packed = model.logits(&batch.tokens, &batch.documents);
-        for range in [0..3, 3..6, 6..7] {
-            let alone = model.logits(&batch.tokens[range.clone()], &vec![0; range.len()]);
-            assert_close("logits", &alone, &packed[range.start * 7..range.end * 7], 1e-14, 0.0);
-        }
-    }
-
-    #[test]
-    fn f32_follows_f64() {
-        let config = config("");
-        let (wide, narrow) = (random_tensors::<f64>(&config, 3), random_tensors::<f32>(&config, 3));
-        let (loss64, gradients64) =
-            Model { config: &config, weights: &wide }.loss_and_gradients(&batch());
-        let (loss32, gradients32) =
-            Model { config: &config, weights: &narrow }.loss_and_gradients(&batch());
-        assert_close("loss", &[loss32], &[loss64], 1e-6, 1e-6);
-        for (name, gradient) in &gradients32 {
-            assert_close(name, gradient, &gradients64[name], 1e-7, 1e-5);
-        }
-    }
-}
+mod tests;

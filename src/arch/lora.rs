@@ -1,0 +1,177 @@
+//! An adapter as part of what a model is: weights behind the base's, and where their products are added.
+//!
+//! An adapted architecture is the base's with more weights: a pair (A, B) per adapted module, also
+//! where several modules are stacked into one weight. The graph adds `scale · x·Aᵀ·Bᵀ` to that
+//! module's columns of what the weight gives. Names and shapes are PEFT's, so that the tensors of the
+//! added weights are those of `adapter_model.safetensors`.
+
+use super::{Architecture, Init, Param, Weight, WeightId};
+use crate::config::LoraConfig;
+use crate::error::{Error, Result};
+
+/// A product of low rank beside some rows of a weight: `y += scale · x·Aᵀ·Bᵀ` in their columns of y.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowRank {
+    pub target: WeightId,
+    /// The module's first row of the target.
+    pub row0: usize,
+    pub rows: usize,
+    /// `[rank, columns of the target]`.
+    pub a: WeightId,
+    /// `[rows, rank]`.
+    pub b: WeightId,
+    pub scale: f64,
+    /// The share of x that a training step leaves out.
+    pub dropout: f64,
+}
+
+impl Architecture {
+    /// The same model with an adapter. The base's weights keep their ids.
+    ///
+    /// # Errors
+    /// `invalid-options` for values that no adapter has, for a target that no module has, and where there
+    /// is an adapter already.
+    pub fn adapted(&self, lora: &LoraConfig) -> Result<Self> {
+        lora.validate()?;
+        if !self.low_rank.is_empty() {
+            return Err(Error::options(
+                "this model has an adapter; create the other one on the base of both",
+            ));
+        }
+        let mut adapted = self.clone();
+        let mut used = vec![false; lora.targets.len()];
+        for target in self.linear_weights() {
+            let Weight { params, columns, .. } = &self.weights[target];
+            let mut row0 = 0;
+            for param in params {
+                let (module, rows) = (module(param), param.shape[0]);
+                let mut named = false;
+                for (used, name) in used.iter_mut().zip(&lora.targets) {
+                    let names = LoraConfig::names(name, module);
+                    *used |= names;
+                    named |= names;
+                }
+                if named {
+                    adapted.add_low_rank(lora, module, target, [row0, rows, *columns]);
+                }
+                row0 += rows;
+            }
+        }
+        match used.iter().position(|used| !used) {
+            Some(unused) => Err(self.no_such_target(&lora.targets[unused])),
+            None => Ok(adapted),
+        }
+    }
+
+    /// Whether a weight is an adapter's.
+    pub fn is_low_rank(&self, weight: WeightId) -> bool {
+        self.low_rank.first().is_some_and(|first| weight >= first.a)
+    }
+
+    /// Matrices of the layers.
+    fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
+        self.layers.iter().flat_map(|l| [l.qkv, l.output, l.gate_up, l.down])
+    }
+
+    fn add_low_rank(
+        &mut self,
+        lora: &LoraConfig,
+        module: &str,
+        target: WeightId,
+        [row0, rows, columns]: [usize; 3],
+    ) {
+        // As PEFT draws it: uniform, of the width of a linear layer's own initialisation.
+        let a = Init::Uniform(1.0 / libm::sqrt(columns as f64));
+        let mut add = |name: &str, [rows, columns]: [usize; 2], init| {
+            let name = format!("base_model.model.{module}.{name}.weight");
+            let params = vec![Param { name, shape: vec![rows, columns], init }];
+            self.weights.push(Weight { params, rows, columns, decay: true });
+            self.weights.len() - 1
+        };
+        let a = add("lora_A", [lora.rank, columns], a);
+        let b = add("lora_B", [rows, lora.rank], Init::Zeros);
+        let (scale, dropout) = (lora.scale(), lora.dropout);
+        self.low_rank.push(LowRank { target, row0, rows, a, b, scale, dropout });
+    }
+
+    fn no_such_target(&self, target: &str) -> Error {
+        let params = self.linear_weights().flat_map(|weight| &self.weights[weight].params);
+        let mut known = vec![];
+        for name in params.filter_map(|param| module(param).rsplit('.').next()) {
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+        Error::options(format!(
+            "targets names {target:?}, and no linear module of a layer has that name; this model has {}",
+            known.join(", ")
+        ))
+    }
+}
+
+/// The module that a matrix is of.
+fn module(param: &Param) -> &str {
+    param.name.strip_suffix(".weight").unwrap_or(&param.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ModelConfig;
+
+    fn base() -> Architecture {
+        let config = r#"{"vocab_size":96,"hidden_size":64,"intermediate_size":100,"num_hidden_layers":2,
+            "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16}"#;
+        Architecture::of(&ModelConfig::from_json(config).unwrap())
+    }
+
+    fn lora(targets: &[&str]) -> LoraConfig {
+        let targets = targets.iter().map(|&target| target.into()).collect();
+        LoraConfig { rank: 3, alpha: 6.0, targets, ..LoraConfig::default() }
+    }
+
+    #[test]
+    fn stacked_modules_are_adapted_apart() {
+        let base = base();
+        let adapted = base.adapted(&lora(&["v_proj", "1.mlp.up_proj"])).unwrap();
+        assert_eq!(adapted.weights[..base.weights.len()], base.weights);
+        let tensors: Vec<_> = adapted.tensors().split_off(base.tensors().len());
+        let name =
+            |module: &str, which| format!("base_model.model.model.layers.{module}.{which}.weight");
+        let expected = [
+            (name("0.self_attn.v_proj", "lora_A"), vec![3, 64]),
+            (name("0.self_attn.v_proj", "lora_B"), vec![32, 3]),
+            (name("1.self_attn.v_proj", "lora_A"), vec![3, 64]),
+            (name("1.self_attn.v_proj", "lora_B"), vec![32, 3]),
+            (name("1.mlp.up_proj", "lora_A"), vec![3, 64]),
+            (name("1.mlp.up_proj", "lora_B"), vec![100, 3]),
+        ];
+        assert_eq!(tensors, expected);
+        let places: Vec<_> = adapted.low_rank.iter().map(|l| (l.target, l.row0, l.rows)).collect();
+        let [first, second] = [base.layers[0].qkv, base.layers[1].qkv];
+        assert_eq!(places, [(first, 96, 32), (second, 96, 32), (base.layers[1].gate_up, 100, 100)]);
+        assert!(adapted.low_rank.iter().all(|low| low.scale == 2.0));
+        for id in 0..adapted.weights.len() {
+            assert_eq!(adapted.is_low_rank(id), id >= base.weights.len());
+        }
+    }
+
+    #[test]
+    fn all_linear_is_every_matrix_of_the_layers() {
+        let adapted = base().adapted(&lora(&["all-linear"])).unwrap();
+        assert_eq!(adapted.low_rank.len(), 2 * 7);
+    }
+
+    #[test]
+    fn a_target_that_no_module_has_is_refused() {
+        for target in ["w_proj", "lm_head", "embed_tokens", "2.mlp.up_proj", "q_norm"] {
+            let message = base().adapted(&lora(&["q_proj", target])).unwrap_err().message;
+            assert!(
+                message.contains(target) && message.contains("q_proj, k_proj, v_proj, o_proj"),
+                "{message}"
+            );
+        }
+        let adapted = base().adapted(&lora(&["q_proj"])).unwrap();
+        assert!(adapted.adapted(&lora(&["q_proj"])).unwrap_err().message.contains("base of both"));
+    }
+}
