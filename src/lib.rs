@@ -38,7 +38,7 @@
 //! # Where to look
 //!
 //! - [`session`] has what users hold: [`session::Model`], [`session::Trainer`],
-//!   [`session::Generation`], and operations on tensors.
+//!   [`session::Adapter`], [`session::Generation`], and operations on tensors.
 //! - [`config`] and [`checkpoint`] read and write the files of Hugging Face models.
 //! - [`data`] packs token ids into batches.
 //! - [`gpu`] opens a device. It stands behind the trait [`gpu::Gpu`].

@@ -1,5 +1,6 @@
 //! Builds a model from the files of a checkpoint, a piece at a time.
 
+use super::adapter::Adapter;
 use super::model::Model;
 use super::place::Place;
 use crate::arch::Architecture;
@@ -36,6 +37,15 @@ impl ModelLoader {
         let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
         Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] }
+    }
+
+    /// Takes an adapter's tensors, by PEFT's names, where a model's would be allocated.
+    pub fn of_adapter(adapter: &Adapter) -> Self {
+        let model = adapter.model();
+        let (gpu, config) = (Rc::clone(model.gpu()), model.config().clone());
+        let reader = CheckpointReader::new(&model.tensors());
+        let model = Rc::new(OnceCell::from(Rc::clone(model)));
+        Self { gpu, config, reader, model, pending: Pending::default(), values: vec![] }
     }
 
     pub fn config(&self) -> &ModelConfig {
@@ -113,6 +123,8 @@ impl ModelLoader {
     pub async fn finish(mut self) -> Result<Rc<Model>> {
         self.reader.finish()?;
         self.pending.accepted().await?;
-        self.model().cloned()
+        let model = self.model()?;
+        model.changed();
+        Ok(Rc::clone(model))
     }
 }

@@ -29,7 +29,7 @@ pub struct MemoryBytes {
 impl MemoryBytes {
     /// The weights of a layout.
     pub fn of_weights(layout: &Params) -> Self {
-        let shards = layout.shards.iter().map(|shard| allocated_bytes(shard.len as u64 * 4));
+        let shards = layout.own_shards().map(|(_, shard)| allocated_bytes(shard.len as u64 * 4));
         Self { weights: shards.sum(), ..Self::default() }
     }
 
@@ -119,6 +119,7 @@ fn size(bytes: u64) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Model,
+    Adapter,
     Trainer,
     /// The plans of texts of so many tokens.
     Inference {
@@ -135,6 +136,7 @@ impl Purpose {
     fn name(self) -> String {
         match self {
             Self::Model => "the model".into(),
+            Self::Adapter => "the adapter".into(),
             Self::Trainer => "the trainer".into(),
             Self::Inference { tokens } => format!("inference over {tokens} tokens"),
             Self::Snapshot => "the snapshot".into(),
@@ -148,6 +150,7 @@ impl Purpose {
         const CONFIG: &str = "a smaller hidden_size, num_hidden_layers or vocab_size";
         let settings = match self {
             Self::Model => vec![(asked.weights, CONFIG)],
+            Self::Adapter => vec![(asked.weights, "a smaller rank or fewer targets")],
             Self::Trainer => vec![
                 (asked.activations, "a smaller tokensPerStep, or recompute: true"),
                 (asked.gradients + asked.state + asked.weights, CONFIG),

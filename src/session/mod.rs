@@ -1,6 +1,7 @@
 //! What a user holds: models, trainers, generations. Owns buffers and plans; speaks to the GPU only
 //! through [`crate::gpu::Gpu`].
 
+mod adapter;
 #[cfg(test)]
 mod allocations;
 mod annex;
@@ -39,6 +40,7 @@ mod watch;
 mod weights;
 
 pub use crate::lower::InferenceOptions;
+pub use adapter::Adapter;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use generate::{Drawn, GenerateOptions, Generation};
 pub use loader::ModelLoader;

@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// A model on a device. Cheap to share; freed by [`Model::free`] or with its last reference.
 #[derive(Debug)]
 pub struct Model {
-    pub(super) weights: Weights,
+    pub(super) weights: Rc<Weights>,
     /// One for each of the options with which it has been used.
     pub(super) caches: RefCell<Vec<Rc<KeyValueCache>>>,
     /// Bytes held by trainers of this model.
@@ -33,12 +33,12 @@ pub struct Model {
 }
 
 impl Model {
-    fn new(weights: Weights) -> Self {
+    pub(super) fn new(weights: Weights) -> Self {
         let caps = weights.gpu.0.capabilities();
         Self {
             chunk_pace: Pace::new(caps),
             token_pace: Pace::new(caps),
-            weights,
+            weights: Rc::new(weights),
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
             sampler_bytes: Cell::new(0),
@@ -123,6 +123,11 @@ impl Model {
     /// Some of a weight tensor's bytes, whole elements.
     pub async fn read_piece(&self, index: usize, bytes: Range<u64>) -> Result<Vec<u8>> {
         self.weights.read_piece(index, bytes).await
+    }
+
+    #[cfg(test)]
+    pub fn version(&self) -> u64 {
+        self.weights.version()
     }
 
     /// Notes that the weights have changed: what the caches hold is void.

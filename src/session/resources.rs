@@ -13,6 +13,8 @@ pub(super) struct Resources {
     plans: Vec<PlanId>,
     /// Bytes of the uniforms that the plans have brought with them.
     ranges: u64,
+    /// Where it finds what it has not itself.
+    others: Option<[Rc<Self>; 2]>,
 }
 
 impl std::fmt::Debug for Resources {
@@ -26,7 +28,25 @@ impl std::fmt::Debug for Resources {
 
 impl Resources {
     pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
-        Self { gpu: Rc::clone(gpu), buffers: HashMap::new(), plans: Vec::new(), ranges: 0 }
+        Self::with(gpu, None)
+    }
+
+    /// None of its own yet, and those of `others`, which it keeps alive.
+    pub fn over(gpu: &Rc<dyn Gpu>, others: [Rc<Self>; 2]) -> Self {
+        Self::with(gpu, Some(others))
+    }
+
+    fn with(gpu: &Rc<dyn Gpu>, others: Option<[Rc<Self>; 2]>) -> Self {
+        let (buffers, plans) = (HashMap::new(), Vec::new());
+        Self { gpu: Rc::clone(gpu), buffers, plans, ranges: 0, others }
+    }
+
+    fn find(&self, name: Buffer) -> Option<(BufferId, u64)> {
+        match (self.buffers.get(&name), &self.others) {
+            (Some(own), _) => Some(*own),
+            (None, Some([first, second])) => first.find(name).or_else(|| second.find(name)),
+            (None, None) => None,
+        }
     }
 
     /// Makes a zeroed buffer under a name.
@@ -54,12 +74,12 @@ impl Resources {
     }
 
     pub fn get(&self, name: Buffer) -> Result<BufferId> {
-        let found = self.buffers.get(&name).map(|(id, _)| *id);
+        let found = self.find(name).map(|(id, _)| id);
         found.ok_or_else(|| Error::internal(format!("no buffer {name:?}")))
     }
 
     pub fn bytes_of(&self, name: Buffer) -> Option<u64> {
-        self.buffers.get(&name).map(|(_, bytes)| *bytes)
+        self.find(name).map(|(_, bytes)| bytes)
     }
 
     /// Takes over what it has not itself, and frees the rest.
@@ -71,7 +91,7 @@ impl Resources {
     }
 
     pub fn has(&self, name: Buffer) -> bool {
-        self.buffers.contains_key(&name)
+        self.find(name).is_some()
     }
 
     /// Installs a plan over these buffers and, for names they lack, those of `others`.

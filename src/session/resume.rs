@@ -1,5 +1,6 @@
 //! Continues a saved training run.
 
+use super::adapter::Adapter;
 use super::model::Model;
 use super::place::Place;
 use super::trainer::{Trainer, TrainerState, saved_sets};
@@ -33,11 +34,22 @@ impl Resume {
     /// # Errors
     /// `invalid-checkpoint` for a state that cannot be read.
     pub fn new(config: &ModelConfig, state: &str) -> Result<Self> {
+        Self::of_tensors(&Architecture::of(config).tensors(), state)
+    }
+
+    /// The same for a run that trained an adapter, saved with one of these tensors.
+    ///
+    /// # Errors
+    /// As [`Resume::new`].
+    pub fn of_adapter(adapter: &Adapter, state: &str) -> Result<Self> {
+        Self::of_tensors(&adapter.model().tensors(), state)
+    }
+
+    fn of_tensors(tensors: &[(String, Vec<usize>)], state: &str) -> Result<Self> {
         let state = TrainerState::from_json(state)?;
         state.check()?;
         let sets = saved_sets(state.progress);
-        let tensors: Vec<_> = Architecture::of(config)
-            .tensors()
+        let tensors: Vec<_> = tensors
             .iter()
             .flat_map(|(name, shape)| {
                 sets.iter().map(move |(suffix, _)| (format!("{name}.{suffix}"), shape.clone()))
@@ -94,7 +106,7 @@ impl Resume {
     pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
         let trainer = Rc::clone(self.trainer()?);
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
-        let layout = trainer.model.layout();
+        let layout = trainer.layout();
         for (suffix, set) in saved_sets(self.state.progress) {
             let own = |t: &&crate::params::Tensor| {
                 name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))

@@ -8,7 +8,7 @@ use super::trainer::{SavedSet, Trainer, TrainerState};
 use crate::checkpoint::write_header;
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferId, LocalFuture, Region, queued};
-use crate::params::Tensor;
+use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,6 +26,8 @@ type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 #[derive(Debug)]
 pub struct Snapshot {
     model: Rc<Model>,
+    /// Of the sets.
+    layout: Rc<Params>,
     sets: Vec<SavedSet>,
     copies: Resources,
     /// Of a trainer, but for the numbers that lie in `copies`.
@@ -39,7 +41,8 @@ impl Snapshot {
     /// `freed`, `out-of-memory`, `device-lost`.
     pub fn of_model(model: &Rc<Model>) -> Result<Taken> {
         let weights = model.weights.buffers()?;
-        Self::take(model, vec![("", Buffer::Weights)], None, &|name| weights.get(name))
+        let layout = &model.weights.layout;
+        Self::take(model, layout, vec![("", Buffer::Weights)], None, &|name| weights.get(name))
     }
 
     /// Copies a trainer's moments and state; none in the middle of an accumulation.
@@ -49,18 +52,19 @@ impl Snapshot {
     pub fn of_trainer(trainer: &Trainer) -> Result<Option<Taken>> {
         let Some((sets, state)) = trainer.between_steps() else { return Ok(None) };
         let find = |name| trainer.buffer(name);
-        Self::take(&trainer.model, sets, Some(state), &find).map(Some)
+        Self::take(&trainer.model, trainer.layout(), sets, Some(state), &find).map(Some)
     }
 
     fn take(
         model: &Rc<Model>,
+        layout: &Rc<Params>,
         sets: Vec<SavedSet>,
         state: Option<TrainerState>,
         find: Find<'_>,
     ) -> Result<Taken> {
-        let (model, gpu) = (Rc::clone(model), Rc::clone(model.gpu()));
+        let (model, gpu, layout) = (Rc::clone(model), Rc::clone(model.gpu()), Rc::clone(layout));
         let mut wanted = Vec::new();
-        for (index, shard) in model.layout().shards.iter().enumerate() {
+        for (index, shard) in layout.own_shards() {
             wanted.extend(sets.iter().map(|(_, set)| (set(index), shard.len as u64 * 4)));
         }
         if state.is_some() {
@@ -82,13 +86,13 @@ impl Snapshot {
         Ok(Box::pin(async move {
             let accepted = accepted.await;
             accepted.map_err(|error| memory::explained(error, Purpose::Snapshot, &asked))?;
-            Ok(Self { model, sets, copies, state })
+            Ok(Self { model, layout, sets, copies, state })
         }))
     }
 
     /// The tensors of its sets, in the order of a save.
     fn tensors(&self) -> impl Iterator<Item = (&Tensor, SavedSet)> {
-        let tensors = &self.model.layout().tensors;
+        let tensors = &self.layout.tensors;
         self.sets.iter().flat_map(move |set| tensors.iter().map(move |tensor| (tensor, *set)))
     }
 
@@ -104,7 +108,7 @@ impl Snapshot {
     /// Where the bytes of the file's data from `begin` to `end` lie: buffer, offset and length of each
     /// stretch, in the order of the file.
     fn stretches(&self, bytes: Range<u64>) -> Result<Vec<(BufferId, u64, u64)>> {
-        let layout = self.model.layout();
+        let layout = &self.layout;
         let mut found = Vec::new();
         let mut at = 0;
         for (tensor, (_, set)) in self.tensors() {

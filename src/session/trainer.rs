@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::Wgsl;
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
 use serde::Serialize;
@@ -158,6 +159,11 @@ impl Trainer {
 
     pub fn model(&self) -> &Rc<Model> {
         &self.model
+    }
+
+    /// The layout of gradients and moments: of the weights that are trained.
+    pub fn layout(&self) -> &Rc<Params> {
+        &self.plans.state
     }
 
     /// The options in force, defaults filled in.
@@ -399,7 +405,7 @@ impl Trainer {
                  overwrites them)",
             ));
         }
-        let tensor = tensor_at(self.model.layout(), index)?;
+        let tensor = tensor_at(self.layout(), index)?;
         let bytes = self.read_set(tensor, Buffer::Gradients, None).await?;
         let scale = (self.plans.micro_step.tokens as f64 / progress.counted as f64) as f32;
         Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
@@ -413,7 +419,7 @@ impl Trainer {
         bytes: Option<Range<u64>>,
     ) -> Result<Vec<u8>> {
         let find = |name| self.buffer(name);
-        let place = Place { layout: self.model.layout(), tensor, set, find: &find };
+        let place = Place { layout: self.layout(), tensor, set, find: &find };
         let all = tensor.shape.iter().product::<usize>() as u64 * 4;
         place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }

@@ -8,7 +8,7 @@ use super::step::Initialize;
 use super::watch::Watch;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
-use crate::config::ModelConfig;
+use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, Pending, Replay, made};
 use crate::lower::initialize_plan;
@@ -30,10 +30,12 @@ const SUBMIT_FLOPS: f64 = 2e10;
 pub(super) struct Weights {
     pub gpu: GpuRef,
     pub config: ModelConfig,
-    pub layout: Params,
+    pub layout: Rc<Params>,
     buffers: RefCell<Option<Rc<Resources>>>,
     /// Counts changes of the weights.
     version: Cell<u64>,
+    /// Whose weights lie under these, which are an adapter's.
+    base: Option<Rc<Self>>,
 }
 
 /// A GPU that can be printed.
@@ -53,7 +55,28 @@ impl Weights {
     /// `limit-exceeded`, `out-of-memory`.
     pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
         let layout = Self::planned(gpu, &config)?;
-        Self::allocated(gpu, config, layout)
+        Self::allocated(gpu, config, layout, None)
+    }
+
+    /// An adapter's weights over a base's: A drawn from the seed, B zero.
+    ///
+    /// # Errors
+    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
+    pub async fn adapted(base: &Rc<Self>, lora: &LoraConfig, watch: Watch<'_>) -> Result<Self> {
+        base.buffers()?;
+        let layout = base.layout.adapted(base.layout.architecture.adapted(lora)?)?;
+        watch.at(0, 1, "initialise weights")?;
+        let gpu = &base.gpu.0;
+        let asked = MemoryBytes::of_weights(&layout);
+        memory::judge(&**gpu, Purpose::Adapter, &asked)?;
+        let over = Some(Rc::clone(base));
+        let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
+        let allocated = made(&**gpu, allocate).await;
+        let weights =
+            allocated.map_err(|error| memory::explained(error, Purpose::Adapter, &asked))?;
+        weights.initialize(lora.seed, watch).await?;
+        watch.at(1, 1, "initialise weights")?;
+        Ok(weights)
     }
 
     /// The layout of weights for which there is memory, as far as that is known.
@@ -64,17 +87,23 @@ impl Weights {
         Ok(layout)
     }
 
-    fn allocated(gpu: &Rc<dyn Gpu>, config: ModelConfig, layout: Params) -> Result<Self> {
+    fn allocated(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        layout: Params,
+        base: Option<Rc<Self>>,
+    ) -> Result<Self> {
         let mut buffers = Resources::new(gpu);
-        for (index, shard) in layout.shards.iter().enumerate() {
+        for (index, shard) in layout.own_shards() {
             buffers.add(Buffer::Weights(index), shard.len as u64 * 4)?;
         }
         Ok(Self {
             gpu: GpuRef(Rc::clone(gpu)),
             config,
-            layout,
+            layout: Rc::new(layout),
             buffers: RefCell::new(Some(Rc::new(buffers))),
             version: Cell::new(0),
+            base,
         })
     }
 
@@ -92,7 +121,7 @@ impl Weights {
         let layout = Self::planned(gpu, &config)?;
         let asked = MemoryBytes::of_weights(&layout);
         let allocate = || {
-            let weights = Self::allocated(gpu, config, layout)?;
+            let weights = Self::allocated(gpu, config, layout, None)?;
             if !gpu.capabilities().software {
                 weights.initialize_matrices(seed)?;
             }
@@ -154,15 +183,23 @@ impl Weights {
         gpu.submit(&[Replay::new(plan, 1)], submits, None).map(drop)
     }
 
-    /// The buffers that hold them.
+    /// The buffers that hold them, and those of the base under them.
     ///
     /// # Errors
     /// `freed`.
     pub fn buffers(&self) -> Result<Rc<Resources>> {
-        let buffers = self.buffers.borrow();
-        buffers.clone().ok_or_else(|| {
-            Error::new(ErrorCode::Freed, "this model has been freed; create or load it again")
-        })
+        let own = self.buffers.borrow().clone();
+        let freed = |what| Error::new(ErrorCode::Freed, what);
+        let Some(base) = &self.base else {
+            return own.ok_or_else(|| freed("this model has been freed; create or load it again"));
+        };
+        let own = own.ok_or_else(|| {
+            freed("this adapter has been freed, or merged into its base; create or load it again")
+        })?;
+        let under = base.buffers.borrow().clone();
+        let under = under
+            .ok_or_else(|| freed("the model under this adapter has been freed; load both again"))?;
+        Ok(Rc::new(Resources::over(&self.gpu.0, [own, under])))
     }
 
     /// Bytes on the GPU.
@@ -174,9 +211,9 @@ impl Weights {
         self.buffers.replace(None);
     }
 
-    /// How often the weights have changed.
+    /// How often the weights have changed, or those under them.
     pub fn version(&self) -> u64 {
-        self.version.get()
+        self.version.get() + self.base.as_ref().map_or(0, |base| base.version())
     }
 
     /// Notes that the weights have changed.

@@ -6,6 +6,8 @@
 //! alignment, one bound twice and written, bindings beyond the device's limits) it refuses too, as an error
 //! of the call's scopes.
 
+#[cfg(all(test, feature = "testing"))]
+mod adapter_tests;
 mod attention;
 #[cfg(all(test, feature = "testing"))]
 mod fault_tests;

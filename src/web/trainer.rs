@@ -105,7 +105,7 @@ impl RawTrainer {
 
     #[wasm_bindgen(js_name = gradientNames)]
     pub fn gradient_names(&self) -> JsResult<String> {
-        let names: Vec<_> = self.trainer.model().layout().tensors.iter().map(|t| &t.name).collect();
+        let names: Vec<_> = self.trainer.layout().tensors.iter().map(|t| &t.name).collect();
         json(&names)
     }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 impl Trainer {
     fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
-        let tensors = &self.model.layout().tensors;
+        let tensors = &self.layout().tensors;
         let sets = saved_sets(self.progress());
         sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
     }
