@@ -4,6 +4,7 @@ mod family;
 mod fields;
 mod keys;
 mod lora;
+mod peft;
 mod refused;
 mod rope;
 

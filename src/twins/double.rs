@@ -18,6 +18,8 @@ mod memory;
 mod operands;
 mod optimizer;
 #[cfg(all(test, feature = "testing"))]
+mod peft_tests;
+#[cfg(all(test, feature = "testing"))]
 mod plan_tests;
 mod products;
 #[cfg(all(test, feature = "testing"))]

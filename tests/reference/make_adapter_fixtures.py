@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Writes LoRA adapters by PEFT on the models in fixtures/, and what they give.
+
+    python make_adapter_fixtures.py [OUT]        # OUT defaults to fixtures/adapters beside this file
+
+Every adapter is written by PEFT's own `save_pretrained`. B is as random as A: at B = 0, where training
+begins, every gradient of A is 0, and a wrong one would not show. The oracle is float32 on one CPU
+thread, as in make_fixtures.py, on the batch of the base's fixture. Before anything is kept, it is
+compared with packed_llama.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.numpy import save_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+import packed_llama
+from make_fixtures import (
+    FIXTURES,
+    GRADIENT_NOISE,
+    HERE,
+    LOGIT_NOISE,
+    LOSS_NOISE,
+    OPTIONS,
+    STEPS,
+    check_versions,
+    forward,
+    make_batch,
+    mean_loss,
+    write_json,
+)
+
+# Between them: every module and some of those that tinyloom stacks, biases of the base beside an
+# adapter, rsLoRA, ranks that are and are not a multiple of 4, a scale of one.
+ADAPTERS = {
+    "llama": {
+        "base": "llama",
+        "seed": 31,
+        "lora": dict(r=4, lora_alpha=8, target_modules="all-linear"),
+    },
+    "qwen2-rslora": {
+        "base": "qwen2",
+        "seed": 32,
+        "lora": dict(
+            r=3, lora_alpha=2, use_rslora=True, target_modules=["q_proj", "v_proj", "down_proj"]
+        ),
+    },
+    "qwen3": {
+        "base": "qwen3",
+        "seed": 33,
+        "lora": dict(r=8, lora_alpha=8, target_modules=["k_proj", "o_proj", "up_proj"]),
+    },
+}
+
+
+def saved_name(name):
+    """A parameter's name in adapter_model.safetensors."""
+    return name.replace(".default.", ".")
+
+
+def adapter_of(model):
+    return {saved_name(k): p for k, p in model.named_parameters() if p.requires_grad}
+
+
+def fill(adapter, seed):
+    with torch.no_grad():
+        for index, (name, p) in enumerate(sorted(adapter.items())):
+            normal = np.random.default_rng([seed, index]).standard_normal(p.shape)
+            normal *= p.shape[1] ** -0.5 * (0.2 if ".lora_B." in name else 1.0)
+            p.copy_(torch.from_numpy(normal.astype(np.float32)))
+
+
+def scale_of(lora):
+    return lora["lora_alpha"] / (math.sqrt(lora["r"]) if lora.get("use_rslora") else lora["r"])
+
+
+def merged_weights(base, adapter, scale):
+    """The base's weights with scale · B·A added, as functions of the adapter's."""
+    merged = dict(base)
+    for name, a in adapter.items():
+        if ".lora_A." in name:
+            module = name.removeprefix("base_model.model.").replace(".lora_A", "")
+            merged[module] = base[module] + scale * (adapter[name.replace("lora_A", "lora_B")] @ a)
+    return merged
+
+
+def train(model, batch):
+    tokens, targets, starts = batch
+    adapter = adapter_of(model)
+    # The optimizer decays all that it trains: A and B are matrices.
+    optimizer = torch.optim.AdamW(
+        adapter.values(),
+        lr=OPTIONS["learning_rate"],
+        betas=(OPTIONS["beta1"], OPTIONS["beta2"]),
+        eps=OPTIONS["epsilon"],
+        weight_decay=OPTIONS["weight_decay"],
+        foreach=False,
+    )
+    steps = []
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        loss = mean_loss(forward(model, tokens, starts), targets)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(adapter.values(), OPTIONS["max_grad_norm"])
+        optimizer.step()
+        steps.append({"step": step, "loss": loss.item(), "grad_norm": norm.item()})
+    return steps
+
+
+def second_opinion(fixture, scale, base, initial, oracle, steps):
+    """Repeats oracle and training in float64 and measures how far float32 was from it."""
+    tokens, targets, starts = make_batch(fixture)
+    base = {k: v.double() for k, v in base.items()}
+    weights = {k: v.double().requires_grad_() for k, v in initial.items()}
+    moments, worst = {}, {"gradient": 0.0, "loss": 0.0}
+    for step in range(1, len(steps) + 1):
+        logits = packed_llama.logits(
+            fixture["config"], merged_weights(base, weights, scale), tokens, starts
+        )
+        loss = mean_loss(logits, targets)
+        gradients = dict(zip(weights, torch.autograd.grad(loss, weights.values())))
+        if step == 1:
+            worst["logit"] = (logits - oracle["logits"]).abs().max().item()
+            for name, g in gradients.items():
+                distance = ((oracle[f"grad.{name}"] - g).norm() / g.norm()).item()
+                worst["gradient"] = max(worst["gradient"], distance)
+        with torch.no_grad():
+            packed_llama.adamw(weights, gradients, moments, step, OPTIONS)
+        worst["loss"] = max(worst["loss"], abs(steps[step - 1]["loss"] - loss.item()))
+    assert worst["logit"] < LOGIT_NOISE and worst["gradient"] < GRADIENT_NOISE, worst
+    assert worst["loss"] < LOSS_NOISE, worst
+    return worst
+
+
+def make(name, spec, out):
+    folder, fixture = out / name, FIXTURES[spec["base"]]
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*"):
+        old.unlink()
+    model = AutoModelForCausalLM.from_pretrained(
+        HERE / "fixtures" / spec["base"], dtype=torch.float32, attn_implementation="eager"
+    )
+    base = {k: p.detach().clone() for k, p in model.named_parameters()}
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **spec["lora"]))
+    # Where the base lay is of no use to others.
+    model.peft_config["default"].base_model_name_or_path = spec["base"]
+    adapter = adapter_of(model)
+    fill(adapter, spec["seed"])
+    # Without a look for the base elsewhere.
+    model.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink()
+    # PEFT writes a set in any order.
+    written = json.loads((folder / "adapter_config.json").read_text())
+    written["target_modules"].sort()
+    write_json(folder / "adapter_config.json", written)
+    initial = {k: p.detach().clone() for k, p in adapter.items()}
+
+    tokens, targets, starts = batch = make_batch(fixture)
+    logits = forward(model, tokens, starts)
+    loss = mean_loss(logits, targets)
+    loss.backward()
+    oracle = {"logits": logits.detach(), "loss": loss.detach()[None]}
+    oracle |= {f"grad.{k}": p.grad.clone() for k, p in adapter.items()}
+    steps = train(model, batch)
+    scale = scale_of(spec["lora"])
+    worst = second_opinion(fixture, scale, base, initial, oracle, steps)
+    # What PEFT merges, of the adapter as it was before training.
+    with torch.no_grad():
+        for key, p in adapter.items():
+            p.copy_(initial[key])
+    merged = dict(model.merge_and_unload().named_parameters())
+    changed = {k: p for k, p in merged.items() if not torch.equal(p, base[k])}
+    assert len(changed) * 2 == len(adapter), sorted(changed)
+    oracle |= {f"merged.{k}": p.detach() for k, p in changed.items()}
+    arrays = {k: np.ascontiguousarray(v.numpy()) for k, v in oracle.items()}
+    for key, value in zip(("tokens", "targets", "documents"), batch):
+        arrays[key] = value.numpy().astype(np.uint32)
+    save_file(arrays, folder / "oracle.safetensors")
+    losses = {"base": spec["base"], "options": OPTIONS, "steps": steps, "float32_noise": worst}
+    write_json(folder / "losses.json", losses)
+    print(name, json.dumps(worst))
+    for path in sorted(folder.iterdir()):
+        print(f"  {path.stat().st_size:8} {name}/{path.name}")
+
+
+def main():
+    check_versions()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "adapters"
+    for name, spec in ADAPTERS.items():
+        make(name, spec, out)
+
+
+if __name__ == "__main__":
+    main()
