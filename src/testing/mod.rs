@@ -4,6 +4,7 @@
 //! the lane's device can compile it, runs it on fresh random data with poisoned outputs and holds
 //! the result against the CPU twin in f64.
 
+mod adapter;
 pub mod adapters;
 mod attention;
 mod attention_backward;
@@ -140,6 +141,7 @@ fn every_case() -> Vec<Case> {
         optimizer::cases(),
         sample::cases(),
         model::cases(),
+        adapter::cases(),
         probe::cases(),
         training::cases(),
         weights::cases(),

@@ -210,7 +210,7 @@ async fn load(
 /// A model, and what it is held against.
 pub(super) struct Pair {
     pub config: ModelConfig,
-    weights: Tensors<f64>,
+    pub weights: Tensors<f64>,
     pub model: Rc<Model>,
 }
 
@@ -227,7 +227,7 @@ impl Pair {
         Reference { config: &self.config, weights: &self.weights }
     }
 
-    fn batch(&self, lane: &Lane, tokens: usize) -> Batch {
+    pub fn batch(&self, lane: &Lane, tokens: usize) -> Batch {
         let mut targets = lane.integers(tokens, self.config.vocab_size);
         targets.iter_mut().step_by(5).for_each(|target| *target = IGNORE_INDEX);
         Batch::new(
