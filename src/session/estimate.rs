@@ -5,7 +5,7 @@ use super::memory::MemoryBytes;
 use super::trainer::{Precision, TrainerOptions};
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
-use crate::config::ModelConfig;
+use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::{InferenceOptions, TrainChoices, inference_plans, train_plans};
@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EstimateOptions {
+    /// An adapter on the model, which is what is trained and generates then.
+    pub adapter: Option<LoraConfig>,
     /// A trainer with these options.
     pub trainer: Option<TrainerOptions>,
     /// A text that is generated.
@@ -51,6 +53,7 @@ pub struct PerCall {
 /// What a model will take.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
+    /// Of the model, an adapter's not counted.
     pub parameters: u64,
     pub bytes: MemoryBytes,
     /// Floating-point operations.
@@ -76,6 +79,13 @@ pub fn estimate(
     let parameters = architecture.parameter_count();
     let layout = Params::new(architecture, caps.limits.shard_bytes())?;
     let mut bytes = MemoryBytes::of_weights(&layout);
+    let layout = match &options.adapter {
+        Some(lora) => layout.adapted(layout.architecture.adapted(lora)?)?,
+        None => layout,
+    };
+    if options.adapter.is_some() {
+        bytes = bytes.plus(MemoryBytes::of_weights(&layout));
+    }
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
         options.validate()?;

@@ -13,8 +13,8 @@ use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, GenerateOptions, Generation, InferenceOptions, Model, ModelLoader, Resume, Snapshot,
-    Trainer, TrainerOptions, UNWATCHED,
+    Adapter, EstimateOptions, GenerateOptions, Generation, InferenceOptions, Model, ModelLoader,
+    Resume, Snapshot, TextOptions, Trainer, TrainerOptions, UNWATCHED, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::{Network, Tensors, random_adapter};
@@ -174,6 +174,31 @@ fn gradients_and_moments_are_the_adapters_alone() {
     assert_eq!(sets.len(), 1);
     assert!(adapter.model().gpu_bytes() > before + 3 * own);
     assert_eq!(trainer.optimizer_tensors().len(), 2 * adapter.model().tensors().len());
+}
+
+#[test]
+fn an_estimate_is_what_is_allocated() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, NORMED);
+    let lora = lora(&SOME, 4);
+    let options = EstimateOptions {
+        adapter: Some(lora.clone()),
+        trainer: Some(options()),
+        generate: Some(TextOptions { tokens: 40, ..TextOptions::default() }),
+    };
+    let caps = Gpu::capabilities(&*double);
+    let estimated = estimate(&pair.config, &options, Some(caps)).unwrap();
+    let adapter = block_on(Adapter::create(&pair.model, lora, UNWATCHED)).unwrap();
+    let model = adapter.model();
+    let _trainer = block_on(Trainer::create(model, options.trainer.unwrap(), UNWATCHED)).unwrap();
+    block_on(model.logits(&[1; 40], InferenceOptions::default(), UNWATCHED)).unwrap();
+    assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
+    assert_eq!(estimated.parameters, pair.model.parameter_count() as u64);
+    let bad = EstimateOptions {
+        adapter: Some(LoraConfig { rank: 0, ..Default::default() }),
+        ..Default::default()
+    };
+    assert!(estimate(&pair.config, &bad, None).unwrap_err().message.contains("rank is 0"));
 }
 
 /// The worst difference in nats of greedy tokens and their log-probabilities from a network's.
