@@ -92,6 +92,20 @@ pub fn copy_row(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
     fixed(composer, caps, &bindings, hidden)
 }
 
+/// Sums that [`checksum`] leaves.
+pub const CHECKSUM_LANES: usize = 4096;
+
+/// `checksum_forward` of `count` words. Bindings: words, sums.
+pub fn checksum(caps: &Capabilities, count: usize) -> Result<Kernel> {
+    let spec = KernelSpec::Checksum { count };
+    let composer = Composer::new(spec, workgroup_size(caps, 256, 1, spec.name())?)
+        .size("COUNT", count)
+        .size("LANES", CHECKSUM_LANES)
+        .module(shader!("lib/flat"))
+        .module(shader!("00_checksum"));
+    fixed(composer, caps, &[read("words"), read_write("sums")], CHECKSUM_LANES)
+}
+
 /// `scale_forward`: rows of `columns` elements times a factor, in place. Grid: `tokens · columns`
 /// invocations.
 pub fn scale(caps: &Capabilities, columns: usize, factor: f64) -> Result<Kernel> {

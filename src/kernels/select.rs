@@ -17,6 +17,7 @@ impl KernelSpec {
             Self::Zero { count } => k::zero(caps, count),
             Self::CopyRow { hidden } => k::copy_row(caps, hidden),
             Self::Scale { columns, factor } => k::scale(caps, columns, factor.0),
+            Self::Checksum { count } => k::checksum(caps, count),
             Self::Initialize { count } => k::initialize(caps, count),
             Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),

@@ -33,6 +33,10 @@ pub enum KernelSpec {
         columns: usize,
         factor: Constant,
     },
+    /// Of `count` words.
+    Checksum {
+        count: usize,
+    },
     /// `count` initial weights.
     Initialize {
         count: usize,
@@ -229,6 +233,7 @@ impl KernelSpec {
             Self::Zero { .. } => "zero_forward",
             Self::CopyRow { .. } => "copy_row_forward",
             Self::Scale { .. } => "scale_forward",
+            Self::Checksum { .. } => "checksum_forward",
             Self::Initialize { .. } => "initialize_forward",
             Self::EmbeddingForward { .. } => "embedding_forward",
             Self::EmbeddingBackward { .. } => "embedding_backward",

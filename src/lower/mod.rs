@@ -2,6 +2,7 @@
 //! key-value cache, or for one decoded row. One file per operation.
 
 mod attention;
+mod checksum;
 mod embed;
 mod gate;
 mod head;
@@ -16,6 +17,7 @@ mod train;
 
 #[cfg(feature = "testing")]
 pub use attention::{attention_shape, cache_bytes};
+pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
     CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
     SampleChoices, inference_plans, probe_plan, sample_plan,

@@ -74,6 +74,8 @@ pub enum Buffer {
     Probe,
     /// Probabilities of attention, by rows of a chunk and keys up to its last one.
     Probabilities,
+    /// Sums that tell weights from others.
+    Checksums,
 }
 
 /// Bytes of a buffer that a dispatch binds.

@@ -128,10 +128,17 @@ impl Resume {
     /// The trainer, once every tensor has arrived.
     ///
     /// # Errors
-    /// `invalid-checkpoint`, naming what is missing; what the device refused of the uploads.
+    /// `invalid-checkpoint`, naming what is missing, and for an adapter's run on another base; what the
+    /// device refused of the uploads.
     pub async fn finish(mut self) -> Result<Rc<Trainer>> {
         self.reader.finish()?;
         let trainer = Rc::clone(self.trainer()?);
+        if self.state.base != trainer.model.weights.base_checksum().await? {
+            return Err(Error::checkpoint(
+                "this run trained an adapter on other weights than the base has now: resume it on \
+                 the base as it was",
+            ));
+        }
         let gpu = trainer.model.gpu();
         let state = [
             (trainer.buffer(Buffer::Optimizer)?, &self.state.optimizer),

@@ -170,6 +170,7 @@ impl Snapshot {
         let mut state = state.ok_or_else(|| Error::internal("a model has no trainer's state"))?;
         state.optimizer = self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?;
         state.metrics = self.read_bits(Buffer::Metrics, METRICS_BYTES).await?;
+        state.base = self.model.weights.base_checksum().await?;
         state.to_json()
     }
 

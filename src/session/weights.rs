@@ -10,8 +10,8 @@ use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Pending, Replay, made};
-use crate::lower::initialize_plan;
+use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::lower::{CHECKSUM_BYTES, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use crate::random::{fill_uniform, fill_weights};
@@ -34,6 +34,8 @@ pub(super) struct Weights {
     buffers: RefCell<Option<Rc<Resources>>>,
     /// Counts changes of the weights.
     version: Cell<u64>,
+    /// The sum of a version.
+    checksum: Cell<Option<(u64, u32)>>,
     /// Whose weights lie under these, which are an adapter's.
     base: Option<Rc<Self>>,
 }
@@ -103,6 +105,7 @@ impl Weights {
             layout: Rc::new(layout),
             buffers: RefCell::new(Some(Rc::new(buffers))),
             version: Cell::new(0),
+            checksum: Cell::new(None),
             base,
         })
     }
@@ -209,6 +212,43 @@ impl Weights {
 
     pub fn free(&self) {
         self.buffers.replace(None);
+    }
+
+    /// A number that tells the weights under an adapter's from others, on every adapter of GPUs; none
+    /// where there are none.
+    ///
+    /// # Errors
+    /// `freed`, `out-of-memory`, `device-lost`.
+    pub async fn base_checksum(&self) -> Result<Option<u32>> {
+        match &self.base {
+            Some(base) => base.checksum().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn checksum(&self) -> Result<u32> {
+        let (gpu, weights, version) = (&self.gpu.0, self.buffers()?, self.version());
+        if let Some((known, sum)) = self.checksum.get()
+            && known == version
+        {
+            return Ok(sum);
+        }
+        let plan = checksum_plan(gpu.capabilities(), &self.layout)?;
+        let mut resources = Resources::new(gpu);
+        let run = made(&**gpu, || {
+            resources.allocate(&plan.buffers(), &[&weights])?;
+            let buffer = resources.get(Buffer::Checksums)?;
+            let bytes = self.layout.shards.len() as u64 * CHECKSUM_BYTES;
+            let installed = resources.install(&plan, &[&weights])?;
+            Ok((installed, Region { buffer, offset: 0, bytes }))
+        });
+        let (installed, region) = run.await?;
+        let read = gpu.submit(&[Replay::new(installed, 1)], 1, Some(region))?;
+        let sums: Vec<u32> = bytemuck::pod_collect_to_vec(&read.await?);
+        // By their places, so that shards do not change places unseen.
+        let sum = sums.iter().fold(0u32, |sum, &x| sum.rotate_left(5).wrapping_add(x));
+        self.checksum.set(Some((version, sum)));
+        Ok(sum)
     }
 
     /// How often the weights have changed, or those under them.

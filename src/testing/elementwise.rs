@@ -11,6 +11,7 @@ use crate::random::fill_weights;
 use crate::session::step::Initialize;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::attention::AttentionShape;
+use crate::twins::checksum::checksum_forward;
 use crate::twins::linear::scale_forward;
 use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("zero", zero),
         Case::new("copy_row", copy_row),
         Case::new("scale", scale),
+        Case::new("checksum", checksum),
         Case::new("rope", rope),
     ];
     cases.extend(Activation::ALL.map(|activation| {
@@ -89,6 +91,19 @@ async fn copy_row(lane: Rc<Lane>) -> Outcome {
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                 same("row", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
             }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn checksum(lane: Rc<Lane>) -> Outcome {
+    for count in [1, 5000, 20_001] {
+        let made = lane.variants(|caps| k::checksum(caps, count)).map_err(text)?;
+        let words = Operand::floats(&lane.normal(count));
+        let expected = checksum_forward(words.contents(), k::CHECKSUM_LANES);
+        let jobs = jobs(&made, 1, &[words, Operand::poison(k::CHECKSUM_LANES)]);
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            same("sums", got.words(0), &expected).map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())

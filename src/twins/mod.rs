@@ -9,6 +9,7 @@ pub mod attention_masked;
 pub mod attention_rows;
 pub mod cache;
 pub mod check;
+pub mod checksum;
 pub mod double;
 pub mod embedding;
 pub mod linear;

@@ -56,13 +56,14 @@ impl Trainer {
     /// # Errors
     /// `freed`, `device-lost`.
     pub async fn state(&self) -> Result<String> {
-        let state = TrainerState::new(
+        let mut state = TrainerState::new(
             self.options(),
             self.progress().kept(),
             self.read_bits(Buffer::Optimizer, OPTIMIZER_BYTES).await?,
             self.read_bits(Buffer::Metrics, METRICS_BYTES).await?,
             self.losses.borrow().get(),
         );
+        state.base = self.model.weights.base_checksum().await?;
         state.to_json()
     }
 

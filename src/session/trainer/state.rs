@@ -28,6 +28,9 @@ pub(in crate::session) struct TrainerState {
     /// as in states of version 0.1.0, those in `metrics` count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<[u32; 2]>,
+    /// Of a run that trains an adapter: what tells its base from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u32>,
 }
 
 impl TrainerState {
@@ -41,7 +44,7 @@ impl TrainerState {
         // Between accumulations there is no sum. Where a micro-step's result was lost, only the GPU has it.
         let whole = progress.micro_step > 0 && losses.counted == progress.counted;
         let nats = whole.then(|| split(losses.nats.to_bits()));
-        Self { format: FORMAT.into(), options, progress, optimizer, metrics, nats }
+        Self { format: FORMAT.into(), options, progress, optimizer, metrics, nats, base: None }
     }
 
     pub fn from_json(text: &str) -> Result<Self> {
@@ -131,6 +134,7 @@ mod tests {
             optimizer: [0.5f32, 0.1, 64.0, 1.0].map(f32::to_bits).to_vec(),
             metrics: vec![0, 0, 2.5f32.to_bits(), 0, 0, 0, 0, 0],
             nats: Some([0, 0x4004_0000]),
+            base: None,
         };
         good.check().unwrap();
         assert_eq!(good.losses(), LossSum { nats: 2.5, counted: 5 });

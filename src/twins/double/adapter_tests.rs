@@ -9,7 +9,7 @@ use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};
 use crate::config::LoraConfig;
 use crate::data::{Batch, Dataset, DatasetOptions};
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, Result};
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
@@ -395,6 +395,49 @@ fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
     (0..count).map(step).collect()
 }
 
+/// Another adapter's trainer that goes on from where this one is.
+async fn resumed(trainer: &Trainer, onto: &Adapter) -> Result<Rc<Trainer>> {
+    let state = trainer.state().await?;
+    let mut resume = Resume::of_adapter(onto, &state)?;
+    let tensors = trainer.optimizer_tensors();
+    let (header, length) = header_of(&trainer.save_header(), &tensors);
+    resume.add_file("optimizer.safetensors", &header, length)?;
+    resume.allocate(onto.model(), Box::new(|_, _, _| false))?.await?;
+    for (index, (name, _)) in tensors.iter().enumerate() {
+        let bytes = trainer.read_optimizer_tensor(index, None).await?;
+        resume.set_piece(name, 0, &bytes)?;
+    }
+    resume.finish().await
+}
+
+/// What a state says of the base.
+fn base_of(state: &str) -> u64 {
+    serde_json::from_str::<serde_json::Value>(state).unwrap()["base"].as_u64().unwrap()
+}
+
+#[test]
+fn a_run_is_not_resumed_on_another_base() {
+    let pair = Pair::new(&Double::floor(), TIED);
+    let create =
+        |base: &Rc<Model>| block_on(Adapter::create(base, lora(&ALL, 2), UNWATCHED)).unwrap();
+    let first = create(&pair.model);
+    let trainer = block_on(Trainer::create(first.model(), options(), UNWATCHED)).unwrap();
+    steps(&trainer, 2);
+    let other = block_on(Model::create(pair.model.gpu(), pair.config.clone(), 3, UNWATCHED));
+    let refused = block_on(resumed(&trainer, &create(&other.unwrap()))).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::InvalidCheckpoint);
+    assert!(refused.message.contains("other weights"), "{refused}");
+    block_on(resumed(&trainer, &create(&pair.model))).unwrap();
+    // A merge makes it another base.
+    let merged = Adapted::new(&pair, lora(&["q_proj"], 1), 5);
+    block_on(merged.adapter.merge(UNWATCHED)).unwrap();
+    let saved = block_on(trainer.state()).unwrap();
+    let unmerged = Pair::new(&Double::floor(), TIED);
+    let onto = create(&unmerged.model);
+    let fresh = block_on(Trainer::create(onto.model(), options(), UNWATCHED)).unwrap();
+    assert_ne!(base_of(&saved), base_of(&block_on(fresh.state()).unwrap()));
+}
+
 #[test]
 fn a_resumed_adapter_goes_on_to_the_bit() {
     let create =
@@ -421,19 +464,7 @@ fn a_resumed_adapter_goes_on_to_the_bit() {
         let index = tensors.iter().position(|(own, _)| own == name).unwrap();
         block_on(first.model().read_tensor(index)).unwrap()
     });
-    let resumed = block_on(async {
-        let state = trainer.state().await.unwrap();
-        let mut resume = Resume::of_adapter(&second, &state).unwrap();
-        let tensors = trainer.optimizer_tensors();
-        let (header, length) = header_of(&trainer.save_header(), &tensors);
-        resume.add_file("optimizer.safetensors", &header, length).unwrap();
-        resume.allocate(second.model(), Box::new(|_, _, _| false)).unwrap().await.unwrap();
-        for (index, (name, _)) in tensors.iter().enumerate() {
-            let bytes = trainer.read_optimizer_tensor(index, None).await.unwrap();
-            resume.set_piece(name, 0, &bytes).unwrap();
-        }
-        resume.finish().await.unwrap()
-    });
+    let resumed = block_on(resumed(&trainer, &second)).unwrap();
     assert_eq!([before, steps(&resumed, 3)].concat(), expected);
     assert!(weights(second.model()) == weights(whole.model()));
 }

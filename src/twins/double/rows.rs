@@ -4,9 +4,10 @@ use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::WriteMode;
-use crate::kernels::{ActivationWidth, AttentionShape};
+use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::checksum::checksum_forward;
 use crate::twins::embedding::{embedding_backward, embedding_forward};
 use crate::twins::linear::scale_forward;
 use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
@@ -32,6 +33,12 @@ pub(super) fn scale(on: &mut Operands, columns: usize, factor: f64) -> Result<()
     let mut rows = on.first("rows", count)?.to_vec();
     scale_forward(&mut rows, factor as f32);
     on.write("rows", 0, &rows)
+}
+
+pub(super) fn checksum(on: &mut Operands, count: usize) -> Result<()> {
+    let sums = checksum_forward(&on.u32("words")?[..count], CHECKSUM_LANES);
+    on.u32_mut("sums")?[..CHECKSUM_LANES].copy_from_slice(&sums);
+    Ok(())
 }
 
 pub(super) fn initialize(on: &mut Operands, count: usize) -> Result<()> {

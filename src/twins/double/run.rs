@@ -27,6 +27,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::Zero { count } => rows::zero(on, count),
         Spec::CopyRow { hidden } => rows::copy_row(on, hidden),
         Spec::Scale { columns, factor } => rows::scale(on, columns, factor.0),
+        Spec::Checksum { count } => rows::checksum(on, count),
         Spec::Initialize { count } => rows::initialize(on, count),
         Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
