@@ -2,13 +2,14 @@
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
+import { RESULTS, writeResults } from "./results.mjs";
 import { KERNELS, runSuite } from "./run-suite.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -24,7 +25,7 @@ const { values, positionals } = parseArgs({
     profile: { type: "boolean", default: false },
     limits: { type: "string", default: "adapter" },
     "no-subgroups": { type: "boolean", default: false },
-    out: { type: "string", default: join(root, "bench", "results") },
+    out: { type: "string", default: RESULTS },
   },
 });
 const options = {
@@ -68,19 +69,13 @@ const measured = values.browser === "node" ? await inNode() : await inBrowser(va
 const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
 console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
 if (options.suite === "attention" || options.suite === "matmul") printPicks(measured.results);
-const name = [
-  new Date().toISOString().slice(0, 10),
-  slug(measured.adapter),
+const parts = [
   values.browser,
   ...(values.limits === "adapter" ? [] : [values.limits]),
   ...(options.suite === "models" ? [] : [options.suite]),
   ...(options.subgroups ? [] : ["no-subgroups"]),
-]
-  .join("-")
-  .concat(".json");
-mkdirSync(values.out, { recursive: true });
-writeFileSync(join(values.out, name), `${JSON.stringify(measured, null, 2)}\n`);
-console.log(`written: ${name}`);
+];
+writeResults(values.out, parts, measured);
 process.exit(0);
 
 /** Ends the run unless these files were built. */
@@ -89,16 +84,6 @@ function need(files, script) {
   if (missing === undefined) return;
   console.error(`${missing} is missing; run: node ${script}`);
   process.exit(1);
-}
-
-function slug({ vendor, architecture }) {
-  return (
-    [vendor, architecture]
-      .filter(Boolean)
-      .join("-")
-      .toLowerCase()
-      .replace(/[^a-z0-9-]+/g, "-") || "unnamed"
-  );
 }
 
 function print(result) {

@@ -311,7 +311,7 @@ async function growth(tinyloom, runtime, { only, steps }, record) {
 }
 
 /**
- * Everything, in order; `only` keeps the workloads whose names contain it.
+ * Everything, in order; `only` keeps the workloads whose names contain it, or that are in it if it is a list.
  *
  * @param load - imports the package.
  * @param options.beforeTuning - called before the first runtime that measures tiles.
@@ -376,9 +376,12 @@ function shares({ teraflops, gigabytesPerSecond }, { peakTeraflops, copyGigabyte
   };
 }
 
+const isChosen = (workload, only) =>
+  Array.isArray(only) ? only.includes(workload) : workload.includes(only);
+
 async function everyTraining(tinyloom, runtime, trained, { only, profile, steps }, record) {
   for (const [name, options] of trained) {
-    if (trainName(name, options).includes(only))
+    if (isChosen(trainName(name, options), only))
       record(await train(tinyloom, runtime, name, { steps, profile, ...options }));
   }
 }
@@ -388,10 +391,10 @@ async function everyModel(tinyloom, runtime, settings, record) {
   const { only } = settings;
   await everyTraining(tinyloom, runtime, TRAINED, settings, record);
   for (const [name, options] of DECODED) {
-    if (decodeName(name, options).includes(only))
+    if (isChosen(decodeName(name, options), only))
       record(await decode(tinyloom, runtime, name, options));
   }
   for (const tokens of LENGTHS) {
-    if (`memory ${tokens}`.includes(only)) record(await memory(tinyloom, runtime, tokens));
+    if (isChosen(`memory ${tokens}`, only)) record(await memory(tinyloom, runtime, tokens));
   }
 }
