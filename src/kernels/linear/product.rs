@@ -319,6 +319,6 @@ fn modules(
             .module(shader!("03_matmul_tiled")),
         (LinearTile::Direct { tm, tn }, form) => composer
             .module(shader!("03_matmul_direct"))
-            .written("direct_block", &direct_block(form, tm, tn)),
+            .written("direct_block", &direct_block(form, shape.n, [tm, tn])),
     }
 }

@@ -125,13 +125,17 @@ const LEAST_DEPTH: usize = 64;
 const PARTS_BYTES: u64 = 64 << 20;
 
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.5 s a
-/// pipeline and 3.6 GFLOP/s, 16×8 0.2 s and 2.9, 8×8 0.1 s and 2.4). Large products take the first,
-/// small ones the second.
-const DIRECT: [LinearTile; 2] =
-    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
-/// Multiply-adds from which the larger block repays its compilation within a hundred steps.
-const LARGE_PRODUCT: u64 = 4 << 20;
+/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.4 to
+/// 0.9 s a pipeline and 4.6 to 5.9 GFLOP/s, 8×16 0.2 to 0.4 s and 4.4 to 4.9, 8×8 0.1 to 0.2 s and 3.1
+/// to 4.1). Large products take the first, middling ones the second, small ones the third.
+const DIRECT: [LinearTile; 3] = [
+    LinearTile::Direct { tm: 16, tn: 16 },
+    LinearTile::Direct { tm: 8, tn: 16 },
+    LinearTile::Direct { tm: 8, tn: 8 },
+];
+/// Multiply-adds from which a larger block repays its compilation within a hundred steps of a few layers.
+const LARGE_PRODUCT: u64 = 16 << 20;
+const MIDDLING_PRODUCT: u64 = 4 << 20;
 
 /// The tiles that `pick` may choose among on this device, largest first.
 pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
@@ -245,7 +249,7 @@ fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> 
     product + if parts > 1 { sum } else { 0.0 }
 }
 
-/// Both direct blocks, the better one first.
+/// All direct blocks, the best one first.
 fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     let why = if caps.software {
         "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
@@ -253,11 +257,16 @@ fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
         "no tile fits the limits on invocations or workgroup memory"
     };
     let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
-    let [large, small] = [
+    let [large, middling, small] = [
         (DIRECT[0], "a large product repays a large block"),
-        (DIRECT[1], "small product, quick to compile"),
+        (DIRECT[1], "a middling product, quick to compile"),
+        (DIRECT[2], "a small product, quickest to compile"),
     ];
-    let order = if operations >= LARGE_PRODUCT { [large, small] } else { [small, large] };
+    let order = match operations {
+        LARGE_PRODUCT.. => [large, middling, small],
+        MIDDLING_PRODUCT.. => [middling, large, small],
+        _ => [small, middling, large],
+    };
     let pick = |(tile, size)| LinearPick { tile, splits: 1, reason: format!("{why}; {size}") };
     order.map(pick).into()
 }
