@@ -2,6 +2,8 @@
 
 import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
+import { morePart } from "./lazy.js";
+import type { AdapterOptions } from "./lora.js";
 import { configJson, type ModelConfig } from "./model.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
@@ -21,6 +23,8 @@ export interface TextEstimate {
 
 /** What {@link estimate} adds to the model's weights. */
 export interface EstimateOptions {
+  /** An adapter on the model: it is what the trainer trains, and generates with the model. */
+  adapter?: AdapterOptions;
   /** A trainer with these options. */
   trainer?: TrainerOptions;
   /** A generated text. */
@@ -29,7 +33,10 @@ export interface EstimateOptions {
 
 /** What a model takes. */
 export interface Estimate {
+  /** Weights of the model. */
   readonly parameters: number;
+  /** Weights that a trainer changes: the adapter's, or else the model's. */
+  readonly trainable: number;
   /** Bytes of GPU memory. */
   readonly bytes: {
     /** Weights, and their copies in other formats. */
@@ -61,14 +68,14 @@ export interface Estimate {
   readonly milliseconds?: { readonly step?: number; readonly token?: number };
 }
 
-const OPTIONS: Rules<EstimateOptions> = { trainer: object, generate: object };
+const OPTIONS: Rules<EstimateOptions> = { adapter: object, trainer: object, generate: object };
 const TEXT: Rules<TextEstimate> = { tokens: integer(1, 0xffff_ffff), kvCache, weights };
 
 /**
  * What a model of this config takes before it is created: bytes by kind, operations and, with a runtime's
  * capabilities, times. Needs no GPU and no runtime. The first call loads the wasm module.
  *
- * @param options - without `trainer` or `generate` the weights alone are counted.
+ * @param options - without `adapter`, `trainer` or `generate` the weights alone are counted.
  * @param capabilities - `runtime.capabilities`, of this machine or kept from another; default WebGPU's
  * default limits. With those of the runtime, bytes equal what is then allocated.
  * @throws {@link TinyloomError} `invalid-config`, `invalid-options`, `limit-exceeded` where the model does
@@ -85,9 +92,10 @@ export async function estimate(
   options: EstimateOptions = {},
   capabilities?: Capabilities,
 ): Promise<Estimate> {
-  const { trainer, generate } = check("estimate", options, OPTIONS);
+  const { adapter, trainer, generate } = check("estimate", options, OPTIONS);
   const json = configJson("estimate", config);
   const chosen = JSON.stringify({
+    adapter: adapter && (await morePart()).adapterOptions("estimate: adapter", adapter),
     trainer: trainer && check("estimate: trainer", trainer, TRAINER),
     generate: generate && check("estimate: generate", generate, TEXT),
   });
@@ -100,7 +108,7 @@ export async function estimate(
     }),
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
-  const gpu = 12 * rest.parameters;
+  const gpu = 12 * rest.trainable;
   const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
   return { ...rest, ...snapshots, bytes: { ...bytes, total } };
 }

@@ -1,5 +1,7 @@
 /** What `generate` takes and gives. */
 
+import { models } from "./internal.js";
+import type { Adapter } from "./lora.js";
 import {
   abortSignal,
   check,
@@ -78,6 +80,11 @@ export interface GenerateOptions {
   bias?:
     | TokenBias
     | ((tokens: Uint32Array) => TokenBias | undefined | Promise<TokenBias | undefined>);
+  /**
+   * An adapter of the model, which is read with it; without it the model alone generates. Adapters may take turns,
+   * also while one is trained.
+   */
+  adapter?: Adapter;
   /** Ends with code "aborted". */
   signal?: AbortSignal;
 }
@@ -121,6 +128,10 @@ export const weights = oneOf("f32", "f16", "int8", "int4");
 /** The GPU computes in f32, and may take what is below its normal numbers for 0. */
 const [LEAST, MOST] = [1.2e-38, 3.4e38];
 
+/** Whose it is, the call says. */
+export const adapter = (value: unknown) =>
+  models.find(value)?.base ? undefined : "an Adapter of this model";
+
 const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
@@ -148,6 +159,7 @@ const GENERATE: Rules<GenerateOptions> = {
       : "pairs of a token and a number, a Float32Array of vocab_size numbers, or a function that gives these",
   kvCache,
   weights,
+  adapter,
   signal: abortSignal,
 };
 
@@ -160,19 +172,21 @@ export interface GenerateCall {
   readonly alternatives: number;
   readonly maxTokens: number;
   readonly ids: Uint32Array;
+  readonly adapter: Adapter | undefined;
   /** The module's own options. */
   readonly json: string;
 }
 
 /** What `generate` was called with: nothing of it changes with the caller's arrays. @internal */
 export function generateCall(prompt: TokenIds, options: GenerateOptions): GenerateCall {
-  const { signal, tokenizer, stop, bias, ...rest } = check("generate", options, GENERATE);
+  const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
   if (stop && !tokenizer) {
     throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
   }
   const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
   return {
     signal,
+    adapter,
     tokenizer,
     stop: stop?.slice(),
     bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),

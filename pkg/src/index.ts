@@ -18,6 +18,13 @@ export type {
   WeightFormat,
 } from "./generate.js";
 export {
+  Adapter,
+  type AdapterFiles,
+  type AdapterOptions,
+  type LoadAdapterOptions,
+  type ResolvedAdapterOptions,
+} from "./lora.js";
+export {
   type HiddenStatesOptions,
   type InferenceOptions,
   Model,

@@ -6,6 +6,7 @@
 import type { Dataset } from "./dataset.js";
 import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
+import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
 import type { RawDataset, RawModel, RawModule, RawRuntime } from "./raw.js";
 import type { Journal } from "./recovery/journal.js";
@@ -67,15 +68,26 @@ export interface InnerRuntime {
   counters(): Counters;
 }
 
+/** Of a model, or of an adapter with its base under it. */
 export interface InnerModel {
   readonly runtime: InnerRuntime;
-  /** Order of the model's and its trainers' operations. */
+  /** Of an adapter. */
+  readonly base?: Model;
+  /** Names of its files: config and weights. */
+  readonly names: readonly string[];
+  /** Order of the operations of the model, its adapters and their trainers. */
   readonly queue: Queue;
   readonly handle: Handle<RawModel>;
   /** What the model comes back by after a lost device. */
   readonly journal: Journal | undefined;
-  own(trainer: { free(): void }): void;
-  disown(trainer: { free(): void }): void;
+  own(one: { free(): void }): void;
+  disown(one: { free(): void }): void;
+}
+
+export interface InnerAdapter extends InnerModel {
+  readonly base: Model;
+  /** Ends its life; `why` is told to whoever uses it later. */
+  end(why?: string): void;
 }
 
 export interface InnerTrainer {
@@ -112,7 +124,7 @@ export interface InnerStored {
 }
 
 export const runtimes = new Inner<Runtime, InnerRuntime>();
-export const models = new Inner<Model, InnerModel>();
+export const models = new Inner<Model | Adapter, InnerModel>();
 export const trainers = new Inner<Trainer, InnerTrainer>();
 export const datasets = new Inner<Dataset, InnerDataset>();
 /** Runs of `tinyloom/storage`. */

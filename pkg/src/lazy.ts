@@ -6,7 +6,7 @@ import { show } from "./show.js";
 const parts = {
   /** Readers of datasets, tokenizers and their training. */
   text: () => import("./text/index.js"),
-  /** Files over HTTP, those that are written to streams, and the text of generated tokens. */
+  /** What reads and writes files, and the text of generated tokens. */
   more: () => import("./more.js"),
   /** What brings back what was lost with a GPU device. */
   recovery: () => import("./recovery/index.js"),

@@ -2,6 +2,7 @@ import type { Biases } from "./decoding.js";
 import { disposable } from "./dispose.js";
 import { isTinyloomError, throwIfAborted, toError } from "./error.js";
 import {
+  adapter,
   type GenerateCall,
   type GeneratedToken,
   type GenerateOptions,
@@ -14,19 +15,11 @@ import {
 import { end, Handle, Queue } from "./handle.js";
 import { type InnerModel, models, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
+import type { Adapter } from "./lora.js";
 import { check, index, invalid, isA, object, type Rules, seed, show } from "./options.js";
-import {
-  type Ask,
-  type RawGeneration,
-  type RawModel,
-  type RawModule,
-  type RawRuntime,
-  type Seen,
-  withRoom,
-} from "./raw.js";
+import type { Ask, RawGeneration, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
-import { type FilePart, pullTensors, readHeaders } from "./safetensors.js";
 import {
   MODEL_FILES,
   type RunHandle,
@@ -42,9 +35,6 @@ import {
   type LoadOptions,
   type LongOptions,
   openSource,
-  readConfig,
-  report,
-  weightFiles,
 } from "./source.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
 import { evaluated, watched } from "./watch.js";
@@ -117,6 +107,8 @@ export interface InferenceOptions extends LongOptions {
   kvCache?: KvCache;
   /** The format in which matrices are read, as in {@link GenerateOptions}. Default "f32". */
   weights?: WeightFormat;
+  /** An adapter of the model; without it the model alone is asked. */
+  adapter?: Adapter;
 }
 
 /** Options of {@link Model.hiddenStates}. */
@@ -146,7 +138,7 @@ export interface ModelFiles {
 
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
-const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, ...LONG };
+const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
 const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 
@@ -160,7 +152,8 @@ export let adoptModel: (runtime: Runtime, raw: RawModel, on: RawRuntime, origin:
 export class Model {
   readonly #inner: InnerModel;
   readonly #handle: Handle<RawModel>;
-  readonly #trainers = new Set<{ free(): void }>();
+  /** Its trainers and adapters. */
+  readonly #owned = new Set<{ free(): void }>();
   /** The config in full, with every default filled in. */
   readonly config: Readonly<ModelConfig>;
 
@@ -173,11 +166,12 @@ export class Model {
     handle.guard = journal;
     this.#inner = models.set(this, {
       runtime: inner,
+      names: MODEL_FILES,
       queue,
       handle,
       journal,
-      own: (trainer) => this.#trainers.add(trainer),
-      disown: (trainer) => this.#trainers.delete(trainer),
+      own: (one) => this.#owned.add(one),
+      disown: (one) => this.#owned.delete(one),
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
     this.#inner.runtime.own(this);
@@ -242,17 +236,9 @@ export class Model {
     const chosen = check("Model.fromPretrained", options, LOAD);
     const files = openSource("Model.fromPretrained", source, chosen);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
-      const loader = new module.RawLoader(raw, await readConfig(files));
-      try {
-        throwIfAborted(long.signal, "loading");
-        const open = await readHeaders(await weightFiles(files), withRoom(module, loader, seen));
-        throwIfAborted(long.signal, "loading");
-        await loader.allocate();
-        await pullTensors(open, loading(long));
-        return await loader.finish();
-      } finally {
-        end(loader);
-      }
+      const { loadWeights } = await morePart();
+      const loader = (config: string) => new module.RawLoader(raw, config);
+      return loadWeights({ module, source: files, names: MODEL_FILES, loader }, long, seen);
     };
     return runtimes.of(runtime).lasting(async (raw, module) => {
       const seen = { sum: 0 };
@@ -298,7 +284,7 @@ export class Model {
     const [long, json] = inferenceOptions("loss", options, INFERENCE);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
-    return this.#handle.run(
+    return this.#over(long.adapter).run(
       (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
       long.signal,
     );
@@ -342,6 +328,14 @@ export class Model {
     return this.#look("attention", tokens, options, ATTENTION);
   }
 
+  /** The model, or with an adapter over it. */
+  #over(adapter: Adapter | undefined): Handle<RawModel> {
+    if (!adapter) return this.#handle;
+    const { base, handle } = models.of(adapter);
+    if (base === this) return handle;
+    throw invalid("adapter is of another model; give one that was created on this model");
+  }
+
   #look<O extends InferenceOptions>(
     look: string,
     tokens: TokenIds,
@@ -351,7 +345,7 @@ export class Model {
     const [long, json] = inferenceOptions(look, options, rules, look);
     const ids = toSomeTokens("tokens", tokens);
     const { signal } = long;
-    return this.#handle.run(
+    return this.#over(long.adapter).run(
       (raw) => watched(look, long, (ask) => raw.look(ids, json, ask)),
       signal,
     );
@@ -381,7 +375,8 @@ export class Model {
   }
 
   async *#generate(call: () => GenerateCall) {
-    const { signal, tokenizer, stop, bias, alternatives, maxTokens, ids, json } = call();
+    const { signal, tokenizer, stop, bias, alternatives, maxTokens, ids, json, adapter } = call();
+    const handle = this.#over(adapter);
     throwIfAborted(signal, "generate");
     const more = tokenizer || bias ? await morePart() : undefined;
     const withText = tokenizer && more?.withText(tokenizer, stop);
@@ -404,14 +399,14 @@ export class Model {
       return generation;
     };
     const next = (bias?: Float32Array) =>
-      this.#handle.run(async (raw) => {
+      handle.run(async (raw) => {
         const pairs = await (await started(raw)).next(bias);
         for (let at = 0; at < pairs.length; at += 2 + 2 * alternatives) {
           drawn.push(pairs[at] as number);
         }
         return pairs;
       }, signal);
-    await this.#handle.run(async (raw) => void (await started(raw)), signal);
+    await handle.run(async (raw) => void (await started(raw)), signal);
     try {
       const tokens = this.#tokens(next, signal, alternatives, biases);
       yield* withText ? withText(tokens) : tokens;
@@ -467,18 +462,22 @@ export class Model {
     const chosen = saveOptions(options, MODEL_FILES);
     return this.#handle.run(async (raw) => {
       const { save } = await morePart();
-      const files = await save<ModelFiles | undefined>(chosen, raw.config(), raw);
+      const files = await save<ModelFiles | undefined>(chosen, {
+        names: MODEL_FILES,
+        config: raw.config(),
+        weights: raw,
+      });
       this.#inner.journal?.saved(chosen);
       return files;
     }, chosen.signal);
   }
 
   /**
-   * Frees the GPU memory of the model and of its trainers. Later calls fail with code "freed". A second
+   * Frees the GPU memory of the model, of its adapters and of their trainers. Later calls fail with code "freed". A second
    * `free()` does nothing.
    */
   free(): void {
-    for (const trainer of [...this.#trainers]) trainer.free();
+    for (const one of [...this.#owned]) one.free();
     this.#handle.free();
     this.#inner.journal?.end();
     this.#inner.runtime.disown(this);
@@ -498,24 +497,15 @@ export class Model {
   }
 }
 
-/** Progress of tensors on their way to the GPU; the signal ends it. @internal */
-export function loading(options: LongOptions) {
-  return ({ name, remote }: FilePart, loaded: number, total: number): void => {
-    throwIfAborted(options.signal, "loading");
-    const upload = name === "optimizer.safetensors" ? "upload optimizer state" : "upload";
-    report(options, { loaded, total, stage: remote ? `download ${name}` : upload });
-  };
-}
-
-/** What the page hears and stops a call with, and the module's own options as JSON. */
+/** The checked options, and the module's own of them as JSON. */
 function inferenceOptions<O extends InferenceOptions>(
   where: string,
   options: O,
   rules: Rules<O>,
   look?: string,
-): [LongOptions, string] {
+): [O, string] {
   const chosen = check(where, options, rules);
-  return [chosen, JSON.stringify({ ...chosen, signal: undefined, look })];
+  return [chosen, JSON.stringify({ ...chosen, signal: undefined, adapter: undefined, look })];
 }
 
 /** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */

@@ -3,10 +3,18 @@
  * does more than draw tokens. One part: each further one costs every app some hundred bytes.
  */
 
+export {
+  adapterOptions,
+  createAdapter,
+  loadAdapter,
+  mergeAdapter,
+  resumeAdapter,
+} from "./adapting.js";
 export { withAdvice } from "./advice.js";
 export { biases, withText } from "./decoding.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
+export { loadRun, loadWeights } from "./loading.js";
 export { save } from "./saving.js";
 export { Tuning } from "./tuning.js";
 export { findFile } from "./url-source.js";

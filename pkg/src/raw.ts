@@ -3,7 +3,6 @@
  * or reject with a plain `{ code, message }`; JSON crosses as text; nothing here is public.
  */
 
-import { crc32 } from "./crc32.js";
 import { TinyloomError, toError } from "./error.js";
 import { Life } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
@@ -83,6 +82,7 @@ export interface RawSnapshot extends Releasable {
 }
 
 export interface RawModel extends Releasable, RawWriter {
+  /** The text of `config.json`, or of `adapter_config.json`. */
   config(): string;
   parameterCount(): number;
   gpuBytes(): number;
@@ -98,6 +98,14 @@ export interface RawModel extends Releasable, RawWriter {
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;
+  /** A new adapter over it. */
+  adapt(optionsJson: string, ask: Ask): Promise<RawModel>;
+  /** What takes the tensors of the adapter that PEFT's config describes. */
+  adaptAs(configJson: string, dropout?: number): Promise<RawLoader>;
+  /** Of an adapter: how it was made. */
+  adapterOptions(): string;
+  /** Adds an adapter to its base and frees it. */
+  merge(ask: Ask): Promise<void>;
 }
 
 export interface RawGeneration extends Releasable {
@@ -173,8 +181,6 @@ export interface RawExports {
 
 /** Bytes below which the module's memory is not asked for room first. */
 const SMALL = 1 << 20;
-/** Bytes of a piece that are looked at: a thousandth of a long one. */
-const LOOKED_AT = 1 << 12;
 
 /** Refuses what the module's memory has no room for: an allocation that fails there ends it. */
 export function expectRoom(module: RawModule, what: string, bytes: number): void {
@@ -188,19 +194,6 @@ export function expectRoom(module: RawModule, what: string, bytes: number): void
 /** Tells what was loaded from what is loaded again. */
 export interface Seen {
   sum: number;
-}
-
-/** The sink, with room made sure of before each piece, and a part of each looked at. */
-export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): TensorSink {
-  return {
-    headerLimit: () => sink.headerLimit(),
-    addFile: (...file) => sink.addFile(...file),
-    setPiece: (name, begin, bytes) => {
-      expectRoom(module, `a piece of tensor ${name}`, bytes.length);
-      seen.sum = crc32(bytes.subarray(0, LOOKED_AT), seen.sum);
-      sink.setPiece(name, begin, bytes);
-    },
-  };
 }
 
 let loading: Promise<RawModule> | undefined;

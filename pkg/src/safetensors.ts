@@ -1,12 +1,15 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
 import { crc32, hex } from "./crc32.js";
-import { TinyloomError } from "./error.js";
+import { corrupt, type FilePart } from "./file-part.js";
+import { expectRoom, type RawModule, type Seen } from "./raw.js";
 
 /** Bytes that state the header's length. */
 export const PREFIX = 8;
 /** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
 const PIECE = 4 << 20;
+/** Bytes of a piece that are looked at: a thousandth of a long one. */
+const LOOKED_AT = 1 << 12;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
 
@@ -17,30 +20,11 @@ export interface TensorRange {
   readonly end: number;
 }
 
-/** A file, to be read in parts. */
-export interface FilePart {
-  readonly name: string;
-  /** The name as messages have it: of a file from the network, its whole URL. */
-  readonly place: string;
-  /** Whether its bytes come from the network. */
-  readonly remote: boolean;
-  readonly size: number;
-  /** The bytes from `begin` to `end`. Reading forward is cheapest. */
-  read(begin: number, end: number): Promise<Uint8Array>;
-  /** Gives back what reading holds, such as a connection; a later read opens it again. */
-  rest?(): void;
-}
-
 /** Bytes that are not those of their checksum. */
-export function damaged(what: string, found: string, stated: string): TinyloomError {
+export function damaged(what: string, found: string, stated: string) {
   return corrupt(
     `${what} is damaged: its CRC-32 is ${found}, and was ${stated} when it was saved; use another copy`,
   );
-}
-
-/** A failure of a checkpoint's content. */
-export function corrupt(message: string, cause?: unknown): TinyloomError {
-  return new TinyloomError("invalid-checkpoint", message, { cause });
 }
 
 /** Reads the length prefix, holds it against the file and the longest allowed, then returns the JSON header's bytes. */
@@ -76,6 +60,19 @@ export interface TensorSink {
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   /** Takes the next bytes of a tensor, from its byte `begin` on. */
   setPiece(name: string, begin: number, bytes: Uint8Array): void;
+}
+
+/** The sink, with room made sure of before each piece, and a part of each looked at. */
+export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): TensorSink {
+  return {
+    headerLimit: () => sink.headerLimit(),
+    addFile: (...file) => sink.addFile(...file),
+    setPiece: (name, begin, bytes) => {
+      expectRoom(module, `a piece of tensor ${name}`, bytes.length);
+      seen.sum = crc32(bytes.subarray(0, LOOKED_AT), seen.sum);
+      sink.setPiece(name, begin, bytes);
+    },
+  };
 }
 
 /** Key of the checksums in `__metadata__`: CRC-32 in hexadecimal of each tensor's bytes, in their order. */

@@ -4,13 +4,13 @@ import { stored } from "./internal.js";
 import { check, inspect, invalid, type Rules } from "./options.js";
 import { LONG, type LongOptions } from "./source.js";
 
-/** Names of a model's files, and of a trainer's. */
+/** Names of a model's files, of an adapter's, and of what a trainer adds. */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
-export const TRAINER_FILES: readonly string[] = [
-  ...MODEL_FILES,
-  "optimizer.safetensors",
-  "trainer_state.json",
+export const ADAPTER_FILES: readonly string[] = [
+  "adapter_config.json",
+  "adapter_model.safetensors",
 ];
+export const STATE_FILES: readonly string[] = ["optimizer.safetensors", "trainer_state.json"];
 
 /** An open run of `tinyloom/storage`. */
 export interface RunHandle {

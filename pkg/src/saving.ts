@@ -6,14 +6,7 @@ import { final } from "./handle.js";
 import { stored } from "./internal.js";
 import type { RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
-import {
-  isDirectory,
-  MODEL_FILES,
-  type Out,
-  type SaveOptions,
-  type Target,
-  TRAINER_FILES,
-} from "./save.js";
+import { isDirectory, type Out, type SaveOptions, STATE_FILES, type Target } from "./save.js";
 import { openStreams } from "./save-streams.js";
 import { type LongOptions, report } from "./source.js";
 import { type AddedState, stateText } from "./state.js";
@@ -33,22 +26,30 @@ export interface SavedTrainer {
   readonly kept?: ((number: number) => void) | undefined;
 }
 
-/** Saves a model, and with it a trainer; the caller has the queue. */
+/** A model, or an adapter. */
+export interface SavedWeights {
+  /** Names of config and weights. */
+  readonly names: readonly string[];
+  readonly config: string;
+  readonly weights: RawWriter;
+}
+
+/** Saves a model or an adapter, and with it a trainer; the caller has the queue. */
 export function save<T>(
   options: SaveOptions,
-  config: string,
-  weights: RawWriter,
+  { names: own, config, weights }: SavedWeights,
   trainer?: SavedTrainer,
 ): Promise<T> {
+  const names = trainer ? [...own, ...STATE_FILES] : own;
   const write = async (files: Files) => {
-    await files.text("config.json", config);
-    await files.tensors("model.safetensors", weights);
+    const [ofConfig, ofWeights, ofMoments, ofState] = names as [string, string, string, string];
+    await files.text(ofConfig, config);
+    await files.tensors(ofWeights, weights);
     if (!trainer) return;
-    await files.tensors("optimizer.safetensors", trainer.moments);
-    await files.text("trainer_state.json", stateText(await trainer.state(), config, trainer.added));
+    await files.tensors(ofMoments, trainer.moments);
+    await files.text(ofState, stateText(await trainer.state(), config, trainer.added));
   };
   const writers = trainer ? [weights, trainer.moments] : [weights];
-  const names = trainer ? TRAINER_FILES : MODEL_FILES;
   return saving<T>(options, names, write, { ...trainer, expected: bytesOf(...writers) });
 }
 

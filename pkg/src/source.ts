@@ -1,7 +1,8 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
 import { baseAddress } from "./base.js";
-import { type ErrorCode, isTinyloomError, TinyloomError, toError } from "./error.js";
+import { isTinyloomError, toError } from "./error.js";
+import { corrupt, type FilePart } from "./file-part.js";
 import { arrived } from "./firefox.js";
 import { stored } from "./internal.js";
 import { morePart } from "./lazy.js";
@@ -16,14 +17,9 @@ import {
   type Rules,
   show,
 } from "./options.js";
-import { corrupt, type FilePart } from "./safetensors.js";
 
 /** Bytes of a config at most, as in the module. */
 export const CONFIG_BYTES = 1 << 20;
-/** Bytes of a trainer's state at most. */
-export const STATE_BYTES = 1 << 20;
-/** Bytes of an index of shards at most: a hundred thousand tensors take ten million. */
-const INDEX_BYTES = 16 << 20;
 
 /**
  * The content of one checkpoint file. A `File` is a `Blob`. Bytes are not copied: they must not
@@ -120,92 +116,6 @@ function baseUrl(where: string, source: string | URL): URL {
   const base = wholeUrl(where, source, "; or give an object of files");
   if (!base.pathname.endsWith("/")) base.pathname += "/";
   return base;
-}
-
-/** The file, or an error that names it. */
-export async function required(source: Source, name: string, most?: number): Promise<FilePart> {
-  const file = await source.find(name, most);
-  if (!file) throw corrupt(`${source.place(name)} is missing; a checkpoint needs it`);
-  return file;
-}
-
-/** The text of a small file, which a checkpoint needs; a longer one than `most` bytes is refused unread. */
-export async function readText(
-  source: Source,
-  name: string,
-  most: number,
-  code?: ErrorCode,
-): Promise<string> {
-  return textOf(await required(source, name, most), most, code);
-}
-
-async function textOf(
-  file: FilePart,
-  most: number,
-  code: ErrorCode = "invalid-checkpoint",
-): Promise<string> {
-  if (file.size > most) {
-    file.rest?.();
-    throw new TinyloomError(
-      code,
-      `${file.place} has ${file.size} bytes, and at most ${most} are read; this is another file`,
-    );
-  }
-  // A copy: a decoder takes no shared memory.
-  const bytes = Uint8Array.from(await file.read(0, file.size));
-  file.rest?.();
-  return new TextDecoder().decode(bytes);
-}
-
-/** The text of config.json. */
-export async function readConfig(source: Source): Promise<string> {
-  return readText(source, "config.json", CONFIG_BYTES, "invalid-config");
-}
-
-/** The weight files: one, or the shards that an index names. */
-export async function weightFiles(source: Source): Promise<FilePart[]> {
-  const single = await source.find("model.safetensors");
-  if (single) return [single];
-  const index = await source.find("model.safetensors.index.json", INDEX_BYTES);
-  if (!index) {
-    const [one, other] = ["model.safetensors", "model.safetensors.index.json"] as const;
-    throw corrupt(
-      `there is neither ${source.place(one)} nor ${source.place(other)}; a checkpoint needs one of them`,
-    );
-  }
-  const names = shardNames(index.place, await textOf(index, INDEX_BYTES));
-  const files: FilePart[] = [];
-  for (const name of names) {
-    const file = await required(source, name);
-    file.rest?.(); // browsers open few connections to a server at a time
-    files.push(file);
-  }
-  return files;
-}
-
-/** Names of the shards in an index, checked: they come from outside and become part of a URL. */
-function shardNames(place: string, text: string): string[] {
-  let map: unknown;
-  try {
-    map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
-  } catch (cause) {
-    throw corrupt(`${place} is not JSON: ${toError(cause).message}`, cause);
-  }
-  if (typeof map !== "object" || map === null || Array.isArray(map)) {
-    throw corrupt(`${place} has no "weight_map" object of tensor to file names`);
-  }
-  const names = new Set<string>();
-  for (const [tensor, name] of Object.entries(map)) {
-    if (typeof name !== "string" || !/^[\w.-]+\.safetensors$/.test(name)) {
-      throw corrupt(
-        `${place} maps ${tensor} to ${show(name)}; ` +
-          "a shard is a plain file name that ends in .safetensors",
-      );
-    }
-    names.add(name);
-  }
-  if (names.size === 0) throw corrupt(`${place} names no shard`);
-  return [...names].sort();
 }
 
 function isContent(value: unknown): value is FileContent {

@@ -33,12 +33,12 @@ export function stateText(raw: string, config: string, added: AddedState): strin
  *
  * @throws TinyloomError `invalid-checkpoint` where it, or the config, is not as it was saved.
  */
-export function readState(text: string, config: string): SavedState {
+export function readState(text: string, config: string, configName: string): SavedState {
   const { crc32: sums, ...state } = JSON.parse(text) as SavedState;
   if (!sums) return state;
   for (const [what, found, stated] of [
     ["trainer_state.json", sum(JSON.stringify(state)), sums.state],
-    ["config.json", sum(config), sums.config],
+    [configName, sum(config), sums.config],
   ] as const) {
     if (found !== stated) throw damaged(what, found, stated);
   }

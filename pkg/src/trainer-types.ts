@@ -172,7 +172,7 @@ export interface Evaluation {
   readonly tokens: number;
 }
 
-/** Files of `Trainer.save`. */
+/** Files of `Trainer.save`. Those of an adapter's trainer have {@link AdapterFiles} instead of the model's. */
 export interface TrainerFiles extends ModelFiles {
   "optimizer.safetensors": Uint8Array<ArrayBuffer>;
   "trainer_state.json": Uint8Array<ArrayBuffer>;

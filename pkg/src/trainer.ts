@@ -1,10 +1,12 @@
 import { Dataset } from "./dataset.js";
 import { disposable } from "./dispose.js";
 import { throwIfAborted, toError } from "./error.js";
-import { end, Handle } from "./handle.js";
-import { datasets, models, runtimes, trainers } from "./internal.js";
+import { Handle } from "./handle.js";
+import { datasets, type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { morePart } from "./lazy.js";
-import { adoptModel, expectRuntime, loading, Model } from "./model.js";
+import type { LoadedRun } from "./loading.js";
+import { Adapter, makeAdapter } from "./lora.js";
+import { adoptModel, expectRuntime, Model } from "./model.js";
 import {
   check,
   flag,
@@ -19,39 +21,19 @@ import {
   seed,
   show,
 } from "./options.js";
-import {
-  type Ask,
-  type RawModule,
-  type RawResume,
-  type RawRuntime,
-  type RawTrainer,
-  type Seen,
-  withRoom,
-} from "./raw.js";
+import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
-import { pullTensors, readHeaders } from "./safetensors.js";
 import {
+  MODEL_FILES,
   type RunHandle,
   type SaveOptions,
   type SaveTarget,
+  STATE_FILES,
   saveOptions,
-  TRAINER_FILES,
 } from "./save.js";
-import {
-  type CheckpointFiles,
-  LONG,
-  type LongOptions,
-  openSource,
-  readConfig,
-  readText,
-  report,
-  required,
-  STATE_BYTES,
-  weightFiles,
-} from "./source.js";
-import { readState } from "./state.js";
+import { type CheckpointFiles, LONG, type LongOptions, openSource, report } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import type {
   Batch,
@@ -124,19 +106,24 @@ export class Trainer {
   readonly #fixedTotal: boolean;
   /** What its steps are repeated by after a lost device. */
   readonly #member: Member | undefined;
-  /** The model being trained; usable between steps. */
+  /** The model being trained, or that under the adapter; usable between steps. */
   readonly model: Model;
+  /** The adapter being trained, of a trainer of one; usable between steps. */
+  readonly adapter: Adapter | undefined;
+  readonly #of: InnerModel;
 
-  /** @param options - as JSON, unless it was resumed with its model. */
+  /** @param options - as JSON, unless it was resumed with what it trains. */
   private constructor(
-    model: Model,
+    trained: Model | Adapter,
     raw: RawTrainer,
     step: number,
     fixedTotal: boolean,
     options?: string,
   ) {
-    this.model = model;
-    const { queue, journal, own, runtime } = models.of(model);
+    this.#of = models.of(trained);
+    const { queue, journal, own, runtime, base } = this.#of;
+    this.model = base ?? (trained as Model);
+    this.adapter = base && (trained as Adapter);
     this.#handle = new Handle("Trainer", raw, queue, runtime.module);
     this.#member = journal?.join(this.#handle, options);
     this.#handle.guard = this.#member;
@@ -152,14 +139,18 @@ export class Trainer {
   }
 
   /**
-   * A trainer for the model; allocates gradients, moments and activations.
+   * A trainer for the model, or for an adapter of one; allocates gradients, moments and activations.
    *
+   * @param trained - an adapter's trainer leaves the model as it is.
    * @param options - also `signal`, which ends the call between two kernels, and `onProgress`.
    * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`, `aborted`.
    */
-  static async create(model: Model, options: TrainerOptions & LongOptions = {}): Promise<Trainer> {
-    if (!isA(model, Model)) {
-      throw invalid(`Trainer.create takes a Model first, not ${show(model)}`);
+  static async create(
+    trained: Model | Adapter,
+    options: TrainerOptions & LongOptions = {},
+  ): Promise<Trainer> {
+    if (!isA(trained, Model) && !isA(trained, Adapter)) {
+      throw invalid(`Trainer.create takes a Model or an Adapter first, not ${show(trained)}`);
     }
     const { signal, onProgress, ...chosen } = check<TrainerOptions & LongOptions>(
       "Trainer.create",
@@ -168,13 +159,13 @@ export class Trainer {
     );
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
-    const { handle, runtime } = models.of(model);
+    const { handle, runtime } = models.of(trained);
     const json = JSON.stringify(chosen);
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);
       const trainer = await watched("Trainer.create", long, create);
-      const made = adopt(model, trainer, () => new Trainer(model, trainer, 0, fixedTotal, json));
+      const made = adopt(handle, trainer, () => new Trainer(trained, trainer, 0, fixedTotal, json));
       await runtime.remember();
       return made;
     }, signal);
@@ -187,61 +178,45 @@ export class Trainer {
    * @param files - the saved files by name, or a base URL under which they lie, in Node also a
    * folder's `file:` URL; or a run of `tinyloom/storage`, whose newest whole checkpoint loads. Bytes are not
    * copied: they must not change until the promise settles.
+   * @param on - a runtime; for a run that trained an adapter, the model under it, with the weights that it
+   * had then: others are refused.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
   static async resume(
-    runtime: Runtime,
+    on: Runtime | Model,
     files: string | URL | CheckpointFiles | RunHandle,
     options: LongOptions = {},
   ): Promise<Trainer> {
-    expectRuntime("Trainer.resume", runtime);
     const chosen = check("Trainer.resume", options, LONG);
+    if (isA(on, Model)) {
+      const { resumeAdapter } = await morePart();
+      const { adapter, made } = await resumeAdapter(makeAdapter, on, files, chosen);
+      return Trainer.#from(adapter, made);
+    }
+    const runtime = on;
+    expectRuntime("Trainer.resume", runtime);
     const source = openSource("Trainer.resume", files, chosen);
     const inner = runtimes.of(runtime);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
-      const state = await readText(source, "trainer_state.json", STATE_BYTES);
-      const config = await readConfig(source);
-      const loader = new module.RawLoader(raw, config);
-      let resume: RawResume | undefined;
-      try {
-        const loaded = new module.RawResume(loader, state);
-        resume = loaded;
-        const { progress, totalStepsGiven, dataHash } = readState(state, config);
-        const open = [
-          ...(await readHeaders(await weightFiles(source), withRoom(module, loader, seen))),
-          ...(await readHeaders(
-            [await required(source, "optimizer.safetensors")],
-            withRoom(module, loaded, seen),
-          )),
-        ];
-        throwIfAborted(long.signal, "resume");
-        await loader.allocate();
-        // Progress is that of the bytes.
-        const silent = long.signal ? { signal: long.signal } : {};
-        await watched("resume", silent, (ask) => loaded.allocate(loader, ask));
-        await pullTensors(open, loading(long));
-        const model = await loader.finish();
-        const trainer = await loaded.finish().catch((error: unknown) => {
-          model.release();
-          throw error;
-        });
-        return { model, trainer, progress, fixedTotal: totalStepsGiven === true, dataHash };
-      } finally {
-        if (resume) end(resume);
-        end(loader);
-      }
+      const { loadRun } = await morePart();
+      const loader = (config: string) => new module.RawLoader(raw, config);
+      return loadRun({ module, source, names: MODEL_FILES, loader }, long, seen);
     };
     return inner.lasting(async (raw, module) => {
       const seen = { sum: 0 };
-      const { progress, dataHash, ...by } = await load(raw, module, chosen, seen);
+      const by = await load(raw, module, chosen, seen);
       const again = (on: RawRuntime, then: Seen) => load(on, module, {}, then);
       const model = adoptModel(runtime, by.model, raw, { again, seen });
-      const made = new Trainer(model, by.trainer, progress.step, by.fixedTotal);
-      made.#dataHash = dataHash;
-      made.#resumed = progress.cursor > 0;
-      await inner.remember();
-      return made;
+      return Trainer.#from(model, by);
     }, chosen.signal);
+  }
+
+  static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
+    const made = new Trainer(trained, by.trainer, by.progress.step, by.fixedTotal);
+    made.#dataHash = by.dataHash;
+    made.#resumed = by.progress.cursor > 0;
+    await made.#of.runtime.remember();
+    return made;
   }
 
   /**
@@ -369,7 +344,7 @@ export class Trainer {
     const chosen = check("gradients", options, LONG);
     return this.#handle.run(async (raw) => {
       const { gradients } = await morePart();
-      return gradients(raw, models.of(this.model).handle.raw.saveHeader(), chosen);
+      return gradients(raw, this.#of.handle.raw.saveHeader(), chosen);
     }, chosen.signal);
   }
 
@@ -382,15 +357,16 @@ export class Trainer {
   save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options?: LongOptions): Promise<TrainerFiles>;
   async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
-    return this.#save(saveOptions(options, TRAINER_FILES));
+    return this.#save(saveOptions(options, [...this.#of.names, ...STATE_FILES]));
   }
 
   #save(chosen: SaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
-    const { handle } = models.of(this.model);
+    const { handle, names } = this.#of;
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
         const more = await morePart();
-        return more.save<TrainerFiles | undefined>(chosen, handle.raw.config(), handle.raw, {
+        const saved = { names, config: handle.raw.config(), weights: handle.raw };
+        return more.save<TrainerFiles | undefined>(chosen, saved, {
           moments: raw,
           state: () => raw.state(),
           added: this.#added(),
@@ -442,7 +418,7 @@ export class Trainer {
   free(): void {
     this.#member?.leave();
     this.#handle.free();
-    models.of(this.model).disown(this);
+    this.#of.disown(this);
   }
 
   /** Frees the trainer, as the end of a `using` block does. */
@@ -530,7 +506,7 @@ export class Trainer {
   /** In its turn among the model's operations, without holding up those behind it. */
   #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
     return this.#handle.run((raw) => {
-      const { module } = models.of(this.model).runtime;
+      const { module } = this.#of.runtime;
       const begin = (by: RawTrainer) => module.guarded(() => by.queueDataset(this.#data(dataset)));
       const queued = this.#member?.queue(begin) ?? begin(raw);
       this.#drew(dataset);
@@ -554,7 +530,7 @@ export class Trainer {
     if (!isA(dataset, Dataset)) {
       throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
     }
-    return datasets.of(dataset).raw(models.of(this.model).runtime.module);
+    return datasets.of(dataset).raw(this.#of.runtime.module);
   }
 
   /**
@@ -579,9 +555,8 @@ export class Trainer {
   }
 }
 
-/** The trainer, unless its model was freed meanwhile. */
-function adopt(model: Model, raw: RawTrainer, make: () => Trainer): Trainer {
-  const { handle } = models.of(model);
+/** The trainer, unless what it trains was freed meanwhile. */
+function adopt(handle: Handle<RawModel>, raw: RawTrainer, make: () => Trainer): Trainer {
   if (handle.freed) raw.release();
   void handle.raw; // code "freed"
   return make();

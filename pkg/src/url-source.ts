@@ -1,7 +1,7 @@
 /** Checkpoint files over HTTP: headers by `Range`, tensors as they arrive. */
 
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
-import { corrupt, type FilePart } from "./safetensors.js";
+import { corrupt, type FilePart } from "./file-part.js";
 import { blobPart, type LoadOptions, type LongOptions, report } from "./source.js";
 
 /** Bytes of a file that are asked for first: most headers are shorter. */

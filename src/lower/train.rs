@@ -76,7 +76,7 @@ pub fn train_plans_of(
 ) -> Result<TrainPlans> {
     if params.architecture.low_rank.iter().any(|low| low.dropout > 0.0) {
         return Err(Error::options(
-            "this version trains adapters without dropout: create it with 0",
+            "this version trains adapters without dropout: load or create this one with { dropout: 0 }",
         ));
     }
     let state = params.trained(trained)?;

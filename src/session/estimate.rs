@@ -55,6 +55,8 @@ pub struct PerCall {
 pub struct Estimate {
     /// Of the model, an adapter's not counted.
     pub parameters: u64,
+    /// Those that a trainer trains: the adapter's, or else all.
+    pub trainable: u64,
     pub bytes: MemoryBytes,
     /// Floating-point operations.
     pub operations: PerCall,
@@ -86,6 +88,7 @@ pub fn estimate(
     if options.adapter.is_some() {
         bytes = bytes.plus(MemoryBytes::of_weights(&layout));
     }
+    let trainable = layout.parameter_count() as u64;
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
         options.validate()?;
@@ -119,7 +122,7 @@ pub fn estimate(
         milliseconds.token = Some(work);
     }
     let milliseconds = given.is_some().then_some(milliseconds);
-    Ok(Estimate { parameters, bytes, operations, milliseconds })
+    Ok(Estimate { parameters, trainable, bytes, operations, milliseconds })
 }
 
 /// How fast an adapter is taken to be.

@@ -48,6 +48,14 @@ impl ModelLoader {
         Self { gpu, config, reader, model, pending: Pending::default(), values: vec![] }
     }
 
+    /// Names and shapes of what it takes.
+    pub(super) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        match self.model.get() {
+            Some(model) => model.tensors(),
+            None => Architecture::of(&self.config).tensors(),
+        }
+    }
+
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
@@ -73,6 +81,9 @@ impl ModelLoader {
     /// `device-lost`.
     pub fn allocate(&self) -> Result<LocalFuture<Result<()>>> {
         self.reader.expect_all()?;
+        if self.model.get().is_some() {
+            return Ok(Box::pin(async { Ok(()) })); // an adapter's
+        }
         self.gpu.watch();
         let made = Model::allocate(&self.gpu, self.config().clone());
         let checked = self.gpu.checked();
@@ -81,7 +92,7 @@ impl ModelLoader {
             let checked = checked.await;
             let model = made?;
             checked?;
-            // A second allocation leaves the first one's model.
+            // Of two that were under way the first one's model stays.
             let _ = slot.set(Rc::new(model));
             Ok(())
         }))

@@ -1,6 +1,7 @@
 //! Continues a saved training run.
 
 use super::adapter::Adapter;
+use super::loader::ModelLoader;
 use super::model::Model;
 use super::place::Place;
 use super::trainer::{Trainer, TrainerState, saved_sets};
@@ -43,6 +44,14 @@ impl Resume {
     /// As [`Resume::new`].
     pub fn of_adapter(adapter: &Adapter, state: &str) -> Result<Self> {
         Self::of_tensors(&adapter.model().tensors(), state)
+    }
+
+    /// The same for a run whose model, or adapter, the loader loads.
+    ///
+    /// # Errors
+    /// As [`Resume::new`].
+    pub fn of_loader(loader: &ModelLoader, state: &str) -> Result<Self> {
+        Self::of_tensors(&loader.tensors(), state)
     }
 
     fn of_tensors(tensors: &[(String, Vec<usize>)], state: &str) -> Result<Self> {
@@ -133,7 +142,8 @@ impl Resume {
     pub async fn finish(mut self) -> Result<Rc<Trainer>> {
         self.reader.finish()?;
         let trainer = Rc::clone(self.trainer()?);
-        if self.state.base != trainer.model.weights.base_checksum().await? {
+        let base = self.state.base;
+        if base.is_some() && base != trainer.model.weights.base_checksum().await? {
             return Err(Error::checkpoint(
                 "this run trained an adapter on other weights than the base has now: resume it on \
                  the base as it was",

@@ -8,7 +8,8 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch, estimate,
+    Adapter, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch,
+    estimate,
 };
 use js_sys::Function;
 use serde::Deserialize;
@@ -49,11 +50,12 @@ impl LookOptions {
     }
 }
 
-/// A model.
+/// A model, or base and adapter.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawModel {
     pub(super) model: Rc<Model>,
+    pub(super) adapter: Option<Rc<Adapter>>,
 }
 
 #[wasm_bindgen]
@@ -69,7 +71,7 @@ impl RawModel {
         let config = ModelConfig::from_json(&config).map_err(to_js)?;
         let ask = asking(ask);
         let model = Model::create(&gpu, config, seed, Watch(&ask)).await.map_err(to_js)?;
-        Ok(Self { model })
+        Ok(Self { model, adapter: None })
     }
 
     /// Weights of a model of this config, without making one.
@@ -88,8 +90,12 @@ impl RawModel {
         json(&estimate(&config, &options, capabilities.as_ref()).map_err(to_js)?)
     }
 
+    /// The text of `config.json`, or of an adapter's `adapter_config.json`.
     pub fn config(&self) -> String {
-        self.model.config().to_json()
+        match &self.adapter {
+            Some(adapter) => adapter.config().to_peft(),
+            None => self.model.config().to_json(),
+        }
     }
 
     #[wasm_bindgen(js_name = parameterCount)]
@@ -163,7 +169,7 @@ impl RawModel {
 }
 
 /// The options of a call, from JSON.
-fn read<T: DeserializeOwned>(call: &str, options: &str) -> JsResult<T> {
+pub(super) fn read<T: DeserializeOwned>(call: &str, options: &str) -> JsResult<T> {
     serde_json::from_str(options).map_err(|e| to_js(Error::options(format!("{call} options: {e}"))))
 }
 
@@ -172,6 +178,7 @@ fn read<T: DeserializeOwned>(call: &str, options: &str) -> JsResult<T> {
 #[derive(Debug)]
 pub struct RawLoader {
     pub(super) loader: RefCell<Option<ModelLoader>>,
+    pub(super) adapter: Option<Rc<Adapter>>,
 }
 
 pub(super) fn finished() -> JsValue {
@@ -184,7 +191,7 @@ impl RawLoader {
     pub fn new(runtime: &RawRuntime, config: &str) -> JsResult<RawLoader> {
         let config = ModelConfig::from_json(config).map_err(to_js)?;
         let loader = ModelLoader::new(&runtime.gpu()?, config);
-        Ok(Self { loader: RefCell::new(Some(loader)) })
+        Ok(Self { loader: RefCell::new(Some(loader)), adapter: None })
     }
 
     #[wasm_bindgen(js_name = headerLimit)]
@@ -214,7 +221,8 @@ impl RawLoader {
 
     pub async fn finish(&self) -> JsResult<RawModel> {
         let loader = self.loader.replace(None).ok_or_else(finished)?;
-        Ok(RawModel { model: loader.finish().await.map_err(to_js)? })
+        let adapter = self.adapter.clone();
+        Ok(RawModel { model: loader.finish().await.map_err(to_js)?, adapter })
     }
 
     pub fn release(&self) {

@@ -178,8 +178,8 @@ impl RawResume {
     #[wasm_bindgen(constructor)]
     pub fn new(loader: &RawLoader, state: &str) -> JsResult<RawResume> {
         let loader = loader.loader.borrow();
-        let config = loader.as_ref().ok_or_else(no_loader)?.config();
-        let resume = Resume::new(config, state).map_err(to_js)?;
+        let loader = loader.as_ref().ok_or_else(no_loader)?;
+        let resume = Resume::of_loader(loader, state).map_err(to_js)?;
         Ok(Self { resume: RefCell::new(Some(resume)) })
     }
 

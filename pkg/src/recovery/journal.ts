@@ -3,12 +3,12 @@
 import { TinyloomError, toError } from "../error.js";
 import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { stored } from "../internal.js";
-import type { RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
+import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
 import type { SaveOptions } from "../save.js";
 import { Member } from "./member.js";
 import type { Recovery } from "./recovery.js";
 import { Repeat } from "./repeat.js";
-import { restored, type Snapshot } from "./snapshot.js";
+import { fileOf, loadAgain, restored, type Snapshot } from "./snapshot.js";
 import { Snapshots } from "./snapshots.js";
 import { either } from "./waiting.js";
 
@@ -22,10 +22,15 @@ export interface Origin {
   readonly seeded?: true;
   /** What was seen of what it was loaded from. */
   readonly seen?: Seen;
+  /** Of an adapter: the names of its files, and what takes its tensors. */
+  readonly adapted?: {
+    readonly names: readonly string[];
+    loader(config: string): Promise<RawLoader>;
+  };
 }
 
-/** Something done to a trainer that has to be done again. */
-export type Entry = Step | Change;
+/** Something done that has to be done again. */
+export type Entry = Step | Change | Merge;
 
 /** A step, or a part of one. */
 export class Step {
@@ -62,6 +67,11 @@ export interface Change {
   /** The step before it, and how often that had been asked to stop: it may be under way still. */
   readonly after: Step | undefined;
   readonly calls: number;
+}
+
+/** An adapter that was added to the model. */
+export interface Merge {
+  merge(model: RawModel): Promise<void>;
 }
 
 interface Parts {
@@ -121,6 +131,32 @@ export class Journal implements Guard<RawModel> {
     if (stored.find(to)) this.left = 0;
   }
 
+  /** In the model's turn: it serves on the newest device from then on. */
+  current(): Promise<void> {
+    return this.restored(() => this.#on === this.recovery.raw);
+  }
+
+  /**
+   * In the model's turn: an adapter is about to be merged into it.
+   *
+   * @returns to be called when it was.
+   */
+  async merging(adapter: RawModel): Promise<() => void> {
+    const { module } = this.recovery;
+    // Steps of others are not to be done again on the changed weights.
+    for (const other of this.recovery.sharing(this.queue)) {
+      if (other !== this && other.handle.raw !== adapter) await other.snapshots.fresh();
+    }
+    const copy = await adapter.snapshot();
+    const weights = await fileOf(copy).finally(() => end(copy));
+    const config = adapter.config();
+    const merge = async (model: RawModel) => {
+      const again = await loadAgain(module, await model.adaptAs(config), weights);
+      await again.merge(() => false).finally(() => end(again));
+    };
+    return () => void this.log.push({ merge });
+  }
+
   async back(_: TinyloomError, failed: RawModel, signal?: AbortSignal): Promise<void> {
     await this.restored(() => this.handle.raw !== failed, signal);
   }
@@ -142,8 +178,8 @@ export class Journal implements Guard<RawModel> {
 
   /** Comes back in its turn, even if nobody calls. */
   restoreSoon(): void {
-    const current = () => this.handle.freed || this.#on === this.recovery.raw;
-    this.queue.run(() => this.restored(current)).catch(() => undefined); // a call will hear of it
+    const restore = async () => this.handle.freed || (await this.current());
+    this.queue.run(restore).catch(() => undefined); // a call will hear of it
   }
 
   async #restore(): Promise<void> {
@@ -184,12 +220,14 @@ export class Journal implements Guard<RawModel> {
     const raws = new Map<Member, RawTrainer>();
     let model: RawModel | undefined;
     try {
-      model = newest ? await restored(module, on, newest, raws) : await this.#begin(on, raws);
+      model = newest
+        ? await restored(module, on, newest, raws, this.origin)
+        : await this.#begin(on, raws);
       for (const member of this.members) {
         if (raws.has(member) || member.options === undefined) continue;
         raws.set(member, await module.RawTrainer.create(model, member.options, () => false));
       }
-      const repeat = new Repeat(this, raws);
+      const repeat = new Repeat(this, model, raws);
       await repeat.all();
       // From here on nothing waits: nobody sees a part of it.
       this.#serve(on, model, raws);

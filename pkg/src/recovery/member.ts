@@ -5,7 +5,7 @@ import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
 import { show } from "../options.js";
 import type { RawTrainer } from "../raw.js";
-import type { RunHandle, SaveOptions } from "../save.js";
+import { MODEL_FILES, type RunHandle, type SaveOptions } from "../save.js";
 import { save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
@@ -131,8 +131,11 @@ export class Member implements Guard<RawTrainer> {
     if (!snapshot || !own) return save(); // its error says what there is not
     return saveFiles<TrainerFiles | undefined>(
       options,
-      snapshot.config,
-      writerOf(snapshot.weights),
+      {
+        names: journal.origin.adapted?.names ?? MODEL_FILES,
+        config: snapshot.config,
+        weights: writerOf(snapshot.weights),
+      },
       {
         moments: writerOf(own.moments),
         state: async () => own.state,

@@ -123,6 +123,11 @@ export class Recovery implements Guard<RawRuntime> {
     return journal;
   }
 
+  /** Those of a model and of its adapters, which share a queue. */
+  sharing(queue: Queue): Journal[] {
+    return [...this.#journals].filter((journal) => journal.queue === queue);
+  }
+
   forget(journal: Journal): void {
     this.#journals.delete(journal);
   }

@@ -1,14 +1,15 @@
 /** Does again what was done since a snapshot. */
 
 import { type TinyloomError, toError } from "../error.js";
-import type { RawTrainer } from "../raw.js";
+import type { RawModel, RawTrainer } from "../raw.js";
 import type { StepMetrics } from "../trainer-types.js";
-import { type Change, type Journal, Step } from "./journal.js";
+import { type Change, type Entry, type Journal, Step } from "./journal.js";
 import type { Member } from "./member.js";
 import type { RepeatedStep } from "./types.js";
 
 export class Repeat {
   readonly #journal: Journal;
+  readonly #model: RawModel;
   readonly #raws: ReadonlyMap<Member, RawTrainer>;
   readonly #applied = new Set<Change>();
   readonly #from = new Map<Member, number>();
@@ -18,8 +19,9 @@ export class Repeat {
   /** Both losses of each step that had been given out. */
   readonly #losses: RepeatedStep[] = [];
 
-  constructor(journal: Journal, raws: ReadonlyMap<Member, RawTrainer>) {
+  constructor(journal: Journal, model: RawModel, raws: ReadonlyMap<Member, RawTrainer>) {
     this.#journal = journal;
+    this.#model = model;
     this.#raws = raws;
     for (const [member, raw] of raws) this.#from.set(member, raw.steps());
   }
@@ -28,7 +30,11 @@ export class Repeat {
   async all(): Promise<void> {
     const { log } = this.#journal;
     for (let at = 0; at < log.length; at++) {
-      const entry = log[at] as Step | Change;
+      const entry = log[at] as Entry;
+      if ("merge" in entry) {
+        await entry.merge(this.#model);
+        continue;
+      }
       const raw = this.#raws.get(entry.member);
       if (!raw) continue;
       if (!(entry instanceof Step)) this.#change(entry, raw);
@@ -84,7 +90,7 @@ export class Repeat {
   /** The changes that were made while the step's parts were under way. */
   #during(step: Step, calls: number): void {
     for (const entry of this.#journal.log) {
-      if (entry instanceof Step || entry.after !== step || entry.calls >= calls) continue;
+      if (!("change" in entry) || entry.after !== step || entry.calls >= calls) continue;
       const raw = this.#raws.get(entry.member);
       if (raw) this.#change(entry, raw);
     }

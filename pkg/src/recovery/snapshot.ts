@@ -1,10 +1,12 @@
 /** A model and its trainers as they were after a whole step, in the host's memory. */
 
 import { TinyloomError } from "../error.js";
+import type { FilePart } from "../file-part.js";
 import { end } from "../handle.js";
 import { stored } from "../internal.js";
 import { show } from "../options.js";
 import type {
+  RawLoader,
   RawModel,
   RawModule,
   RawResume,
@@ -13,10 +15,10 @@ import type {
   RawTrainer,
   RawWriter,
 } from "../raw.js";
-import { withRoom } from "../raw.js";
 import { readAhead, tensorSizes } from "../readback.js";
-import { type FilePart, pullTensors, readHeaders } from "../safetensors.js";
-import type { RunHandle } from "../save.js";
+import { pullTensors, readHeaders, withRoom } from "../safetensors.js";
+import { MODEL_FILES, type RunHandle, STATE_FILES } from "../save.js";
+import type { Origin } from "./journal.js";
 import type { Member } from "./member.js";
 
 /**
@@ -100,6 +102,22 @@ function partOf(name: string, { header, data }: SnapshotFile): FilePart {
   return { name, place: name, remote: false, size: header.length + data.length, read };
 }
 
+/** An adapter's tensors, to be taken by a loader again. */
+export async function loadAgain(
+  module: RawModule,
+  loader: RawLoader,
+  weights: SnapshotFile,
+): Promise<RawModel> {
+  try {
+    const sink = withRoom(module, loader, { sum: 0 });
+    const open = await readHeaders([partOf("adapter_model.safetensors", weights)], sink);
+    await pullTensors(open, () => {});
+    return await loader.finish();
+  } finally {
+    end(loader);
+  }
+}
+
 /** What a model is restored from. */
 interface Parts {
   readonly weights: FilePart;
@@ -115,7 +133,10 @@ function inMemory({ weights, trainers }: Snapshot): Parts {
   };
 }
 
-async function inRun({ run, number, member }: KeptSnapshot): Promise<Parts> {
+async function inRun(
+  { run, number, member }: KeptSnapshot,
+  names: readonly string[],
+): Promise<Parts> {
   const source = stored.of(run).source(number);
   const file = async (name: string) => {
     const found = await source.find(name);
@@ -124,7 +145,7 @@ async function inRun({ run, number, member }: KeptSnapshot): Promise<Parts> {
     throw new TinyloomError("invalid-checkpoint", gone);
   };
   const [weights, moments, state] = (await Promise.all(
-    ["model.safetensors", "optimizer.safetensors", "trainer_state.json"].map(file),
+    [names[1] as string, ...STATE_FILES].map(file),
   )) as [FilePart, FilePart, FilePart];
   const text = new TextDecoder().decode(await state.read(0, state.size));
   return { weights, trainers: [{ member, moments, state: text }] };
@@ -136,15 +157,23 @@ export async function restored(
   on: RawRuntime,
   snapshot: Snapshot | KeptSnapshot,
   raws: Map<Member, RawTrainer>,
+  origin: Origin,
 ): Promise<RawModel> {
-  const { weights, trainers } = "run" in snapshot ? await inRun(snapshot) : inMemory(snapshot);
-  const loader = new module.RawLoader(on, snapshot.config);
+  const names = origin.adapted?.names ?? MODEL_FILES;
+  const { weights, trainers } =
+    "run" in snapshot ? await inRun(snapshot, names) : inMemory(snapshot);
+  const loader =
+    (await origin.adapted?.loader(snapshot.config)) ?? new module.RawLoader(on, snapshot.config);
   const resumes = new Map<Member, RawResume>();
   const seen = { sum: 0 };
   try {
     const open = await readHeaders([weights], withRoom(module, loader, seen));
     for (const { member, moments, state } of trainers) {
-      const resume = new module.RawResume(loader, state);
+      // What is under an adapter came back too, as it is now.
+      const text = origin.adapted
+        ? JSON.stringify({ ...JSON.parse(state), base: undefined })
+        : state;
+      const resume = new module.RawResume(loader, text);
       resumes.set(member, resume);
       open.push(...(await readHeaders([moments], withRoom(module, resume, seen))));
     }

@@ -34,6 +34,8 @@ interface Taking {
   readonly after: number | undefined;
   steps: number;
   spoilt: boolean;
+  /** Settles when it is whole, or has failed. */
+  done: Promise<void>;
 }
 
 /** The snapshots of one model and its trainers. */
@@ -74,6 +76,18 @@ export class Snapshots {
     } catch (error) {
       this.#failed(error);
     }
+  }
+
+  /** In the model's turn: takes one that has all steps, and waits for it. */
+  async fresh(): Promise<void> {
+    await this.#taking?.done;
+    if (this.off || this.#tooLarge || this.#journal.log.length === 0) return;
+    try {
+      this.#begin(performance.now());
+    } catch (error) {
+      this.#failed(error);
+    }
+    await this.#taking?.done;
   }
 
   /** A step has ended well. */
@@ -171,10 +185,11 @@ export class Snapshots {
       after: this.#ended,
       steps: 0,
       spoilt: false,
+      done: Promise.resolve(),
     };
     this.#taking = taking;
     const held = performance.now() - began;
-    this.#read(taking, held)
+    taking.done = this.#read(taking, held)
       .catch((error: unknown) => this.#failed(error))
       .finally(() => {
         this.#taking = undefined;

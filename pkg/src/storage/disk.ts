@@ -2,8 +2,9 @@
 
 import { crc32, hex } from "../crc32.js";
 import { isTinyloomError, TinyloomError } from "../error.js";
+import type { FilePart } from "../file-part.js";
 import { show } from "../options.js";
-import { damaged, type FilePart } from "../safetensors.js";
+import { damaged } from "../safetensors.js";
 
 /** Names of the folders from the root on, and of the file. */
 export type Path = readonly string[];

@@ -1,8 +1,8 @@
 /** A folder of the disk, in Node, Deno and Bun. */
 
+import type { FilePart } from "../file-part.js";
 import { fileSystem, processId } from "../node.js";
 import { inspect, invalid, show } from "../options.js";
-import type { FilePart } from "../safetensors.js";
 import type { Disk, Path, Writing } from "./disk.js";
 
 type Fs = Awaited<ReturnType<typeof fileSystem>>;

@@ -4,17 +4,13 @@ import { TinyloomError } from "../error.js";
 import { arrived } from "../firefox.js";
 import { stored } from "../internal.js";
 import { inspect, invalid, show } from "../options.js";
+import { ADAPTER_FILES, MODEL_FILES, STATE_FILES } from "../save.js";
 import type { RunRecord, StoredRun } from "./stored-run.js";
 
 /** Names of the files that a run may have. */
 export const LOGS = ["metrics.jsonl", "samples.jsonl"];
 const BESIDE = ["data", "tokenizer"];
-const CHECKPOINT = [
-  "config.json",
-  "model.safetensors",
-  "optimizer.safetensors",
-  "trainer_state.json",
-];
+const CHECKPOINT = [...MODEL_FILES, ...ADAPTER_FILES, ...STATE_FILES];
 const FILES = ["run.json", ...BESIDE, ...LOGS, ...CHECKPOINT];
 
 /** Bytes of a Blob that are copied at a time. */

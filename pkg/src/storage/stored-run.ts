@@ -1,8 +1,8 @@
 import { TinyloomError } from "../error.js";
+import type { FilePart } from "../file-part.js";
 import { Queue } from "../handle.js";
 import { stored } from "../internal.js";
 import { inspect, integer, invalid, show } from "../options.js";
-import type { FilePart } from "../safetensors.js";
 import type { Source } from "../source.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {

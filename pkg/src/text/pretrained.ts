@@ -1,9 +1,10 @@
 /** `Tokenizer.fromPretrained`. */
 
 import { throwIfAborted, toError } from "../error.js";
+import { corrupt } from "../file-part.js";
 import { check, integer, type Rules, show } from "../options.js";
-import { corrupt } from "../safetensors.js";
-import { LOAD, openSource, readText, type Source } from "../source.js";
+import { LOAD, openSource, type Source } from "../source.js";
+import { readText } from "../source-files.js";
 import type { PretrainedTokenizer } from "../tokenizer.js";
 import { Bpe, BYTE_CHARACTERS } from "./bpe.js";
 import { load } from "./peers.js";

@@ -2,17 +2,10 @@
 
 import { crc32, hex } from "../crc32.js";
 import { DATASET, type DatasetOptions, type Prepared } from "../dataset-options.js";
+import { corrupt } from "../file-part.js";
 import { check, integer, object, oneOf, type Rules, show } from "../options.js";
-import { corrupt } from "../safetensors.js";
-import {
-  LOAD,
-  LONG,
-  type LongOptions,
-  openSource,
-  readText,
-  required,
-  type Source,
-} from "../source.js";
+import { LOAD, LONG, type LongOptions, openSource, type Source } from "../source.js";
+import { readText, required } from "../source-files.js";
 import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
 import { DocumentStore } from "./documents.js";
 import { loadTokenizer } from "./pretrained.js";

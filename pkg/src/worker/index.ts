@@ -22,6 +22,7 @@ export type { WorkerLike } from "./open.js";
 export { transfer } from "./pack.js";
 export { serve } from "./serve.js";
 export type {
+  Adapter,
   BpeTokenizer,
   Connected,
   Dataset,

@@ -93,6 +93,8 @@ type CrossedAll<A extends readonly unknown[]> = { [I in keyof A]: Crossed<A[I]> 
 export type Runtime = Remote<direct.Runtime>;
 /** A {@link direct.Model} in a worker. */
 export type Model = Remote<direct.Model>;
+/** A {@link direct.Adapter} in a worker. */
+export type Adapter = Remote<direct.Adapter>;
 /** A {@link direct.Trainer} in a worker. */
 export type Trainer = Remote<direct.Trainer>;
 /** A {@link direct.Dataset} in a worker. */

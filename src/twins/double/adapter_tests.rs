@@ -194,6 +194,7 @@ fn an_estimate_is_what_is_allocated() {
     block_on(model.logits(&[1; 40], InferenceOptions::default(), UNWATCHED)).unwrap();
     assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
     assert_eq!(estimated.parameters, pair.model.parameter_count() as u64);
+    assert_eq!(estimated.trainable, model.parameter_count() as u64);
     let bad = EstimateOptions {
         adapter: Some(LoraConfig { rank: 0, ..Default::default() }),
         ..Default::default()

@@ -126,7 +126,7 @@ export const cases = {
     const own = (object) => Reflect.ownKeys(object).map(String).sort();
     equal(own(runtime), ["capabilities", "lost"], "of a runtime");
     equal(own(model), ["config"], "of a model");
-    equal(own(trainer), ["model"], "of a trainer");
+    equal(own(trainer), ["adapter", "model"], "of a trainer");
     equal(own(runtime.tensor([1], [1])), [], "of a tensor");
     const forged = Object.create(tinyloom.Model.prototype);
     await refuses("invalid-options", "not made by tinyloom", () =>

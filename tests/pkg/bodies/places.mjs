@@ -162,6 +162,16 @@ export const PLACES = {
     // The browsers' are the adapter's.
     limits: { node: "default" },
   },
+  peft: {
+    whole: EVERYWHERE,
+    why: "PEFT's numbers are to come out of each compiler and adapter",
+    limits: { node: "default" },
+  },
+  adapters: {
+    whole: NODE,
+    why: "which weights are read, trained and saved is decided in the module and in TypeScript",
+    smoke: ["base and two adapters take turns while one is trained", "a merge is done once"],
+  },
   tensors: {
     whole: EVERYWHERE,
     why: "buffers, views and reads are the host's; the whole is quick",

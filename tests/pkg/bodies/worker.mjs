@@ -43,9 +43,24 @@ async function program(tinyloom, runtime) {
     count: await tinyloom.Model.countParameters(runtime, config),
   };
   const files = await trainer.save();
+  const { losses, text, saved } = await adapted(tinyloom, model, data);
   await data.free();
   await model.free();
-  return { result, files };
+  return { result: { ...result, losses, text }, files: { ...files, ...saved } };
+}
+
+/** The same of an adapter of that model. */
+async function adapted(tinyloom, model, data) {
+  const adapter = await tinyloom.Adapter.create(model, { rank: 2, targets: ["q_proj"] });
+  const trainer = await tinyloom.Trainer.create(adapter, trainerOptions);
+  ok(trainer.adapter === adapter && trainer.model === model, "what is trained");
+  const losses = (await collect(trainer.run(data, { steps: 2 }))).map((m) => m.loss);
+  const text = await collect(model.generate([116, 104], { maxTokens: 8, seed: 3, adapter }));
+  const saved = await adapter.save();
+  const again = await tinyloom.Adapter.load(model, saved);
+  await again.merge();
+  await refuses("freed", "merged", () => again.merge());
+  return { losses, text: [...text, adapter.parameterCount, adapter.options], saved };
 }
 
 export const cases = {

@@ -1,5 +1,7 @@
 // A strict user's program; tsc compiles it and nothing runs it.
 import {
+  Adapter,
+  type AdapterFiles,
   ByteTokenizer,
   type Capabilities,
   Dataset,
@@ -103,6 +105,17 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   new Model();
   model.free();
   runtime.destroy();
+}
+
+export async function adapted(model: Model, signal: AbortSignal): Promise<void> {
+  const adapter = await Adapter.create(model, { rank: 4, targets: ["q_proj"] });
+  const saved: AdapterFiles = await adapter.save();
+  const again = await Adapter.load(model, saved, { dropout: 0 });
+  const targets: readonly string[] = again.options.targets;
+  const tuned: Adapter | undefined = (await Trainer.create(again)).adapter;
+  void [targets, tuned, await model.loss([1, 2], undefined, { adapter: again })];
+  await again.merge({ signal });
+  void (await Trainer.resume(model, saved)).steps;
 }
 
 export async function looked(model: Model, signal: AbortSignal): Promise<number> {

@@ -1,0 +1,121 @@
+/** Loads models, adapters and training runs from their files. */
+
+import { throwIfAborted } from "./error.js";
+import type { FilePart } from "./file-part.js";
+import { end } from "./handle.js";
+import { invalid } from "./options.js";
+import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw.js";
+import { pullTensors, readHeaders, withRoom } from "./safetensors.js";
+import { ADAPTER_FILES } from "./save.js";
+import { CONFIG_BYTES, type LongOptions, report, type Source } from "./source.js";
+import { readText, required, STATE_BYTES, weightFiles } from "./source-files.js";
+import { readState } from "./state.js";
+import { watched } from "./watch.js";
+
+/** Where files come from, and what takes them. */
+export interface Loading {
+  readonly module: RawModule;
+  readonly source: Source;
+  /** Names of config and weights. */
+  readonly names: readonly string[];
+  /** Makes what takes the tensors, from the config's text. */
+  loader(config: string): RawLoader | Promise<RawLoader>;
+}
+
+/** A run as it was saved. */
+export interface LoadedRun {
+  readonly model: RawModel;
+  readonly trainer: RawTrainer;
+  readonly progress: { readonly step: number; readonly cursor: number };
+  readonly fixedTotal: boolean;
+  readonly dataHash: string | undefined;
+}
+
+/** Weights and config. Headers are judged before memory is asked for, and that before a tensor is read. */
+export async function loadWeights(
+  { module, source, names, ...by }: Loading,
+  long: LongOptions,
+  seen: Seen,
+): Promise<RawModel> {
+  const loader = await by.loader(await readConfig(source, names));
+  try {
+    throwIfAborted(long.signal, "loading");
+    const files = await filesOf(source, names);
+    const open = await readHeaders(files, withRoom(module, loader, seen));
+    throwIfAborted(long.signal, "loading");
+    await loader.allocate();
+    await pullTensors(open, loading(long));
+    return await loader.finish();
+  } finally {
+    end(loader);
+  }
+}
+
+/** The same with a trainer's moments and state. */
+export async function loadRun(
+  { module, source, names, ...by }: Loading,
+  long: LongOptions,
+  seen: Seen,
+): Promise<LoadedRun> {
+  const state = await readText(source, "trainer_state.json", STATE_BYTES);
+  const config = await readConfig(source, names);
+  const loader = await by.loader(config);
+  let resume: RawResume | undefined;
+  try {
+    const loaded = new module.RawResume(loader, state);
+    resume = loaded;
+    const { progress, totalStepsGiven, dataHash } = readState(state, config, names[0] as string);
+    const open = [
+      ...(await readHeaders(await filesOf(source, names), withRoom(module, loader, seen))),
+      ...(await readHeaders(
+        [await required(source, "optimizer.safetensors")],
+        withRoom(module, loaded, seen),
+      )),
+    ];
+    throwIfAborted(long.signal, "resume");
+    await loader.allocate();
+    // Progress is that of the bytes.
+    const silent = long.signal ? { signal: long.signal } : {};
+    await watched("resume", silent, (ask) => loaded.allocate(loader, ask));
+    await pullTensors(open, loading(long));
+    const model = await loader.finish();
+    const trainer = await loaded.finish().catch((error: unknown) => {
+      model.release();
+      throw error;
+    });
+    return { model, trainer, progress, fixedTotal: totalStepsGiven === true, dataHash };
+  } finally {
+    if (resume) end(resume);
+    end(loader);
+  }
+}
+
+async function readConfig(source: Source, names: readonly string[]): Promise<string> {
+  try {
+    return await readText(source, names[0] as string, CONFIG_BYTES, "invalid-config");
+  } catch (error) {
+    const other =
+      names === ADAPTER_FILES ? undefined : await source.find(ADAPTER_FILES[0] as string);
+    other?.rest?.();
+    if (!other) throw error;
+    throw invalid(
+      `${other.place} is an adapter's: load the model under it, and give that to Adapter.load, or to ` +
+        "Trainer.resume for the adapter's run",
+    );
+  }
+}
+
+async function filesOf(source: Source, names: readonly string[]): Promise<FilePart[]> {
+  return names === ADAPTER_FILES
+    ? [await required(source, names[1] as string)]
+    : weightFiles(source);
+}
+
+/** Progress of tensors on their way to the GPU; the signal ends it. */
+function loading(options: LongOptions) {
+  return ({ name, remote }: FilePart, loaded: number, total: number): void => {
+    throwIfAborted(options.signal, "loading");
+    const upload = name === "optimizer.safetensors" ? "upload optimizer state" : "upload";
+    report(options, { loaded, total, stage: remote ? `download ${name}` : upload });
+  };
+}

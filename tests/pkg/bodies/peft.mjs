@@ -1,0 +1,144 @@
+// LoRA adapters against PEFT: its files, logits, gradients of A and B, ten losses and merged weights of the adapters
+// in tests/reference/fixtures/adapters.
+import { close, equal, ok, sameBytes } from "./assert.mjs";
+import { openFile } from "./kit.mjs";
+import { readReference } from "./reference.mjs";
+
+const NAMES = ["llama", "qwen2-rslora", "qwen3"];
+export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
+
+const json = async (path) => JSON.parse(new TextDecoder().decode(await readReference(path)));
+
+async function filesOf(folder, names) {
+  const files = {};
+  for (const name of names) files[name] = await readReference(`${folder}/${name}`);
+  return files;
+}
+
+/** The tensors of a safetensors file by name, as typed arrays. */
+function tensorsOf(bytes) {
+  const { header, data } = openFile(bytes);
+  const tensors = {};
+  for (const [key, { dtype, data_offsets: range }] of Object.entries(header)) {
+    if (key === "__metadata__") continue;
+    const { buffer } = data.slice(...range);
+    tensors[key] = dtype === "U32" ? new Uint32Array(buffer) : new Float32Array(buffer);
+  }
+  return tensors;
+}
+
+/** A base that transformers wrote, and the adapter that PEFT wrote for it. */
+export async function fixture({ tinyloom, runtime }, name) {
+  const folder = `adapters/${name}`;
+  const losses = await json(`${folder}/losses.json`);
+  const base = await filesOf(losses.base, ["config.json", "model.safetensors"]);
+  const model = await tinyloom.Model.fromPretrained(runtime, base);
+  const files = await filesOf(folder, PEFT);
+  const adapter = await tinyloom.Adapter.load(model, files);
+  const oracle = tensorsOf(await readReference(`${folder}/oracle.safetensors`));
+  return { model, adapter, files, oracle, losses };
+}
+
+/** Logits of each of the packed documents, in one row. */
+async function logitsOf(model, { tokens, documents }, options) {
+  const starts = [...new Set(documents)];
+  const rows = [];
+  for (const [at, start] of starts.entries()) {
+    rows.push(await model.logits(tokens.slice(start, starts[at + 1]), options));
+  }
+  return Float32Array.from(rows.flatMap((row) => [...row]));
+}
+
+const furthest = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+const digits = (x) => x.toExponential(1);
+
+/** Holds every gradient of A and B to PyTorch's; gives the largest distance in L2. */
+async function checkGradients(trainer, oracle) {
+  const gradients = await trainer.gradients();
+  const expected = Object.keys(oracle).filter((key) => key.startsWith("grad."));
+  const names = expected.map((key) => key.slice("grad.".length));
+  equal(Object.keys(gradients).sort(), names.sort(), "names of gradients");
+  let worst = 0;
+  for (const [name, gradient] of Object.entries(gradients)) {
+    const wanted = oracle[`grad.${name}`];
+    equal(gradient.length, wanted.length, `size of the gradient of ${name}`);
+    const off = norm(gradient.map((x, i) => x - wanted[i])) / norm(wanted);
+    ok(off <= 1e-3, `the gradient of ${name} is ${off} off in L2`);
+    worst = Math.max(worst, off);
+  }
+  return worst;
+}
+
+async function againstPeft(host, name) {
+  const { model, adapter, files, oracle, losses } = await fixture(host, name);
+  const { tokens, targets, documents } = oracle;
+  const plain = await logitsOf(model, oracle);
+  const logits = await logitsOf(model, oracle, { adapter });
+  const off = furthest(logits, oracle.logits);
+  ok(off <= 1e-4, `the logits differ by ${off}`);
+  ok(furthest(plain, oracle.logits) > 1e-2, "the adapter changes the logits");
+  const saved = await adapter.save();
+  equal(Object.keys(saved), PEFT, "names of the saved files");
+  const [before, after] = [files, saved].map((own) => tensorsOf(own["adapter_model.safetensors"]));
+  for (const tensor of Object.keys(before)) sameBytes(after[tensor], before[tensor], tensor);
+  const again = await host.tinyloom.Adapter.load(model, saved);
+  equal(again.options, adapter.options, "options");
+  sameBytes(await logitsOf(model, oracle, { adapter: again }), logits, "of the saved adapter");
+  again.free();
+  const camel = (key) => key.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+  const options = Object.entries(losses.options).map(([key, value]) => [camel(key), value]);
+  const trainer = await host.tinyloom.Trainer.create(adapter, {
+    ...Object.fromEntries(options),
+    warmupSteps: 0,
+    tokensPerStep: tokens.length,
+  });
+  let [gradient, loss] = [0, 0];
+  for (const expected of losses.steps) {
+    const m = await trainer.step({ tokens, targets, documents });
+    close(m.loss, expected.loss, 1e-4, `loss of step ${expected.step}`);
+    close(m.gradNorm / expected.grad_norm, 1, 1e-3, `gradient norm of step ${expected.step}`);
+    loss = Math.max(loss, Math.abs(m.loss - expected.loss));
+    if (m.step === 1) gradient = await checkGradients(trainer, oracle);
+  }
+  sameBytes(await logitsOf(model, oracle), plain, "the model's own logits");
+  model.free();
+  return `logits within ${digits(off)}, gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
+}
+
+async function mergedAsPeft(host, name) {
+  const { model, adapter, oracle } = await fixture(host, name);
+  const before = tensorsOf((await model.save())["model.safetensors"]);
+  await adapter.merge();
+  const after = tensorsOf((await model.save())["model.safetensors"]);
+  let [worst, changed] = [0, 0];
+  for (const [tensor, values] of Object.entries(after)) {
+    const wanted = oracle[`merged.${tensor}`];
+    if (!wanted) {
+      sameBytes(values, before[tensor], tensor);
+      continue;
+    }
+    const off = furthest(values, wanted);
+    ok(off <= 2e-6, `the merged ${tensor} differs by ${off}`);
+    worst = Math.max(worst, off);
+    changed += 1;
+  }
+  const merged = Object.keys(oracle).filter((key) => key.startsWith("merged."));
+  equal(changed, merged.length, "merged tensors");
+  const off = furthest(await logitsOf(model, oracle), oracle.logits);
+  ok(off <= 1e-4, `the logits differ by ${off}`);
+  model.free();
+  return `${changed} merged weights within ${digits(worst)}, logits within ${digits(off)}`;
+}
+
+export const cases = {
+  ...Object.fromEntries(
+    NAMES.map((name) => [
+      `${name}: logits, gradients and ten losses`,
+      (host) => againstPeft(host, name),
+    ]),
+  ),
+  ...Object.fromEntries(
+    NAMES.map((name) => [`${name}: merged`, (host) => mergedAsPeft(host, name)]),
+  ),
+};
