@@ -173,18 +173,76 @@ test("the page with a run, in each of its panels, and in a second tab", LONG, as
   for (const { errors } of [demo, second]) assert.deepEqual(errors, [], "the console has errors");
 });
 
-test("the page whose GPU is gone for good", LONG, async (t) => {
+/** The worker's file with lines before it. */
+function worker(...lines) {
   const path = asset("worker-thread");
-  const once =
-    "{const {requestDevice}=GPUAdapter.prototype;let asked=0;" +
-    "GPUAdapter.prototype.requestDevice=function(...all){return asked++?" +
-    'Promise.reject(new DOMException("no device","OperationError")):requestDevice.apply(this,all)};}\n';
-  const code = Buffer.concat([Buffer.from(once), readFileSync(join(dist, path))]);
-  const { demo } = await open(t, { [path]: code });
+  const code = readFileSync(join(dist, path));
+  return { [path]: Buffer.concat([Buffer.from(lines.join("\n")), Buffer.from("\n"), code]) };
+}
+
+/** Gives a device once. */
+const ONE_DEVICE =
+  "{const {requestDevice}=GPUAdapter.prototype;let asked=0;" +
+  "GPUAdapter.prototype.requestDevice=function(...all){return asked++?" +
+  'Promise.reject(new DOMException("no device","OperationError")):requestDevice.apply(this,all)};}';
+const NO_STORAGE =
+  'StorageManager.prototype.getDirectory=()=>Promise.reject(new DOMException("no","SecurityError"));';
+
+/** Trains until there is a snapshot, and loses the GPU for good. */
+async function losesGpu(demo) {
   await demo.click("start");
-  await demo.until("steps", async () => (await demo.step()) >= 12);
+  const snapshot = () => demo.page.$eval("#plug-note", (note) => Number(note.dataset.snapshot));
+  await demo.until("a snapshot", async () => (await snapshot()) > 0);
   await demo.click("pull-plug");
   await failed(demo);
+  return snapshot();
+}
+
+test(
+  "the page without storage, whose GPU is gone for good: the last snapshot is kept",
+  LONG,
+  async (t) => {
+    const { demo } = await open(t, worker(ONE_DEVICE, NO_STORAGE));
+    await demo.unfold();
+    await held(demo, "without-storage");
+    const step = await losesGpu(demo);
+    const result = async () => (await demo.runs())[0].result;
+    await demo.page
+      .waitForFunction(
+        (text) => document.querySelector("#runs tbody tr")?.cells[4].textContent.startsWith(text),
+        { timeout: 60_000 },
+        `step ${step.toLocaleString("en")} of`,
+      )
+      .catch(async () => assert.fail(`the run has "${await result()}", not step ${step}`));
+    assert.match(await demo.text("status"), /export it to keep it/);
+    await held(demo, "lost-without-storage");
+    const zip = await demo.export((await demo.runs())[0].name);
+    // 115 thousand weights with their moments.
+    assert.ok(zip.size > 1_300_000, `an export with the model, of ${zip.size} bytes`);
+  },
+);
+
+test("the page whose storage is full", LONG, async (t) => {
+  const { demo } = await open(t);
+  const session = await demo.page.createCDPSession();
+  const { usage } = await demo.page.evaluate(() => navigator.storage.estimate());
+  // Room for the text but not for a checkpoint. Chromium takes 1 MiB while a file is open.
+  const origin = new URL(demo.page.url()).origin;
+  await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: usage + 2_000_000 });
+  await demo.click("start");
+  await demo.until("a full storage", async () => /is full/.test(await demo.text("status")));
+  await demo.unfold();
+  await held(demo, "storage-full");
+  await demo.click("stop");
+  await demo.untilState("stopped");
+  assert.match(await demo.text("runs-note"), /is full/);
+  await held(demo, "storage-was-full");
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("the page whose GPU is gone for good", LONG, async (t) => {
+  const { demo } = await open(t, worker(ONE_DEVICE));
+  await losesGpu(demo);
   await demo.unfold();
   await held(demo, "lost");
   const [{ name, buttons }] = await demo.runs();

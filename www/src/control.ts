@@ -68,6 +68,8 @@ const playback = new Playback(learning, samples);
 const TRIES = 5;
 /** The share of unseen problems that counts as solved. */
 const SOLVED = 0.98;
+/** Of a run that storage has no place for. */
+const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
@@ -125,7 +127,8 @@ export function fail(error: unknown): void {
   if (training) remember({ id: training.run.id, training: !opened });
   if (!everOpened) withoutGpu();
   setState("error");
-  say(opened ? "That did not work." : "No GPU to train on.");
+  const kept = training?.inMemory && training !== opening ? ` ${IN_MEMORY}` : "";
+  say(opened ? "That did not work." : `No GPU to train on.${kept}`);
 }
 
 /** Without a GPU the page plays a recorded run, and has no control that does nothing. */
@@ -224,11 +227,7 @@ export async function train(): Promise<void> {
   clearError();
   if (training !== opening) remember({ id: run.id, training: true });
   setState("training");
-  say(
-    training.inMemory && training !== opening
-      ? "Training. The run ends with the page: export it to keep it."
-      : "Training.",
-  );
+  say(training.inMemory && training !== opening ? `Training. ${IN_MEMORY}` : "Training.");
   for await (const event of training.steps()) show(event);
   if (state() === "error") return;
   if (halting === "paused" && !training.finished) {
@@ -247,7 +246,7 @@ async function end(): Promise<void> {
   for await (const event of training!.keep()) show(event);
   setState("stopped");
   if (training === opening) return say(openingEnd(step));
-  const kept = training!.inMemory ? " The run ends with the page: export it to keep it." : "";
+  const kept = training!.inMemory ? ` ${IN_MEMORY}` : "";
   say(`${finished ? "Done. Ask it for more below." : `Stopped after step ${step}.`}${kept}`);
 }
 
@@ -406,11 +405,12 @@ export async function open(): Promise<void> {
   const lab = await openLab((state) => proofs.recovery(state));
   const { capabilities, lost } = lab.runtime;
   opened = { lab, shelf: await Shelf.open(lab) };
-  void lost.then(({ message }) => {
+  void lost.then(async ({ message }) => {
     left = opened?.shelf;
     opened = undefined;
     proofs.end();
     kernels.end();
+    await rescue().catch(() => undefined); // what follows says that the GPU is gone
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
   });
   everOpened = true;
@@ -422,6 +422,12 @@ export async function open(): Promise<void> {
   if (await comeBack(opened)) return;
   setState("idle");
   say("Ready.");
+}
+
+/** Keeps what the GPU leaves of the run. */
+async function rescue(): Promise<void> {
+  if (!training || proofs.snapshot === 0) return;
+  for await (const event of training.rescue(proofs.snapshot)) show(event);
 }
 
 /** Keeps the model soon: the page may be about to end. */

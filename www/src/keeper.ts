@@ -55,7 +55,16 @@ export class Keeper {
 
   /** A checkpoint of this step. If the storage is full, the run goes on in memory. */
   async save(): Promise<void> {
-    if (this.#saved === this.#trainer.steps) return;
+    const { steps } = this.#trainer;
+    if (this.#saved !== steps) await this.#save(steps);
+  }
+
+  /** A checkpoint of the last snapshot, which is all that a GPU leaves that is lost for good; of no earlier step. */
+  async rescue(snapshot: number): Promise<void> {
+    if (snapshot > this.#saved) await this.#save(snapshot);
+  }
+
+  async #save(steps: number): Promise<void> {
     const began = performance.now();
     try {
       await this.#trainer.save({ to: this.#run });
@@ -65,7 +74,7 @@ export class Keeper {
       this.#due = Number.POSITIVE_INFINITY;
       await this.#trainer.save({ to: this.#run });
     }
-    this.#saved = this.#trainer.steps;
+    this.#saved = steps;
     const now = performance.now();
     if (!this.inMemory) this.#due = now + Math.max(PAUSE, SHARE * (now - began));
   }

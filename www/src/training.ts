@@ -293,6 +293,11 @@ export class Training {
     return this.#keep(() => this.#keeper.save());
   }
 
+  /** Keeps the last snapshot: the GPU is lost for good. */
+  rescue(snapshot: number): AsyncGenerator<TrainingEvent, void, undefined> {
+    return this.#keep(() => this.#keeper.rescue(snapshot));
+  }
+
   /** Keeps the model soon: the page may be about to end. */
   hurry(): void {
     this.#keeper.hurry();

@@ -41,6 +41,11 @@ export class ProofsPanel {
     this.#enable();
   }
 
+  /** The step of the last snapshot; where there is none yet, the one at which the run went on. */
+  get snapshot(): number {
+    return this.#wait.snapshot;
+  }
+
   /** There is no GPU any more. */
   end(): void {
     this.#training = undefined;
@@ -71,7 +76,10 @@ export class ProofsPanel {
   recovery(state: RecoveryState): void {
     // While it proves, snapshots are of other models.
     const [step] = state.state === "snapshot" ? state.steps : [];
-    if (step !== undefined && !this.#proving) this.#wait.snapshotted(step);
+    if (step !== undefined && !this.#proving) {
+      this.#wait.snapshotted(step);
+      this.#plugNote.dataset["snapshot"] = String(step);
+    }
     if (state.state === "lost") this.#plugNote.textContent = "The GPU device is gone.";
     if (state.state === "waiting") this.#plugNote.textContent = state.message;
     if (state.state === "reopened") {
