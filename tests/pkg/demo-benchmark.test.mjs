@@ -87,10 +87,14 @@ function fake({ software = false, needed = () => ({ total: 1e6, step: 10 }) } = 
   return { Runtime, Model, Trainer, Dataset, runtime, estimate, models };
 }
 
+const measure = (lab) => measureAll(lab, lab.runtime, () => {});
+
 test("its rows are those of npm run bench", async () => {
   const heard = [];
   const lab = fake();
-  const report = await measureAll(lab, (rows, next) => heard.push([rows.length, next]));
+  const report = await measureAll(lab, lab.runtime, (rows, next) =>
+    heard.push([rows.length, next]),
+  );
   const { results: bench, ...head } = await runAll(async () => fake(), undefined, {});
   const wanted = ["tiny", "mid", "seed"].flatMap((name) => [`train ${name}`, `decode ${name}`]);
   assert.deepEqual(
@@ -112,7 +116,7 @@ test("its rows are those of npm run bench", async () => {
 test("its rows have the fields of the project's results", async () => {
   const kept = "bench/results/2026-11-22-nvidia-h200-chromium.json";
   const { results } = JSON.parse(readFileSync(join(root, kept), "utf8"));
-  const report = await measureAll(fake(), () => {});
+  const report = await measure(fake());
   // What a device without timestamps cannot tell.
   const ofDevice = ["shareOfPeak", "shareOfCopy", "profile"];
   for (const row of report.results) {
@@ -124,7 +128,7 @@ test("its rows have the fields of the project's results", async () => {
 
 test("what does not fit is skipped, with the reason", async () => {
   const needed = (width) => ({ total: width > 700 ? 1e12 : 1e6, step: width > 300 ? 60_000 : 10 });
-  const { results } = await measureAll(fake({ software: true, needed }), () => {});
+  const { results } = await measure(fake({ software: true, needed }));
   const said = results.map(({ workload, skipped = "measured" }) => `${workload}: ${skipped}`);
   const memory = "needs 931.3 GiB, and this page takes at most 2 GiB";
   assert.deepEqual(said, [

@@ -1,8 +1,7 @@
 /** Measures the reference configurations with the code of `npm run bench`. Nothing leaves the page. */
-import type { ModelConfig } from "tinyloom/worker";
+import type { ModelConfig, Runtime } from "tinyloom";
 import type { Row } from "../../bench/workloads.mjs";
 import { bytes, clock } from "./dom.ts";
-import type { Lab } from "./lab.ts";
 import { room } from "./panels/editor.ts";
 
 /** Steps and decoded tokens that are timed: as `npm run bench` has them, and where the CPU computes. */
@@ -22,25 +21,35 @@ export interface Report {
   readonly [field: string]: unknown;
 }
 
+type Tinyloom = typeof import("tinyloom");
+
+/** What the worker of the benchmark says: rows so far and what comes next, and at its end the report or an error. */
+export type Said =
+  | { readonly rows: readonly Measured[]; readonly next: string | undefined }
+  | { readonly report: Report }
+  | { readonly error: unknown };
+
 /**
  * Trains and decodes each configuration that fits.
  *
+ * @param tinyloom - the package on the runtime's own thread: through a worker's messages each step takes longer.
  * @param onRow - hears each row, and what is measured next.
  */
 export async function measureAll(
-  lab: Lab,
+  tinyloom: Tinyloom,
+  runtime: Runtime,
   onRow: (rows: readonly Measured[], next: string | undefined) => void,
 ): Promise<Report> {
   const { CONFIGS, train, decode } = await import("../../bench/workloads.mjs");
-  const { capabilities } = lab.runtime;
+  const { capabilities } = runtime;
   const { software } = capabilities;
   const [steps, tokens] = software ? [SOFTWARE_STEPS, SOFTWARE_TOKENS] : [STEPS, TOKENS];
   const rows: Measured[] = [];
   for (const name of Object.keys(CONFIGS)) {
-    const skipped = await reasonToSkip(lab, CONFIGS[name]!, steps);
+    const skipped = await reasonToSkip(tinyloom, runtime, CONFIGS[name]!, steps);
     for (const [what, work] of [
-      ["train", () => train(lab, lab.runtime, name, { steps })],
-      ["decode", () => decode(lab, lab.runtime, name, { tokens })],
+      ["train", () => train(tinyloom, runtime, name, { steps })],
+      ["decode", () => decode(tinyloom, runtime, name, { tokens })],
     ] as const) {
       const workload = `${what} ${name}`;
       onRow(rows, workload);
@@ -53,13 +62,17 @@ export async function measureAll(
 }
 
 async function reasonToSkip(
-  lab: Lab,
+  tinyloom: Tinyloom,
+  { capabilities }: Runtime,
   { config, tokens }: { config: ModelConfig; tokens: number },
   steps: number,
 ): Promise<string | undefined> {
-  const { capabilities } = lab.runtime;
   const trainer = { tokensPerStep: tokens };
-  const { bytes: needed, milliseconds } = await lab.estimate(config, { trainer }, capabilities);
+  const { bytes: needed, milliseconds } = await tinyloom.estimate(
+    config,
+    { trainer },
+    capabilities,
+  );
   const most = room(capabilities);
   if (needed.total > most) {
     return `needs ${bytes(needed.total)}, and this page takes at most ${bytes(most)}`;

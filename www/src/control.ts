@@ -414,7 +414,6 @@ export async function open(): Promise<void> {
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
   });
   everOpened = true;
-  benchmark.lab = lab;
   setup.ofTexts = presetFor(capabilities);
   applyLink(location.hash);
   showCapabilities(capabilities);

@@ -1,8 +1,7 @@
 /** One click measures the reference models; the result is a file and a picture to share. */
-import { type Measured, measureAll, type Report } from "../benchmark.ts";
+import type { Measured, Report, Said } from "../benchmark.ts";
 import { byId, download } from "../dom.ts";
 import { adapterName } from "../job.ts";
-import type { Lab } from "../lab.ts";
 import { fill, tableRow } from "../table.ts";
 import { attemptNoting, showError } from "./status.ts";
 
@@ -20,7 +19,6 @@ export class BenchmarkPanel {
   readonly #button = byId("benchmark", HTMLButtonElement);
   readonly #note = byId("benchmark-note", HTMLElement);
   readonly #files = byId("benchmark-files", HTMLElement);
-  #lab: Lab | undefined;
   #report: Report | undefined;
   #measuring = false;
   #busy = true;
@@ -44,17 +42,12 @@ export class BenchmarkPanel {
     this.#enable();
   }
 
-  set lab(lab: Lab) {
-    this.#lab = lab;
-    this.#enable();
-  }
-
   get #name(): string {
     return `tinyloom-${this.#report!.date}`;
   }
 
   #enable(): void {
-    this.#button.disabled = !this.#lab || this.#busy || this.#measuring;
+    this.#button.disabled = this.#busy || this.#measuring;
   }
 
   async #measure(): Promise<void> {
@@ -64,7 +57,7 @@ export class BenchmarkPanel {
     const heads = ["What", "Speed", "Time"];
     const table = byId("benchmark-rows", HTMLTableElement);
     await attemptNoting(this.#note, "That could not be measured.", async () => {
-      this.#report = await measureAll(this.#lab!, (rows, next) => {
+      this.#report = await measureInWorker((rows, next) => {
         const filled = rows.map((row) => tableRow(...cellsOf(row)));
         fill(table, heads, filled);
         this.#note.textContent = next ? `Measuring: ${next}…` : "";
@@ -75,6 +68,22 @@ export class BenchmarkPanel {
     this.#measuring = false;
     this.#enable();
   }
+}
+
+/** Measures in a worker that ends with the measurement. */
+function measureInWorker(
+  onRow: (rows: readonly Measured[], next: string | undefined) => void,
+): Promise<Report> {
+  const worker = new Worker(new URL("../benchmark-worker.ts", import.meta.url), { type: "module" });
+  const measured = new Promise<Report>((resolve, reject) => {
+    worker.onmessage = ({ data }: MessageEvent<Said>) => {
+      if ("report" in data) resolve(data.report);
+      else if ("error" in data) reject(data.error);
+      else onRow(data.rows, data.next);
+    };
+    worker.onerror = ({ message }) => reject(new Error(message || "the worker did not start"));
+  });
+  return measured.finally(() => worker.terminate());
 }
 
 /** The rows as a picture of 1200 × 630 pixels, as social networks show it. */
