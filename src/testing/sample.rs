@@ -9,6 +9,7 @@ use crate::random::{philox, split, uniform};
 use crate::session::step::Sampling;
 use crate::twins::loss::log_sum_exp;
 use crate::twins::sampling::{SamplingOptions, sample_forward, top_logits_forward};
+use std::cmp::Ordering;
 use std::rc::Rc;
 
 const DRAWS: usize = 300;
@@ -128,8 +129,25 @@ fn bookkeeping(got: &Outputs, history: &[u32], vocabulary: usize) -> Result<Vec<
     Ok(tokens)
 }
 
-/// Compares each draw with the twin's. A draw that falls within rounding of the border between two
-/// tokens may take either.
+/// Whether the twin draws `token` somewhere in the range of shares. Tokens come in the order of the shares, and
+/// one between two others may have less mass than the range is long.
+fn drawn_within(token: u32, [mut low, mut high]: [f64; 2], at: impl Fn(f64) -> u32) -> bool {
+    if at(low) == token || at(high) == token {
+        return true;
+    }
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        match at(middle).cmp(&token) {
+            Ordering::Less => low = middle,
+            Ordering::Equal => return true,
+            Ordering::Greater => high = middle,
+        }
+    }
+    false
+}
+
+/// Compares each draw with the twin's. A draw that falls within rounding of the border between
+/// tokens may take any of them, and the nucleus may end a token earlier or later.
 fn against_twin(
     lane: &Lane,
     got: &Outputs,
@@ -145,10 +163,13 @@ fn against_twin(
     let mut expected = Vec::new();
     for (draw, &token) in tokens.iter().enumerate() {
         let u = share(lane.seed, draw);
-        let at =
-            |u: f64| sample_forward(&exact, &text, &bias, &options, u.clamp(0.0, 1.0 - 1e-9)).0;
-        if ![at(u), at(u - ROUNDING), at(u + ROUNDING)].contains(&token) {
-            return Err(format!("draw {draw} at {u} gave {token}; the twin gives {}", at(u)));
+        let range = [u - ROUNDING, u + ROUNDING].map(|u| u.clamp(0.0, 1.0 - 1e-9));
+        let kept = |top_p: f64| SamplingOptions { top_p, ..options };
+        let nuclei = [options.top_p, options.top_p - ROUNDING, options.top_p + ROUNDING].map(kept);
+        let at = |options, u| sample_forward(&exact, &text, &bias, options, u).0;
+        if !nuclei.iter().any(|options| drawn_within(token, range, |u| at(options, u))) {
+            let twin = at(&options, u);
+            return Err(format!("draw {draw} at {u} gave {token}; the twin gives {twin}"));
         }
         expected.push(exact[token as usize] - whole);
         text.push(token);
