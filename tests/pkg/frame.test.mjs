@@ -12,10 +12,13 @@ import { serve } from "../../scripts/server.mjs";
 import { makeFile, openFile } from "./bodies/kit.mjs";
 
 const { Handle, Life, Queue } = await import("../../pkg/dist/handle.js");
-const { pullTensors, readHeader, readHeaders } = await import("../../pkg/dist/safetensors.js");
+const { pullTensors, readHeader, readHeaders, withRoom } = await import(
+  "../../pkg/dist/safetensors.js"
+);
 const { readAhead } = await import("../../pkg/dist/readback.js");
 const { save } = await import("../../pkg/dist/saving.js");
-const { openSource, weightFiles } = await import("../../pkg/dist/source.js");
+const { openSource } = await import("../../pkg/dist/source.js");
+const { weightFiles } = await import("../../pkg/dist/source-files.js");
 const { check, integer, number } = await import("../../pkg/dist/options.js");
 const { toTokens } = await import("../../pkg/dist/tokens.js");
 
@@ -76,7 +79,7 @@ test("tensors are pulled from Blobs and bytes, with progress", async () => {
   }
 });
 
-test("a tensor of several pieces comes in order, and the page gets its turns", async () => {
+test("a tensor of several pieces comes in order, and the page gets its turns", async (t) => {
   const length = (9 << 20) + 4;
   const big = { a: { dtype: "F32", shape: [length / 4], data_offsets: [0, length] } };
   const file = makeFile(big, new Uint8Array(length).fill(7));
@@ -91,6 +94,7 @@ test("a tensor of several pieces comes in order, and the page gets its turns", a
   };
   let turns = 0;
   const timer = setInterval(() => turns++, 1);
+  t.after(() => clearInterval(timer));
   const files = await readHeaders(await weightFiles(open({ "model.safetensors": file })), sink);
   await pullTensors(files, () => {});
   clearInterval(timer);
@@ -165,21 +169,26 @@ test("in Node a folder on disk gives files, and a bare path is refused with what
 test("a saved file is written in pieces, and its length checked", async () => {
   const file = makeFile(header, data);
   const start = file.length - data.length;
-  const writer = (tensors) => ({
-    saveHeader: () => file.slice(0, start),
-    tensorCount: () => tensors.length,
-    readPiece: async (index, begin, end) => tensors[index].slice(begin, end),
+  const names = ["config.json", "model.safetensors"];
+  const saved = (tensors) => ({
+    names,
+    config: "{}",
+    weights: {
+      saveHeader: () => file.slice(0, start),
+      tensorCount: () => tensors.length,
+      readPiece: async (index, begin, end) => tensors[index].slice(begin, end),
+    },
   });
-  const whole = await save({}, "{}", writer([data.slice(0, 4), data.slice(4)]));
+  const whole = await save({}, saved([data.slice(0, 4), data.slice(4)]));
   assert.equal(new TextDecoder().decode(whole["config.json"]), "{}");
-  const saved = openFile(whole["model.safetensors"]);
-  const { __metadata__, ...tensors } = saved.header;
+  const opened = openFile(whole["model.safetensors"]);
+  const { __metadata__, ...tensors } = opened.header;
   assert.deepEqual(tensors, header);
-  assert.deepEqual(saved.data, data);
+  assert.deepEqual(opened.data, data);
   // As zlib has them: crc32(1, 2, 3, 4), crc32(5, 6, 7, 8), and that of the header's compact JSON.
   assert.deepEqual(__metadata__, { crc32: "b63cfbcd 538d4d69", crc32_header: "d9431179" });
   for (const wrong of [[data.slice(0, 4)], [data.slice(0, 4), data.slice(5)]]) {
-    await assert.rejects(save({}, "{}", writer(wrong)), code("internal"));
+    await assert.rejects(save({}, saved(wrong)), code("internal"));
   }
 });
 
@@ -328,7 +337,6 @@ test("a port that is given and taken is refused; the default makes way", async (
 });
 
 test("what the module's memory has no room for is refused before it goes there", async () => {
-  const { withRoom } = await import("../../pkg/dist/raw.js");
   const full = { hasRoom: () => false };
   const sink = withRoom(full, recorder(), { sum: 0 });
   assert.throws(() => sink.setPiece("a", 0, new Uint8Array(2 << 20)), code("out-of-memory"));
