@@ -168,11 +168,6 @@ impl Params {
         Ok(Self { matrices, shards, base, ..own })
     }
 
-    /// Whether a weight is of this layout, and not of the one below it.
-    pub fn owns(&self, weight: WeightId) -> bool {
-        weight >= self.base.weights
-    }
-
     /// Its own shards, with their numbers.
     pub fn own_shards(&self) -> impl Iterator<Item = (usize, &Shard)> {
         self.shards.iter().enumerate().skip(self.base.shards)

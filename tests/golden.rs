@@ -191,7 +191,8 @@ impl Listing {
         for (name, recompute, mixed) in
             [("", false, false), (", recomputed", true, false), (", mixed", false, true)]
         {
-            let choices = TrainChoices { tokens: case.tokens, recompute, mixed };
+            let choices =
+                TrainChoices { tokens: case.tokens, recompute, mixed, ..TrainChoices::default() };
             match train_plans(caps, &layout, choices) {
                 Ok(plans) => {
                     self.note(caps, &format!("micro-step{name}"), Ok(&plans.micro_step));

@@ -396,9 +396,12 @@ fn activations_computed_again_take_the_memory_of_one_layer() {
             ModelConfig { num_hidden_layers: layers, ..body(256, 128, 384, [4, 2, 32], "") };
         let layout =
             Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
-        let plans =
-            train_plans(&floor(), &layout, TrainChoices { tokens, recompute, mixed: false })
-                .unwrap();
+        let plans = train_plans(
+            &floor(),
+            &layout,
+            TrainChoices { tokens, recompute, ..Default::default() },
+        )
+        .unwrap();
         plans.slots.iter().sum::<u64>()
     };
     let input = 4 * (tokens * 128) as u64;
@@ -479,7 +482,9 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
     for (config, tokens) in configs() {
         let layout =
             Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
-        for choices in [false, true].map(|mixed| TrainChoices { tokens, recompute: mixed, mixed }) {
+        let choices =
+            |mixed| TrainChoices { tokens, recompute: mixed, mixed, ..TrainChoices::default() };
+        for choices in [false, true].map(choices) {
             let plans = train_plans(&floor(), &layout, choices).unwrap();
             let sizes = buffers(plans.all());
             for (index, shard) in layout.shards.iter().enumerate() {

@@ -116,6 +116,8 @@ def main():
     fully_shard(model, mesh=mesh)
     model.train()
     state = json.loads((args.run / "trainer_state.json").read_text())
+    if state["options"].get("lastLayers") is not None:
+        raise SystemExit("this run trained its last layers alone; this script trains every weight")
     optimizer = adamw(model, args.run, state)
     options, done = state["options"], state["progress"]["step"]
     tokens = read_tokens(args.dataset)

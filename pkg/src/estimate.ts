@@ -35,7 +35,7 @@ export interface EstimateOptions {
 export interface Estimate {
   /** Weights of the model. */
   readonly parameters: number;
-  /** Weights that a trainer changes: the adapter's, or else the model's. */
+  /** Weights that a trainer changes: the adapter's, those of the last layers, or else the model's. */
   readonly trainable: number;
   /** Bytes of GPU memory. */
   readonly bytes: {
@@ -108,7 +108,8 @@ export async function estimate(
     }),
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
-  const gpu = 12 * rest.trainable;
+  const copied = adapter ? rest.trainable : rest.parameters;
+  const gpu = 4 * copied + 8 * rest.trainable;
   const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
   return { ...rest, ...snapshots, bytes: { ...bytes, total } };
 }

@@ -5,19 +5,15 @@ import type { RawTrainer } from "./raw.js";
 import { readAhead, tensorSizes } from "./readback.js";
 import { type LongOptions, report } from "./source.js";
 
-/**
- * The gradients of the last step by name.
- *
- * @param header - of the weights, which have the same sizes.
- */
+/** The gradients of the last step by name. */
 export async function gradients(
   raw: RawTrainer,
-  header: Uint8Array,
   options: LongOptions,
 ): Promise<{ [name: string]: Float32Array }> {
   throwIfAborted(options.signal, "gradients");
   const names = JSON.parse(raw.gradientNames()) as string[];
-  const sizes = tensorSizes(header);
+  // A save begins with as many moments, of the same sizes.
+  const sizes = tensorSizes(raw.saveHeader()).slice(0, names.length);
   const result: { [name: string]: Float32Array } = {};
   const total = sizes.reduce((sum, size) => sum + size, 0);
   let [index, loaded] = [0, 0];

@@ -47,6 +47,12 @@ export interface TrainerOptions {
    */
   precision?: "f32" | "mixed";
   /**
+   * Trains only so many of the last layers, with the final norm and an `lm_head` of its own. The rest has
+   * neither gradients nor optimizer state, and no backward pass. Default null: everything. An adapter's
+   * `targets` say what of it is trained.
+   */
+  lastLayers?: number | null;
+  /**
    * Seed of the order in which `run` draws documents, together with the dataset's own; an unsigned
    * 32-bit number, default 0.
    */

@@ -67,6 +67,7 @@ export const TRAINER: Rules<TrainerOptions> = {
   tokensPerStep: integer(1, MAX_U32),
   recompute: flag,
   precision: oneOf("f32", "mixed"),
+  lastLayers: orNull(integer(1, MAX_U32)),
   seed,
 };
 
@@ -344,7 +345,7 @@ export class Trainer {
     const chosen = check("gradients", options, LONG);
     return this.#handle.run(async (raw) => {
       const { gradients } = await morePart();
-      return gradients(raw, this.#of.handle.raw.saveHeader(), chosen);
+      return gradients(raw, chosen);
     }, chosen.signal);
   }
 

@@ -12,6 +12,7 @@ pub use lora::LowRank;
 pub use rope::Rope;
 
 use crate::config::{Activation, ModelConfig, ModelType};
+use crate::error::{Error, Result};
 use describe::Describe;
 
 /// How a new parameter is filled.
@@ -144,6 +145,29 @@ impl Architecture {
     pub fn parameter_count(&self) -> u64 {
         let elements = |param: &Param| param.shape.iter().map(|&n| n as u64).product::<u64>();
         self.params().map(elements).sum()
+    }
+
+    /// The first of the weights that a trainer trains, which are the last ones: an adapter's, or the model's.
+    /// With `last_layers` they are those of so many layers, and of what follows the layers.
+    ///
+    /// # Errors
+    /// `invalid-options` for a number of layers that the model has not, and for any where an adapter is
+    /// trained.
+    pub fn first_trained(&self, last_layers: Option<usize>) -> Result<WeightId> {
+        let adapter = self.low_rank.first();
+        let Some(count) = last_layers else { return Ok(adapter.map_or(0, |low| low.a)) };
+        let layers = self.layers.len();
+        if adapter.is_some() {
+            return Err(Error::options(
+                "lastLayers is of a model's trainer; an adapter's targets say what of it is trained",
+            ));
+        }
+        if !(1..=layers).contains(&count) {
+            return Err(Error::options(format!(
+                "lastLayers is {count}; it must be from 1 to num_hidden_layers, {layers}"
+            )));
+        }
+        Ok(self.layers[layers - count].attention_norm.weight)
     }
 
     /// Positions that a layer's cache must reach back to, if every layer has a window.

@@ -43,6 +43,8 @@ pub struct TrainChoices {
     pub recompute: bool,
     /// Products read the weights in f16.
     pub mixed: bool,
+    /// Only so many layers are trained, and what follows them; none: all, or an adapter.
+    pub last_layers: Option<usize>,
 }
 
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
@@ -54,16 +56,18 @@ pub struct TrainChoices {
 /// no scaling).
 ///
 /// # Errors
-/// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device.
+/// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
+/// `invalid-options` as [`Architecture::first_trained`](crate::arch::Architecture::first_trained).
 pub fn train_plans(
     caps: &Capabilities,
     params: &Params,
     choices: TrainChoices,
 ) -> Result<TrainPlans> {
-    train_plans_of(caps, params, choices, &|weight| params.owns(weight))
+    let first = params.architecture.first_trained(choices.last_layers)?;
+    train_plans_of(caps, params, choices, &|weight| weight >= first)
 }
 
-/// The same where only some weights are trained: of an adapter's layout, those of the adapter.
+/// The same where any choice of weights is trained.
 /// Gradients and moments have the layout of [`Params::trained`].
 ///
 /// # Errors
@@ -71,7 +75,7 @@ pub fn train_plans(
 pub fn train_plans_of(
     caps: &Capabilities,
     params: &Params,
-    TrainChoices { tokens, recompute, mixed }: TrainChoices,
+    TrainChoices { tokens, recompute, mixed, .. }: TrainChoices,
     trained: &dyn Fn(WeightId) -> bool,
 ) -> Result<TrainPlans> {
     if params.architecture.low_rank.iter().any(|low| low.dropout > 0.0) {

@@ -2,13 +2,13 @@
 
 use super::key_value_cache::capacity_for;
 use super::memory::MemoryBytes;
-use super::trainer::{Precision, TrainerOptions};
+use super::trainer::TrainerOptions;
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{InferenceOptions, TrainChoices, inference_plans, train_plans};
+use crate::lower::{InferenceOptions, inference_plans, train_plans};
 use crate::params::Params;
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct PerCall {
 pub struct Estimate {
     /// Of the model, an adapter's not counted.
     pub parameters: u64,
-    /// Those that a trainer trains: the adapter's, or else all.
+    /// Those that a trainer trains: of the adapter, of the last layers, or else all.
     pub trainable: u64,
     pub bytes: MemoryBytes,
     /// Floating-point operations.
@@ -88,16 +88,12 @@ pub fn estimate(
     if options.adapter.is_some() {
         bytes = bytes.plus(MemoryBytes::of_weights(&layout));
     }
-    let trainable = layout.parameter_count() as u64;
+    let mut trainable = layout.parameter_count() as u64;
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
         options.validate()?;
-        let choices = TrainChoices {
-            tokens: options.tokens_per_step,
-            recompute: options.recompute,
-            mixed: options.precision == Precision::Mixed,
-        };
-        let plans = train_plans(caps, &layout, choices)?;
+        let plans = train_plans(caps, &layout, options.choices())?;
+        trainable = plans.state.parameter_count() as u64;
         bytes = bytes.plus(MemoryBytes::of_plans(plans.all()));
         let micro_steps = options.gradient_accumulation as f64;
         let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);

@@ -48,12 +48,10 @@ impl ModelLoader {
         Self { gpu, config, reader, model, pending: Pending::default(), values: vec![] }
     }
 
-    /// Names and shapes of what it takes.
-    pub(super) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        match self.model.get() {
-            Some(model) => model.tensors(),
-            None => Architecture::of(&self.config).tensors(),
-        }
+    /// What the model is that it loads, or that its adapter makes of its base.
+    pub(super) fn architecture(&self) -> Architecture {
+        let made = self.model.get().map(|model| model.layout().architecture.clone());
+        made.unwrap_or_else(|| Architecture::of(&self.config))
     }
 
     pub fn config(&self) -> &ModelConfig {

@@ -35,7 +35,7 @@ impl Resume {
     /// # Errors
     /// `invalid-checkpoint` for a state that cannot be read.
     pub fn new(config: &ModelConfig, state: &str) -> Result<Self> {
-        Self::of_tensors(&Architecture::of(config).tensors(), state)
+        Self::of_architecture(&Architecture::of(config), state)
     }
 
     /// The same for a run that trained an adapter, saved with one of these tensors.
@@ -43,7 +43,7 @@ impl Resume {
     /// # Errors
     /// As [`Resume::new`].
     pub fn of_adapter(adapter: &Adapter, state: &str) -> Result<Self> {
-        Self::of_tensors(&adapter.model().tensors(), state)
+        Self::of_architecture(&adapter.model().layout().architecture, state)
     }
 
     /// The same for a run whose model, or adapter, the loader loads.
@@ -51,17 +51,21 @@ impl Resume {
     /// # Errors
     /// As [`Resume::new`].
     pub fn of_loader(loader: &ModelLoader, state: &str) -> Result<Self> {
-        Self::of_tensors(&loader.tensors(), state)
+        Self::of_architecture(&loader.architecture(), state)
     }
 
-    fn of_tensors(tensors: &[(String, Vec<usize>)], state: &str) -> Result<Self> {
+    fn of_architecture(architecture: &Architecture, state: &str) -> Result<Self> {
         let state = TrainerState::from_json(state)?;
         state.check()?;
+        let first = architecture.first_trained(state.options.last_layers);
+        let trained = &architecture.weights[first.map_err(TrainerState::wrong)?..];
         let sets = saved_sets(state.progress);
-        let tensors: Vec<_> = tensors
+        let tensors: Vec<_> = trained
             .iter()
-            .flat_map(|(name, shape)| {
-                sets.iter().map(move |(suffix, _)| (format!("{name}.{suffix}"), shape.clone()))
+            .flat_map(|weight| &weight.params)
+            .flat_map(|param| {
+                let named = |suffix| (format!("{}.{suffix}", param.name), param.shape.clone());
+                sets.iter().map(move |(suffix, _)| named(suffix))
             })
             .collect();
         let reader = CheckpointReader::new(&tensors);

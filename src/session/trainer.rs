@@ -29,7 +29,7 @@ use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::Wgsl;
-use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::lower::{TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::schedule::Schedule;
@@ -96,7 +96,7 @@ impl Trainer {
         let schedule = options.validate()?;
         watch.at(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), choices(&options));
+        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), options.choices());
         let mut plans = plans_on(gpu.capabilities())?;
         memory::judge(&*gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
@@ -451,15 +451,6 @@ impl Trainer {
     /// Bytes of the activation slots, and what they would be if no tensor shared one.
     pub fn activation_bytes(&self) -> (u64, u64) {
         (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
-    }
-}
-
-/// What plans depend on of a trainer's options.
-fn choices(options: &TrainerOptions) -> TrainChoices {
-    TrainChoices {
-        tokens: options.tokens_per_step,
-        recompute: options.recompute,
-        mixed: options.precision == Precision::Mixed,
     }
 }
 

@@ -14,6 +14,8 @@ mod fault_tests;
 mod faults;
 #[cfg(all(test, feature = "testing"))]
 mod generate_tests;
+#[cfg(all(test, feature = "testing"))]
+mod last_layers_tests;
 mod memory;
 mod operands;
 mod optimizer;

@@ -1,6 +1,7 @@
 //! Options of a trainer, as in the JavaScript contract.
 
 use crate::error::{Error, Result};
+use crate::lower::TrainChoices;
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub struct TrainerOptions {
     /// Activations are computed again in the backward pass instead of kept: less memory, more time.
     pub recompute: bool,
     pub precision: Precision,
+    /// Only so many layers are trained, and what follows them; none: all.
+    pub last_layers: Option<usize>,
     pub seed: u64,
 }
 
@@ -56,6 +59,7 @@ impl Default for TrainerOptions {
             tokens_per_step: 1024,
             recompute: false,
             precision: Precision::F32,
+            last_layers: None,
             seed: 0,
         }
     }
@@ -64,6 +68,16 @@ impl Default for TrainerOptions {
 impl TrainerOptions {
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|e| Error::options(format!("trainer options: {e}")))
+    }
+
+    /// What plans depend on.
+    pub(in crate::session) fn choices(&self) -> TrainChoices {
+        TrainChoices {
+            tokens: self.tokens_per_step,
+            recompute: self.recompute,
+            mixed: self.precision == Precision::Mixed,
+            last_layers: self.last_layers,
+        }
     }
 
     /// Checks every value and gives the schedule.

@@ -79,12 +79,15 @@ impl TrainerState {
         LossSum { nats, counted: self.progress.counted }
     }
 
+    /// Options that no run can have had.
+    pub fn wrong(error: Error) -> Error {
+        Error::checkpoint(format!("trainer_state.json: {}", error.message))
+    }
+
     /// Refuses what no run can have saved.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::checkpoint(format!("trainer_state.json: {what}")));
-        if let Err(error) = self.options.validate() {
-            return wrong(error.message);
-        }
+        let wrong = |what: String| Err(Self::wrong(Error::checkpoint(what)));
+        self.options.validate().map_err(Self::wrong)?;
         let Progress { step, micro_step, counted, cursor } = self.progress;
         for (name, value) in [("step", step), ("counted", counted), ("cursor", cursor)] {
             if value > MOST {

@@ -11,7 +11,7 @@ use crate::twins::check::assert_close;
 use pollster::block_on;
 use std::rc::Rc;
 
-fn options() -> TrainerOptions {
+pub(super) fn options() -> TrainerOptions {
     TrainerOptions {
         learning_rate: 1e-2,
         warmup_steps: 2,
@@ -29,7 +29,7 @@ fn dataset() -> Dataset {
         .unwrap()
 }
 
-fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
+pub(super) fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
     let dataset = dataset();
     let step = |_| block_on(trainer.step_dataset(&dataset, &|| false)).unwrap().loss;
     (0..count).map(step).collect()
@@ -82,7 +82,7 @@ fn a_loss_is_the_same_however_its_text_is_cut() {
 }
 
 /// Through the bytes of a checkpoint, onto a device of its own.
-fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>) {
+pub(super) fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>) {
     block_on(async {
         let mut loader = ModelLoader::new(&gpu(&Double::floor()), model.config().clone());
         let (header, length) = header_of(&model.save_header(), &model.tensors());

@@ -19,6 +19,7 @@ const TRAINERS = [
   { tokensPerStep: 64 },
   { tokensPerStep: 300, recompute: true },
   { tokensPerStep: 96, precision: "mixed", gradientAccumulation: 3 },
+  { tokensPerStep: 64, lastLayers: 1 },
 ];
 
 /** Holds the predicted bytes of models, trainers and generations to those that are then allocated. */
@@ -34,7 +35,9 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
       const weights = await estimate(shape, {}, runtime.capabilities);
       equal(bytesOf(runtime) - empty, weights.bytes.total, `${shape.model_type}: weights`);
       equal(weights.parameters, model.parameterCount, "parameters");
-      const copy = 12 * model.parameterCount;
+      const all = trainer.lastLayers === undefined;
+      equal(expected.trainable === model.parameterCount, all, "weights that are trained");
+      const copy = 4 * model.parameterCount + 8 * expected.trainable;
       equal(expected.snapshots, { gpu: copy, host: 2 * copy }, "snapshots");
       equal(weights.snapshots, undefined, "snapshots of a model alone");
       await Trainer.create(model, trainer);

@@ -168,6 +168,7 @@ export const cases = {
       ["gradientAccumulation", 0],
       ["tokensPerStep", 0],
       ["recompute", "yes"],
+      ["lastLayers", -1],
       ["precision", "f16"],
       ["lr", 1e-3],
     ]) {

@@ -1,6 +1,6 @@
 // Training: it learns, to the same bits each time, also across save and resume.
 import { close, equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
-import { batch, collect, config, dataset, trainerOptions } from "./kit.mjs";
+import { batch, collect, config, dataset, openFile, trainerOptions } from "./kit.mjs";
 
 async function make({ tinyloom, runtime }, options = trainerOptions) {
   const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
@@ -93,6 +93,81 @@ export const cases = {
     ok(Math.max(...apart) > 0 && Math.max(...apart) < 0.01, `${apart} apart`);
     for (const { model } of [plain, mixed, resumed]) model.free();
     return `${(100 * Math.max(...apart)).toFixed(4)} % apart at most`;
+  },
+
+  async "of the last layers alone, also after a resume and a lost device"({ tinyloom, gpu }) {
+    const { Model, Runtime, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const untied = { ...config, num_hidden_layers: 3, tie_word_embeddings: false };
+    const runtime = await Runtime.create({ gpu });
+    tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 0, share: 100 };
+    const open = async (lastLayers) => {
+      const model = await Model.create(runtime, untied, { seed: 42 });
+      return Trainer.create(model, { ...trainerOptions, lastLayers });
+    };
+    const losses = async (trainer, steps) =>
+      (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
+    const tensors = async (model) => openFile((await model.save())["model.safetensors"]);
+    const trained = (name) => /^(model\.layers\.2\.|model\.norm|lm_head)/.test(name);
+    const [whole, parted] = [await open(1), await open(1)];
+    equal([whole.options.lastLayers, (await open(null)).options.lastLayers], [1, null], "options");
+    const before = await tensors(whole.model);
+    const expected = await losses(whole, 8);
+    ok(expected[7] < expected[0], `the loss went from ${expected[0]} to ${expected[7]}`);
+    const after = await tensors(whole.model);
+    for (const [name, { data_offsets: range }] of Object.entries(before.header)) {
+      if (name === "__metadata__") continue;
+      const [a, b] = [before, after].map(({ data: bytes }) => bytes.slice(...range));
+      if (trained(name))
+        ok(
+          b.some((byte, i) => byte !== a[i]),
+          `${name} is trained`,
+        );
+      else sameBytes(b, a, name);
+    }
+    const names = Object.keys(before.header).filter(trained).sort();
+    const gradients = await whole.gradients();
+    equal(Object.keys(gradients).sort(), names, "gradients");
+    for (const [name, { length }] of Object.entries(gradients)) {
+      const { shape } = before.header[name];
+      equal(
+        length,
+        shape.reduce((product, n) => product * n, 1),
+        `elements of ${name}`,
+      );
+    }
+    const backward = whole.plan().filter(({ phase }) => phase === "backward");
+    const below = backward.filter(({ label }) => /^layer [01] /.test(label));
+    equal([below.length, backward.length > 10], [0, true], "dispatches below");
+    // Half of it, then from its files, and over a lost device.
+    const begun = await losses(parted, 3);
+    const files = await parted.save();
+    const resumed = await Trainer.resume(runtime, files);
+    equal(resumed.options.lastLayers, 1, "what was resumed");
+    sameFiles(await resumed.save(), files, "what was resumed saves as it was");
+    const middle = await losses(resumed, 3);
+    runtime.simulateLoss();
+    const end = await losses(resumed, 2);
+    equal([...begun, ...middle, ...end], expected, "losses");
+    sameFiles(await resumed.save(), await whole.save(), "files of both");
+    runtime.destroy();
+  },
+
+  async "of layers that are not there is refused"(host) {
+    const { Adapter, Trainer } = host.tinyloom;
+    for (const [lastLayers, ...words] of [
+      [0, "lastLayers is 0"],
+      [1.5, "lastLayers is 1.5"],
+      [3, "lastLayers is 3", "num_hidden_layers, 2"],
+    ]) {
+      await refuses("invalid-options", words, () => make(host, { lastLayers }));
+    }
+    const { model } = await make(host);
+    const adapter = await Adapter.create(model);
+    await refuses("invalid-options", ["lastLayers", "targets"], () =>
+      Trainer.create(adapter, { lastLayers: 1 }),
+    );
+    model.free();
   },
 
   async "steps queued ahead are the same steps"(host) {
