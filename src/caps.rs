@@ -140,6 +140,9 @@ pub struct Capabilities {
     pub software: bool,
     #[serde(default)]
     pub target: Target,
+    /// Bytes that the caller allows on this device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_budget: Option<u64>,
     /// What has been measured on the device for its own sake.
     #[serde(skip)]
     pub tuned: Vec<TunedProduct>,
@@ -155,14 +158,16 @@ impl Capabilities {
             subgroup_size: [0, 0],
             software: false,
             target,
+            memory_budget: None,
             tuned: Vec::new(),
         }
     }
 
-    /// Bytes that buffers may take together, where that is known: on a CPU they are the machine's
-    /// memory, of which no API tells, and beyond that the system ends the process without a word.
+    /// Bytes that buffers may take together, where that is known: those that the caller allows, or on a
+    /// CPU a guess. There they are the machine's memory, of which no API tells, and beyond that the system
+    /// ends the process without a word.
     pub fn memory_bytes(&self) -> Option<u64> {
-        self.software.then_some(4 << 30)
+        self.memory_budget.or(self.software.then_some(4 << 30))
     }
 
     /// Whether the subgroup forms of the reductions may run: any width from 4 to 128 will do.

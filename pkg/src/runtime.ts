@@ -47,6 +47,13 @@ export interface RuntimeOptions {
   /** Optional features; default all `"auto"`. `false`: none. */
   features?: FeatureOptions | false;
   /**
+   * The most bytes of GPU memory that models, trainers, tensors and calls of this runtime may take together.
+   * What would pass it is refused with code "out-of-memory" before anything is allocated, and of a checkpoint
+   * before its weights are asked for. Default: 4 GiB where the adapter computes on the CPU; elsewhere no
+   * bound, since WebGPU does not tell a GPU's memory.
+   */
+  memoryBudget?: number;
+  /**
    * With true, creating a trainer measures a few tiles for each matrix product of its plan, for about
    * two seconds at most, and takes the fastest. With false, the default, an estimate chooses.
    * Measurements are kept by adapter and version: in IndexedDB, or in Node in the user's cache folder.
@@ -91,6 +98,8 @@ export interface Capabilities {
   readonly subgroupSize: readonly [min: number, max: number];
   /** Whether the adapter computes on the CPU. */
   readonly software: boolean;
+  /** The `memoryBudget` that the runtime was given. */
+  readonly memoryBudget?: number;
 }
 
 /** Why a device is gone. */
@@ -132,6 +141,7 @@ const RULES: Rules<RuntimeOptions> = {
     value === false || object(value) === undefined
       ? undefined
       : "false | an object such as { subgroups: false }",
+  memoryBudget: integer(1),
   tune: flag,
   recover: (value) =>
     typeof value === "boolean" || object(value) === undefined
@@ -230,8 +240,8 @@ export class Runtime {
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
     const chosen = check("Runtime.create", options, RULES);
-    const { gpu: given, wasm, tune = false, recover, ...rest } = chosen;
-    const raw = { limits: limits(rest.limits), features: features(rest.features) };
+    const { gpu: given, wasm, tune = false, recover, powerPreference, ...rest } = chosen;
+    const raw = { ...rest, limits: limits(rest.limits), features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
     if (typeof gpu?.requestAdapter !== "function") {
       throw new TinyloomError(
@@ -242,7 +252,7 @@ export class Runtime {
     }
     try {
       // The browser opens its driver while the module loads. If both fail, the module's error is reported.
-      const asking = () => requestAdapter(gpu, rest.powerPreference);
+      const asking = () => requestAdapter(gpu, powerPreference);
       const asked = asking();
       asked.catch(() => undefined);
       const part = recover === false ? undefined : recoveryPart();

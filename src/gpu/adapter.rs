@@ -44,6 +44,8 @@ pub struct DeviceRequest {
     pub power_preference: PowerPreference,
     pub limits: LimitsRequest,
     pub features: RequestedFeatures,
+    /// The most bytes that buffers may take together.
+    pub memory_budget: Option<u64>,
 }
 
 /// Facts about the adapter that the platform knows and wgpu does not report.
@@ -86,6 +88,7 @@ pub(super) fn capabilities(
         },
         subgroup_size: if subgroups { facts.subgroup_size } else { [0, 0] },
         target: if cfg!(target_arch = "wasm32") { Target::Browser } else { Target::Native },
+        memory_budget: request.memory_budget,
         tuned: Vec::new(),
     })
 }

@@ -1,8 +1,11 @@
 //! Builds a model from the files of a checkpoint, a piece at a time.
 
 use super::adapter::Adapter;
+use super::memory::MemoryBytes;
 use super::model::Model;
 use super::place::Place;
+use super::trainer::{TrainerOptions, judged};
+use super::weights::Weights;
 use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
@@ -12,8 +15,9 @@ use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Takes headers, then allocates, then takes the tensors in pieces: a wrong file is refused before
-/// anything is allocated, and a GPU that is too small shows before a tensor is read.
+/// Judges the config, takes headers, then allocates, then takes the tensors in pieces: a model that cannot
+/// fit is refused before a header is read, a wrong file before anything is allocated, and a GPU that is too
+/// small shows before a tensor is read.
 pub struct ModelLoader {
     gpu: Rc<dyn Gpu>,
     config: ModelConfig,
@@ -33,10 +37,15 @@ impl std::fmt::Debug for ModelLoader {
 }
 
 impl ModelLoader {
-    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Self {
+    /// Judges the config: what cannot fit is refused before a byte of its files is asked for.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        Weights::planned(gpu, &config)?;
         let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
-        Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] }
+        Ok(Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] })
     }
 
     /// Takes an adapter's tensors, by PEFT's names, where a model's would be allocated.
@@ -52,6 +61,22 @@ impl ModelLoader {
     pub(super) fn architecture(&self) -> Architecture {
         let made = self.model.get().map(|model| model.layout().architecture.clone());
         made.unwrap_or_else(|| Architecture::of(&self.config))
+    }
+
+    /// Refuses a trainer for which there is no memory beside what it trains.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub(super) fn judge_trainer(&self, options: &TrainerOptions) -> Result<()> {
+        let gpu = &*self.gpu;
+        if gpu.capabilities().memory_bytes().is_none() {
+            return Ok(());
+        }
+        if let Some(adapter) = self.model.get() {
+            return judged(gpu, adapter.layout(), options, MemoryBytes::default());
+        }
+        let layout = Weights::planned(&self.gpu, &self.config)?;
+        judged(gpu, &layout, options, MemoryBytes::of_weights(&layout))
     }
 
     pub fn config(&self) -> &ModelConfig {

@@ -188,8 +188,12 @@ fn fits(caps: &Capabilities, held: u64, purpose: Purpose, asked: &MemoryBytes) -
     if held.saturating_add(asked.total()) <= memory {
         return Ok(());
     }
+    let by = match caps.memory_budget {
+        Some(_) => "memoryBudget allows",
+        None => "an adapter on the CPU is given",
+    };
     let message = format!(
-        "{} takes {asked}, this runtime holds {}, and an adapter on the CPU is given {}: {}",
+        "{} takes {asked}, this runtime holds {}, and {by} {}: {}",
         purpose.name(),
         size(held),
         size(memory),
@@ -249,6 +253,22 @@ mod tests {
         }
         // On a GPU nobody knows how much there is.
         fits(&Capabilities { software: false, ..caps }, 0, Purpose::Trainer, &large).unwrap();
+    }
+
+    #[test]
+    fn a_budget_holds_on_every_adapter_and_stands_in_for_the_guess_of_a_cpu() {
+        let (caps, small) = trainer(64);
+        let budget = small.total();
+        for software in [false, true] {
+            let caps = Capabilities { software, memory_budget: Some(budget), ..caps.clone() };
+            fits(&caps, 0, Purpose::Trainer, &small).unwrap();
+            let error = fits(&caps, 1, Purpose::Trainer, &small).unwrap_err();
+            assert_eq!(error.code, ErrorCode::OutOfMemory);
+            assert!(error.message.contains("memoryBudget allows"), "{error}");
+        }
+        let (_, large) = trainer(8192);
+        let caps = Capabilities { memory_budget: Some(1 << 50), ..caps };
+        fits(&caps, 0, Purpose::Trainer, &large).unwrap();
     }
 
     #[test]

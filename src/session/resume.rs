@@ -46,12 +46,15 @@ impl Resume {
         Self::of_architecture(&adapter.model().layout().architecture, state)
     }
 
-    /// The same for a run whose model, or adapter, the loader loads.
+    /// The same for a run whose model, or adapter, the loader loads. What cannot fit is refused here, before
+    /// a tensor's file is asked for.
     ///
     /// # Errors
-    /// As [`Resume::new`].
+    /// As [`Resume::new`]; `limit-exceeded`, `out-of-memory`.
     pub fn of_loader(loader: &ModelLoader, state: &str) -> Result<Self> {
-        Self::of_architecture(&loader.architecture(), state)
+        let resume = Self::of_architecture(&loader.architecture(), state)?;
+        loader.judge_trainer(&resume.state.options)?;
+        Ok(resume)
     }
 
     fn of_architecture(architecture: &Architecture, state: &str) -> Result<Self> {

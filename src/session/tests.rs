@@ -3,8 +3,8 @@
 use super::fake::Fake;
 use super::pace::Work;
 use super::{
-    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, Trainer,
-    TrainerOptions, UNWATCHED,
+    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader, Resume,
+    Trainer, TrainerOptions, UNWATCHED,
 };
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
@@ -299,6 +299,36 @@ fn what_a_cpu_has_no_memory_for_is_refused_before_it_is_allocated() {
     let error = tensor(128 << 20).map(drop).unwrap_err();
     assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
     drop(held);
+}
+
+#[test]
+fn what_a_budget_has_no_room_for_is_refused_before_a_file_is_asked_for() {
+    let config = config(128, 4, 1 << 10);
+    let weights = MemoryBytes::of_weights(
+        &model(&Fake::new(false, 3e10, 0.0), config.clone()).weights.layout,
+    );
+    let state = r#"{"format":"tinyloom-trainer-1","options":{},
+        "progress":{"step":1,"microStep":0,"counted":1,"cursor":1},
+        "optimizer":[0,0,0,0],"metrics":[0,0,0,0,0,0,0,0]}"#;
+    let loaded = |budget: u64| {
+        let caps =
+            Capabilities { memory_budget: Some(budget), ..Capabilities::floor(Target::Native) };
+        let fake = Fake::with(caps, 3e10, 0.0);
+        let gpu: Rc<dyn Gpu> = Rc::clone(&fake) as Rc<dyn Gpu>;
+        let loader = ModelLoader::new(&gpu, config.clone());
+        let resumed = loader.and_then(|loader| Resume::of_loader(&loader, state));
+        assert_eq!(fake.counters().buffers, 0, "nothing is allocated");
+        resumed.map(drop)
+    };
+    let refused = |budget, what| {
+        let error = loaded(budget).unwrap_err();
+        assert_eq!(error.code, ErrorCode::OutOfMemory, "{error}");
+        assert!(error.message.starts_with(what), "{error}");
+    };
+    refused(weights.total() - 1, "the model takes");
+    // The trainer's moments and gradients have to fit beside the weights, which are not there yet.
+    refused(4 * weights.total(), "the trainer takes");
+    loaded(1 << 40).unwrap();
 }
 
 /// Milliseconds predicted of a chunk's work, and of a token's.

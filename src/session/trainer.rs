@@ -27,7 +27,7 @@ use super::weights::tensor_at;
 use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, queued};
+use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::Wgsl;
 use crate::lower::{TrainPlans, train_plans};
 use crate::params::Params;
@@ -452,6 +452,21 @@ impl Trainer {
     pub fn activation_bytes(&self) -> (u64, u64) {
         (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
     }
+}
+
+/// Refuses a trainer for which there is no memory beside `others`, which are not allocated yet.
+///
+/// # Errors
+/// `limit-exceeded`, `out-of-memory`.
+pub(super) fn judged(
+    gpu: &dyn Gpu,
+    layout: &Params,
+    options: &TrainerOptions,
+    others: MemoryBytes,
+) -> Result<()> {
+    let plans = train_plans(gpu.capabilities(), layout, options.choices())?;
+    let asked = MemoryBytes::of_plans(plans.all()).plus(others);
+    memory::judge(gpu, Purpose::Trainer, &asked)
 }
 
 impl Drop for Trainer {

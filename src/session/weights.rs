@@ -82,7 +82,10 @@ impl Weights {
     }
 
     /// The layout of weights for which there is memory, as far as that is known.
-    fn planned(gpu: &Rc<dyn Gpu>, config: &ModelConfig) -> Result<Params> {
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn planned(gpu: &Rc<dyn Gpu>, config: &ModelConfig) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
         let layout = Params::new(Architecture::of(config), binding)?;
         memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;

@@ -195,7 +195,7 @@ async fn load(
     config: &ModelConfig,
     weights: &Tensors<f32>,
 ) -> Result<Rc<Model>, String> {
-    let mut loader = ModelLoader::new(gpu, config.clone());
+    let mut loader = ModelLoader::new(gpu, config.clone()).map_err(text)?;
     let tensors = Architecture::of(config).tensors();
     let file = crate::checkpoint::write_header(&tensors, &[]);
     let (header, length) = header_of(&file, &tensors);

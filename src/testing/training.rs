@@ -171,7 +171,7 @@ async fn reload(
     model: &Rc<Model>,
     trainer: &Rc<Trainer>,
 ) -> Result<(Rc<Model>, Rc<Trainer>), String> {
-    let mut loader = ModelLoader::new(&device(lane), model.config().clone());
+    let mut loader = ModelLoader::new(&device(lane), model.config().clone()).map_err(text)?;
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
     let state = trainer.state().await.map_err(text)?;
@@ -221,7 +221,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
     let name = "model.norm.weight";
     let elements = model.config().hidden_size;
     let values = vec![f32::MAX; elements];
-    let mut loader = ModelLoader::new(&device(&lane), model.config().clone());
+    let mut loader = ModelLoader::new(&device(&lane), model.config().clone()).map_err(text)?;
     let (header, length) = header_of(&model.save_header(), &model.tensors());
     loader.add_file("model.safetensors", &header, length).map_err(text)?;
     loader.allocate().map_err(text)?.await.map_err(text)?;

@@ -190,7 +190,7 @@ impl RawLoader {
     #[wasm_bindgen(constructor)]
     pub fn new(runtime: &RawRuntime, config: &str) -> JsResult<RawLoader> {
         let config = ModelConfig::from_json(config).map_err(to_js)?;
-        let loader = ModelLoader::new(&runtime.gpu()?, config);
+        let loader = ModelLoader::new(&runtime.gpu()?, config).map_err(to_js)?;
         Ok(Self { loader: RefCell::new(Some(loader)), adapter: None })
     }
 

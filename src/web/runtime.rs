@@ -25,6 +25,7 @@ enum LimitsOption {
 struct RuntimeOptions {
     limits: Option<LimitsOption>,
     features: FeatureOptions,
+    memory_budget: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +59,8 @@ fn request(options: &str) -> Result<DeviceRequest> {
     };
     let FeatureOptions { subgroups, f16, timestamps } = options.features;
     let features = RequestedFeatures { subgroups, f16, timestamps };
-    Ok(DeviceRequest { limits, features, ..DeviceRequest::default() })
+    let memory_budget = options.memory_budget;
+    Ok(DeviceRequest { limits, features, memory_budget, ..DeviceRequest::default() })
 }
 
 /// A device and its capabilities.

@@ -137,6 +137,7 @@ const onRuntime = ({ runtime, gpu }) => ({
       limits: { maxBufferSize: 2 ** 28 },
       features: { f16: false },
       powerPreference: "low-power",
+      memoryBudget: 2 ** 30,
       recover: { attempts: 1 },
     },
   ],

@@ -52,7 +52,7 @@ impl Fixture {
         let losses: Value = serde_json::from_str(&text(&folder, "losses.json")).unwrap();
         let base = losses["base"].as_str().unwrap();
         let config = ModelConfig::from_json(&text(base, "config.json")).unwrap();
-        let mut loader = ModelLoader::new(&gpu(&Double::floor()), config);
+        let mut loader = ModelLoader::new(&gpu(&Double::floor()), config).unwrap();
         feed(&mut loader, "model.safetensors", &file(base, "model.safetensors"));
         let model = block_on(loader.finish()).unwrap();
         let lora = LoraConfig::from_peft(&text(&folder, "adapter_config.json")).unwrap();

@@ -84,7 +84,7 @@ fn a_loss_is_the_same_however_its_text_is_cut() {
 /// Through the bytes of a checkpoint, onto a device of its own.
 pub(super) fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>) {
     block_on(async {
-        let mut loader = ModelLoader::new(&gpu(&Double::floor()), model.config().clone());
+        let mut loader = ModelLoader::new(&gpu(&Double::floor()), model.config().clone()).unwrap();
         let (header, length) = header_of(&model.save_header(), &model.tensors());
         loader.add_file("model.safetensors", &header, length).unwrap();
         let state = trainer.state().await.unwrap();

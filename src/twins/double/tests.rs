@@ -103,7 +103,7 @@ pub(super) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u
 }
 
 fn load(double: &Rc<Double>, config: &ModelConfig, weights: &Tensors<f32>) -> Rc<Model> {
-    let mut loader = ModelLoader::new(&gpu(double), config.clone());
+    let mut loader = ModelLoader::new(&gpu(double), config.clone()).unwrap();
     let tensors = Architecture::of(config).tensors();
     let (header, length) = header_of(&crate::checkpoint::write_header(&tensors, &[]), &tensors);
     loader.add_file("model.safetensors", &header, length).unwrap();

@@ -2,7 +2,7 @@
 
 import { breaches, watching, withTexts } from "../../reliability/limits-cell.mjs";
 import { equal, ok, refuses } from "./assert.mjs";
-import { config, text } from "./kit.mjs";
+import { config, text, trainerOptions } from "./kit.mjs";
 
 export const cases = {
   async "capabilities are plain data"({ runtime }) {
@@ -123,6 +123,48 @@ export const cases = {
     await refuses("adapter-unavailable", gone, () => Runtime.create({ gpu: broken }));
   },
 
+  async "a memory budget refuses before anything is allocated or downloaded"(host) {
+    const { tinyloom, gpu } = host;
+    const { Adapter, estimate, Model, Runtime, Trainer } = tinyloom;
+    const { bytes } = await estimate(
+      config,
+      { trainer: trainerOptions },
+      host.runtime.capabilities,
+    );
+    const budgeted = (memoryBudget) => Runtime.create({ gpu, memoryBudget, recover: false });
+    const refused = (words, call) =>
+      refuses("out-of-memory", [...words, "memoryBudget allows", "MB"], call);
+    const runtime = await budgeted(bytes.total);
+    equal(runtime.capabilities.memoryBudget, bytes.total, "capabilities");
+    equal(host.runtime.capabilities.memoryBudget, undefined, "without a budget");
+    const model = await Model.create(runtime, config);
+    const trainer = await Trainer.create(model, trainerOptions);
+    equal(runtime._counters().gpuBytes, bytes.total, "the budget is full");
+    const files = await trainer.save();
+    const made = () => {
+      const { buffers, bindGroups, pipelines, gpuBytes } = runtime._counters();
+      return { buffers, bindGroups, pipelines, gpuBytes };
+    };
+    const before = made();
+    await refused(["the model takes", "weights"], () => Model.create(runtime, config));
+    await refused(["the adapter takes", "rank"], () => Adapter.create(model));
+    await refused(["the trainer takes", "activations"], () => Trainer.create(model, {}));
+    await refused(["the tensor takes", "shape"], async () => runtime.tensor(null, [4]));
+    equal(made(), before, "what the runtime has made");
+    runtime.destroy();
+
+    // Of what does not fit no file is asked for but those that tell how large it is.
+    const { "config.json": named, "trainer_state.json": state } = files;
+    const tight = await budgeted(bytes.total - 4);
+    const run = { "config.json": named, "trainer_state.json": state };
+    await refused(["the trainer takes", "optimizer state"], () => Trainer.resume(tight, run));
+    const large = JSON.stringify({ ...config, hidden_size: 640, num_attention_heads: 20 });
+    const alone = { "config.json": new Blob([large]) };
+    await refused(["the model takes"], () => Model.fromPretrained(tight, alone));
+    equal(tight._counters().buffers, 0, "buffers made");
+    tight.destroy();
+  },
+
   async "the adapter is asked for once, as preferred"({ tinyloom }) {
     const asked = [];
     const gpu = {
@@ -146,6 +188,11 @@ export const cases = {
     await wrong(["powerPreference", "low-power"], () =>
       Runtime.create({ gpu, powerPreference: "fast" }),
     );
+    for (const memoryBudget of [0, -1, 1.5, "4 GB", Number.NaN, 1e300]) {
+      await wrong(["memoryBudget", "a whole number of at least 1"], () =>
+        Runtime.create({ gpu, memoryBudget }),
+      );
+    }
     await wrong(["limits", "max"], () => Runtime.create({ gpu, limits: "max" }));
     await wrong("maxBufferSize", () => Runtime.create({ gpu, limits: { maxBufferSize: -1 } }));
     await wrong("subgroups", () => Runtime.create({ gpu, features: { subgroups: true } }));
