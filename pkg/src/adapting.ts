@@ -186,7 +186,8 @@ function innerOf(
     await base.journal?.current();
     return base.handle.raw.adaptAs(config);
   };
-  const origin = { ...began, adapted: { names: ADAPTER_FILES, loader } };
+  const adapted = { names: ADAPTER_FILES, under: base.journal, loader };
+  const origin = { ...began, adapted };
   const journal = runtime.recovery?.journal({ handle, queue, on, origin });
   handle.guard = journal;
   const trainers = new Set<{ free(): void }>();

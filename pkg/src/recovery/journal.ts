@@ -22,9 +22,10 @@ export interface Origin {
   readonly seeded?: true;
   /** What was seen of what it was loaded from. */
   readonly seen?: Seen;
-  /** Of an adapter: the names of its files, and what takes its tensors. */
+  /** Of an adapter: the names of its files, what takes its tensors, and what the model under it comes back by. */
   readonly adapted?: {
     readonly names: readonly string[];
+    readonly under: Journal | undefined;
     loader(config: string): Promise<RawLoader>;
   };
 }
@@ -105,6 +106,11 @@ export class Journal implements Guard<RawModel> {
     this.origin = origin;
     this.#on = on;
     this.snapshots = new Snapshots(this);
+  }
+
+  /** Why it does not come back, while other models of the runtime may. */
+  get gone(): TinyloomError | undefined {
+    return this.#gone;
   }
 
   /** The model has been freed: nothing of it is kept. */
@@ -191,7 +197,9 @@ export class Journal implements Guard<RawModel> {
           return await this.recovery.module.guarded(() => this.#build(on));
         } catch (thrown) {
           const error = toError(thrown);
-          if (error.code !== "device-lost" || error === this.#gone) throw error;
+          // Another device brings neither this model back nor the one under it.
+          const final = [this.#gone, this.origin.adapted?.under?.gone];
+          if (error.code !== "device-lost" || final.includes(error)) throw error;
           await this.recovery.back(error, on);
         }
       }
@@ -204,7 +212,8 @@ export class Journal implements Guard<RawModel> {
   }
 
   #lostFor(cause: TinyloomError): TinyloomError {
-    const message = `the model does not come back from the lost GPU device: ${cause.message}`;
+    const what = this.origin.adapted ? "adapter" : "model";
+    const message = `the ${what} does not come back from the lost GPU device: ${cause.message}`;
     this.recovery.tell({ state: "failed", message });
     return new TinyloomError("device-lost", message, { cause });
   }

@@ -100,7 +100,7 @@ export class Member implements Guard<RawTrainer> {
     return recovered ? { ...metrics, recovered } : metrics;
   }
 
-  /** The save, or where no device comes any more the last snapshot. */
+  /** The save, or where no device comes any more, or the model does not come back, the last snapshot. */
   async orSnapshot(
     save: (kept?: (number: number) => void) => Promise<TrainerFiles | undefined>,
     options: SaveOptions,
@@ -122,7 +122,7 @@ export class Member implements Guard<RawTrainer> {
         return files;
       }
     } catch (error) {
-      if (!recovery.failed) throw error;
+      if (!recovery.failed && !journal.gone) throw error;
     }
     void this.handle.raw;
     const snapshot = journal.snapshots.newest;
@@ -158,7 +158,7 @@ export class Member implements Guard<RawTrainer> {
 
   #inRun({ run, number, steps }: KeptSnapshot): TinyloomError {
     const message =
-      `no device comes any more, and the last snapshot, of step ${steps}, is checkpoint ${number} of the run ` +
+      `the trainer does not come back, and its last snapshot, of step ${steps}, is checkpoint ${number} of the run ` +
       `${show(run.name)}: resume from there, or export the run`;
     return new TinyloomError("device-lost", message);
   }

@@ -1,6 +1,15 @@
 // LoRA adapters: what programs do with them, and what is refused.
 import { equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
-import { batch, collect, config, dataset, makeFile, openFile, trainerOptions } from "./kit.mjs";
+import {
+  batch,
+  collect,
+  config,
+  dataset,
+  makeFile,
+  openFile,
+  trainerOptions,
+  waitFor,
+} from "./kit.mjs";
 import { fixture, PEFT } from "./peft.mjs";
 
 /** An adapter that changes something from its first step on. */
@@ -153,6 +162,41 @@ export const cases = {
     equal(rough.beside, calm.beside, "logits without the adapter, and with it");
     equal(rough.merged, calm.merged, "logits of the merged model");
     equal(rough.other, calm.other, "logits of the other adapter");
+  },
+
+  async "an adapter whose model does not come back says so, and its last snapshot is saved"({
+    tinyloom,
+    gpu,
+  }) {
+    const { Adapter, Model, Runtime, Trainer } = tinyloom;
+    const states = [];
+    const recover = { onState: (state) => states.push(state) };
+    const runtime = await Runtime.create({ gpu, recover });
+    tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 0, share: 100 };
+    const files = await (await Model.create(runtime, config, { seed: 42 })).save();
+    const weights = files["model.safetensors"].slice();
+    const model = await Model.fromPretrained(runtime, { ...files, "model.safetensors": weights });
+    const adapter = await Adapter.create(model, SMALL);
+    const trainer = await Trainer.create(adapter, trainerOptions);
+    const data = await dataset(tinyloom);
+    const losses = (await collect(trainer.run(data, { steps: 8 }))).map(({ loss }) => loss);
+    await waitFor("a snapshot after a step", () => states.some(({ steps }) => steps?.[0] > 0));
+
+    structuredClone(weights.buffer, { transfer: [weights.buffer] }); // the source is gone
+    runtime.simulateLoss();
+    const gone = ["the adapter does not come back", "source", "transferred"];
+    await refuses("device-lost", gone, () => trainer.step(batch(16)));
+    await refuses("device-lost", gone, () => model.loss([1, 2, 3], undefined, { adapter }));
+    await refuses("device-lost", ["the model does not come back"], () => model.loss([1, 2, 3]));
+    const saved = await trainer.save();
+    await refuses("device-lost", gone, () => adapter.save());
+
+    const again = await Trainer.resume(await Model.fromPretrained(runtime, files), saved);
+    const from = again.steps;
+    ok(from > 0, `the snapshot is of step ${from}`);
+    const rest = (await collect(again.run(data, { until: 8 }))).map(({ loss }) => loss);
+    equal(rest, losses.slice(from), "losses from the snapshot on");
+    runtime.destroy();
   },
 
   async "what cannot be is refused, and changes nothing"(host) {
