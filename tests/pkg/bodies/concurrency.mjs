@@ -171,6 +171,88 @@ export const atOnce = {
   },
 };
 
+/** A device that is lost beside each of the above, each on a runtime of its own. The body `recovery` imports them. */
+export const lostBeside = {
+  async "two trainers, a generation and calls without await are what they are alone, also if the device is lost"(
+    host,
+  ) {
+    const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });
+    const data = await dataset(host.tinyloom);
+    const together = async (lose) => {
+      const [a, b, c] = await Promise.all([1, 2, 3].map((seed) => made(host, runtime, seed)));
+      const first = async () => {
+        const found = [];
+        for await (const { step, loss } of a.trainer.run(data, { steps: 6 })) {
+          found.push(loss);
+          if (step === 2) lose();
+        }
+        return found;
+      };
+      const unawaited = [0, 1, 2].map((at) => b.trainer.step(batch(32, at)));
+      const found = await Promise.all([
+        first(),
+        tokens(c.model.generate([1, 2, 3], greedy)),
+        ...unawaited.map(async (step) => (await step).loss),
+      ]);
+      for (const { model } of [a, b, c]) model.free();
+      return found;
+    };
+    const expected = await together(() => undefined);
+    equal(await together(() => runtime.simulateLoss()), expected, "losses and tokens");
+    runtime.destroy();
+  },
+
+  async "free and abort end what waits, also if the device is lost in the same turn"(host) {
+    const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });
+    const objects = await stage(host, runtime);
+    const stop = new AbortController();
+    const { step, ...calls } = operations(host, runtime, objects, stop.signal);
+    const aborted = await allAtOnce(calls, true, () => {
+      runtime.simulateLoss();
+      stop.abort();
+    });
+    expectEnds(aborted, ["done", "aborted"], "abort and a lost device");
+    ok(Object.values(aborted).includes("aborted"), "calls were stopped");
+    ok((await objects.trainer.step(batch(32))).loss > 0, "the trainer goes on");
+    const ends = await allAtOnce(operations(host, runtime, objects), true, () => {
+      runtime.simulateLoss();
+      objects.model.free();
+    });
+    expectEnds(ends, ["done", "freed"], "free() and a lost device");
+    equal(ends["Model.create"], "done", "another model is not concerned");
+    runtime.destroy();
+  },
+
+  async "an iterator that is left, and a run over another, hold nothing up if the device is lost"(
+    host,
+  ) {
+    const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });
+    const { model, trainer } = await made(host, runtime);
+    const data = await dataset(host.tinyloom);
+    const text = model.generate([1, 2], { ...greedy, maxTokens: 40 });
+    await text.next();
+    const run = trainer.run(data, { steps: 9, stepsAhead: 2 });
+    await run.next();
+    const overlapping = () =>
+      refuses("invalid-options", "a run of this trainer is on", () =>
+        trainer.run(data, { steps: 1 }),
+      );
+    await overlapping();
+    runtime.simulateLoss();
+    // Neither iterator is asked again: what is called now goes on all the same.
+    ok((await trainer.step(batch(32))).loss > 0, "a step");
+    await overlapping();
+    await run.return();
+    equal((await collect(trainer.run(data, { steps: 1 }))).length, 1, "the next run");
+    let given = 1;
+    for await (const _ of text) if (++given === 4) break;
+    equal(given, 4, "tokens of the text, which goes on until it is left by a break");
+    runtime.simulateLoss();
+    ok((await trainer.step(batch(32))).loss > 0, "a step after the break");
+    runtime.destroy();
+  },
+};
+
 export const cases = {
   async "every call goes on after a lost device, and ends with destroy"(host) {
     const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });

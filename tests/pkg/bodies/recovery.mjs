@@ -2,6 +2,7 @@
 // their runtimes at moments drawn from a seed.
 import { mulberry32 } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { lostBeside } from "./concurrency.mjs";
 import { batch, collect, config, dataset, pause, trainerOptions, waitFor } from "./kit.mjs";
 
 /** A runtime that notes its states. Snapshots follow each other closely where they are wanted so. */
@@ -98,6 +99,8 @@ async function sameRun(context, kind, at, seed) {
 }
 
 export const cases = {
+  ...lostBeside,
+
   async "a run goes on by itself, to the bit"(context) {
     const kind = { run: { evaluateEvery: 6 }, change: { at: 5, to: 1e-3 } };
     return sameRun(context, kind, [4, 9], 1);
