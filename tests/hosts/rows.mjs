@@ -198,17 +198,18 @@ async function extension(host) {
   }
 }
 
+/** Programs, which also keep runs in a folder. */
 const programs = [
-  row("Node 20", "npm webgpu", "node20", "node", ["shared", "node"], (host) =>
+  row("Node 20", "npm webgpu", "node20", "node", ["shared", "program", "node"], (host) =>
     host.program("node", ["main.mjs"], { env: dawnEnv(), node: "node20" }),
   ),
-  row("Node 26", "npm webgpu", "node26", "node", ["shared", "node"], (host) =>
+  row("Node 26", "npm webgpu", "node26", "node", ["shared", "program", "node"], (host) =>
     host.program("node", ["main.mjs"], { env: dawnEnv(), node: "node26" }),
   ),
-  row("Bun", "npm webgpu", "bun", "bun", ["shared", "node"], (host) =>
+  row("Bun", "npm webgpu", "bun", "bun", ["shared", "program", "node"], (host) =>
     host.program("bun", ["main.mjs"], { env: dawnEnv() }),
   ),
-  row("Deno", "its own WebGPU", "deno", "deno", ["shared", "deno"], (host) => {
+  row("Deno", "its own WebGPU", "deno", "deno", ["shared", "program", "deno"], (host) => {
     const env = softwareOnly() ? vulkanEnv(lavapipe()) : {};
     return host.program("deno", ["run", "--allow-all", "--no-lock", "main.mjs"], { env });
   }),

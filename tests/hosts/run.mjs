@@ -13,6 +13,18 @@ const TOLERANCE = 1e-3;
 /** What the body says of a tokenizer: only one of a file needs the library that is not there. */
 const TEXT = "same text, module-unavailable";
 
+/** What the body of a program says of a run in a folder. */
+const STORED = JSON.stringify({
+  where: "folder",
+  steps: [6, 3],
+  same: true,
+  kept: true,
+  room: true,
+  twice: "in-use",
+  other: "in-use",
+  left: [],
+});
+
 /** Longest that a row may take, with its installation, in milliseconds. */
 const PATIENCE = 900_000;
 
@@ -42,9 +54,10 @@ export async function runHosts(chosen, onRow = () => {}) {
 /** What is wrong with an outcome, if anything. */
 function problem(outcome, reference) {
   if (outcome.types) return undefined;
-  const { steps, tokens, first, loss, text } = outcome;
+  const { steps, tokens, first, loss, text, stored } = outcome;
   if (steps !== 25 || tokens !== 12) return `${steps} steps and ${tokens} tokens, not 25 and 12`;
   if (text !== TEXT) return `text: ${text}, not ${TEXT}`;
+  if (stored !== undefined && stored !== STORED) return `stored: ${stored}, not ${STORED}`;
   if (!(loss < first - 0.5)) return `the loss went from ${first} to ${loss}`;
   const distance = Math.abs(loss - reference);
   return distance <= TOLERANCE ? undefined : `the loss is ${loss}, the first row's ${reference}`;
