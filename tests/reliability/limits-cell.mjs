@@ -194,6 +194,12 @@ async function train({ Model, Trainer, internal }, runtime, config, tokens) {
   return { losses, plan };
 }
 
+/** Whether none of the cell's values is above what the adapter has. */
+export function isEffective({ subgroups, ...values }, { limits, features }) {
+  const below = Object.entries(values).every(([axis, value]) => value <= limits[NAMES[axis]]);
+  return below && (subgroups !== false || features.subgroups);
+}
+
 /** Runs cells on one adapter, one after the other. */
 export class Sweep {
   #tinyloom;
@@ -230,13 +236,6 @@ export class Sweep {
     return this.#expected[kind];
   }
 
-  /** Whether each of the cell's values is below what the adapter has. */
-  #effective({ subgroups, ...values }) {
-    const { limits, features } = this.capabilities;
-    const below = Object.entries(values).every(([axis, value]) => value <= limits[NAMES[axis]]);
-    return below && (subgroups !== false || features.subgroups);
-  }
-
   /**
    * One cell.
    *
@@ -246,7 +245,9 @@ export class Sweep {
     const began = performance.now();
     let outcome;
     try {
-      outcome = this.#effective(cell) ? await this.#outcome(cell) : { result: "no effect" };
+      outcome = isEffective(cell, this.capabilities)
+        ? await this.#outcome(cell)
+        : { result: "no effect" };
     } catch (error) {
       outcome = { result: "wrong", detail: `${error?.code ?? ""} ${error?.stack ?? error}` };
     }

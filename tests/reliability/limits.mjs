@@ -5,37 +5,43 @@ import { fileURLToPath } from "node:url";
 import { dawnEnv, findBrowser } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { below, numbers } from "../random.mjs";
-import { AXES } from "./limits-cell.mjs";
+import { AXES, isEffective } from "./limits-cell.mjs";
 import { adapterName, keep } from "./results.mjs";
 
 /** Cells with values of every limit, besides each limit's own. */
 const TOGETHER = 12;
 
-/** Each value by itself, the least of all together, and others drawn by the seed. */
-export function cellsOf(count, seed) {
+/**
+ * Each value by itself, the least of all together, and others drawn by the seed from what the adapter has: a cap
+ * above that does nothing.
+ */
+export function cellsOf(count, seed, capabilities) {
   const draw = below(numbers(seed));
-  const drawn = (list) => list[draw(list.length)];
+  const drawn = (list, axis) => {
+    const has = list.filter((value) => isEffective({ [axis]: value }, capabilities));
+    return has[draw(has.length)];
+  };
   const alone = Object.entries(AXES).flatMap(([axis, list]) =>
     list.map((value) => ({ [axis]: value })),
   );
   const values = (choose) =>
     Object.fromEntries(Object.entries(AXES).map(([axis, list]) => [axis, choose(list, axis)]));
   const least = values((list, axis) => (axis === "buffers" ? 6 : list[0]));
-  const together = Array.from({ length: count }, () => values((list) => drawn(list)));
+  const together = Array.from({ length: count }, () => values(drawn));
   return [...alone, least, { ...least, subgroups: false }, ...together];
 }
 
-/** The cells in a Node process with Dawn. */
-export async function inNode(cells) {
+/** A Node process with Dawn; `choose` gives the cells for its adapter. */
+export async function inNode(choose) {
   const host = fileURLToPath(new URL("limits-node.mjs", import.meta.url));
   const child = fork(host, [], { env: { ...process.env, ...dawnEnv() } });
   const found = { host: "node", rows: [] };
   child.on("message", ({ capabilities, row }) => {
-    if (row) found.rows.push(row);
-    else found.capabilities = capabilities;
+    if (row) return void found.rows.push(row);
+    found.capabilities = capabilities;
+    child.send({ cells: choose(capabilities) });
   });
   const ended = new Promise((done) => child.on("exit", (code, signal) => done(signal ?? code)));
-  child.send({ cells });
   const code = await ended;
   if (code !== 0) throw new Error(`the Node process ended with ${code}`);
   return found;
@@ -50,15 +56,15 @@ async function open(base) {
   return globalThis.sweep.open();
 }
 
-/** The cells in a page. */
-function inBrowser(host, cells) {
+/** The same in a page. */
+function inBrowser(host, choose) {
   return withPage(
     host,
     () => {},
     async (page, url) => {
       const capabilities = await page.evaluate(open, url);
       const rows = [];
-      for (const cell of cells) {
+      for (const cell of choose(capabilities)) {
         rows.push(await page.evaluate((one) => globalThis.sweep.run(one), cell));
       }
       return { host, capabilities, rows };
@@ -85,13 +91,13 @@ export async function limits({
   built = false,
   host: only,
 } = {}) {
-  const cells = cellsOf(count, seed);
+  const choose = (capabilities) => cellsOf(count, seed, capabilities);
   const hosts = ["node", "chromium", "firefox"].filter((host) => !only || host === only);
   const there = hosts.filter((host) => !built || host === "node" || findBrowser(host));
   const results = [];
   let good = true;
   for (const host of there) {
-    const found = host === "node" ? await inNode(cells) : await inBrowser(host, cells);
+    const found = host === "node" ? await inNode(choose) : await inBrowser(host, choose);
     good = report(found, seed) && good;
     results.push(found);
     const left = hosts.slice(results.length);
