@@ -28,7 +28,9 @@ function short(event) {
 }
 
 const kept = ({ type, step }) =>
-  type !== "writing" && (type !== "step" || step <= DENSE || step % THIN === 0);
+  type !== "writing" &&
+  type !== "stored" &&
+  (type !== "step" || step <= DENSE || step % THIN === 0);
 
 await main(async () => {
   const server = await serve({ "/": join(root, "www", "dist") });

@@ -127,8 +127,9 @@ export function fail(error: unknown): void {
   if (training) remember({ id: training.run.id, training: !opened });
   if (!everOpened) withoutGpu();
   setState("error");
+  const stands = training?.stored ? ` The run stands at step ${training.stored.step}.` : "";
   const kept = training?.inMemory && training !== opening ? ` ${IN_MEMORY}` : "";
-  say(opened ? "That did not work." : `No GPU to train on.${kept}`);
+  say(opened ? "That did not work." : `No GPU to train on.${stands}${kept}`);
 }
 
 /** Without a GPU the page plays a recorded run, and has no control that does nothing. */
@@ -168,6 +169,10 @@ function show(event: TrainingEvent): void {
   if (event.type === "sample") {
     samples.add(event.step, event.pieces, event.tokens);
     inside.sampled(firstLine(event.tokens));
+  }
+  if (event.type === "stored" && training) {
+    const { run, settings } = training;
+    runs.stored(run.id, event.stored, settings.steps, event.validation);
   }
   if (event.type === "full") {
     say("The storage is full. The run goes on in memory and ends with the page: export it.");
@@ -410,8 +415,8 @@ export async function open(): Promise<void> {
     opened = undefined;
     proofs.end();
     kernels.end();
-    await rescue().catch(() => undefined); // what follows says that the GPU is gone
-    fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on`));
+    const why = await rescue();
+    fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on${why}`));
   });
   everOpened = true;
   setup.ofTexts = presetFor(capabilities);
@@ -423,10 +428,15 @@ export async function open(): Promise<void> {
   say("Ready.");
 }
 
-/** Keeps what the GPU leaves of the run. */
-async function rescue(): Promise<void> {
-  if (!training || proofs.snapshot === 0) return;
-  for await (const event of training.rescue(proofs.snapshot)) show(event);
+/** Keeps what the GPU leaves of the run; gives why that failed, if it did. */
+async function rescue(): Promise<string> {
+  if (!training || proofs.snapshot === 0) return "";
+  try {
+    for await (const event of training.rescue(proofs.snapshot)) show(event);
+    return "";
+  } catch (error) {
+    return `; its last snapshot was not kept: ${(error as Error).message}`;
+  }
 }
 
 /** Keeps the model soon: the page may be about to end. */

@@ -1,6 +1,12 @@
 import type { StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
 import { isFull, type KeptSample, type Shelf } from "./shelf.ts";
 
+/** A checkpoint of the run. */
+export interface Stored {
+  readonly step: number;
+  readonly bytes: number;
+}
+
 /** At least so many milliseconds lie between two checkpoints, and so many times what one takes. */
 const [PAUSE, SHARE] = [2000, 20];
 
@@ -11,8 +17,7 @@ export class Keeper {
   #run: StoredRun;
   /** When the next checkpoint is due; without storage none is, until the run stops. */
   #due: number;
-  /** Steps of the newest checkpoint. */
-  #saved = -1;
+  #stored: Stored | undefined;
 
   private constructor(shelf: Shelf, trainer: Trainer, run: StoredRun, outlives: boolean) {
     this.#shelf = shelf;
@@ -28,6 +33,11 @@ export class Keeper {
   /** The run, which is another once the storage was full. */
   get run(): StoredRun {
     return this.#run;
+  }
+
+  /** The newest checkpoint since the page has the run. */
+  get stored(): Stored | undefined {
+    return this.#stored;
   }
 
   /** Whether the run ends with the page. */
@@ -55,16 +65,15 @@ export class Keeper {
 
   /** A checkpoint of this step. If the storage is full, the run goes on in memory. */
   async save(): Promise<void> {
-    const { steps } = this.#trainer;
-    if (this.#saved !== steps) await this.#save(steps);
+    if (this.#stored?.step !== this.#trainer.steps) await this.#save();
   }
 
   /** A checkpoint of the last snapshot, which is all that a GPU leaves that is lost for good; of no earlier step. */
   async rescue(snapshot: number): Promise<void> {
-    if (snapshot > this.#saved) await this.#save(snapshot);
+    if (snapshot > (this.#stored?.step ?? -1)) await this.#save();
   }
 
-  async #save(steps: number): Promise<void> {
+  async #save(): Promise<void> {
     const began = performance.now();
     try {
       await this.#trainer.save({ to: this.#run });
@@ -74,7 +83,9 @@ export class Keeper {
       this.#due = Number.POSITIVE_INFINITY;
       await this.#trainer.save({ to: this.#run });
     }
-    this.#saved = steps;
+    // Not the trainer's step: a GPU that is lost for good leaves a snapshot of an earlier one.
+    const [newest] = await this.#run.checkpoints();
+    this.#stored = newest && { step: newest.step ?? 0, bytes: newest.bytes };
     const now = performance.now();
     if (!this.inMemory) this.#due = now + Math.max(PAUSE, SHARE * (now - began));
   }

@@ -12,7 +12,7 @@ import type { JudgedPiece } from "../stories/score.ts";
 import { type Codec, type Data, freeData } from "./data.ts";
 import type { Score } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
-import { Keeper } from "./keeper.ts";
+import { Keeper, type Stored } from "./keeper.ts";
 import { type SampleOptions, sampleText, type WrittenToken } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
 import type { KeptSample, Shelf } from "./shelf.ts";
@@ -55,6 +55,8 @@ export type TrainingEvent =
   | { type: "sample"; step: number; pieces: SamplePiece[]; tokens?: readonly WrittenToken[] }
   /** How well the model does what it is taught. */
   | { type: "score"; step: number; score: Score }
+  /** A checkpoint is whole, with the last validation loss before it. */
+  | { type: "stored"; stored: Stored; validation: number | undefined }
   /** The storage is full: from now on the run is in memory. */
   | { type: "full" };
 
@@ -81,6 +83,8 @@ export class Training {
   #stepped = false;
   /** The step after which the last sample was made. */
   #sampled = -1;
+  /** The last validation loss. */
+  #validation: number | undefined;
 
   private constructor({ settings, text, trainer, data }: Parts, keeper: Keeper) {
     this.settings = settings;
@@ -104,6 +108,11 @@ export class Training {
   /** Whether that ends with the page. */
   get inMemory(): boolean {
     return this.#keeper.inMemory;
+  }
+
+  /** The newest checkpoint since the page has the run. */
+  get stored(): Stored | undefined {
+    return this.#keeper.stored;
   }
 
   /** Steps done. */
@@ -195,7 +204,9 @@ export class Training {
       if (step > this.step) break;
       if (at % PIECE === PIECE - 1) await new Promise((turn) => setTimeout(turn));
       yield stepEvent(metrics);
-      if (validationLoss !== undefined) yield { type: "validation", step, loss: validationLoss };
+      if (validationLoss === undefined) continue;
+      this.#validation = validationLoss;
+      yield { type: "validation", step, loss: validationLoss };
     }
     const samples = (await this.run.samples()) as KeptSample[];
     // A step that was done twice is there twice.
@@ -223,9 +234,10 @@ export class Training {
       this.#stepped = true;
       yield { ...stepEvent(metrics), tokensPerSecond: speed.add(metrics) };
       if (this.#due(EVALUATIONS)) {
-        const validation = await this.#trainer.evaluate(this.#data.probe);
-        yield { type: "validation", step, loss: validation.loss };
-        metrics = { ...metrics, validationLoss: validation.loss };
+        const { loss } = await this.#trainer.evaluate(this.#data.probe);
+        this.#validation = loss;
+        yield { type: "validation", step, loss };
+        metrics = { ...metrics, validationLoss: loss };
       }
       await this.#keeper.note(metrics);
       if (isMilestone(step) || this.#due(SAMPLES)) yield* this.sample();
@@ -323,9 +335,11 @@ export class Training {
   }
 
   async *#keep(save: () => Promise<void>): AsyncGenerator<TrainingEvent, void, undefined> {
-    const before = this.inMemory;
+    const [inMemory, before] = [this.inMemory, this.stored];
     await save();
-    if (this.inMemory && !before) yield { type: "full" };
+    if (this.inMemory && !inMemory) yield { type: "full" };
+    const { stored } = this;
+    if (stored && stored !== before) yield { type: "stored", stored, validation: this.#validation };
   }
 
   #judged(text: string): SamplePiece[] {

@@ -1,6 +1,7 @@
 import type { RunSummary } from "tinyloom/storage";
 import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, make } from "../dom.ts";
+import type { Stored } from "../keeper.ts";
 import type { RunSettings } from "../settings.ts";
 import { keptOf, type Shelf } from "../shelf.ts";
 import { fill, tableRow } from "../table.ts";
@@ -44,6 +45,17 @@ function described({ config, learningRate, tokensPerStep, seed }: RunSettings): 
   return `${shape}, ${whole(tokensPerStep)} per step, rate ${learningRate}, seed ${seed}`;
 }
 
+/** How far a run has come, as its newest checkpoint has it. */
+function resultOf(
+  { step, bytes: size }: Stored,
+  steps: number | undefined,
+  validation: number | undefined,
+): string {
+  const reached = `step ${whole(step)}${steps === undefined ? "" : ` of ${whole(steps)}`}`;
+  const loss = validation === undefined ? "" : `, validation ${validation.toFixed(3)}`;
+  return `${reached}${loss}, ${bytes(size)}`;
+}
+
 /** The runs that the browser keeps, as a table. */
 export class RunsPanel {
   readonly #actions: RunActions;
@@ -51,6 +63,8 @@ export class RunsPanel {
   /** The last validation loss by run and checkpoint. */
   readonly #losses = new Map<string, number | undefined>();
   #runs: readonly RunSummary[] = [];
+  /** What says how far each run has come, by its id. */
+  readonly #results = new Map<string, Element>();
   /** The last `show`: an older list must not come after a newer one. */
   #showing: Promise<void> = Promise.resolve();
 
@@ -70,10 +84,17 @@ export class RunsPanel {
     return this.#showing;
   }
 
+  /** A run has a new checkpoint. Only that is told: a visitor may be renaming a run in the same table. */
+  stored(id: string, stored: Stored, steps: number, validation: number | undefined): void {
+    const cell = this.#results.get(id);
+    if (cell) cell.textContent = resultOf(stored, steps, validation);
+  }
+
   async #show(shelf: Shelf, current: string | undefined, may: May): Promise<void> {
     const runs = await shelf.list();
     const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
     this.#runs = runs;
+    this.#results.clear();
     const rows = runs.map((run, index) => this.#row(run, results[index]!, current, may));
     fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
     byId("runs-note", HTMLElement).textContent = noteOf(shelf);
@@ -88,10 +109,8 @@ export class RunsPanel {
       const judged = metrics.filter((one) => one.validationLoss !== undefined);
       this.#losses.set(key, judged.at(-1)?.validationLoss);
     }
-    const loss = this.#losses.get(key);
-    const steps = keptOf(run)?.settings.steps;
-    const reached = `step ${whole(newest.step ?? 0)}${steps === undefined ? "" : ` of ${whole(steps)}`}`;
-    return `${reached}${loss === undefined ? "" : `, validation ${loss.toFixed(3)}`}, ${bytes(newest.bytes)}`;
+    const stored = { step: newest.step ?? 0, bytes: newest.bytes };
+    return resultOf(stored, keptOf(run)?.settings.steps, this.#losses.get(key));
   }
 
   #row(
@@ -111,6 +130,7 @@ export class RunsPanel {
       this.#buttons(run, run.id === current, may),
     );
     row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
+    this.#results.set(run.id, row.cells[4]!);
     if (run.id === current) row.setAttribute("aria-current", "true");
     return row;
   }
