@@ -434,9 +434,22 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
     await demo.axe("light");
     await demo.shot("panels-light", WIDE);
   }
-  await editor(t, demo);
+  if (!full) await editor(t, demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
+
+// By itself, so that `--test-name-pattern=editor` gives its figures within minutes.
+if (full) {
+  test("models of the editor take the bytes, and within twofold the seconds, that were predicted", {
+    timeout: 600_000,
+  }, async (t) => {
+    const server = await serve({ "/": dist });
+    t.after(() => server.close());
+    const { demo } = await open(t, server);
+    await editor(t, demo);
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+  });
+}
 
 test("without WebGPU the demo says what to do, and plays a recorded run", {
   timeout: 120_000,
