@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";
 
-const { generateStories } = await pageModule("stories/generate");
+const { generateStories, storyLines } = await pageModule("stories/generate");
 const { logProbability, parseSentence } = await pageModule("stories/parse");
 const { grammarEntropy } = await pageModule("stories/entropy");
-const { scoreSample } = await pageModule("stories/score");
+const { scoreSample, sentencesOf } = await pageModule("stories/score");
 const { storyPrompt } = await pageModule("stories/preset");
 
 const BYTES = 300_000;
@@ -18,6 +18,12 @@ test("the text has the length asked for, and one seed gives one text", () => {
   assert.equal(Buffer.byteLength(text), BYTES);
   assert.equal(generateStories(1, BYTES), text);
   assert.notEqual(generateStories(2, BYTES), text);
+});
+
+test("line by line, as the page reads it, the text and its sentences are the same", () => {
+  const lines = [...storyLines(1, BYTES)];
+  assert.equal(lines.join(""), text);
+  assert.deepEqual(new Set(lines.flatMap(sentencesOf)), new Set(sentencesOf(text)));
 });
 
 test("every sentence parses, and what is no sentence does not", () => {

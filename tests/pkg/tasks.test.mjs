@@ -106,3 +106,24 @@ test("guesses are counted over the end of the text", async () => {
   const wanted = tokens.slice(-256).filter((one) => one !== 3).length;
   assert.deepEqual(await guesses(never3, tokens, 32), { right: wanted, of: 256 });
 });
+
+test("long work gives the page its turn, and loses nothing of what it yields", async () => {
+  const { inTurns } = await pageModule("src/turns");
+  let turns = 0;
+  const timer = setInterval(() => {
+    turns += 1;
+  }, 1);
+  function* work() {
+    for (let part = 0; part < 20; part++) {
+      const end = performance.now() + 5;
+      while (performance.now() < end);
+      yield part;
+    }
+  }
+  assert.deepEqual(
+    await inTurns(work()),
+    Array.from({ length: 20 }, (_, part) => part),
+  );
+  clearInterval(timer);
+  assert.ok(turns >= 5, `${turns} turns in 100 ms of work`);
+});

@@ -68,11 +68,15 @@ function byteConfig(config: ModelConfig, sequenceLength: number): ModelConfig {
 /** Share of a text that is kept for validation: its last part. */
 export const validationFraction = 0.1;
 
-/** The built-in text: long enough that no document is seen twice, unless the run is very long. */
-export function storiesFor({ steps, tokensPerStep, seed }: RunSettings): string {
+/** Bytes of the built-in text: so many that no document is seen twice, unless the run is very long. */
+export function storyBytes({ steps, tokensPerStep }: RunSettings): number {
   const wanted = (steps * tokensPerStep) / (1 - validationFraction);
-  return generateStories(seed, Math.ceil(Math.min(Math.max(wanted * 1.05, 280_000), 4_000_000)));
+  return Math.ceil(Math.min(Math.max(wanted * 1.05, 280_000), 4_000_000));
 }
+
+/** The built-in text. */
+export const storiesFor = (settings: RunSettings): string =>
+  generateStories(settings.seed, storyBytes(settings));
 
 /** What samples continue: a sentence of the stories, or for another text a new line. */
 export function defaultPrompt(stories: boolean): string {

@@ -1,9 +1,11 @@
 import { TinyloomError } from "tinyloom/worker";
-import { StoryJudge } from "../stories/score.ts";
+import { storyLines } from "../stories/generate.ts";
+import { StoryJudge, sentencesOf } from "../stories/score.ts";
 import shakespeare from "../texts/shakespeare.txt?url";
-import { type RunSettings, storiesFor, validationFraction } from "./settings.ts";
+import { type RunSettings, storyBytes, validationFraction } from "./settings.ts";
 import { isTaskName, type TaskName, tasks } from "./tasks/index.ts";
 import { problemText } from "./tasks/task.ts";
+import { inTurns } from "./turns.ts";
 
 /** What the visitor chose to learn from. */
 export type TextChoice =
@@ -37,10 +39,10 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
     return { name, bytes, task: choice.kind };
   }
   if (choice.kind === "stories") {
-    const stories = storiesFor(settings);
-    const bytes = new Blob([stories]);
+    const lines = await inTurns(storyLines(settings.seed, storyBytes(settings)));
+    const bytes = new Blob(lines);
     const name = `built-in stories, seed ${settings.seed}, ${count(bytes)}`;
-    return { name, bytes, judge: new StoryJudge(stories) };
+    return { name, bytes, judge: await judgeOf(lines) };
   }
   const [name, bytes] = await ownText(choice);
   const least = Math.ceil((settings.sequenceLength + 1) / validationFraction);
@@ -52,6 +54,17 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
     );
   }
   return { name: `${name}, ${count(bytes)}`, bytes };
+}
+
+/** Judges samples by the stories that are learned. */
+async function judgeOf(lines: readonly string[]): Promise<StoryJudge> {
+  const seen = new Set<string>();
+  function* read() {
+    for (const line of lines)
+      yield sentencesOf(line).forEach((sentence) => void seen.add(sentence));
+  }
+  await inTurns(read());
+  return new StoryJudge(seen);
 }
 
 async function ownText(choice: TextChoice): Promise<[name: string, bytes: Blob]> {
@@ -69,6 +82,6 @@ export async function keptText(
   { name, stories, task }: { name: string; stories: boolean; task?: string | undefined },
   bytes: Blob,
 ): Promise<Text> {
-  const judge = stories ? new StoryJudge(await bytes.text()) : undefined;
+  const judge = stories ? await judgeOf((await bytes.text()).split("\n")) : undefined;
   return { name, bytes, judge, task: isTaskName(task) ? task : undefined };
 }

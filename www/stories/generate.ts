@@ -50,14 +50,16 @@ export function generateStory(random: () => number): string {
   return kinds.map((kind) => sentence(kind, random)).join(" ");
 }
 
-/** Stories, one a line, cut to exactly `bytes` bytes (the text is ASCII). The same seed gives the same text. */
-export function generateStories(seed: number, bytes: number): string {
+/** Stories, one a line, of exactly `bytes` bytes (the text is ASCII): the last one is cut. */
+export function* storyLines(seed: number, bytes: number): Generator<string, void, undefined> {
   const random = randomSource(seed);
-  const stories: string[] = [];
-  for (let length = 0; length < bytes; ) {
-    const story = `${generateStory(random)}\n`;
-    stories.push(story);
-    length += story.length;
+  for (let left = bytes; left > 0; ) {
+    const story = `${generateStory(random)}\n`.slice(0, left);
+    yield story;
+    left -= story.length;
   }
-  return stories.join("").slice(0, bytes);
 }
+
+/** The same as one text. The same seed gives the same text. */
+export const generateStories = (seed: number, bytes: number): string =>
+  [...storyLines(seed, bytes)].join("");

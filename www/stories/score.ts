@@ -26,12 +26,16 @@ function pieces(text: string): string[] {
   return text.match(/[^.\n]*[.\n]\s*|[^.\n]+$/g) ?? [];
 }
 
+/** A text's sentences without their ends. */
+export const sentencesOf = (text: string): string[] => pieces(text).map(bare);
+
 /** Judges sentences by the grammar and by whether the training text has them. */
 export class StoryJudge {
   readonly #seen: ReadonlySet<string>;
 
-  constructor(trainingText: string) {
-    this.#seen = new Set(pieces(trainingText).map(bare));
+  /** @param training - the training text, or the sentences of it. */
+  constructor(training: string | ReadonlySet<string>) {
+    this.#seen = typeof training === "string" ? new Set(sentencesOf(training)) : training;
   }
 
   /**

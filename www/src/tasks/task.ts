@@ -1,4 +1,5 @@
 import { randomSource } from "../../stories/generate.ts";
+import { inTurns } from "../turns.ts";
 
 /** A problem, and the only right answer to it. */
 export interface Problem {
@@ -42,26 +43,21 @@ export function word(random: () => number, alphabet: string): string {
   return Array.from({ length }, () => alphabet[below(random, alphabet.length)]).join("");
 }
 
-/** Milliseconds of work after which the page gets its turn. */
-const TURN = 8;
-
 /** Different problems, one a line; those that are shown come last, so that they are kept out of training. */
-export async function problemText(task: Task, seed: number): Promise<string> {
+export const problemText = async (task: Task, seed: number): Promise<string> =>
+  (await inTurns(problemLines(task, seed))).join("");
+
+function* problemLines(task: Task, seed: number): Generator<string, void, undefined> {
   const random = randomSource(seed);
   const prompts = new Set(task.shown);
   const line = (prompt: string) => `${prompt}${task.mark}${task.solve(prompt)}\n`;
-  const lines: string[] = [];
-  let began = performance.now();
   while (prompts.size < task.problems) {
     const prompt = task.make(random);
     if (prompts.has(prompt)) continue;
     prompts.add(prompt);
-    lines.push(line(prompt));
-    if (performance.now() - began < TURN) continue;
-    await new Promise((turn) => setTimeout(turn));
-    began = performance.now();
+    yield line(prompt);
   }
-  return lines.join("") + task.shown.map(line).join("");
+  yield* task.shown.map(line);
 }
 
 /** The problems of a text that `problemText` gave. */
