@@ -156,15 +156,17 @@ export async function reportScripts() {
 
 /**
  * Entry declarations for TypeScript before version 6, which does not know WebGPU: they take its names
- * from `@webgpu/types` where that is installed, and are otherwise content with empty ones.
+ * from `@webgpu/types` where that is installed. Otherwise nothing is known of these objects but the mark
+ * that `@webgpu/types` gives them too: without a member of its own a type would be met by every value, and
+ * `tinyloom/worker`, which leaves GPU objects out, would leave out all.
  */
 export function olderTypes() {
   const folder = join(dist, "ts5");
   mkdirSync(folder, { recursive: true });
-  const empty = ["GPU", "GPUAdapter", "GPUBuffer", "GPUDevice"];
+  const names = ["GPU", "GPUAdapter", "GPUBuffer", "GPUDevice"];
   const known = '// @ts-ignore: an optional peer\n/// <reference types="@webgpu/types" />\n';
-  const declared = empty.map((name) => `interface ${name} {}\n`).join("");
-  writeFileSync(join(folder, "webgpu.d.ts"), known + declared);
+  const declared = names.map((name) => `interface ${name} { readonly __brand: "${name}" }\n`);
+  writeFileSync(join(folder, "webgpu.d.ts"), known + declared.join(""));
   for (const entry of entries()) {
     const text = `/// <reference path="./webgpu.d.ts" />\nexport * from "../${entry}.js";\n`;
     writeFileSync(join(folder, `${entry.replaceAll("/", "-")}.d.ts`), text);

@@ -1,6 +1,6 @@
 // The rows of the hosts' table. Each installs the packed package in a folder of its own, with no link,
 // no alias and no setting for it, and gives what the shared body gave there.
-import { copyFileSync, cpSync } from "node:fs";
+import { copyFileSync, cpSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { launch } from "../../scripts/browser.mjs";
 import { Failure } from "../../scripts/lib.mjs";
@@ -251,8 +251,22 @@ async function compiles(host, version, mode) {
       throw new Failure(`${mode}: ${error.message}`);
     });
   };
-  await trial(["main.ts", "webgpu.ts"]);
-  if (Number(version) < 60) await host.without("@webgpu/types", () => trial(["main.ts"]));
+  const files = ["main.ts", "worker.ts", "storage.ts", every(host)];
+  await trial([...files, "webgpu.ts"]);
+  if (Number(version) < 60) await host.without("@webgpu/types", () => trial(files));
+}
+
+/** Writes a file that takes in every entry of the package that has types, and gives its name. */
+function every(host) {
+  const path = join(host.folder, "node_modules/tinyloom/package.json");
+  const { exports } = JSON.parse(readFileSync(path, "utf8"));
+  const typed = Object.keys(exports).filter((entry) => exports[entry].types);
+  const lines = typed.map((entry, at) => {
+    const text = JSON.stringify(entry.replace(/^\./, "tinyloom"));
+    return `export * as entry${at} from ${text};\n`;
+  });
+  host.write("every.ts", lines.join(""));
+  return "every.ts";
 }
 
 export const rows = [...pages, ...bundlers, ...frameworks, ...programs, ...typescript].flatMap(
