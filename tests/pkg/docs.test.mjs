@@ -61,7 +61,7 @@ async function visit(t, path, files, work) {
     });
     page.on("pageerror", (error) => errors.push(String(error?.stack ?? error)));
     // Puppeteer leaves the imports of a worker without an answer where it intercepts requests.
-    if (!buffers.some(([, text]) => text.includes("new Worker("))) {
+    if (!buffers.some(([, text]) => /new Worker\(|\bconnect\(/.test(text))) {
       await page.setRequestInterception(true);
       page.on("request", (request) => answer(request, server.url));
     }
