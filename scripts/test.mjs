@@ -7,7 +7,8 @@ import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
 import { freshSeed } from "../tests/random.mjs";
 import { limited } from "./file-limit.mjs";
-import { Failure, filesBelow, main, root, step, WITHOUT_TRANSFORMERS } from "./lib.mjs";
+import { noteLeftOut } from "./left-out.mjs";
+import { Failure, filesBelow, main, root, step } from "./lib.mjs";
 
 /** In this order, the longest first, so that no processor is idle at the end. */
 const LONGEST = [
@@ -55,6 +56,9 @@ function selected(full, wanted) {
   return files.toSorted((a, b) => rank(a) - rank(b));
 }
 
+/** Tests that were skipped, as lines for the end. */
+const leftOut = new Set();
+
 /**
  * Runs test files in processes of their own and prints what they report. Gives each file's seconds, and the
  * files that failed. A file that does not end within `limit` seconds is ended and fails.
@@ -65,6 +69,7 @@ async function runFiles(files, concurrency, limit) {
   const failed = new Set();
   const stream = run({ files, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
   stream.on("test:fail", ({ file }) => failed.add(file));
+  noteLeftOut(stream, leftOut);
   for (const event of ["test:pass", "test:fail"]) {
     stream.on(event, ({ nesting, file, details }) => {
       if (nesting > 0) return;
@@ -130,10 +135,7 @@ await main(async () => {
       ? `failed: ${again.map((file) => relative(root, file)).join(", ")}; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`
       : `all ${files.length} files passed; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`,
   );
-  if (process.env[WITHOUT_TRANSFORMERS]) {
-    step(
-      `${WITHOUT_TRANSFORMERS} is set: without PyTorch, transformers did not read what was saved`,
-    );
-  }
+  step(leftOut.size > 0 ? `${leftOut.size} checks were left out:` : "no check was left out");
+  for (const line of leftOut) step(`  ${line}`);
 });
 process.exit(); // what a file that was ended has left open does not keep this process

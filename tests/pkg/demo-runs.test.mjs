@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
-import { capture, root } from "../../scripts/lib.mjs";
+import { capture, root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
@@ -145,7 +145,7 @@ async function compare(t, demo) {
 /** transformers loads the folder of the zip, and writes what the page writes. */
 async function inTransformers(t, files, prompt, text) {
   const python = findPython();
-  if (!python) return t.diagnostic("without transformers");
+  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: transformers did not load the export`);
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-exported-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   for (const [name, blob] of Object.entries(files)) {
@@ -202,7 +202,9 @@ test(
       await demo.text("output-step"),
       `Written by the model of step ${STEPS} of “${NAME} 2”:`,
     );
-    await inTransformers(t, files, PROMPT, text);
+    await t.test("transformers goes on as the page does", (sub) =>
+      inTransformers(sub, files, PROMPT, text),
+    );
 
     await demo.drop({ "back.zip": zip });
     await demo.until("import", async () =>
