@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { placed } from "./bodies/places.mjs";
 import { BODIES, TIMED } from "./bodies/run.mjs";
 import { inNode, saved } from "./harness.mjs";
 import { findPython } from "./python.mjs";
@@ -18,6 +19,29 @@ test("every body has its place", () => {
   const others = ["storage.mjs", "worker.mjs"]; // tests of the same names run these
   const placed = [...[...BODIES, ...TIMED].map((body) => `${body}.mjs`), ...others];
   assert.deepEqual(bodies.toSorted(), placed.toSorted());
+});
+
+/** What each host has to hold, however little else of the body it runs. */
+const EVERYWHERE = {
+  calls: ["unawaited calls that share an array read it as it was"],
+  cut: [
+    "matrices cut into several bindings and shards train as whole ones do",
+    "a cut model trains, is saved, resumed and generated from",
+  ],
+  faults: [
+    "a model or trainer whose upload is refused is not made",
+    "a creation after one whose pipelines were refused makes its own",
+  ],
+};
+
+test("shared arrays, cut matrices and second creations are tested in every host", async () => {
+  for (const [body, names] of Object.entries(EVERYWHERE)) {
+    const { cases } = await import(`./bodies/${body}.mjs`);
+    for (const host of ["node", "chromium", "firefox"]) {
+      const run = placed(body, Object.keys(cases), host);
+      for (const name of names) assert.ok(run.includes(name), `${host} does not run ${name}`);
+    }
+  }
 });
 
 test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => {

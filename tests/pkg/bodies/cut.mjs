@@ -62,6 +62,29 @@ export const cases = {
     return `losses ${expected.map((loss) => loss.toFixed(4))}`;
   },
 
+  async "a cut model trains, is saved, resumed and generated from"(host) {
+    const { Model, Trainer } = host.tinyloom;
+    return capped(host, async (small) => {
+      const cut = await Model.create(small, wide, { seed: 8 });
+      const trainer = await Trainer.create(cut, options);
+      const found = await losses(trainer, 3);
+      const files = await trainer.save();
+      const resumed = await Trainer.resume(small, files);
+      sameFiles(await resumed.save(), files, "a resumed run saves the same");
+      const [on, again] = [await losses(trainer, 2, 3), await losses(resumed, 2, 3)];
+      equal(again, on, "losses after the resume");
+      ok(on[1] < found[0], `the loss falls: ${found}, ${on}`);
+      const prompt = batch(5).tokens;
+      const write = (model) => collect(model.generate(prompt, { maxTokens: 4, temperature: 0 }));
+      const [said, repeated] = [await write(cut), await write(resumed.model)];
+      equal(repeated, said, "tokens of both");
+      const logits = await cut.logits(prompt);
+      const last = logits.subarray(-wide.vocab_size);
+      const likeliest = last.reduce((best, x, at) => (x > last[best] ? at : best), 0);
+      equal(said[0].token, likeliest, "the first token is the likeliest of the cut logits");
+    });
+  },
+
   async "cut matrices are saved, resumed, loaded and generated from"(host) {
     const { tinyloom, runtime } = host;
     return capped(host, async (small) => {

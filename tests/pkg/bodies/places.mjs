@@ -22,6 +22,7 @@ export const PLACES = {
     whole: NODE, // first: it has a dataset from before the module is loaded
     why: "arrays are copied and signals looked at in TypeScript, before the GPU",
     smoke: [
+      "unawaited calls that share an array read it as it was",
       "unawaited steps that share a batch train on it as it was",
       "a dataset keeps the tokens that it was given",
     ],
@@ -154,7 +155,10 @@ export const PLACES = {
   cut: {
     whole: FIREFOX,
     why: "where matrices are cut is decided in the module; limits, memory and submits are the host's",
-    smoke: ["matrices cut into several bindings and shards train as whole ones do"],
+    smoke: [
+      "matrices cut into several bindings and shards train as whole ones do",
+      "a cut model trains, is saved, resumed and generated from",
+    ],
   },
   fixtures: {
     whole: EVERYWHERE,
