@@ -3,34 +3,38 @@
 import { isTinyloomError, TinyloomError } from "./error.js";
 import { invalid, show } from "./options.js";
 import { isDirectory, type Out, type SaveTarget, type Target } from "./save.js";
+import { isFile } from "./source.js";
 
-type Writers = Map<string, WritableStreamDefaultWriter<Uint8Array>>;
+interface Writer {
+  readonly writer: WritableStreamDefaultWriter<Uint8Array>;
+  /** Whether it writes to a file system's file, which can be written again at its beginning. */
+  readonly seekable: boolean;
+}
+
+type Writers = Map<string, Writer>;
 
 class Streams implements Target {
   readonly #writers: Writers;
-  readonly #seekable: boolean;
 
-  /** @param seekable - whether they are a directory's files. */
-  constructor(writers: Writers, seekable: boolean) {
+  constructor(writers: Writers) {
     this.#writers = writers;
-    this.#seekable = seekable;
   }
 
   open(name: string): Out {
-    const writer = this.#writers.get(name) as WritableStreamDefaultWriter<Uint8Array>;
+    const { writer, seekable } = this.#writers.get(name) as Writer;
     // Awaited, so that a slow disk holds back the reading.
     const write = (bytes: Uint8Array) => failing(name, () => writer.write(bytes));
-    if (!this.#seekable) return { write };
+    if (!seekable) return { write };
     const command = (data: Uint8Array) => ({ type: "write", position: 0, data });
     return { write, rewrite: (bytes) => write(command(bytes) as unknown as Uint8Array) };
   }
 
   async close(): Promise<void> {
-    for (const [name, writer] of this.#writers) await failing(name, () => writer.close());
+    for (const [name, { writer }] of this.#writers) await failing(name, () => writer.close());
   }
 
   async abort(cause: unknown): Promise<void> {
-    await Promise.allSettled([...this.#writers.values()].map((writer) => writer.abort(cause)));
+    await Promise.allSettled([...this.#writers.values()].map(({ writer }) => writer.abort(cause)));
   }
 }
 
@@ -38,36 +42,32 @@ class Streams implements Target {
 export async function openStreams(to: SaveTarget, names: readonly string[]): Promise<Target> {
   const writers: Writers = new Map();
   try {
-    for (const name of names) {
-      const writer = await failing(name, async () =>
-        (isDirectory(to)
-          ? await fileIn(to, name)
-          : ((to as { [name: string]: unknown })[name] as WritableStream)
-        ).getWriter(),
-      );
-      if (typeof writer?.write !== "function" || typeof writer.abort !== "function") {
-        throw invalid(
-          `save: the stream of ${name} gave ${show(writer)} as its writer; give another`,
-        );
-      }
-      writers.set(name, writer);
-    }
-    return new Streams(writers, isDirectory(to));
+    for (const name of names) writers.set(name, await failing(name, () => openWriter(to, name)));
+    return new Streams(writers);
   } catch (cause) {
-    await new Streams(writers, false).abort(cause);
+    await new Streams(writers).abort(cause);
     throw cause;
   }
 }
 
-async function fileIn(
-  directory: FileSystemDirectoryHandle,
-  name: string,
-): Promise<WritableStream<Uint8Array>> {
-  const handle = await directory.getFileHandle(name, { create: true });
+async function openWriter(to: SaveTarget, name: string): Promise<Writer> {
+  const given = isDirectory(to)
+    ? await to.getFileHandle(name, { create: true })
+    : (to as { readonly [name: string]: WritableStream<Uint8Array> | FileSystemFileHandle })[name];
+  const seekable = isDirectory(to) || isFile(given);
+  const stream = seekable ? await streamInto(given as FileSystemFileHandle) : given;
+  const writer = (stream as WritableStream<Uint8Array>).getWriter();
+  if (typeof writer?.write !== "function" || typeof writer.abort !== "function") {
+    throw invalid(`save: the stream of ${name} gave ${show(writer)} as its writer; give another`);
+  }
+  return { writer, seekable };
+}
+
+async function streamInto(handle: FileSystemFileHandle): Promise<WritableStream<Uint8Array>> {
   if (typeof handle.createWritable !== "function") {
     throw new TinyloomError(
       "invalid-options",
-      "this browser cannot write to a directory handle as a stream; give save({ to }) WritableStreams, " +
+      "this browser cannot write to a directory or file handle as a stream; give save({ to }) WritableStreams, " +
         "or save without to",
     );
   }

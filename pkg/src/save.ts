@@ -2,7 +2,7 @@
 
 import { stored } from "./internal.js";
 import { check, inspect, invalid, type Rules } from "./options.js";
-import { LONG, type LongOptions } from "./source.js";
+import { isFile, LONG, type LongOptions } from "./source.js";
 
 /** Names of a model's files, of an adapter's, and of what a trainer adds. */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
@@ -20,12 +20,14 @@ export interface RunHandle {
 
 /**
  * Where files go: a run of `tinyloom/storage`, a directory of the user's disk or of the origin's private
- * file system, or a stream for each file by its name. Streams are closed when all files are written; if the
- * save fails, they are aborted, and a directory keeps the files it had.
+ * file system, or a stream or file handle for each file by its name. Streams are closed when all files are
+ * written; if the save fails, they are aborted, and directories and handles keep the files they had.
  */
 export type SaveTarget = FileSystemDirectoryHandle | RunHandle | OwnStreams;
 
-type OwnStreams = { readonly [name: string]: WritableStream<Uint8Array> };
+type OwnStreams = {
+  readonly [name: string]: WritableStream<Uint8Array> | FileSystemFileHandle;
+};
 
 /** Options of `save`. */
 export interface SaveOptions extends LongOptions {
@@ -38,7 +40,7 @@ const SAVE: Rules<SaveOptions> = {
   to: (value) =>
     typeof value === "object" && value !== null
       ? undefined
-      : 'a directory handle, or an object of WritableStreams such as { "config.json": … }',
+      : 'a directory handle, or an object of WritableStreams or file handles such as { "config.json": … }',
 };
 
 /** One file on its way. */
@@ -67,7 +69,9 @@ export function saveOptions(options: SaveOptions, names: readonly string[]): Sav
     const given = check("save: to", to, streams(names)) as OwnStreams;
     const missing = names.filter((name) => given[name] === undefined);
     if (missing.length > 0) {
-      throw invalid(`save: to has no stream for ${missing.join(", ")}; give one for each file`);
+      throw invalid(
+        `save: to has no stream or file handle for ${missing.join(", ")}; give one for each file`,
+      );
     }
     return { ...chosen, to: given };
   });
@@ -77,11 +81,11 @@ export function isDirectory(to: unknown): to is FileSystemDirectoryHandle {
   return typeof (to as FileSystemDirectoryHandle).getFileHandle === "function";
 }
 
-/** A rule for each file: a stream that nobody else writes to. */
+/** A rule for each file: a stream that nobody else writes to, or a handle. */
 function streams(names: readonly string[]): Rules<{ [name: string]: unknown }> {
   const rule = (value: unknown) =>
-    value instanceof WritableStream && !value.locked
+    (value instanceof WritableStream && !value.locked) || isFile(value)
       ? undefined
-      : "a WritableStream that is not locked";
+      : "a WritableStream that is not locked, or a file handle";
   return Object.fromEntries(names.map((name) => [name, rule]));
 }

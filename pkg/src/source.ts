@@ -22,10 +22,10 @@ import {
 export const CONFIG_BYTES = 1 << 20;
 
 /**
- * The content of one checkpoint file. A `File` is a `Blob`. Bytes are not copied: they must not
- * change until the call's promise settles.
+ * The content of one checkpoint file. A `File` is a `Blob`; of a handle the file is read as it is at the call.
+ * Bytes are not copied: they must not change until the call's promise settles.
  */
-export type FileContent = Blob | ArrayBuffer | Uint8Array;
+export type FileContent = Blob | ArrayBuffer | Uint8Array | FileSystemFileHandle;
 
 /** Checkpoint files by name, as `save()` returns them and as a file input can be turned into. */
 export type CheckpointFiles = { readonly [name: string]: FileContent };
@@ -119,7 +119,17 @@ function baseUrl(where: string, source: string | URL): URL {
 }
 
 function isContent(value: unknown): value is FileContent {
-  return value instanceof Blob || value instanceof ArrayBuffer || value instanceof Uint8Array;
+  return (
+    value instanceof Blob ||
+    value instanceof ArrayBuffer ||
+    value instanceof Uint8Array ||
+    isFile(value)
+  );
+}
+
+/** Whether the value is a handle of a file, as pickers and the origin's private file system give. */
+export function isFile(value: unknown): value is FileSystemFileHandle {
+  return typeof (value as Partial<FileSystemFileHandle> | null)?.getFile === "function";
 }
 
 class ObjectSource implements Source {
@@ -138,6 +148,7 @@ class ObjectSource implements Source {
   async find(name: string): Promise<FilePart | undefined> {
     const content = inspect(`${this.#where}: "${name}"`, () => this.#content(name));
     if (content === undefined) return undefined;
+    if (isFile(content)) return blobPart(name, name, await readable(name, () => content.getFile()));
     if (content instanceof Blob) return blobPart(name, name, content);
     return readable(name, () => bytesPart(name, content));
   }
@@ -146,7 +157,7 @@ class ObjectSource implements Source {
     const content: unknown = Object.hasOwn(this.#files, name) ? this.#files[name] : undefined;
     if (content === undefined || isContent(content)) return content;
     throw invalid(
-      `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, ArrayBuffer or Uint8Array`,
+      `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, file handle, ArrayBuffer or Uint8Array`,
     );
   }
 }

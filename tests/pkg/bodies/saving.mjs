@@ -1,6 +1,6 @@
 // Saving to streams and directories: the bytes of a save into memory, in pieces, all or nothing.
 import { below, numbers } from "../../random.mjs";
-import { equal, ok, refuses, sameFiles } from "./assert.mjs";
+import { equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
 import { batch, concat, config, makeFile, openFile } from "./kit.mjs";
 
 const MODEL = ["config.json", "model.safetensors"];
@@ -240,7 +240,69 @@ export const cases = {
     other.free();
     return real ? "the origin's private file system" : "a directory in memory";
   },
+
+  async "file handles are saved to and loaded from"({ tinyloom, runtime }) {
+    const { Model, Trainer } = tinyloom;
+    const model = await Model.create(runtime, config, { seed: 9 });
+    const trainer = await Trainer.create(model, { tokensPerStep: 16 });
+    await trainer.step(batch(16));
+    const { handles, remove, kind } = await fileHandles(TRAINER);
+    await trainer.save({ to: handles });
+    const files = await trainer.save();
+    // A file that can be written again has its checksums at its beginning, as without `to`.
+    for (const name of TRAINER) {
+      const stored = new Uint8Array(await (await handles[name].getFile()).arrayBuffer());
+      sameBytes(stored, files[name], name);
+    }
+    const resumed = await Trainer.resume(runtime, handles);
+    sameFiles(await resumed.save(), files, "a resumed run");
+    const loaded = await Model.fromPretrained(runtime, handles);
+    const weights = (await loaded.save())["model.safetensors"];
+    sameBytes(weights, files["model.safetensors"], "a loaded model");
+    // A save that is stopped leaves the files as they were, a stream beside them is aborted.
+    await resumed.step(batch(16));
+    const { to, ends } = recorded(["config.json"]);
+    const controller = new AbortController();
+    const onProgress = ({ loaded }) => loaded > 0 && controller.abort();
+    const stopped = { to: { ...handles, ...to }, signal: controller.signal, onProgress };
+    await refuses("aborted", [], () => resumed.save(stopped));
+    equal(ends(), ["aborted"], "the stream");
+    sameFiles(await (await Trainer.resume(runtime, handles)).save(), files, "after the stop");
+    const gone = {
+      async getFile() {
+        throw new DOMException("it was moved", "NotFoundError");
+      },
+    };
+    const source = { ...handles, "model.safetensors": gone };
+    await refuses("invalid-checkpoint", ["model.safetensors", "it was moved"], () =>
+      Model.fromPretrained(runtime, source),
+    );
+    await refuses("invalid-options", "base URL", () =>
+      Model.fromPretrained(runtime, handles["config.json"]),
+    );
+    await refuses("invalid-options", "cannot write to a directory or file handle", () =>
+      model.save({ to: { "config.json": handles["config.json"], "model.safetensors": gone } }),
+    );
+    for (const one of [resumed.model, loaded, model]) one.free();
+    await remove();
+    return kind;
+  },
 };
+
+/** A handle per file, of the origin's private file system where there is one, and what removes them. */
+async function fileHandles(names) {
+  const real = typeof navigator.storage?.getDirectory === "function";
+  const root = real ? await navigator.storage.getDirectory() : fakeDirectory();
+  const entries = names.map(async (name) => [
+    name,
+    await root.getFileHandle(`handle-${name}`, { create: true }),
+  ]);
+  const handles = Object.fromEntries(await Promise.all(entries));
+  const remove = async () => {
+    if (real) for (const name of names) await root.removeEntry(`handle-${name}`);
+  };
+  return { handles, remove, kind: real ? handles[names[0]].constructor.name : "made here" };
+}
 
 /** A directory as browsers have it, in memory: a file changes when its stream is closed. */
 function fakeDirectory() {

@@ -63,6 +63,21 @@ async function adapted(tinyloom, model, data) {
   return { losses, text: [...text, adapter.parameterCount, adapter.options], saved };
 }
 
+/** Handles of files go to the worker, which writes and reads them itself. Node has none. */
+async function throughHandles(tinyloom, runtime, model, files) {
+  if (typeof globalThis.navigator?.storage?.getDirectory !== "function") return;
+  const root = await navigator.storage.getDirectory();
+  const handles = {};
+  for (const name of Object.keys(files)) {
+    handles[name] = await root.getFileHandle(`worker-${name}`, { create: true });
+  }
+  await model.save({ to: handles });
+  const loaded = await tinyloom.Model.fromPretrained(runtime, handles);
+  sameFiles(await loaded.save(), files, "files of handles");
+  await loaded.free();
+  for (const name of Object.keys(files)) await root.removeEntry(`worker-${name}`);
+}
+
 export const cases = {
   async "a program gives the same to the bit"({ tinyloom, direct, runtime, gpu }) {
     const here = await direct.Runtime.create({ gpu });
@@ -233,6 +248,7 @@ export const cases = {
     equal(await same.save({ to }), undefined, "what a save to streams of the page gives");
     const written = Object.entries(pieces).map(([name, list]) => [name, concat(list)]);
     sameFiles(Object.fromEntries(written), files, "streams of the page");
+    await throughHandles(tinyloom, runtime, same, files);
     const bytes = files["model.safetensors"];
     const given = tinyloom.transfer(files);
     await (await tinyloom.Model.fromPretrained(runtime, given)).free();

@@ -138,6 +138,12 @@ export async function told(model: Model): Promise<void> {
   }
 }
 
+export async function picked(model: Model, runtime: Runtime, handle: FileSystemFileHandle) {
+  const files = { "config.json": handle, "model.safetensors": handle };
+  const nothing: undefined = await model.save({ to: files });
+  return [nothing, await Model.fromPretrained(runtime, files)];
+}
+
 export async function dispose(runtime: Runtime): Promise<void> {
   using model = await Model.create(runtime, {});
   await using trainer = await Trainer.create(model);
