@@ -231,6 +231,10 @@ const shared = () => {
   return browser;
 };
 
+/** The browser that pages open in, with its version. */
+export const browserName = async () =>
+  (await (await shared()).version()).replace(/^.*\//, "Chromium ");
+
 /** Closes the shared browser, if one was opened. */
 export async function closeBrowser() {
   await (await browser)?.close();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { launch } from "../../scripts/browser.mjs";
 import { Failure } from "../../scripts/lib.mjs";
 import { dawnEnv, lavapipe, softwareOnly, vulkanEnv } from "../../scripts/machine.mjs";
-import { Host, visit } from "./kit.mjs";
+import { browserName, Host, visit } from "./kit.mjs";
 
 const NODE = "node26"; // for hosts that need a newer Node than this program does
 
@@ -18,7 +18,8 @@ const row = (host, way, pkg, install, apps, work, options = {}) => ({
   async run(tarball) {
     const at = await Host.install(tarball, install, this.apps);
     const outcome = await work(at);
-    return { version: pkg && at.version(pkg), ...outcome };
+    // Where no package of the host's runs, the browser does.
+    return { version: pkg ? at.version(pkg) : await browserName(), ...outcome };
   },
 });
 

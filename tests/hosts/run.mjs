@@ -1,11 +1,13 @@
 // `npm run hosts`: the packed package in every host, as a table; fails if a row fails. Words select rows:
-// `npm run hosts -- vite`. `--write` puts the rows that ran into the table of docs/hosts.md.
+// `npm run hosts -- vite`. `--write` puts the rows that ran into the table of docs/hosts.md,
+// with the date and versions, and the sizes of files into its sentences.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, isMain, main, root, step } from "../../scripts/lib.mjs";
 import { pack } from "../../scripts/pack.mjs";
 import { closeBrowser, within } from "./kit.mjs";
 import { rows } from "./rows.mjs";
+import { withSizes } from "./sizes.mjs";
 
 /** Farthest that a loss may be from the first row's: other adapters round otherwise. */
 const TOLERANCE = 1e-3;
@@ -77,12 +79,13 @@ function line(one) {
     one.ok ? from : "",
     one.spare === undefined ? "" : kb(one.loaded),
     one.spare === undefined ? "" : kb(Math.max(0, one.spare)),
+    new Date().toISOString().slice(0, 10),
   ];
   return `| ${cells.join(" | ")} |`;
 }
 
-const HEAD = `| host | way | version | outcome | loss of step 25 | module from | JavaScript loaded | not loaded |
-|---|---|---|---|---|---|---|---|`;
+const HEAD = `| host | way | version | outcome | loss of step 25 | module from | JavaScript loaded | not loaded | date |
+|---|---|---|---|---|---|---|---|---|`;
 
 function write(outcomes) {
   const path = join(root, "docs", "hosts.md");
@@ -95,7 +98,7 @@ function write(outcomes) {
     return ran ? [line(ran)] : old.split("\n").filter((kept) => kept.startsWith(begins(row)));
   });
   const table = `${HEAD}\n${lines.join("\n")}\n`;
-  writeFileSync(path, `${before}<!-- table -->\n${table}<!-- end of table -->${after}`);
+  writeFileSync(path, withSizes(`${before}<!-- table -->\n${table}<!-- end of table -->${after}`));
 }
 
 if (isMain(import.meta.url)) {
