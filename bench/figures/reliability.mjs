@@ -33,6 +33,26 @@ function lost(part, fault) {
   });
 }
 
+/** One row for each host whose devices were lost for good. */
+function losses() {
+  return newest("losses").map(({ file, date, host, adapter, seed, count, rows }) => {
+    const right = rows.filter(({ wrong }) => !wrong).length;
+    const failed = rows.filter(({ how }) => how === "with a map that fails").length;
+    const living = rows.filter((row) => row.living !== undefined).length;
+    return [
+      "`device.destroy()`, without recovery",
+      `${host}, ${adapter}, ${date}, seed ${seed}`,
+      outcome(
+        right === count,
+        `${right} of ${count} gave \`device-lost\`, ${failed} of them through a map that failed; ${living} maps ` +
+          "that failed on a living device gave `internal`",
+      ),
+      "–",
+      `\`${file}\``,
+    ];
+  });
+}
+
 function snapshots() {
   return newest("snapshots").flatMap(({ file, date, adapter, rows, wrong }) =>
     rows.map(({ name, pairs, bytes, cost, due, share, error, own }) => [
@@ -141,6 +161,19 @@ function memory() {
   ]);
 }
 
+/** A row each for the save and the load of a large model. */
+function large() {
+  return newest("large").flatMap(({ file, date, host, adapter, rows, wrong }) =>
+    rows.map(({ work, bytes, beyond, seconds }) => [
+      `${work} of a model of ${(bytes / 1e9).toFixed(2)} GB`,
+      `${host}, ${adapter}, ${date}`,
+      outcome(wrong.length === 0, `${megabytes(beyond)} of memory beyond the GPU's`),
+      `${seconds.toFixed(1)} s`,
+      `\`${file}\``,
+    ]),
+  );
+}
+
 /** Caps on limits: the cells themselves are in the browsers' guide. */
 function limits() {
   return newest("limits").flatMap(({ file, date, seed, results }) =>
@@ -195,10 +228,12 @@ export function reliabilityRows() {
         `${waits(rows).map(seconds).join(" and ") || "never"}`,
     ),
     ...lost("destroy", () => "`device.destroy()` by the page"),
+    ...losses(),
     ...storage(),
     ...stored(),
     ...snapshots(),
     ...memory(),
+    ...large(),
     ...hostile(),
     ...fuzz(),
     ...limits(),

@@ -4,6 +4,8 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root, target } from "../../scripts/lib.mjs";
+import { judge as judgeLarge } from "../reliability/large.mjs";
+import { judge as judgeLoss } from "../reliability/losses-stage.mjs";
 import { runParts } from "../reliability/parts.mjs";
 import { keep } from "../reliability/results.mjs";
 import { judge } from "../reliability/soak.mjs";
@@ -29,6 +31,23 @@ test("a soak is judged by the cycles that were looked at", () => {
   assert.match(judge(cyclesOf(12, { 7: { gpuBytes: 4 } }), 0).join(), /4 bytes of the GPU/);
   assert.match(judge(cyclesOf(12, { 7: { bits: "c" } }), 0).join(), /bits differ/);
   assert.match(judge(cyclesOf(12, { 7: { wasmBytes: 101 } }), 0).join(), /wasmBytes grew/);
+});
+
+test("a loss is whole with the right code each time, and no other", () => {
+  const [lost, alive] = ["device-lost", "internal"];
+  assert.equal(judgeLoss({ code: lost, next: lost }), undefined);
+  assert.equal(judgeLoss({ living: alive, code: lost, next: lost }), undefined);
+  assert.match(judgeLoss({ code: "internal: the GPU", next: lost }), /internal: the GPU/);
+  assert.match(judgeLoss({ code: lost, next: "none" }), /none/);
+  assert.match(judgeLoss({ living: lost, code: lost, next: lost }), /a living device: device-lost/);
+});
+
+test("a large model may take less than 256 MB beyond the GPU's", () => {
+  const row = (beyond, bytes = 1.007e9) => ({ work: "load", beyond, bytes });
+  assert.deepEqual(judgeLarge([row(120e6), row(255e6)]), []);
+  assert.match(judgeLarge([row(120e6), row(256e6)]).join(), /load took 256000000 bytes/);
+  assert.match(judgeLarge([row(Number.NaN)]).join(), /took NaN/);
+  assert.match(judgeLarge([row(1e6, 9e8)]).join(), /900000000 bytes/);
 });
 
 test("a run shorter than by default is kept apart from the results of the documents", () => {

@@ -3,7 +3,9 @@ import { parseArgs } from "node:util";
 import { Failure, main } from "../../scripts/lib.mjs";
 import { fuzz } from "./fuzz.mjs";
 import { hostile } from "./hostile.mjs";
+import { large } from "./large.mjs";
 import { limits } from "./limits.mjs";
+import { losses } from "./losses.mjs";
 import { blocked, destroy, gpuProcess } from "./lost.mjs";
 import { memory } from "./memory.mjs";
 import { runParts } from "./parts.mjs";
@@ -18,10 +20,12 @@ const PARTS = {
   "gpu-process": gpuProcess,
   blocked,
   destroy,
+  losses,
   snapshots,
   soak,
   limits,
   memory,
+  large,
   hostile,
   fuzz,
 };
