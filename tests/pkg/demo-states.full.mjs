@@ -213,7 +213,16 @@ test(
         { timeout: 60_000 },
         `step ${step.toLocaleString("en")} of`,
       )
-      .catch(async () => assert.fail(`the run has "${await result()}", not step ${step}`));
+      .catch(async () => {
+        const said = await demo.text("error");
+        assert.fail(`the run has "${await result()}", not step ${step}; the page says: ${said}`);
+      });
+    // The table tells of the checkpoint first, the status follows.
+    await demo.page.waitForFunction(
+      (text) => document.querySelector("#status").textContent.includes(text),
+      { timeout: 60_000 },
+      `The run stands at step ${step}.`,
+    );
     assert.match(await demo.text("status"), /export it to keep it/);
     await held(demo, "lost-without-storage");
     const zip = await demo.export((await demo.runs())[0].name);
