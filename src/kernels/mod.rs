@@ -2,7 +2,7 @@
 //! a [`KernelSpec`] and [`Capabilities`](crate::caps::Capabilities), with the reason in words; the binding
 //! table; the constants.
 //!
-//! Files import each other by their own paths, never from here, and without cycles (`tests/rooms.rs`).
+//! Files import each other by their own paths, never from here, and without cycles (`tests/rooms`).
 
 mod attention;
 mod compose;

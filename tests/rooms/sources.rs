@@ -1,0 +1,82 @@
+//! The files of `src`, and what of their text is code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The Rust files of `src`.
+pub(crate) fn all_files() -> Vec<PathBuf> {
+    let mut files = vec![];
+    sources(&root(), &mut files);
+    files
+}
+
+/// The Rust files of `src` that are no tests, with their first folder or file: `kernels` of
+/// `kernels/norm.rs`.
+pub(crate) fn rooms() -> Vec<(String, PathBuf, String)> {
+    let root = root();
+    let mut files = all_files();
+    let tests: BTreeSet<PathBuf> = files.iter().flat_map(|path| test_files(path)).collect();
+    assert!(tests.iter().all(|path| files.contains(path)), "{tests:?}");
+    files.retain(|path| !tests.contains(path));
+    assert!(files.len() > 100 && tests.len() > 5, "{} and {} files", files.len(), tests.len());
+    files
+        .into_iter()
+        .map(|path| {
+            let inside = path.strip_prefix(&root).unwrap();
+            let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            (first.trim_end_matches(".rs").to_owned(), path, text)
+        })
+        .collect()
+}
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// What `#[cfg(test)]` marks: where each begins in the text, and the line after it.
+fn marked(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let marks = ["#[cfg(test)]", "#[cfg(all(test"].map(|mark| text.match_indices(mark));
+    marks.into_iter().flatten().map(|(at, _)| (at, text[at..].lines().nth(1).unwrap_or("").trim()))
+}
+
+/// The files that a file has as modules for tests alone: `#[cfg(test)] mod tests;`.
+fn test_files(path: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(path).unwrap();
+    let owner = path.file_stem().is_some_and(|stem| stem == "mod" || stem == "lib");
+    let folder = if owner { path.parent().unwrap().to_owned() } else { path.with_extension("") };
+    let name = |(_, line): (usize, &str)| {
+        Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_owned() + ".rs")
+    };
+    marked(&text).filter_map(name).map(|name| folder.join(name)).collect()
+}
+
+/// Lines of code: no comments, and nothing from a module of tests on that the file has in itself.
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let inline = |(_, line): &(usize, &str)| line.starts_with("mod ") && line.ends_with('{');
+    let end = marked(text).filter(inline).map(|(at, _)| at).min().unwrap_or(text.len());
+    let lines = (1..).zip(text[..end].lines());
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn only_modules_of_tests_are_cut() {
+    let text = "mod a;\n#[cfg(test)]\nmod b;\nuse crate::c;\n#[cfg(test)]\nfn d() {}\nfn e() {}\n\
+                #[cfg(all(test, feature = \"testing\"))]\nmod tests {\nuse crate::f;\n}\n";
+    assert_eq!(code(text).last(), Some((7, "fn e() {}")));
+    let tests = test_files(&root().join("session/mod.rs"));
+    assert!(tests.contains(&root().join("session/fake.rs")), "{tests:?}");
+    assert_eq!(test_files(&root().join("config.rs")), [root().join("config/tests.rs")]);
+}
