@@ -147,13 +147,13 @@ impl WgpuDevice {
     }
 
     /// Has a text checked; errors arrive as those of an installation do.
-    #[cfg(feature = "testing")]
+    #[cfg(all(unpublished, feature = "testing"))]
     pub(crate) fn check_text(&self, name: &str, text: String) {
         drop(self.pipelines.module(name, text));
     }
 
     /// Sets how many pipelines are kept that no plan uses.
-    #[cfg(feature = "testing")]
+    #[cfg(all(unpublished, feature = "testing"))]
     pub(crate) fn keep_unused(&self, most: usize) {
         self.pipelines.set_most_unused(most);
     }

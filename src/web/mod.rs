@@ -11,7 +11,7 @@ mod model;
 mod ops;
 mod runtime;
 mod snapshot;
-#[cfg(feature = "testing")]
+#[cfg(all(unpublished, feature = "testing"))]
 mod testing;
 mod trainer;
 mod webgpu;

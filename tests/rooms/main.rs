@@ -3,6 +3,7 @@
 mod crates;
 mod cycles;
 mod paths;
+mod published;
 mod sources;
 
 use paths::{absolute, module};

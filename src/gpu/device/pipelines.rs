@@ -141,7 +141,7 @@ impl Pipelines {
         }
     }
 
-    #[cfg(feature = "testing")]
+    #[cfg(all(unpublished, feature = "testing"))]
     pub fn set_most_unused(&self, most: usize) {
         self.most_unused.set(most);
     }

@@ -271,7 +271,7 @@ fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     order.map(pick).into()
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(all(test, unpublished, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::caps::Target;
