@@ -1,7 +1,7 @@
 //! Which crates of others each room names: what separate crates would say in their manifests.
 
 use crate::paths::used;
-use crate::sources::{all_files, root};
+use crate::sources::{all_files, bare, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -75,8 +75,7 @@ fn dependencies() -> (BTreeSet<String>, BTreeSet<String>) {
 
 /// The crates of `known` that code names: in a `use`, or before `::` in a path, a macro or an attribute.
 fn named(text: &str, known: &BTreeSet<String>) -> BTreeSet<String> {
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let text: String = lines.map(|line| line.to_owned() + "\n").collect();
+    let text = bare(text);
     let imported = used(&text).into_iter().filter_map(|path| path.into_iter().next());
     let mut found: BTreeSet<String> = imported.filter(|name| known.contains(name)).collect();
     for name in known {

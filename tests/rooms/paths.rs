@@ -1,6 +1,6 @@
 //! The paths that code names.
 
-use crate::sources::code;
+use crate::sources::{bare, code};
 use std::path::Path;
 
 /// [`paths`] of the module `name`, from the crate's root on.
@@ -27,7 +27,7 @@ pub(crate) fn module(path: &Path) -> String {
 /// Every path that code names from `crate`, `self`, `super` or a child on, and every path of a `use`.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let lines: Vec<&str> = code(text).map(|(_, line)| line).collect();
-    let text = lines.join("\n");
+    let text = bare(&lines.join("\n"));
     let mut found = used(&text);
     let children = lines.iter().filter_map(|line| {
         let (visible, name) = line.trim().split_once("mod ")?;

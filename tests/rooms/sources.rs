@@ -71,6 +71,50 @@ pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
+/// The text without comments, and with every string empty: words in them name nothing.
+pub(crate) fn bare(text: &str) -> String {
+    let mut bare = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let string = |open: &str, close: &str| rest.strip_prefix(open)?.split_once(close);
+        let in_word = bare.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let raw = || string("r#\"", "\"#").or_else(|| string("r\"", "\"")).filter(|_| !in_word);
+        if rest.starts_with("//") {
+            rest = rest.find('\n').map_or("", |end| &rest[end..]);
+        } else if let Some((_, after)) = raw() {
+            bare += "\"\"";
+            rest = after;
+        } else if c == '"' {
+            bare += "\"\"";
+            rest = behind_string(&rest[1..]);
+        } else if let Some(after) = ["'\"'", "'\\\"'"].iter().find_map(|c| rest.strip_prefix(c)) {
+            bare += "' '";
+            rest = after;
+        } else {
+            bare.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    bare
+}
+
+/// What follows a string that has begun.
+fn behind_string(text: &str) -> &str {
+    let mut escaped = false;
+    let end = text.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    end.map_or("", |end| &text[end + 1..])
+}
+
+#[test]
+fn strings_and_comments_name_nothing() {
+    let text = "use a; // use b;\nlet c = \"use d; \\\" use e;\"; r#\"use \" f;\"# '\"' use g;";
+    assert_eq!(bare(text), "use a; \nlet c = \"\"; \"\" ' ' use g;");
+}
+
 #[test]
 fn only_modules_of_tests_are_cut() {
     let text = "mod a;\n#[cfg(test)]\nmod b;\nuse crate::c;\n#[cfg(test)]\nfn d() {}\nfn e() {}\n\
