@@ -297,3 +297,5 @@ fn hidden_act(fields: &mut Fields) -> Result<Activation> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worst_tests;

@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// Allocations and their bytes on this thread while `work` runs.
-pub(super) fn counted(work: impl FnOnce()) -> (usize, usize) {
+pub(crate) fn counted(work: impl FnOnce()) -> (usize, usize) {
     COUNTED.set(Some((0, 0)));
     work();
     COUNTED.take().expect("nothing else counts")

@@ -9,7 +9,7 @@ mod caches;
 mod chunk;
 mod costs;
 #[cfg(test)]
-mod counting;
+pub(crate) mod counting;
 #[cfg(feature = "testing")]
 mod decode_profile;
 mod estimate;
