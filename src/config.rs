@@ -95,11 +95,12 @@ impl ModelConfig {
     /// name is misspelt. A text above a megabyte is refused unread.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut fields = Fields::read(text)?;
-        // First: another family has other names for its fields, and they are no slips.
+        // First: another family has other names for its fields, which are no misspellings.
         let model_type = model_type(&mut fields)?;
         let missing = model_type.defaults();
-        for written_anew in ["dtype", "torch_dtype", NOTE] {
-            fields.drop(written_anew);
+        // A save writes its own.
+        for rewritten in ["dtype", "torch_dtype", NOTE] {
+            fields.drop(rewritten);
         }
         refused::refuse_unsupported(&fields)?;
         keys::refuse_near_misses(&fields)?;

@@ -1,6 +1,6 @@
-//! Every plan of some configurations over the table of adapters, held to a committed listing.
+//! Every plan of some configurations over the table of adapters, held to committed listings.
 //!
-//! The listing changes only in a commit that does nothing else and says why. This writes it:
+//! A listing changes only in a commit that does nothing else and says why. This writes them:
 //! `TINYLOOM_GOLDEN=write cargo test --features testing --test golden`.
 #![cfg(feature = "testing")]
 
@@ -9,24 +9,39 @@ use std::fmt::Write;
 
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
-use tinyloom::config::ModelConfig;
+use tinyloom::config::{ALL_LINEAR, LoraConfig, ModelConfig};
 use tinyloom::error::Result;
-use tinyloom::kernels::{KvCache, WeightFormat};
+use tinyloom::kernels::{DenseMask, Element, KvCache, WeightFormat};
 use tinyloom::lower::{
     InferenceOptions, Probe, SampleChoices, TrainChoices, inference_plans, initialize_plan,
     probe_plan, sample_plan, train_plans,
 };
+use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom::params::Params;
 use tinyloom::plan::Plan;
 use tinyloom::testing::adapters;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
 
 struct Case {
     name: &'static str,
     config: &'static str,
     tokens: usize,
     capacity: usize,
+}
+
+impl Case {
+    /// The parameters on a device, an adapter's of rank 8 behind the base's where there are `targets`.
+    fn layout(&self, caps: &Capabilities, targets: &[&str]) -> Result<Params> {
+        let architecture = Architecture::of(&ModelConfig::from_json(self.config).unwrap());
+        let params = Params::new(architecture, caps.limits.binding_bytes().min(1 << 30))?;
+        if targets.is_empty() {
+            return Ok(params);
+        }
+        let targets = targets.iter().map(|&name| name.to_owned()).collect();
+        let lora = LoraConfig { rank: 8, alpha: 16.0, targets, ..LoraConfig::default() };
+        params.adapted(params.architecture.adapted(&lora)?)
+    }
 }
 
 /// Between them: tied and untied heads, grouped queries, every activation, odd sizes, a window, a
@@ -97,6 +112,98 @@ const CASES: [Case; 9] = [
         capacity: 1024,
     },
 ];
+
+/// Families and adapters, in a listing of their own: biases of queries, keys and values; norms of heads; an adapter
+/// on some modules, and one on all modules of a model with biases.
+const FAMILIES: [(Case, &[&str]); 4] = [
+    (
+        Case {
+            name: "qwen2, tied",
+            config: r#"{"model_type":"qwen2","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":true,
+                "max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "qwen3, heads wider than the hidden size",
+            config: r#"{"model_type":"qwen3","vocab_size":512,"hidden_size":96,"intermediate_size":256,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,
+                "max_position_embeddings":2048}"#,
+            tokens: 300,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "an adapter on queries, values and down",
+            config: r#"{"vocab_size":256,"hidden_size":128,"intermediate_size":384,"num_hidden_layers":2,
+                "num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &["q_proj", "v_proj", "down_proj"],
+    ),
+    (
+        Case {
+            name: "an adapter on all modules of a qwen2",
+            config: r#"{"model_type":"qwen2","vocab_size":256,"hidden_size":64,"intermediate_size":128,
+                "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"tie_word_embeddings":true,
+                "max_position_embeddings":2048}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &[ALL_LINEAR],
+    ),
+];
+
+/// Calls of `tinyloom/ops`: each operation in both elements, with each kind of mask, at sizes of a layer and
+/// at odd ones.
+fn operations() -> Vec<OperationKey> {
+    use AttentionOperation::{Backward, Decode, Forward};
+    let mut keys = vec![];
+    for element in [Element::F32, Element::F16] {
+        for operation in [Forward, Backward, Decode] {
+            for (heads, kv_heads, rows, head_dim) in
+                [(8, 2, 512_usize, 64), (3, 1, 77, 20), (2, 2, 33, 256)]
+            {
+                let query_rows = if operation == Decode { 1 } else { rows };
+                let key_rows = if operation == Decode { rows.next_power_of_two() } else { rows };
+                let key = |dense, soft_cap| {
+                    OperationKey::Attention(AttentionKey {
+                        operation,
+                        batch: 2,
+                        heads,
+                        kv_heads,
+                        query_rows,
+                        key_rows,
+                        head_dim,
+                        element,
+                        soft_cap,
+                        scale: None,
+                        dense,
+                    })
+                };
+                keys.extend([
+                    key(DenseMask::None, None),
+                    key(DenseMask::Bits, None),
+                    key(DenseMask::Additive, Some(30.0)),
+                ]);
+            }
+        }
+        let softmax = [(1, 50_257), (300, 64), (77, 13)];
+        keys.extend(
+            softmax.map(|(rows, columns)| {
+                OperationKey::Softmax(SoftmaxKey { rows, columns, element })
+            }),
+        );
+    }
+    keys
+}
 
 /// Numbers lines, so that what several plans share stands in the listing once.
 #[derive(Default)]
@@ -174,12 +281,8 @@ impl Listing {
         let _ = writeln!(self.cases, "  {what}: {line}");
     }
 
-    fn case(&mut self, caps: &Capabilities, case: &Case) {
-        let config = ModelConfig::from_json(case.config).unwrap();
-        let layout = match Params::new(
-            Architecture::of(&config),
-            caps.limits.binding_bytes().min(1 << 30),
-        ) {
+    fn case(&mut self, caps: &Capabilities, case: &Case, targets: &[&str]) {
+        let layout = match case.layout(caps, targets) {
             Ok(layout) => layout,
             Err(error) => return writeln!(self.cases, "  {error}").unwrap(),
         };
@@ -222,13 +325,8 @@ impl Listing {
     }
 
     /// The plans that draw a token with options of `generate` that need kernels of their own.
-    fn sampling(&mut self, caps: &Capabilities, case: &Case) {
-        let config = ModelConfig::from_json(case.config).unwrap();
-        let Ok(layout) =
-            Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30))
-        else {
-            return;
-        };
+    fn sampling(&mut self, caps: &Capabilities, case: &Case, targets: &[&str]) {
+        let Ok(layout) = case.layout(caps, targets) else { return };
         let options = InferenceOptions::default();
         let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
         for choices in [
@@ -243,14 +341,9 @@ impl Listing {
     }
 
     /// The plans that read a layer's hidden state or attention back.
-    fn probing(&mut self, caps: &Capabilities, case: &Case) {
-        let config = ModelConfig::from_json(case.config).unwrap();
-        let Ok(layout) =
-            Params::new(Architecture::of(&config), caps.limits.binding_bytes().min(1 << 30))
-        else {
-            return;
-        };
-        let last = config.num_hidden_layers;
+    fn probing(&mut self, caps: &Capabilities, case: &Case, targets: &[&str]) {
+        let Ok(layout) = case.layout(caps, targets) else { return };
+        let last = layout.architecture.layers.len();
         for (kv_cache, probe) in [
             (KvCache::F32, Probe::HiddenState(0)),
             (KvCache::F32, Probe::HiddenState(last)),
@@ -286,39 +379,66 @@ impl Listing {
     }
 }
 
-#[test]
-fn plans_are_as_they_were() {
-    let mut listing = Listing::default();
-    for case in &CASES {
-        for caps in adapters::table(Target::Browser) {
-            let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
-            listing.case(&caps, case);
+/// A listing with one way of writing cases down.
+type Note = fn(&mut Listing, &Capabilities, &Case, &[&str]);
+
+/// All cases on all adapters, a part of the listing at a time: behind all others, so that the numbers of what
+/// stands before stay.
+fn note_all(listing: &mut Listing, cases: &[(&Case, &[&str])]) {
+    let parts: [(&str, Note); 3] =
+        [("", Listing::case), (", sampling", Listing::sampling), (", probing", Listing::probing)];
+    for (part, note) in parts {
+        for &(case, targets) in cases {
+            for caps in adapters::table(Target::Browser) {
+                let adapter = &caps.adapter.description;
+                let _ = writeln!(listing.cases, "{} on {adapter}{part}", case.name);
+                note(listing, &caps, case, targets);
+            }
         }
     }
-    // Behind all others: the numbers of what stands before stay.
-    for case in &CASES {
-        for caps in adapters::table(Target::Browser) {
-            let _ =
-                writeln!(listing.cases, "{} on {}, sampling", case.name, caps.adapter.description);
-            listing.sampling(&caps, case);
-        }
-    }
-    for case in &CASES {
-        for caps in adapters::table(Target::Browser) {
-            let _ =
-                writeln!(listing.cases, "{} on {}, probing", case.name, caps.adapter.description);
-            listing.probing(&caps, case);
-        }
-    }
+}
+
+/// Holds a listing to its file.
+fn hold(listing: Listing, file: &str) {
     let text = listing.text();
+    let file = format!("{FOLDER}/{file}");
     if std::env::var_os("TINYLOOM_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::write(FILE, &text).unwrap();
+        std::fs::write(&file, &text).unwrap();
     }
-    let wanted = std::fs::read_to_string(FILE).unwrap();
+    let wanted = std::fs::read_to_string(&file).unwrap();
     if let Some((line, (was, is))) =
         (1..).zip(wanted.lines().zip(text.lines())).find(|(_, (a, b))| a != b)
     {
-        panic!("plans have moved, first at line {line} of the listing:\n  was {was}\n  is  {is}");
+        panic!("plans have moved, first at line {line} of {file}:\n  was {was}\n  is  {is}");
     }
-    assert_eq!(wanted.len(), text.len(), "plans were added to, or are gone from, the listing");
+    assert_eq!(wanted.len(), text.len(), "plans were added to, or are gone from, {file}");
+}
+
+#[test]
+fn plans_are_as_they_were() {
+    let mut listing = Listing::default();
+    let cases: Vec<(&Case, &[&str])> = CASES.iter().map(|case| (case, &[][..])).collect();
+    note_all(&mut listing, &cases);
+    hold(listing, "plans.txt");
+}
+
+#[test]
+fn plans_of_families_and_adapters_are_as_they_were() {
+    let mut listing = Listing::default();
+    let cases: Vec<_> = FAMILIES.iter().map(|(case, targets)| (case, *targets)).collect();
+    note_all(&mut listing, &cases);
+    hold(listing, "families.txt");
+}
+
+#[test]
+fn plans_of_operations_are_as_they_were() {
+    let mut listing = Listing::default();
+    for caps in adapters::table(Target::Browser) {
+        let _ = writeln!(listing.cases, "operations on {}", caps.adapter.description);
+        for key in operations() {
+            let plan = key.plan(&caps);
+            listing.note(&caps, &format!("{key:?}"), plan.as_ref().map_err(Clone::clone));
+        }
+    }
+    hold(listing, "ops.txt");
 }
