@@ -1,6 +1,7 @@
 //! The wgpu backend: WebGPU in a browser or in Node, Vulkan, Metal or DX12 natively.
 
 use super::adapter::{self, AdapterFacts, DeviceRequest};
+use super::program::Program;
 use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ mod scopes;
 use loss::Loss;
 use pipelines::Pipelines;
 use readback::StagingPool;
-use replay::{Installed, InstalledPlan};
+use replay::InstalledPlan;
 use scopes::Watch;
 
 /// Buffers up to this size may also be bound as uniforms.
@@ -41,7 +42,7 @@ pub struct WgpuDevice {
     queue: wgpu::Queue,
     buffers: RefCell<HashMap<BufferId, Allocation>>,
     pipelines: Rc<Pipelines>,
-    plans: RefCell<HashMap<PlanId, Rc<InstalledPlan>>>,
+    plans: RefCell<HashMap<PlanId, InstalledPlan>>,
     /// Buffers and plans made so far: no number is given twice.
     ids: Cell<u32>,
     /// Calls whose error scopes are open, the innermost last.
@@ -107,11 +108,11 @@ impl WgpuDevice {
             .await
             .map_err(|e| adapter::no_device(&e))?;
         let loss = Loss::new(&device);
-        // All work is in error scopes, so what arrives here is that of others on this device. In a
-        // browser it is the page's own to catch.
+        // All work is in error scopes, so an error that arrives here comes from other code on this device.
+        // In a browser it is for the page to catch.
         #[cfg(not(target_arch = "wasm32"))]
         device.on_uncaptured_error(std::sync::Arc::new(|error: wgpu::Error| {
-            eprintln!("tinyloom: an error of another's work on its GPU device: {error}");
+            eprintln!("tinyloom: other code caused an error on its GPU device: {error}");
         }));
         let counters = Rc::new(Cell::new(Counters::default()));
         Ok(Rc::new(Self {
@@ -365,22 +366,14 @@ impl Gpu for WgpuDevice {
         }
         let ranges = self.make_ranges(plan)?;
         let bind_groups = match self.bind_all(plan, resolve, &ranges) {
-            Ok(bind_groups) => RefCell::new(bind_groups),
+            Ok(bind_groups) => bind_groups,
             Err(error) => {
                 self.drop_ranges(&ranges);
                 return Err(error);
             }
         };
-        let dispatches = plan.dispatches.iter().map(|dispatch| Installed::new(plan, dispatch));
-        let installed = Rc::new(InstalledPlan {
-            pipelines,
-            dispatches: dispatches.collect(),
-            bind_groups,
-            ranges,
-            tokens: plan.tokens,
-            schedule: RefCell::default(),
-        });
-        self.plans.borrow_mut().insert(id, installed);
+        let program = Rc::new(Program::new(plan, pipelines, bind_groups));
+        self.plans.borrow_mut().insert(id, InstalledPlan { program, ranges });
         Ok(id)
     }
 
@@ -391,9 +384,9 @@ impl Gpu for WgpuDevice {
         resolve: &dyn Fn(Buffer) -> Result<BufferId>,
     ) -> Result<()> {
         self.loss.alive()?;
-        let installed = self.installed(id)?;
-        let bound = self.bind_all(plan, resolve, &installed.ranges)?;
-        installed.bind_groups.replace(bound);
+        let program = self.program(id)?;
+        let ranges = self.plans.borrow()[&id].ranges.clone();
+        program.bindings.replace(self.bind_all(plan, resolve, &ranges)?);
         Ok(())
     }
 

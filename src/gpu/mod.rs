@@ -3,14 +3,14 @@
 
 mod adapter;
 mod counters;
-mod cuts;
+pub(crate) mod cuts;
 mod device;
 #[cfg(target_arch = "wasm32")]
 pub(crate) mod host;
+pub(crate) mod program;
 
 pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
 pub use counters::Counters;
-pub(crate) use cuts::Cuts;
 pub use device::WgpuDevice;
 
 use crate::caps::Capabilities;
@@ -99,7 +99,7 @@ pub trait Gpu {
 
     fn uninstall(&self, plan: PlanId);
 
-    /// Runs replays in order in `submits` submits of about equal cost (`Cuts`), then, if asked, brings a
+    /// Runs replays in order in `submits` submits of about equal cost (`cuts::Cuts`), then, if asked, brings a
     /// region back. Where nothing is watched the future also tells whether the device refused any of it.
     fn submit(
         &self,

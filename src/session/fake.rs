@@ -4,7 +4,9 @@ use super::counting::uncounted;
 use super::step::Step;
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Counters, Cuts, Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::gpu::cuts::Cuts;
+use crate::gpu::program::{Encoder, Program, encode};
+use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
 use std::cell::{Cell, RefCell};
@@ -22,6 +24,10 @@ pub(super) struct Fake {
     buffers: RefCell<HashMap<u32, u64>>,
     /// Every plan that was ever installed, with the buffer of its step, where it reads one.
     pub plans: RefCell<Vec<(Plan, Option<u32>)>>,
+    /// The same, as a device encodes them.
+    programs: RefCell<Vec<Rc<Program<(), ()>>>>,
+    /// What all replays have encoded.
+    pub encoded: Cell<Encoded>,
     /// What was last written of each step's position.
     positions: RefCell<HashMap<u32, u32>>,
     /// Milliseconds of every submit.
@@ -36,6 +42,43 @@ pub(super) struct Fake {
     /// Whether the next submit is refused, and whether the last one was.
     pub refuse: Cell<bool>,
     refused: Cell<bool>,
+}
+
+/// Commands that replays have encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Encoded {
+    most_groups: u32,
+    pub schedules: usize,
+    pub pipelines: usize,
+    pub bindings: usize,
+    pub dispatches: usize,
+    pub cuts: usize,
+}
+
+impl Encoder<(), ()> for Encoded {
+    fn most_groups(&self) -> u32 {
+        self.most_groups
+    }
+
+    fn schedules(&mut self) {
+        self.schedules += 1;
+    }
+
+    fn set_pipeline(&mut self, (): &()) {
+        self.pipelines += 1;
+    }
+
+    fn set_bindings(&mut self, (): &()) {
+        self.bindings += 1;
+    }
+
+    fn dispatch(&mut self, _: [u32; 2]) {
+        self.dispatches += 1;
+    }
+
+    fn cut(&mut self) {
+        self.cuts += 1;
+    }
 }
 
 impl Fake {
@@ -53,6 +96,8 @@ impl Fake {
             counters: Cell::default(),
             buffers: RefCell::default(),
             plans: RefCell::default(),
+            programs: RefCell::default(),
+            encoded: Cell::default(),
             positions: RefCell::default(),
             submits: RefCell::default(),
             write,
@@ -79,6 +124,17 @@ impl Fake {
                 assert!(whole || slice.offset + slice.bytes <= bytes, "{slice:?} of {bytes}");
             }
         }
+        Ok(())
+    }
+
+    /// Encodes replays as a device does: this is the host's work, and is counted.
+    fn encode(&self, replays: &[Replay], submits: usize) -> Result<()> {
+        let programs = self.programs.borrow();
+        let mut encoded = self.encoded.get();
+        encoded.most_groups = self.caps.limits.max_compute_workgroups_per_dimension;
+        let find = |plan: PlanId| Ok(Rc::clone(&programs[plan.0 as usize]));
+        encode(replays, submits, &find, &mut encoded)?;
+        self.encoded.set(encoded);
         Ok(())
     }
 
@@ -191,6 +247,9 @@ impl Gpu for Fake {
         if let Some(step) = step {
             self.positions.borrow_mut().entry(step).or_default();
         }
+        let bindings = vec![(); plan.dispatches.len()];
+        let program = Program::new(plan, vec![(); plan.kernels.len()], bindings);
+        self.programs.borrow_mut().push(Rc::new(program));
         self.plans.borrow_mut().push((plan.clone(), step));
         Ok(PlanId(self.plans.borrow().len() as u32 - 1))
     }
@@ -219,6 +278,7 @@ impl Gpu for Fake {
             let bytes = vec![0; read.map_or(0, |region| region.bytes as usize)];
             return Ok(Box::pin(std::future::ready(Ok(bytes))));
         }
+        self.encode(replays, submits)?;
         uncounted(|| self.run(replays, submits, read))
     }
 

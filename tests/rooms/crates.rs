@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 23] = [
+const MAY_NAME: [(&str, &[&str]); 25] = [
     ("arch", &["libm"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
@@ -23,6 +23,8 @@ const MAY_NAME: [(&str, &[&str]); 23] = [
     ("schedule", &["libm", "serde"]),
     ("session", &["bytemuck", "futures_util", "libm", "serde", "serde_json"]),
     ("gpu", &["bytemuck", "futures_channel", "futures_util", "serde", "wgpu"]),
+    ("gpu/cuts.rs", &[]),
+    ("gpu/program.rs", &[]),
     ("gpu/host.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "web_sys"]),
     ("gpu/device/browser.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
     ("gpu/device/scopes.rs", &["wasm_bindgen_futures", "wgpu"]),

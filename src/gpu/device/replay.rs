@@ -1,87 +1,77 @@
-//! Replays installed plans: nothing is made, looked up or compiled here.
+//! Encodes installed plans into the device's passes, submits them and reads back.
 
 use super::WgpuDevice;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Cuts, Gpu, LocalFuture, PlanId, Region, Replay, watched};
-use crate::kernels::Grid;
-use crate::plan::{Cost, Dispatch, Plan, Range};
-use std::cell::{Ref, RefCell};
+use crate::gpu::program::{Encoder, Program, Scheduled, encode};
+use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Region, Replay, watched};
 use std::rc::Rc;
 
-/// A dispatch, whose GPU objects its plan has.
-pub(super) struct Installed {
-    /// Index into [`InstalledPlan::pipelines`].
-    pub pipeline: usize,
-    pub grid: Grid,
-    pub range: Range,
-    /// For splitting.
-    pub cost: Cost,
+type Pipeline = Rc<wgpu::ComputePipeline>;
+pub(super) type WgpuProgram = Program<Pipeline, wgpu::BindGroup>;
+
+pub(super) struct InstalledPlan {
+    pub program: Rc<WgpuProgram>,
+    pub ranges: wgpu::Buffer,
 }
 
-impl Installed {
-    pub fn new(plan: &Plan, dispatch: &Dispatch) -> Self {
-        Self {
-            pipeline: dispatch.kernel,
-            grid: plan.kernels[dispatch.kernel].grid,
-            range: dispatch.range,
-            cost: dispatch.cost,
-        }
+/// A submit under way.
+struct Encoding<'a> {
+    device: &'a WgpuDevice,
+    // Ends before its encoder does.
+    pass: wgpu::ComputePass<'static>,
+    encoder: wgpu::CommandEncoder,
+    dispatches: u64,
+}
+
+impl<'a> Encoding<'a> {
+    fn new(device: &'a WgpuDevice) -> Self {
+        let (encoder, pass) = device.begin();
+        Self { device, pass, encoder, dispatches: 0 }
+    }
+
+    /// What is left to submit.
+    fn end(self) -> wgpu::CommandEncoder {
+        self.device.count(|c| c.dispatches += self.dispatches);
+        drop(self.pass);
+        self.encoder
     }
 }
 
-pub(super) struct InstalledPlan {
-    pub pipelines: Vec<Rc<wgpu::ComputePipeline>>,
-    pub dispatches: Vec<Installed>,
-    /// Of each dispatch.
-    pub bind_groups: RefCell<Vec<wgpu::BindGroup>>,
-    pub ranges: wgpu::Buffer,
-    /// The batch that costs refer to.
-    pub tokens: usize,
-    pub schedule: RefCell<Schedule>,
+impl Encoder<Pipeline, wgpu::BindGroup> for Encoding<'_> {
+    fn most_groups(&self) -> u32 {
+        self.device.caps.limits.max_compute_workgroups_per_dimension
+    }
+
+    fn schedules(&mut self) {
+        self.device.count(|c| c.schedules += 1);
+    }
+
+    fn set_pipeline(&mut self, pipeline: &Pipeline) {
+        self.pass.set_pipeline(pipeline);
+    }
+
+    fn set_bindings(&mut self, bindings: &wgpu::BindGroup) {
+        self.pass.set_bind_group(0, bindings, &[]);
+    }
+
+    fn dispatch(&mut self, groups: [u32; 2]) {
+        self.pass.dispatch_workgroups(groups[0], groups[1], 1);
+        self.dispatches += 1;
+    }
+
+    fn cut(&mut self) {
+        let (encoder, pass) = self.device.begin();
+        drop(std::mem::replace(&mut self.pass, pass));
+        self.device.send(std::mem::replace(&mut self.encoder, encoder));
+    }
 }
 
 /// Queries a set may hold.
 const MOST_QUERIES: usize = 4096;
 
-/// The dispatches that have work to do for some number of rows.
-#[derive(Default)]
-pub(super) struct Schedule {
-    rows: Option<usize>,
-    dispatches: Vec<Scheduled>,
-}
-
-/// Index of a dispatch into [`InstalledPlan::dispatches`], and its workgroups.
-type Scheduled = (usize, [u32; 2]);
-
-impl InstalledPlan {
-    fn cost(&self, dispatch: usize, replay: &Replay) -> f64 {
-        self.dispatches[dispatch].cost.of_rows(replay.rows, self.tokens, replay.keys)
-    }
-
-    /// The schedule for this many rows; another number than in the last replay builds it.
-    fn scheduled(&self, rows: usize, device: &WgpuDevice) -> Result<Ref<'_, Schedule>> {
-        if self.schedule.borrow().rows != Some(rows) {
-            device.count(|c| c.schedules += 1);
-            let most = device.caps.limits.max_compute_workgroups_per_dimension;
-            let mut schedule = self.schedule.borrow_mut();
-            let Schedule { rows: built, dispatches } = &mut *schedule;
-            *built = None;
-            dispatches.clear();
-            for (index, dispatch) in self.dispatches.iter().enumerate() {
-                let groups = dispatch.grid.resolve(dispatch.range.rows_of(rows), most)?;
-                if let Some(groups) = groups {
-                    dispatches.push((index, groups));
-                }
-            }
-            *built = Some(rows);
-        }
-        Ok(self.schedule.borrow())
-    }
-}
-
 impl WgpuDevice {
-    pub(super) fn installed(&self, plan: PlanId) -> Result<Rc<InstalledPlan>> {
-        let found = self.plans.borrow().get(&plan).map(Rc::clone);
+    pub(super) fn program(&self, plan: PlanId) -> Result<Rc<WgpuProgram>> {
+        let found = self.plans.borrow().get(&plan).map(|plan| Rc::clone(&plan.program));
         found.ok_or_else(|| Error::internal(format!("plan {} is not installed", plan.0)))
     }
 
@@ -103,52 +93,23 @@ impl WgpuDevice {
         self.queue.submit([encoder.finish()])
     }
 
-    /// Cost of the replays' dispatches that have work to do.
-    fn cost(&self, replays: &[Replay]) -> Result<f64> {
-        let mut sum = 0.0;
-        for replay in replays {
-            let plan = self.installed(replay.plan)?;
-            let schedule = plan.scheduled(replay.rows, self)?;
-            sum += schedule.dispatches.iter().map(|&(i, _)| plan.cost(i, replay)).sum::<f64>();
-        }
-        Ok(sum)
+    /// An encoder, and a pass in it.
+    fn begin(&self) -> (wgpu::CommandEncoder, wgpu::ComputePass<'static>) {
+        let mut encoder = self.encoder();
+        let pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let pass = pass.forget_lifetime();
+        (encoder, pass)
     }
 
-    /// Encodes replays one after the other. Nothing is allocated here that grows with dispatches.
     pub(super) fn replay(
         &self,
         replays: &[Replay],
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let total = if submits > 1 { self.cost(replays)? } else { 0.0 };
-        let mut cuts = Cuts::new(total, submits);
-        let mut encoder = self.encoder();
-        let mut pass = begin_pass(&mut encoder);
-        let mut dispatches = 0;
-        for replay in replays {
-            let plan = self.installed(replay.plan)?;
-            let bind_groups = plan.bind_groups.borrow();
-            let mut bound = None;
-            for &(index, groups) in &plan.scheduled(replay.rows, self)?.dispatches {
-                let dispatch = &plan.dispatches[index];
-                if cuts.before(plan.cost(index, replay)) {
-                    drop(pass);
-                    self.send(std::mem::replace(&mut encoder, self.encoder()));
-                    pass = begin_pass(&mut encoder);
-                    bound = None;
-                }
-                if bound.replace(dispatch.pipeline) != Some(dispatch.pipeline) {
-                    pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
-                }
-                pass.set_bind_group(0, &bind_groups[index], &[]);
-                pass.dispatch_workgroups(groups[0], groups[1], 1);
-                dispatches += 1;
-            }
-        }
-        drop(pass);
-        self.count(|c| c.dispatches += dispatches);
-        self.finish(encoder, read)
+        let mut encoding = Encoding::new(self);
+        encode(replays, submits, &|plan| self.program(plan), &mut encoding)?;
+        self.finish(encoding.end(), read)
     }
 
     pub(super) fn copy_buffer(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
@@ -185,8 +146,9 @@ impl WgpuDevice {
         if !self.capabilities().features.timestamps {
             return Ok(Box::pin(async { Ok(None) }));
         }
-        let plan = self.installed(replay.plan)?;
-        let schedule = plan.scheduled(replay.rows, self)?;
+        let program = self.program(replay.plan)?;
+        let most = self.caps.limits.max_compute_workgroups_per_dimension;
+        let schedule = program.scheduled(replay.rows, most, || self.count(|c| c.schedules += 1))?;
         let schedule = &schedule.dispatches;
         let bytes = schedule.len() as u64 * 16;
         let resolved = self.allocate(&wgpu::BufferDescriptor {
@@ -197,7 +159,7 @@ impl WgpuDevice {
         });
         let mut encoder = self.encoder();
         for (batch, dispatches) in schedule.chunks(MOST_QUERIES / 2).enumerate() {
-            let queries = self.timed_passes(&mut encoder, &plan, dispatches);
+            let queries = self.timed_passes(&mut encoder, &program, dispatches);
             let (count, offset) = (dispatches.len() as u32 * 2, (batch * MOST_QUERIES) as u64 * 8);
             encoder.resolve_query_set(&queries, 0..count, &resolved, offset);
         }
@@ -207,7 +169,7 @@ impl WgpuDevice {
         resolved.destroy(); // once the submit is done
         let period = f64::from(self.queue.get_timestamp_period());
         let fetched = self.staging.fetch(staging, bytes, submitted, &self.loss);
-        let count = plan.dispatches.len();
+        let count = program.len();
         let indices: Vec<usize> = schedule.iter().map(|(index, _)| *index).collect();
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
@@ -227,7 +189,7 @@ impl WgpuDevice {
     fn timed_passes(
         &self,
         encoder: &mut wgpu::CommandEncoder,
-        plan: &InstalledPlan,
+        program: &WgpuProgram,
         dispatches: &[Scheduled],
     ) -> wgpu::QuerySet {
         let queries = self.device.create_query_set(&wgpu::QuerySetDescriptor {
@@ -244,15 +206,10 @@ impl WgpuDevice {
                     end_of_pass_write_index: Some(query + 1),
                 }),
             });
-            let dispatch = &plan.dispatches[*index];
-            pass.set_pipeline(&plan.pipelines[dispatch.pipeline]);
-            pass.set_bind_group(0, &plan.bind_groups.borrow()[*index], &[]);
+            pass.set_pipeline(program.pipeline(*index));
+            pass.set_bind_group(0, &program.bindings.borrow()[*index], &[]);
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
         queries
     }
-}
-
-fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'static> {
-    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
 }
