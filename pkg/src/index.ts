@@ -42,7 +42,7 @@ export {
   Runtime,
   type RuntimeOptions,
 } from "./runtime.js";
-export type { RunHandle, SaveOptions, SaveTarget } from "./save.js";
+export type { RunHandle, SaveOptions, SaveTarget, TrainerSaveOptions } from "./save.js";
 export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";

@@ -64,6 +64,8 @@ export interface Runnable {
   evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
   /** The metrics of a step that is given out, with what there is to tell of a lost device. */
   told(metrics: StepMetrics): StepMetrics;
+  /** Where good weights are to be had, as advice. */
+  good(): string | undefined;
   /** Saves into a stored run. */
   checkpoint(
     run: RunHandle,
@@ -138,7 +140,9 @@ export class Run {
         yield metrics;
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
-        if (skipped >= maxSkipped) throw nonFinite(metrics, skipped, good);
+        if (skipped >= maxSkipped) {
+          throw nonFinite(metrics, skipped, good, this.#trainer.good());
+        }
       }
     } finally {
       // What was queued is done all the same, and counts; its first error was thrown.
@@ -196,13 +200,17 @@ export function alreadyOn(steps: number): TinyloomError {
 /** The first multiple of `every` after `step`. */
 const nextMultiple = (step: number, every: number) => (Math.floor(step / every) + 1) * every;
 
-function nonFinite(metrics: StepMetrics, skipped: number, good: number | undefined): TinyloomError {
+function nonFinite(
+  metrics: StepMetrics,
+  skipped: number,
+  good: number | undefined,
+  advice = "go back to files saved earlier, or to a new model",
+): TinyloomError {
   const left = good === undefined ? "those that this run began with" : `what step ${good} left`;
   return new TinyloomError(
     "non-finite",
     `the loss or gradient norm was not finite in ${skipped} steps in a row, up to step ` +
-      `${metrics.step} (loss ${metrics.loss}). These steps changed nothing: the weights are ${left}, and ` +
-      "with them losses or gradients are not finite. Do not keep them: go back to files saved earlier, " +
-      "or to a new model, and train with a lower learningRate",
+      `${metrics.step} (loss ${metrics.loss}). These steps changed nothing; the weights are ${left}. Do not keep them: ` +
+      `${advice}, and train with a lower learningRate`,
   );
 }

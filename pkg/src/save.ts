@@ -35,6 +35,15 @@ export interface SaveOptions extends LongOptions {
   to?: SaveTarget;
 }
 
+/** Options of `Trainer.save`. */
+export interface TrainerSaveOptions extends SaveOptions {
+  /**
+   * Saves the newest snapshot of good weights instead of the weights as they are, after a run that ended with
+   * `non-finite`. A snapshot is good once a step after it gave a finite loss of at most 16, or twice the first one.
+   */
+  good?: boolean;
+}
+
 const SAVE: Rules<SaveOptions> = {
   ...LONG,
   to: (value) =>
@@ -61,9 +70,13 @@ export interface Target {
 }
 
 /** The options of a save of these files, and its streams, before anything is read or taken. */
-export function saveOptions(options: SaveOptions, names: readonly string[]): SaveOptions {
+export function saveOptions<T extends SaveOptions>(
+  options: T,
+  names: readonly string[],
+  more = {},
+): T {
   return inspect("save: to", () => {
-    const chosen = check("save", options, SAVE);
+    const chosen = check("save", options, { ...SAVE, ...more } as Rules<T>);
     const { to } = chosen;
     if (to === undefined || isDirectory(to) || stored.find(to)) return chosen;
     const given = check("save: to", to, streams(names)) as OwnStreams;

@@ -6,7 +6,14 @@ import { final } from "./handle.js";
 import { stored } from "./internal.js";
 import type { RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
-import { isDirectory, type Out, type SaveOptions, STATE_FILES, type Target } from "./save.js";
+import {
+  isDirectory,
+  type Out,
+  type SaveOptions,
+  STATE_FILES,
+  type Target,
+  type TrainerSaveOptions,
+} from "./save.js";
 import { openStreams } from "./save-streams.js";
 import { type LongOptions, report } from "./source.js";
 import { type AddedState, stateText } from "./state.js";
@@ -36,10 +43,11 @@ export interface SavedWeights {
 
 /** Saves a model or an adapter, and with it a trainer; the caller has the queue. */
 export function save<T>(
-  options: SaveOptions,
+  options: TrainerSaveOptions,
   { names: own, config, weights }: SavedWeights,
   trainer?: SavedTrainer,
 ): Promise<T> {
+  if (options.good) throw noGood();
   const names = trainer ? [...own, ...STATE_FILES] : own;
   const write = async (files: Files) => {
     const [ofConfig, ofWeights, ofMoments, ofState] = names as [string, string, string, string];
@@ -51,6 +59,15 @@ export function save<T>(
   };
   const writers = trainer ? [weights, trainer.moments] : [weights];
   return saving<T>(options, names, write, { ...trainer, expected: bytesOf(...writers) });
+}
+
+/** There are no good weights to be saved. */
+export function noGood(): TinyloomError {
+  return new TinyloomError(
+    "invalid-options",
+    "save: good is true, and there is no snapshot of good weights: the first one is taken about a second after a " +
+      "trainer's first step, and none where snapshots are off; go back to files saved earlier, or to a new model",
+  );
 }
 
 /** The files of one save, to be written one after the other. */

@@ -28,10 +28,10 @@ import type { Runtime } from "./runtime.js";
 import {
   MODEL_FILES,
   type RunHandle,
-  type SaveOptions,
   type SaveTarget,
   STATE_FILES,
   saveOptions,
+  type TrainerSaveOptions,
 } from "./save.js";
 import { type CheckpointFiles, LONG, type LongOptions, openSource, report } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
@@ -351,17 +351,18 @@ export class Trainer {
 
   /**
    * Everything needed to continue: the model's files, the optimizer's state, and the trainer's state
-   * with the place in the data. With `to` they are written as {@link Model.save} does.
+   * with the place in the data. With `to` they are written as {@link Model.save} does. With `good: true` they
+   * are those of the newest snapshot of good weights, for a run that ended with `non-finite`.
    *
-   * @throws {@link TinyloomError} as {@link Model.save}.
+   * @throws {@link TinyloomError} as {@link Model.save}; `invalid-options` where no snapshot is good.
    */
-  save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
-  save(options?: LongOptions): Promise<TrainerFiles>;
-  async save(options: SaveOptions = {}): Promise<TrainerFiles | undefined> {
-    return this.#save(saveOptions(options, [...this.#of.names, ...STATE_FILES]));
+  save(options: TrainerSaveOptions & { to: SaveTarget }): Promise<undefined>;
+  save(options?: LongOptions & { good?: boolean }): Promise<TrainerFiles>;
+  async save(options: TrainerSaveOptions = {}): Promise<TrainerFiles | undefined> {
+    return this.#save(saveOptions(options, [...this.#of.names, ...STATE_FILES], { good: flag }));
   }
 
-  #save(chosen: SaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
+  #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
     const { handle, names } = this.#of;
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
@@ -483,6 +484,7 @@ export class Trainer {
       queue: (dataset) => this.#queueDataset(dataset),
       evaluate: (dataset, options) => this.evaluate(dataset, options),
       told: (metrics) => this.#member?.told(metrics) ?? metrics,
+      good: () => this.#member?.good(),
       checkpoint: async (to, keep, signal) =>
         void (await this.#save(signal ? { to, signal } : { to }, keep)),
     };

@@ -43,6 +43,8 @@ export class Step {
   calls = 0;
   /** So many parts were done when it ended early. */
   limit: number | undefined;
+  /** Whether its loss was what weights give that are not ruined. */
+  sound = false;
   /** Its metrics, or why it failed when it was done again. */
   json: string | undefined;
   error: TinyloomError | undefined;
@@ -116,6 +118,7 @@ export class Journal implements Guard<RawModel> {
   /** The model has been freed: nothing of it is kept. */
   end(): void {
     this.snapshots.newest = undefined;
+    this.snapshots.good = undefined;
     this.log.length = 0;
     this.recovery.forget(this);
   }

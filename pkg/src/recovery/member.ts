@@ -5,18 +5,23 @@ import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
 import { show } from "../options.js";
 import type { RawTrainer } from "../raw.js";
-import { MODEL_FILES, type RunHandle, type SaveOptions } from "../save.js";
-import { save as saveFiles } from "../saving.js";
+import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions } from "../save.js";
+import { noGood, save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
 import { type Journal, Step } from "./journal.js";
-import { type KeptSnapshot, writerOf } from "./snapshot.js";
+import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
+
+/** Nats per token that no weights give which are worth keeping: guessing among 150,000 words costs 12. */
+const RUINED = 16;
 
 export class Member implements Guard<RawTrainer> {
   readonly journal: Journal;
   readonly handle: Handle<RawTrainer>;
   /** As JSON, of a trainer that was made; undefined of one that was resumed with its model. */
   readonly options: string | undefined;
+  /** The largest loss that is sound. */
+  #most: number | undefined;
   /** What the next metrics tell. */
   recovered: Recovered | undefined;
   /** Its steps when it was made, or when it was last saved into a run of storage. */
@@ -100,15 +105,42 @@ export class Member implements Guard<RawTrainer> {
     return recovered ? { ...metrics, recovered } : metrics;
   }
 
-  /** The save, or where no device comes any more, or the model does not come back, the last snapshot. */
+  /** Where good weights are to be had after a run that diverged, as advice. */
+  good(): string | undefined {
+    const { good } = this.journal.snapshots;
+    if (good && "run" in good) return `resume from ${placeOf(good)}`;
+    const own = good?.trainers.get(this);
+    return (
+      own &&
+      `trainer.save({ good: true }) gives those of step ${own.steps}, from before that; resume from them`
+    );
+  }
+
+  /**
+   * The save, or the good snapshot if it is asked for, or where no device comes any more, or the model does not
+   * come back, the last snapshot.
+   */
   async orSnapshot(
     save: (kept?: (number: number) => void) => Promise<TrainerFiles | undefined>,
-    options: SaveOptions,
+    options: TrainerSaveOptions,
     added: AddedState,
     keep: number | undefined,
   ): Promise<TrainerFiles | undefined> {
     const { journal } = this;
     const { recovery } = journal;
+    const files = { added, keep };
+    const { good, ...where } = options;
+    if (good) {
+      void this.handle.raw;
+      const snapshot = journal.snapshots.good;
+      if (snapshot && "run" in snapshot) {
+        const message = `save: good is true, and the good weights are ${placeOf(snapshot)}: resume from there`;
+        throw new TinyloomError("invalid-options", message);
+      }
+      const saved = snapshot && this.#saved(snapshot, where, files);
+      if (!saved) throw noGood();
+      return saved;
+    }
     // Those that begin before the save's turn are in it too.
     const steps = this.#stepsNow();
     try {
@@ -127,21 +159,26 @@ export class Member implements Guard<RawTrainer> {
     void this.handle.raw;
     const snapshot = journal.snapshots.newest;
     if (snapshot && "run" in snapshot) throw this.#inRun(snapshot);
-    const own = snapshot?.trainers.get(this);
-    if (!snapshot || !own) return save(); // its error says what there is not
+    // Its error says what there is not.
+    return (snapshot && this.#saved(snapshot, where, files)) ?? save();
+  }
+
+  /** Writes the files of a snapshot; undefined where it has nothing of this trainer. */
+  #saved(
+    snapshot: Snapshot,
+    options: SaveOptions,
+    files: { added: AddedState; keep: number | undefined },
+  ): Promise<TrainerFiles | undefined> | undefined {
+    const own = snapshot.trainers.get(this);
+    if (!own) return undefined;
     return saveFiles<TrainerFiles | undefined>(
       options,
       {
-        names: journal.origin.adapted?.names ?? MODEL_FILES,
+        names: this.journal.origin.adapted?.names ?? MODEL_FILES,
         config: snapshot.config,
         weights: writerOf(snapshot.weights),
       },
-      {
-        moments: writerOf(own.moments),
-        state: async () => own.state,
-        added,
-        keep,
-      },
+      { moments: writerOf(own.moments), state: async () => own.state, ...files },
     );
   }
 
@@ -156,10 +193,10 @@ export class Member implements Guard<RawTrainer> {
     journal.snapshots.kept({ config, run, number, member: this, steps });
   }
 
-  #inRun({ run, number, steps }: KeptSnapshot): TinyloomError {
+  #inRun(snapshot: KeptSnapshot): TinyloomError {
     const message =
-      `the trainer does not come back, and its last snapshot, of step ${steps}, is checkpoint ${number} of the run ` +
-      `${show(run.name)}: resume from there, or export the run`;
+      `the trainer does not come back, and its last snapshot, of step ${snapshot.steps}, is ${placeOf(snapshot)}: ` +
+      "resume from there, or export the run";
     return new TinyloomError("device-lost", message);
   }
 
@@ -173,8 +210,16 @@ export class Member implements Guard<RawTrainer> {
 
   #arrived(step: Step, json: string): string {
     step.json = json;
+    step.sound = this.#sound(JSON.parse(json));
     this.journal.snapshots.stepped();
     return json;
+  }
+
+  /** Whether weights gave this that are not ruined. Where the loss is not finite JSON has null. */
+  #sound({ loss, skipped }: { loss: number | null; skipped: boolean }): boolean {
+    if (skipped || loss === null) return false;
+    this.#most ??= Math.max(RUINED, 2 * loss);
+    return loss <= this.#most;
   }
 
   async #failed(
@@ -210,3 +255,7 @@ export class Member implements Guard<RawTrainer> {
     snapshots.spoil();
   }
 }
+
+/** Where a snapshot in a run is. */
+const placeOf = ({ run, number }: KeptSnapshot) =>
+  `checkpoint ${number} of the run ${show(run.name)}`;

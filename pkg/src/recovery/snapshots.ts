@@ -42,6 +42,8 @@ interface Taking {
 export class Snapshots {
   /** The last whole one. */
   newest: Snapshot | KeptSnapshot | undefined;
+  /** The last one whose weights, or later ones, gave a sound loss. */
+  good: Snapshot | KeptSnapshot | undefined;
   /** Why there are none and the model does not come back. */
   off: string | undefined;
   /** Whether memory may not hold one: then checkpoints of a run serve. */
@@ -66,7 +68,7 @@ export class Snapshots {
   /** In the model's turn, before a step: takes one if it is due. */
   maybe(): void {
     if (this.#tooLarge) this.#bound();
-    if (this.off || this.#tooLarge || this.#taking) return;
+    if (this.off || this.#tooLarge || this.#taking || this.#unproven()) return;
     const now = performance.now();
     this.due ??= this.#first(now);
     if (this.off || now < this.due || !this.#changed()) return;
@@ -90,9 +92,22 @@ export class Snapshots {
     await this.#taking?.done;
   }
 
+  /** Whether no step has proved the newest one: the next one would be of ruined weights, and memory holds two. */
+  #unproven(): boolean {
+    const { newest, good } = this;
+    return good !== undefined && newest !== good && this.#journal.log.length < MOST_ENTRIES;
+  }
+
+  /** The newest one is good once a step that began behind it gave a sound loss. */
+  #prove(): void {
+    const proves = (entry: Entry) => entry instanceof Step && entry.sound;
+    if (this.newest !== this.good && this.#journal.log.some(proves)) this.good = this.newest;
+  }
+
   /** A step has ended well. */
   stepped(): void {
     if (this.off) return;
+    this.#prove();
     const now = performance.now();
     if (this.#taking) this.#taking.steps += 1;
     else if (this.#ended !== undefined) this.#times.push(now - this.#ended);
@@ -214,6 +229,7 @@ export class Snapshots {
     const config = this.#journal.handle.raw.config();
     this.newest = { config, weights, trainers: new Map(trainers) };
     log.splice(0, at);
+    this.#prove();
     this.#journal.members = this.#journal.members.filter((member) => !member.handle.freed);
     this.#failures = 0;
     const milliseconds = performance.now() - began;
@@ -280,6 +296,7 @@ export class Snapshots {
   #stop(why: string): void {
     this.off = why;
     this.newest = undefined;
+    this.good = undefined;
     this.#journal.log.length = 0;
     const message = `a model has no snapshots and does not come back from a lost device: ${why}`;
     this.#journal.recovery.tell({ state: "snapshots-off", message });

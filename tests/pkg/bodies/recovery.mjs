@@ -389,6 +389,46 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "after divergence the good weights are saved, and a run goes on from them"(context) {
+    const { Trainer } = context.tinyloom;
+    const { runtime, states, of } = await sharedRuntime(context);
+    states.length = 0;
+    const trainer = await trained(context, runtime, { schedule: "constant" });
+    const { learningRate } = trainer;
+    const data = await dataset(context.tinyloom);
+    const good = () => trainer.save({ good: true });
+    await refuses("invalid-options", "no snapshot of good weights", good);
+    const losses = new Map();
+    let wild;
+    const error = await refuses("non-finite", "trainer.save({ good: true })", async () => {
+      for await (const { step, loss } of trainer.run(data, { steps: 400 })) {
+        losses.set(step, loss);
+        // From here on each step ruins the weights, and snapshots of them are still taken.
+        if (of("snapshot").length > 1 && step > 3) wild ??= step;
+        trainer.learningRate = wild ? 1e18 : learningRate;
+        await pause(5);
+      }
+    });
+    await refuses("invalid-options", ["good", "true | false"], () => trainer.save({ good: 1 }));
+    const files = await good();
+    const again = await Trainer.resume(runtime, files);
+    ok(error.message.includes(`those of step ${again.steps}, `), error.message);
+    ok(again.steps >= 1 && again.steps <= wild, `${again.steps} steps, of which ${wild} were good`);
+    again.learningRate = learningRate;
+    const { steps } = again;
+    const metrics = await collect(again.run(data, { until: wild + 3 }));
+    for (const { step, loss } of metrics.filter(({ step }) => step <= wild + 1)) {
+      equal(loss, losses.get(step), `the loss of step ${step}`);
+    }
+    ok(
+      metrics.every(({ loss, skipped }) => loss < 7 && !skipped),
+      "the run goes on with good weights",
+    );
+    again.model.free();
+    trainer.model.free();
+    return `ruined after step ${wild}, ended at ${Math.max(...losses.keys())}, good weights of step ${steps}`;
+  },
+
   async "snapshots beyond the bound are off and say so"(context) {
     const options = { snapshotBytes: 1000, snapshotMilliseconds: 7000 };
     const { runtime, of } = await recovering(context, options);
