@@ -113,6 +113,8 @@ export interface StepMetrics {
   readonly learningRate: number;
   /** Tokens in all micro-steps of the step. For `step()`: the tokens of its batch. */
   readonly tokens: number;
+  /** The share of the places for tokens in the same micro-steps, `tokensPerStep` in each, that no token took. */
+  readonly unfilled: number;
   /** Wall time of the same tokens. */
   readonly milliseconds: number;
   /** Whether the update was left out because the loss or the norm was not finite. */

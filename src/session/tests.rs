@@ -8,7 +8,7 @@ use super::{
 };
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
-use crate::data::Batch;
+use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
@@ -385,4 +385,24 @@ fn a_short_step_says_little_of_a_full_one() {
     assert_eq!(step(1), 1);
     let after = step(1023);
     assert!(after <= learnt[7] + 1, "{after} submits after {learnt:?}");
+}
+
+#[test]
+fn a_step_tells_the_share_of_its_places_that_stayed_empty() {
+    let text: Vec<u32> = (0..660).map(|i| i % 500).collect();
+    let starts = (0..20).map(|document| document * 33).collect();
+    let dataset = Dataset::from_documents(Rc::new(text), starts, DatasetOptions::default());
+    let dataset = dataset.unwrap();
+    for gradient_accumulation in [1, 3] {
+        let model = model(&Fake::new(false, 3e10, 0.0), config(64, 1, 256));
+        let options =
+            TrainerOptions { tokens_per_step: 100, gradient_accumulation, ..Default::default() };
+        let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+        let metrics = block_on(trainer.step_dataset(&dataset, &|| false)).unwrap();
+        // Three documents with 32 inputs each.
+        assert_eq!(metrics.tokens, 96 * gradient_accumulation as usize);
+        assert!((metrics.unfilled - 0.04).abs() < 1e-12, "{metrics:?}");
+        let metrics = block_on(trainer.step(&Batch::next_tokens(vec![1; 25]))).unwrap();
+        assert!((metrics.unfilled - 0.75).abs() < 1e-12, "{metrics:?}");
+    }
 }

@@ -52,6 +52,8 @@ pub struct Metrics {
     pub learning_rate: f64,
     /// Tokens in this call.
     pub tokens: usize,
+    /// The share of the places for tokens in this call that no token took.
+    pub unfilled: f64,
     pub milliseconds: f64,
     /// The loss or the norm was not finite, and the weights are as they were.
     pub skipped: bool,
@@ -69,7 +71,7 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     flight: Rc<Flight>,
-    /// Of the accumulation that was queued last; micro-steps on their way keep that of their own.
+    /// Of the accumulation that was queued last; micro-steps on their way keep their own.
     losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
@@ -303,6 +305,7 @@ impl Trainer {
                 grad_norm: last.then_some(f64::from(result.grad_norm)),
                 learning_rate,
                 tokens,
+                unfilled: 1.0 - tokens as f64 / trainer.plans.micro_step.tokens as f64,
                 milliseconds,
                 skipped: last && result.skipped != 0.0,
             })

@@ -73,7 +73,7 @@ impl Trainer {
         dataset: &Dataset,
         stop: &dyn Fn() -> bool,
     ) -> Result<Metrics> {
-        let (mut tokens, mut milliseconds) = (0, 0.0);
+        let (mut tokens, mut milliseconds, mut places) = (0, 0.0, 0);
         loop {
             if tokens > 0 && stop() {
                 return Err(Error::new(ErrorCode::Aborted, "stopped between two micro-steps"));
@@ -81,8 +81,10 @@ impl Trainer {
             let metrics = self.queue_drawn(dataset)?.await?;
             tokens += metrics.tokens;
             milliseconds += metrics.milliseconds;
+            places += self.plans.micro_step.tokens;
             if self.progress().micro_step == 0 {
-                return Ok(Metrics { tokens, milliseconds, ..metrics });
+                let unfilled = 1.0 - tokens as f64 / places as f64;
+                return Ok(Metrics { tokens, unfilled, milliseconds, ..metrics });
             }
         }
     }
