@@ -25,6 +25,17 @@ function destroyed(device) {
   return buffer;
 }
 
+/** Whether the device itself has no memory for a buffer like a tensor's. */
+async function refusesBuffer(device, size) {
+  const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+  device.pushErrorScope("out-of-memory");
+  const buffer = device.createBuffer({ size, usage: STORAGE | COPY_SRC | COPY_DST });
+  const error = await device.popErrorScope();
+  buffer.destroy();
+  await device.queue.onSubmittedWorkDone();
+  return error !== null;
+}
+
 /** While `work` runs, submits are refused from the one with this number on. */
 async function refusedSubmits(device, work, from = 0) {
   const gone = destroyed(device);
@@ -181,15 +192,18 @@ export const cases = {
       await refuses("limit-exceeded", `${4 * elements}`, () => runtime.tensor(null, [elements]));
       detail = `a limit of ${limit} bytes`;
     } else {
+      const refused = await refusesBuffer(runtime.device, 4 * elements);
       const tensor = runtime.tensor(null, [elements]);
-      try {
+      if (!refused) {
         const part = await tensor.slice(0, 0, 64).data();
         equal([...part], Array(64).fill(0), "there was memory: zeros");
         detail = "there was memory";
-      } catch (error) {
-        equal(error.code, "out-of-memory", error.message);
-        ok(error.message.includes(`${4 * elements} bytes`), error.message);
-        for (const call of [() => tensor.data(), () => tensor.slice(0, 0, 1).write([1])]) {
+      } else {
+        for (const call of [
+          () => tensor.slice(0, 0, 64).data(),
+          () => tensor.data(),
+          () => tensor.slice(0, 0, 1).write([1]),
+        ]) {
           await refuses("out-of-memory", `${4 * elements} bytes`, call);
         }
       }
