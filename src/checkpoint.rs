@@ -227,14 +227,14 @@ impl CheckpointReader {
         Ok(begin / element as u64)
     }
 
-    /// Refuses a tensor for a value that no run leaves in it, the element `at`.
+    /// Refuses a tensor for the value of its element `at`, which no run writes.
     pub fn refuse_value(&self, name: &str, at: u64, value: f32, why: &str) -> Error {
         let expected = self.expected.get(name);
         let file = expected.and_then(|e| e.found.as_ref()).map_or("no file", |found| &found.file);
         let index = expected.map_or(vec![at], |expected| expected.index(at));
         Error::checkpoint(format!(
-            "tensor {name} of {file} has {value} at {index:?}, and {why}; the file is damaged, or of \
-             a run that failed: take another"
+            "tensor {name} of {file} has {value} at {index:?}, and {why}; the file is damaged, or from \
+             a run that diverged: use another"
         ))
     }
 
@@ -318,7 +318,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
         while let Some(name) = map.next_key::<String>()? {
             let wrong = |e: A::Error| A::Error::custom(format!("entry {name}: {e}"));
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("entry {name} is there twice")));
+                return Err(A::Error::custom(format!("entry {name} appears twice")));
             }
             if name == "__metadata__" {
                 map.next_value::<BTreeMap<String, String>>().map_err(wrong)?;

@@ -35,7 +35,7 @@ impl Architecture {
         lora.validate()?;
         if !self.low_rank.is_empty() {
             return Err(Error::options(
-                "this model has an adapter; create the other one on the base of both",
+                "this model already has an adapter; create the second one on its base",
             ));
         }
         let mut adapted = self.clone();
@@ -172,6 +172,6 @@ mod tests {
             );
         }
         let adapted = base().adapted(&lora(&["q_proj"])).unwrap();
-        assert!(adapted.adapted(&lora(&["q_proj"])).unwrap_err().message.contains("base of both"));
+        assert!(adapted.adapted(&lora(&["q_proj"])).unwrap_err().message.contains("on its base"));
     }
 }

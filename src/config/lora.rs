@@ -45,7 +45,7 @@ impl LoraConfig {
         }
         if !(self.scale() as f32).is_normal() || alpha <= 0.0 {
             return wrong(format!(
-                "alpha is {alpha}; it must be positive, and its share of the rank a number that f32 holds"
+                "alpha is {alpha}; it must be positive, and the scale that it gives within the range of f32"
             ));
         }
         if !(0.0..1.0).contains(&dropout) {

@@ -28,7 +28,7 @@ const FIELDS: [(&str, Neutral, &str); 13] = [
     ("alpha_pattern", EMPTY, "empty: the modules of an adapter have one alpha"),
     ("layers_to_transform", NOTHING, "null: name modules with their layers in target_modules"),
     ("exclude_modules", EMPTY, "null: name the modules to adapt in target_modules"),
-    ("target_parameters", EMPTY, "null: tinyloom adapts modules"),
+    ("target_parameters", EMPTY, "null: tinyloom adapts modules, not single parameters"),
     ("layer_replication", NOTHING, "null: tinyloom does not repeat layers"),
     (
         "init_lora_weights",

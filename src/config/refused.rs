@@ -8,7 +8,7 @@ const OFF: Neutral = |value| *value == Value::Bool(false);
 const ZERO: Neutral = |value| value.as_f64() == Some(0.0);
 pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
 const NOTHING: Neutral = |_| false;
-/// One number a layer; 1: the layer has RoPE.
+/// One number per layer; 1: the layer has RoPE.
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.

@@ -135,7 +135,7 @@ impl Dataset {
         let documents = Documents::new(starts, total, options.validation_fraction);
         if !documents.trains(&*tokens) {
             return Err(Error::tokens(format!(
-                "of {} documents {} are for training, and none of these has a token to learn (behind \
+                "of {} documents {} are for training, and none of these has a token to learn (after \
                  its first): give more documents, or validationFraction 0 for no validation",
                 documents.count(),
                 documents.train

@@ -125,7 +125,7 @@ impl AttentionCall<'_> {
         let refuse = |message: String| Err(Error::options(format!("{place}: {message}")));
         if self.operation == AttentionOperation::Decode && query.shape.get(2) != Some(&1) {
             return refuse(format!(
-                "query has the shape {}; give one query an item, [batch, heads, 1, head_dim], or use \
+                "query has the shape {}; give one query per batch item, [batch, heads, 1, head_dim], or use \
                  attention.forward",
                 Sizes(&query.shape)
             ));

@@ -67,7 +67,7 @@ impl AttentionMask {
         self.dense.map_or(DenseMask::None, |dense| dense.kind)
     }
 
-    /// The words that kernels read; `geometry` is told where they lie. Those of the dense part come last
+    /// The words that kernels read; `geometry` gets where they lie. Those of the dense part come last
     /// and are zeros: the caller fills them. Intervals of queries are there for the backward pass alone.
     ///
     /// # Errors

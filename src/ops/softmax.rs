@@ -32,8 +32,8 @@ impl SoftmaxCall {
         let unit = softmax_unit(columns, *element);
         if !self.input.contiguous() || !offset.is_multiple_of(unit) {
             return Err(Error::options(format!(
-                "softmax: input has offset {offset} and strides {}; give a tensor whose elements \
-                 lie one after the other, from a multiple of {unit} on",
+                "softmax: input has offset {offset} and strides {}; give a contiguous tensor \
+                 whose offset is a multiple of {unit}",
                 Sizes(strides)
             )));
         }
@@ -107,7 +107,7 @@ mod tests {
         {
             let error = SoftmaxCall { input: wrong }.judge().unwrap_err();
             assert_eq!(error.code, ErrorCode::InvalidOptions);
-            assert!(error.message.contains(&format!("a multiple of {unit} on")), "{error}");
+            assert!(error.message.contains(&format!("a multiple of {unit}")), "{error}");
         }
     }
 }

@@ -52,8 +52,8 @@ impl TensorView {
             return Ok(view);
         }
         Err(Error::options(format!(
-            "{what} has offset {} and strides {}; the last axis must lie without gaps, offset and \
-             other strides be multiples of 4",
+            "{what} has offset {} and strides {}; the last axis must be without gaps, and the \
+             offset and the other strides multiples of 4",
             self.offset,
             Sizes(&self.strides)
         )))
@@ -75,8 +75,8 @@ impl TensorView {
             return Ok(());
         }
         Err(Error::options(format!(
-            "{what} is a part of its buffer (offset {}, strides {}); give a tensor that has it from \
-             the beginning and in order",
+            "{what} is a part of its buffer (offset {}, strides {}); give a contiguous \
+             tensor that begins where its buffer does",
             self.offset,
             Sizes(&self.strides)
         )))

@@ -70,7 +70,7 @@ impl Adapter {
     /// # Errors
     /// `freed`, also after a merge; `device-lost`; `aborted` before anything is changed.
     pub async fn merge(&self, watch: Watch<'_>) -> Result<()> {
-        // Held to the end, whoever frees what meanwhile: a base is not left half merged.
+        // Held to the end: a call of `free` meanwhile does not leave the base half merged.
         let buffers = self.model.weights.buffers()?;
         watch.at(0, 1, "merge")?;
         let products = &self.model.layout().architecture.low_rank;

@@ -1,4 +1,4 @@
-//! Generation: prefill, then several tokens a submit.
+//! Generation: prefill, then several tokens per submit.
 
 use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};

@@ -153,7 +153,7 @@ impl Model {
     fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {
         if targets.len() != tokens.len() {
             return Err(Error::tokens(format!(
-                "{} targets for {} tokens; give one each",
+                "{} targets for {} tokens; give one target per token",
                 targets.len(),
                 tokens.len()
             )));

@@ -27,7 +27,7 @@ pub(super) struct KeyValueCache {
     /// Counts changes of `room`, so that a growth notices another one.
     growths: Cell<u64>,
     text: RefCell<Text>,
-    /// Held by who reads a text into the cache or lets it grow, so that of several texts each comes to its
+    /// Held while a text is read into the cache or the cache grows, so that of several texts each comes to its
     /// end.
     turn: Mutex<()>,
     /// Counts what is queued that writes keys and values.
@@ -322,7 +322,7 @@ impl KeyValueCache {
     /// Gives the cache to a text of `tokens` tokens of which it holds the first `start`.
     ///
     /// # Arguments
-    /// `epoch`: another number than that of every use of a cache of these weights before.
+    /// `epoch`: a number that no earlier use of a cache of these weights had.
     pub fn begin_text(&self, model: &Weights, epoch: u64, start: usize, tokens: usize) -> Held {
         let mut text = self.text.borrow_mut();
         let reach = if start > 0 { text.reach } else { 0 };

@@ -190,7 +190,7 @@ fn fits(caps: &Capabilities, held: u64, purpose: Purpose, asked: &MemoryBytes) -
     }
     let by = match caps.memory_budget {
         Some(_) => "memoryBudget allows",
-        None => "an adapter on the CPU is given",
+        None => "an adapter on the CPU may take",
     };
     let message = format!(
         "{} takes {asked}, this runtime holds {}, and {by} {}: {}",

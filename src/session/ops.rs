@@ -63,7 +63,7 @@ impl Operations {
         let mut kept = self.kept.borrow_mut();
         self.find(&mut kept, operation.key)?;
         let Kept { plan, installed, .. } = &mut kept[0];
-        // Given back at the end of this function: the GPU keeps what it has been told to use.
+        // Given back at the end of this function: the GPU keeps what submitted work uses.
         let scratch = self.scratch(operation, plan, installed.is_some())?;
         let resolve = |name| match given(operation, made, name) {
             Some(tensor) => Ok(tensor),

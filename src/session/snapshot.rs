@@ -13,7 +13,7 @@ use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A snapshot that the device has been told to take.
+/// A snapshot whose copies have been submitted.
 pub type Taken = LocalFuture<Result<Snapshot>>;
 
 /// Bytes between two tensors that are read with them rather than cut out.

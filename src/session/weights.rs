@@ -180,7 +180,7 @@ impl Weights {
         let (gpu, weights) = (&self.gpu.0, &*self.buffers()?);
         let plan = initialize_plan(gpu.capabilities(), &self.layout)?;
         let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
-        // Given back at the end of this function: the GPU keeps what it has been told to use.
+        // Given back at the end of this function: the GPU keeps what submitted work uses.
         let mut resources = Resources::new(gpu);
         resources.allocate(&plan.buffers(), &[weights])?;
         let values = Initialize::new(seed, self.config.initializer_range);

@@ -16,7 +16,7 @@ impl RawModel {
     }
 
     fn expect_adapter(&self) -> Result<Rc<Adapter>> {
-        self.adapter.clone().ok_or_else(|| Error::internal("this model is no adapter's"))
+        self.adapter.clone().ok_or_else(|| Error::internal("this model has no adapter"))
     }
 }
 

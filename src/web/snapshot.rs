@@ -48,7 +48,7 @@ impl RawSnapshot {
     }
 }
 
-/// A promise of the snapshot, which the device has been told to take.
+/// A promise of the snapshot, whose copies have been submitted.
 fn promised(taken: Taken) -> Promise {
     future_to_promise(async move {
         let snapshot = RefCell::new(Some(Rc::new(taken.await.map_err(to_js)?)));

@@ -21,7 +21,7 @@ impl Trainer {
         let tokens = self.batch_tokens.get();
         if progress.micro_step != 0 {
             return Err(Error::options(
-                "profile in the middle of an accumulation would spoil its gradients",
+                "profile in the middle of an accumulation would overwrite its gradients",
             ));
         }
         if tokens == 0 {

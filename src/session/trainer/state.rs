@@ -105,7 +105,7 @@ impl TrainerState {
         let possible = |(i, x): (usize, f32)| x.is_finite() && x >= 0.0 && (i == 2 || x <= 1.0);
         if !numbers.clone().enumerate().all(possible) {
             let numbers: Vec<_> = numbers.collect();
-            return wrong(format!("optimizer holds the numbers {numbers:?}, which no run leaves"));
+            return wrong(format!("optimizer holds the numbers {numbers:?}, which no run writes"));
         }
         Ok(())
     }

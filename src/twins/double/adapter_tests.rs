@@ -371,7 +371,7 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
     assert!(refused(&pair.model, lora(&["wrong_proj"], 2)).contains("q_proj"));
     assert_eq!(Gpu::counters(&*double).gpu_bytes, held);
     let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 2), UNWATCHED)).unwrap();
-    assert!(refused(adapter.model(), lora(&ALL, 2)).contains("base of both"));
+    assert!(refused(adapter.model(), lora(&ALL, 2)).contains("on its base"));
     drop(adapter);
     assert_eq!(Gpu::counters(&*double).gpu_bytes, held, "an adapter is given back");
 }

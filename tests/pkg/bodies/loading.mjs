@@ -144,7 +144,7 @@ export const cases = {
 
   async "no memory for the model shows before a tensor is read"(host) {
     if (!host.runtime.capabilities.software) return "this adapter's memory is its own";
-    // Nine billion weights: more than an adapter on the CPU is given.
+    // Nine billion weights: more than an adapter on the CPU may take.
     const shape = {
       ...config,
       hidden_size: 8192,
