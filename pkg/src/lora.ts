@@ -19,7 +19,10 @@ export interface AdapterOptions {
   alpha?: number;
   /** Scales by `alpha / √rank` instead, as rsLoRA does; default false. */
   rsLora?: boolean;
-  /** Must be 0, the default: this version trains adapters without dropout. */
+  /**
+   * The share of each module's inputs that a training step leaves out before A, from 0 to below 1; the others are
+   * divided by what is kept. The trainer's seed decides which. Default 0.
+   */
   dropout?: number;
   /**
    * The linear modules to adapt, by their name or the end of it, such as `"q_proj"` or
@@ -37,7 +40,7 @@ export interface ResolvedAdapterOptions extends Required<AdapterOptions> {
 
 /** Options of {@link Adapter.load}. */
 export interface LoadAdapterOptions extends LoadOptions {
-  /** Stands in for the file's `lora_dropout`: give 0 to train an adapter that was made with another. */
+  /** Stands in for the file's `lora_dropout`. */
   dropout?: number;
 }
 

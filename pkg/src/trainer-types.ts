@@ -53,8 +53,8 @@ export interface TrainerOptions {
    */
   lastLayers?: number | null;
   /**
-   * Seed of the order in which `run` draws documents, together with the dataset's own; an unsigned
-   * 32-bit number, default 0.
+   * Seed of the order in which `run` draws documents, together with the dataset's own, and of the masks of an
+   * adapter's dropout; an unsigned 32-bit number, default 0.
    */
   seed?: number;
 }

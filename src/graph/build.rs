@@ -1,12 +1,22 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
-use super::{Gate, Graph, Node, Op, Site, ValueId};
+use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
 use crate::arch::{Architecture, Layer, WeightId};
+use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
-    let hidden = architecture.hidden;
-    let mut build = Build { architecture, graph: Graph::default(), layer: None, hidden };
+    forward(architecture, false)
+}
+
+/// The same as a training step runs it: with an adapter's dropout.
+pub fn build_training(architecture: &Architecture) -> Graph {
+    forward(architecture, true)
+}
+
+fn forward(architecture: &Architecture, training: bool) -> Graph {
+    let (hidden, graph) = (architecture.hidden, Graph::default());
+    let mut build = Build { architecture, graph, layer: None, hidden, training };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
     for (index, layer) in architecture.layers.iter().enumerate() {
@@ -27,6 +37,7 @@ struct Build<'a> {
     graph: Graph,
     layer: Option<usize>,
     hidden: usize,
+    training: bool,
 }
 
 impl Build<'_> {
@@ -79,8 +90,18 @@ impl Build<'_> {
     /// scaled already, so that its gradient is a product of what is there.
     fn low_rank(&mut self, weight: WeightId, what: &'static str, x: ValueId, y: ValueId) {
         let architecture = self.architecture;
-        for &low in architecture.low_rank.iter().filter(|low| low.target == weight) {
-            let z = self.value("short rows", architecture.weights[low.a].rows);
+        let all = architecture.low_rank.iter().enumerate();
+        for (module, &low) in all.filter(|(_, low)| low.target == weight) {
+            let a = &architecture.weights[low.a];
+            let mut x = x;
+            if self.training && low.dropout > 0.0 {
+                let kept = self.value("kept inputs", a.columns);
+                let dropout = Dropout { rate: low.dropout, module };
+                let op = Op::Dropout { dropout, write: WriteMode::Overwrite };
+                self.node(op, what, &[x], &[kept]);
+                x = kept;
+            }
+            let z = self.value("short rows", a.rows);
             self.node(linear(low.a), what, &[x], &[z]);
             if low.scale != 1.0 {
                 self.node(Op::Scale { factor: low.scale }, what, &[z], &[z]);

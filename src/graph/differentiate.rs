@@ -12,6 +12,8 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
     let needed = needed(forward, trained);
     let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Gate(_)));
     let gated = gates.map(|node| node.writes[0]).collect();
+    let drops = forward.nodes.iter().filter(|node| matches!(node.op, Op::Dropout { .. }));
+    let dropped = drops.map(|node| (node.writes[0], node.clone())).collect();
     let mut graph = forward.clone();
     let head = graph.nodes.pop().expect("a graph ends with its head");
     graph.backward = graph.nodes.len();
@@ -20,6 +22,7 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
         trained,
         needed,
         gated,
+        dropped,
         gradients: HashMap::new(),
         again: HashMap::new(),
         late: vec![],
@@ -67,6 +70,8 @@ struct Pass<'a> {
     needed: HashSet<ValueId>,
     /// What the activations give.
     gated: HashSet<ValueId>,
+    /// What the nodes of dropout give, and these: masks are drawn again rather than kept.
+    dropped: HashMap<ValueId, Node>,
     /// The value that holds the gradient of another.
     gradients: HashMap<ValueId, ValueId>,
     /// Values of the forward pass that the backward pass has computed again, by what they are then.
@@ -130,6 +135,12 @@ impl Pass<'_> {
             }
             Op::Scale { factor } => {
                 self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
+            }
+            Op::Dropout { dropout, .. } => {
+                if self.needed.contains(&node.reads[0]) {
+                    let (d_x, write) = self.gradient(node.reads[0]);
+                    self.emit(Op::Dropout { dropout, write }, node.site, &[d_y], &[d_x]);
+                }
             }
             Op::LowRank(low) => self.low_rank(node, low, d_y),
             Op::Rope { attention } => {
@@ -204,18 +215,29 @@ impl Pass<'_> {
     /// activation's output again, all else is kept.
     fn flush(&mut self) {
         for late in std::mem::take(&mut self.late) {
-            let x = match self.again.get(&late.x) {
-                Some(&again) => again,
-                None if self.returns(late.x) => {
-                    self.late.push(late);
-                    continue;
-                }
-                None => late.x,
+            let Some(x) = self.back(late.x) else {
+                self.late.push(late);
+                continue;
             };
             let write = self.weight_write(late.weight);
             let op = Op::LinearWeight { weight: late.weight, write };
             self.emit(op, late.site, &[late.d_y, x], &[]);
         }
+    }
+
+    /// A value of the forward pass where the backward pass reads it; none while it has to wait for that.
+    fn back(&mut self, value: ValueId) -> Option<ValueId> {
+        if let Some(&again) = self.again.get(&value) {
+            return Some(again);
+        }
+        let Some(Node { op, reads, site, .. }) = self.dropped.get(&value).cloned() else {
+            return (!self.returns(value)).then_some(value);
+        };
+        let source = self.back(reads[0])?;
+        let again = self.graph.add(self.graph.values[value]);
+        self.emit(op, site, &[source], &[again]);
+        self.again.insert(value, again);
+        Some(again)
     }
 
     /// Whether the backward pass computes a value again.

@@ -7,7 +7,7 @@ mod differentiate;
 mod fuse;
 mod remat;
 
-pub use build::build;
+pub use build::{build, build_training};
 pub use differentiate::differentiate;
 pub use fuse::fuse;
 pub use remat::remat;
@@ -58,6 +58,15 @@ pub struct Gate {
     pub activation: Activation,
 }
 
+/// Inputs of an adapter's module that training leaves out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The share of them.
+    pub rate: f64,
+    /// The module's number among those of the adapter: each has masks of its own.
+    pub module: usize,
+}
+
 /// An operation. Reads and writes are those of [`Node`], in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
@@ -69,6 +78,8 @@ pub enum Op {
     Linear { weight: WeightId, bias: Option<WeightId> },
     /// rows, multiplied in place.
     Scale { factor: f64 },
+    /// x → x with a share of its elements left out, or the same of their gradients.
+    Dropout { dropout: Dropout, write: WriteMode },
     /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
     LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.

@@ -8,6 +8,7 @@ use super::shape::{ActivationWidth, Constant};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::format::WriteMode;
 
 pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
@@ -115,6 +116,24 @@ pub fn scale(caps: &Capabilities, columns: usize, factor: f64) -> Result<Kernel>
         .float("FACTOR", factor as f32)
         .module(shader!("00_scale"));
     finish(composer, caps, &[read_write("rows"), uniform("step")], columns)
+}
+
+/// `dropout_forward`: rows of `columns` elements, left out at `rate`. Grid: an invocation for four elements
+/// of a row. Bindings: input, output, step, range.
+pub fn dropout(caps: &Capabilities, columns: usize, rate: f64, mode: WriteMode) -> Result<Kernel> {
+    let blocks = columns.div_ceil(4);
+    let composer = composer(caps, KernelSpec::Dropout { columns, rate: Constant(rate), mode })?
+        .size("COLUMNS", columns)
+        .size("BLOCKS", blocks)
+        .size("THRESHOLD", (rate * f64::from(1 << 16) * f64::from(1 << 16)) as u32 as usize)
+        .size("WRITE_MODE", mode.constant() as usize)
+        .float("SCALE", (1.0 / (1.0 - rate)) as f32)
+        .module(shader!("lib/philox"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/write_mode"))
+        .module(shader!("00_dropout"));
+    let bindings = [read("input"), read_write("output"), uniform("step"), uniform("range")];
+    finish(composer, caps, &bindings, blocks)
 }
 
 /// `rope_forward` or `rope_backward` over the first `heads` heads of rows of `stride` elements.

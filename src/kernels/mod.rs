@@ -41,8 +41,8 @@ pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attenti
 pub use attention::tile::attention_tiles;
 pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
-    CHECKSUM_LANES, checksum, copy_row, embedding_backward, embedding_forward, gated_activation,
-    gated_activation_backward, initialize, rope, scale, zero,
+    CHECKSUM_LANES, checksum, copy_row, dropout, embedding_backward, embedding_forward,
+    gated_activation, gated_activation_backward, initialize, rope, scale, zero,
 };
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};

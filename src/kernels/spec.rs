@@ -33,6 +33,12 @@ pub enum KernelSpec {
         columns: usize,
         factor: Constant,
     },
+    /// Rows of `columns` elements, of which a share is left out.
+    Dropout {
+        columns: usize,
+        rate: Constant,
+        mode: WriteMode,
+    },
     /// Of `count` words.
     Checksum {
         count: usize,
@@ -233,6 +239,7 @@ impl KernelSpec {
             Self::Zero { .. } => "zero_forward",
             Self::CopyRow { .. } => "copy_row_forward",
             Self::Scale { .. } => "scale_forward",
+            Self::Dropout { .. } => "dropout_forward",
             Self::Checksum { .. } => "checksum_forward",
             Self::Initialize { .. } => "initialize_forward",
             Self::EmbeddingForward { .. } => "embedding_forward",

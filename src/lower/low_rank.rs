@@ -4,7 +4,7 @@
 use super::{Lowering, label};
 use crate::arch::LowRank;
 use crate::error::Result;
-use crate::graph::{Node, ValueId};
+use crate::graph::{Dropout, Node, ValueId};
 use crate::kernels::{self as k, Form, LinearShape, Output, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
@@ -15,6 +15,22 @@ impl Lowering<'_> {
         let flops = (self.builder.tokens * columns) as f64;
         let slices = vec![rows, self.builder.step()];
         self.builder.dispatch(label(node.site, "scale"), kernel, slices, flops)
+    }
+
+    /// `y (+)= x`, of which the step's masks leave a share out.
+    pub(super) fn dropout(
+        &mut self,
+        node: &Node,
+        Dropout { rate, module }: Dropout,
+        write: WriteMode,
+    ) -> Result<()> {
+        let (x, y) = (self.read(node, 0), self.written(node, 0)?);
+        let columns = self.columns(node.reads[0]);
+        let kernel = k::dropout(self.builder.caps, columns, rate, write)?;
+        let number = Range { col0: module as u32, ..self.builder.all_rows() };
+        let slices = vec![x, y, self.builder.step(), self.builder.range(number)];
+        let flops = (self.builder.tokens * columns) as f64;
+        self.builder.dispatch(label(node.site, "dropout"), kernel, slices, flops)
     }
 
     /// `y += z · Bᵀ` in the module's columns of y.

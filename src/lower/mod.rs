@@ -96,6 +96,7 @@ impl Lowering<'_> {
             Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => self.linear(node, weight, bias),
             Op::Scale { factor } => self.scale(node, factor),
+            Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
             Op::LowRank(low) => self.low_rank(node, low),
             Op::LowRankInput(low) => self.low_rank_input(node, low),
             Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),

@@ -4,7 +4,7 @@ use super::head::logits_chunk;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::{self, Graph};
 use crate::kernels::WeightFormat;
 use crate::optim;
@@ -71,21 +71,16 @@ pub fn train_plans(
 /// Gradients and moments have the layout of [`Params::trained`].
 ///
 /// # Errors
-/// As [`train_plans`]; `invalid-options` for an adapter with dropout.
+/// As [`train_plans`].
 pub fn train_plans_of(
     caps: &Capabilities,
     params: &Params,
     TrainChoices { tokens, recompute, mixed, .. }: TrainChoices,
     trained: &dyn Fn(WeightId) -> bool,
 ) -> Result<TrainPlans> {
-    if params.architecture.low_rank.iter().any(|low| low.dropout > 0.0) {
-        return Err(Error::options(
-            "this version trains adapters without dropout: load or create this one with { dropout: 0 }",
-        ));
-    }
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
-    let mut training = graph::differentiate(&forward, trained);
+    let mut training = graph::differentiate(&graph::build_training(&params.architecture), trained);
     if recompute {
         training = graph::remat(&training);
     }

@@ -32,6 +32,7 @@ use crate::kernels::Wgsl;
 use crate::lower::{TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
+use crate::random::split;
 use crate::schedule::Schedule;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -376,11 +377,14 @@ impl Trainer {
         learning_rate: f64,
         counted: u64,
     ) -> Step {
-        let options = self.options.borrow();
+        let (options, progress) = (self.options.borrow(), self.flight.progress());
         let nominal = self.plans.micro_step.tokens as f64;
         Step {
             tokens: tokens as u32,
             accumulate: u32::from(accumulate),
+            // These two decide the masks of dropout.
+            draws: (progress.step * options.gradient_accumulation + progress.micro_step) as u32,
+            reserved: split(options.seed),
             learning_rate: learning_rate as f32,
             loss_scale: (1.0 / nominal) as f32,
             gradient_scale: (nominal / counted.max(1) as f64) as f32,

@@ -72,6 +72,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("zero", k::zero(caps, width * 100_000));
         add("copy", k::copy_row(caps, width));
         add("scale", k::scale(caps, width, 0.5));
+        add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
         for activation in Activation::ALL {

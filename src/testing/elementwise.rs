@@ -6,12 +6,13 @@ use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, 
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::config::Activation;
-use crate::kernels::{self as k, ActivationWidth, Kernel};
-use crate::random::fill_weights;
+use crate::kernels::{self as k, ActivationWidth, Kernel, WriteMode};
+use crate::random::{fill_weights, split};
 use crate::session::step::Initialize;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::attention::AttentionShape;
 use crate::twins::checksum::checksum_forward;
+use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::linear::scale_forward;
 use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
@@ -22,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("zero", zero),
         Case::new("copy_row", copy_row),
         Case::new("scale", scale),
+        Case::new("dropout", dropout),
         Case::new("checksum", checksum),
         Case::new("rope", rope),
     ];
@@ -123,6 +125,48 @@ async fn scale(lane: Rc<Lane>) -> Outcome {
                 for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                     let expected = Operand::floats(&expected);
                     same("rows", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+                }
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// The twin's bits where it overwrites. Rows behind the batch stay as they were.
+async fn dropout(lane: Rc<Lane>) -> Outcome {
+    let (seed, micro_step, module) = (split(lane.seed), 77, 3);
+    let masks = Masks { seed, micro_step };
+    let range = Operand::uniform(&[0u32, 9, module, 0]);
+    for columns in [1, 16, 77] {
+        for (rate, mode) in [(0.2, WriteMode::Overwrite), (0.5, WriteMode::Add)] {
+            let made = lane.variants(|caps| k::dropout(caps, columns, rate, mode)).map_err(text)?;
+            for rows in [1, 9] {
+                let x = lane.normal(9 * columns);
+                let (step, count) = (Step::of(rows), rows * columns);
+                let step = Operand::uniform(&Step { draws: micro_step, reserved: seed, ..step });
+                let y = dropout_forward(&x[..count], columns, rate, module as usize, masks);
+                let mut before = Operand::poison(9 * columns);
+                if mode == WriteMode::Add {
+                    before = Operand::floats(&lane.normal(9 * columns));
+                }
+                let operands = [Operand::floats(&x), before.clone(), step, range.clone()];
+                let jobs = jobs(&made, rows, &operands);
+                for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                    let (of_batch, behind) = got.words(0).split_at(count);
+                    same("rows behind", behind, &before.contents()[count..])
+                        .map_err(of(&job.kernel))?;
+                    let written = match mode {
+                        WriteMode::Add => {
+                            let sum = |(y, b): (&f32, &u32)| {
+                                f64::from(*y) + f64::from(f32::from_bits(*b))
+                            };
+                            let sums: Vec<_> = y.iter().zip(before.contents()).map(sum).collect();
+                            let got: Vec<_> = of_batch.iter().map(|x| f32::from_bits(*x)).collect();
+                            close("sums", &got, &sums, ROUNDING)
+                        }
+                        _ => same("rows", of_batch, Operand::floats(&y).contents()),
+                    };
+                    written.map_err(of(&job.kernel))?;
                 }
             }
         }

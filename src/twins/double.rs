@@ -10,6 +10,8 @@
 mod adapter_tests;
 mod attention;
 #[cfg(all(test, feature = "testing"))]
+mod dropout_tests;
+#[cfg(all(test, feature = "testing"))]
 mod fault_tests;
 mod faults;
 #[cfg(all(test, feature = "testing"))]

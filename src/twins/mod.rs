@@ -11,6 +11,7 @@ pub mod cache;
 pub mod check;
 pub mod checksum;
 pub mod double;
+pub mod dropout;
 pub mod embedding;
 pub mod linear;
 pub mod loss;

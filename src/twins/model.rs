@@ -5,6 +5,7 @@ use super::activation::{gated_activation_backward, gated_activation_forward};
 use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
+use super::dropout::{Masks, dropout_forward};
 use super::embedding::{embedding_backward, embedding_forward};
 use super::linear::{
     Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
@@ -18,7 +19,7 @@ use crate::arch::{Architecture, Attention, LowRank, Norm, Weight, WeightId};
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::format::WriteMode;
-use crate::graph::{Graph, Node, Op, ValueId, build, differentiate};
+use crate::graph::{Dropout, Graph, Node, Op, ValueId, build, build_training, differentiate};
 use std::collections::BTreeMap;
 
 /// Weights or gradients by safetensors name.
@@ -119,8 +120,20 @@ impl<R: Real> Network<'_, R> {
         batch: &Batch,
         trained: &dyn Fn(WeightId) -> bool,
     ) -> (R, Tensors<R>) {
-        let training = differentiate(&build(self.architecture), trained);
+        self.loss_and_gradients_with(batch, trained, None)
+    }
+
+    /// The same of a training step whose dropout, if the adapter has any, has these masks.
+    pub fn loss_and_gradients_with(
+        &self,
+        batch: &Batch,
+        trained: &dyn Fn(WeightId) -> bool,
+        masks: Option<Masks>,
+    ) -> (R, Tensors<R>) {
+        let forward = if masks.is_some() { build_training } else { build };
+        let training = differentiate(&forward(self.architecture), trained);
         let mut run = Run::new(self.architecture, training, self.weights);
+        run.masks = masks;
         run.all(&batch.tokens, &batch.documents, &batch.targets);
         let (sum, count) = loss_sum_forward(&run.losses, &batch.targets);
         (sum / count, run.named_gradients())
@@ -145,6 +158,8 @@ struct Run<'a, R> {
     gradients: BTreeMap<WeightId, Vec<R>>,
     logits: Vec<R>,
     losses: Vec<R>,
+    /// Of a training step.
+    masks: Option<Masks>,
 }
 
 /// What nodes read besides values and weights.
@@ -159,7 +174,7 @@ impl<'a, R: Real> Run<'a, R> {
     fn new(architecture: &'a Architecture, graph: Graph, weights: &'a Tensors<R>) -> Self {
         let values = vec![vec![]; graph.values.len()];
         let (gradients, logits, losses) = (BTreeMap::new(), vec![], vec![]);
-        Self { architecture, graph, weights, values, gradients, logits, losses }
+        Self { architecture, graph, weights, values, gradients, logits, losses, masks: None }
     }
 
     fn all(&mut self, tokens: &[u32], documents: &[u32], targets: &[u32]) {
@@ -233,6 +248,12 @@ impl<'a, R: Real> Run<'a, R> {
             }
             Op::Scale { factor } => {
                 scale_forward(&mut self.values[node.writes[0]], R::from_f64(factor));
+            }
+            Op::Dropout { dropout: Dropout { rate, module }, write } => {
+                let masks = self.masks.expect("a training step has masks");
+                let columns = self.graph.values[node.reads[0]].columns;
+                let y = dropout_forward(self.read(node, 0), columns, rate, module, masks);
+                self.write(node.writes[0], y, write);
             }
             Op::LowRank(low) => {
                 let product = self.product(low.b, self.read(node, 0), None);

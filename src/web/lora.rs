@@ -26,13 +26,6 @@ impl RawModel {
     pub async fn adapt(&self, options: String, ask: Function) -> JsResult<RawModel> {
         let (base, ask) = (Rc::clone(&self.model), asking(ask));
         let lora: LoraConfig = read("Adapter.create", &options)?;
-        if lora.dropout > 0.0 {
-            return Err(to_js(Error::options(format!(
-                "Adapter.create: dropout is {}; this version trains adapters without dropout: give 0, or \
-                 leave it out",
-                lora.dropout
-            ))));
-        }
         let adapter = Adapter::create(&base, lora, Watch(&ask)).await.map_err(to_js)?;
         Ok(Self::of_adapter(&adapter))
     }

@@ -7,6 +7,9 @@ Every adapter is written by PEFT's own `save_pretrained`. B is as random as A: a
 begins, every gradient of A is 0, and a wrong one would not show. The oracle is float32 on one CPU
 thread, as in make_fixtures.py, on the batch of the base's fixture. Before anything is kept, it is
 compared with packed_llama.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
+
+With dropout, PEFT draws no masks of its own: each of its Dropout modules is replaced by one that applies
+the masks of tinyloom, drawn here once more from the numbers that decide them.
 """
 
 import json
@@ -37,7 +40,7 @@ from make_fixtures import (
     write_json,
 )
 
-# Between them: every module and some of those that tinyloom stacks, biases of the base beside an
+# Between them: dropout, every module and some of those that tinyloom stacks, biases of the base beside an
 # adapter, rsLoRA, ranks that are and are not a multiple of 4, a scale of one.
 ADAPTERS = {
     "llama": {
@@ -57,7 +60,83 @@ ADAPTERS = {
         "seed": 33,
         "lora": dict(r=8, lora_alpha=8, target_modules=["k_proj", "o_proj", "up_proj"]),
     },
+    "llama-dropout": {
+        "base": "llama",
+        "seed": 34,
+        "lora": dict(r=4, lora_alpha=8, lora_dropout=0.2, target_modules="all-linear"),
+        # Of the trainer, which draws the masks.
+        "options": {"seed": 5},
+    },
 }
+
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC 2011) of many counters [4, n] under one key [2]."""
+    word = 0xFFFF_FFFF
+    counter, key = [c.astype(np.uint64) for c in counter], list(key)
+    for _ in range(10):
+        x, z = counter[0] * np.uint64(0xD251_1F53), counter[2] * np.uint64(0xCD9E_8D57)
+        high = lambda product: product >> np.uint64(32)
+        low = lambda product: product & np.uint64(word)
+        counter = [
+            high(z) ^ counter[1] ^ np.uint64(key[0]),
+            low(z),
+            high(x) ^ counter[3] ^ np.uint64(key[1]),
+            low(x),
+        ]
+        key = [(key[0] + 0x9E37_79B9) & word, (key[1] + 0xBB67_AE85) & word]
+    return np.stack(counter)
+
+
+class Masks:
+    """Which inputs of an adapter's modules a micro-step leaves out."""
+
+    def __init__(self, rate, seed):
+        self.rate, self.seed = rate, seed
+        self.micro_step = 0
+        # The first row of the document that runs.
+        self.row = 0
+
+    def of(self, module, rows, columns):
+        """0 or 1 / (1 - rate) by element. Four words of a block decide four elements of a row."""
+        quads = -(-columns // 4)
+        index = np.arange(self.row * quads, (self.row + rows) * quads)
+        same = lambda x: np.full_like(index, x)
+        words = philox([index, same(self.micro_step), same(module), same(0x6472_6F70)], (self.seed, 0))
+        words = words.T.reshape(rows, 4 * quads)[:, :columns]
+        kept = words >= int(self.rate * 2**32)
+        return torch.from_numpy(kept / (1 - self.rate))
+
+
+class Dropped(torch.nn.Module):
+    """An adapter's Dropout with given masks."""
+
+    def __init__(self, masks, module):
+        super().__init__()
+        self.masks, self.module = masks, module
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        return x * self.masks.of(self.module, *x.shape[-2:]).to(x.dtype)
+
+
+def replace_dropout(model, masks):
+    """Counts the modules in their order in the model. Gives their names by number."""
+    adapted = [(k, m) for k, m in model.named_modules() if hasattr(m, "lora_dropout")]
+    for number, (_, module) in enumerate(adapted):
+        module.lora_dropout["default"] = Dropped(masks, number)
+    return [name.removeprefix("base_model.model.") for name, _ in adapted]
+
+
+def run(model, masks, tokens, starts):
+    """As `forward`, with the masks of each document's rows."""
+    edges = torch.unique(starts).tolist() + [len(tokens)]
+    logits = []
+    for a, b in zip(edges, edges[1:]):
+        masks.row = a
+        logits.append(model(tokens[None, a:b], use_cache=False).logits[0])
+    return torch.cat(logits)
 
 
 def saved_name(name):
@@ -91,7 +170,7 @@ def merged_weights(base, adapter, scale):
     return merged
 
 
-def train(model, batch):
+def train(model, masks, batch):
     tokens, targets, starts = batch
     adapter = adapter_of(model)
     # The optimizer decays all that it trains: A and B are matrices.
@@ -106,7 +185,8 @@ def train(model, batch):
     steps = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
-        loss = mean_loss(forward(model, tokens, starts), targets)
+        masks.micro_step = step - 1
+        loss = mean_loss(run(model, masks, tokens, starts), targets)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(adapter.values(), OPTIONS["max_grad_norm"])
         optimizer.step()
@@ -114,20 +194,39 @@ def train(model, batch):
     return steps
 
 
-def second_opinion(fixture, scale, base, initial, oracle, steps):
+def second_logits(config, base, adapter, scale, dropped, batch):
+    """Logits by packed_llama; `dropped` has the masks and the modules by number."""
+    tokens, _, starts = batch
+    masks, modules = dropped
+    if masks.rate == 0:
+        return packed_llama.logits(config, merged_weights(base, adapter, scale), tokens, starts)
+    masks.row = 0
+
+    def beside(module, x):
+        name = f"base_model.model.{module}"
+        kept = x * masks.of(modules.index(module), *x.shape)
+        a, b = (adapter[f"{name}.lora_{part}.weight"] for part in "AB")
+        return scale * (kept @ a.T @ b.T)
+
+    return packed_llama.logits(config, base, tokens, starts, beside)
+
+
+def second_opinion(fixture, scale, base, initial, oracle, steps, dropped):
     """Repeats oracle and training in float64 and measures how far float32 was from it."""
-    tokens, targets, starts = make_batch(fixture)
+    batch = make_batch(fixture)
+    targets = batch[1]
     base = {k: v.double() for k, v in base.items()}
     weights = {k: v.double().requires_grad_() for k, v in initial.items()}
     moments, worst = {}, {"gradient": 0.0, "loss": 0.0}
     for step in range(1, len(steps) + 1):
-        logits = packed_llama.logits(
-            fixture["config"], merged_weights(base, weights, scale), tokens, starts
-        )
+        dropped[0].micro_step = step - 1
+        logits = second_logits(fixture["config"], base, weights, scale, dropped, batch)
         loss = mean_loss(logits, targets)
         gradients = dict(zip(weights, torch.autograd.grad(loss, weights.values())))
         if step == 1:
-            worst["logit"] = (logits - oracle["logits"]).abs().max().item()
+            merged = merged_weights(base, weights, scale)
+            plain = packed_llama.logits(fixture["config"], merged, batch[0], batch[2])
+            worst["logit"] = (plain - oracle["logits"]).abs().max().item()
             for name, g in gradients.items():
                 distance = ((oracle[f"grad.{name}"] - g).norm() / g.norm()).item()
                 worst["gradient"] = max(worst["gradient"], distance)
@@ -153,6 +252,9 @@ def make(name, spec, out):
     model.peft_config["default"].base_model_name_or_path = spec["base"]
     adapter = adapter_of(model)
     fill(adapter, spec["seed"])
+    own_options = spec.get("options", {})
+    masks = Masks(spec["lora"].get("lora_dropout", 0), own_options.get("seed", 0))
+    modules = replace_dropout(model, masks) if masks.rate else []
     # Without a look for the base elsewhere.
     model.save_pretrained(folder, save_embedding_layers=False)
     (folder / "README.md").unlink()
@@ -163,14 +265,16 @@ def make(name, spec, out):
     initial = {k: p.detach().clone() for k, p in adapter.items()}
 
     tokens, targets, starts = batch = make_batch(fixture)
+    model.eval()
     logits = forward(model, tokens, starts)
-    loss = mean_loss(logits, targets)
+    model.train()
+    loss = mean_loss(run(model, masks, tokens, starts), targets)
     loss.backward()
     oracle = {"logits": logits.detach(), "loss": loss.detach()[None]}
     oracle |= {f"grad.{k}": p.grad.clone() for k, p in adapter.items()}
-    steps = train(model, batch)
+    steps = train(model, masks, batch)
     scale = scale_of(spec["lora"])
-    worst = second_opinion(fixture, scale, base, initial, oracle, steps)
+    worst = second_opinion(fixture, scale, base, initial, oracle, steps, (masks, modules))
     # What PEFT merges, of the adapter as it was before training.
     with torch.no_grad():
         for key, p in adapter.items():
@@ -183,7 +287,8 @@ def make(name, spec, out):
     for key, value in zip(("tokens", "targets", "documents"), batch):
         arrays[key] = value.numpy().astype(np.uint32)
     save_file(arrays, folder / "oracle.safetensors")
-    losses = {"base": spec["base"], "options": OPTIONS, "steps": steps, "float32_noise": worst}
+    options = OPTIONS | own_options
+    losses = {"base": spec["base"], "options": options, "steps": steps, "float32_noise": worst}
     write_json(folder / "losses.json", losses)
     print(name, json.dumps(worst))
     for path in sorted(folder.iterdir()):

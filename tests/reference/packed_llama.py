@@ -57,8 +57,9 @@ def frequencies(config):
     return kept * plain + (1 - kept) * plain / scaling["factor"], magnitude
 
 
-def logits(config, weights, tokens, documents):
-    """Logits [tokens, vocab] for float64 `weights` by safetensors name."""
+def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
+    """Logits [tokens, vocab] for float64 `weights` by safetensors name. `beside` gives what an adapter adds to
+    the product of a module with x."""
     n, dim = len(tokens), config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     eps = config["rms_norm_eps"]
@@ -73,11 +74,12 @@ def logits(config, weights, tokens, documents):
     x = weights["model.embed_tokens.weight"][tokens]
     for layer in range(config["num_hidden_layers"]):
         w = {k: weights[f"model.layers.{layer}.{k}.weight"] for k in LAYER_NAMES}
+        linear = lambda k, x: x @ w[k].T + beside(f"model.layers.{layer}.{k}", x)
         h = rms_norm(x, w["input_layernorm"], eps)
         # Qwen2 adds biases.
         biases = [weights.get(f"model.layers.{layer}.self_attn.{p}_proj.bias", 0.0) for p in "qkv"]
         q, k, v = (
-            (h @ w[f"self_attn.{p}_proj"].T + bias).view(n, -1, dim).transpose(0, 1)
+            (linear(f"self_attn.{p}_proj", h) + bias).view(n, -1, dim).transpose(0, 1)
             for p, bias in zip("qkv", biases)
         )
         # Qwen3 norms each head's queries and keys.
@@ -87,10 +89,10 @@ def logits(config, weights, tokens, documents):
         k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (rope(k, cos, sin), v))
         scores = rope(q, cos, sin) @ k.transpose(1, 2) / math.sqrt(dim)
         attended = scores.masked_fill(~visible, -math.inf).softmax(-1) @ v
-        x = x + attended.transpose(0, 1).reshape(n, heads * dim) @ w["self_attn.o_proj"].T
+        x = x + linear("self_attn.o_proj", attended.transpose(0, 1).reshape(n, heads * dim))
         h = rms_norm(x, w["post_attention_layernorm"], eps)
-        gate = ACTIVATIONS[config["hidden_act"]](h @ w["mlp.gate_proj"].T)
-        x = x + (gate * (h @ w["mlp.up_proj"].T)) @ w["mlp.down_proj"].T
+        gate = ACTIVATIONS[config["hidden_act"]](linear("mlp.gate_proj", h))
+        x = x + linear("mlp.down_proj", gate * linear("mlp.up_proj", h))
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
     return rms_norm(x, weights["model.norm.weight"], eps) @ head.T
 

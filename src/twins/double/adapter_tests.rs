@@ -12,11 +12,13 @@ use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::{ErrorCode, Result};
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
+use crate::random::split;
 use crate::session::{
     Adapter, EstimateOptions, GenerateOptions, Generation, InferenceOptions, Model, ModelLoader,
     Resume, Snapshot, TextOptions, Trainer, TrainerOptions, UNWATCHED, estimate,
 };
 use crate::twins::check::assert_close;
+use crate::twins::dropout::Masks;
 use crate::twins::model::{Network, Tensors, random_adapter};
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
@@ -24,9 +26,9 @@ use std::rc::Rc;
 
 /// Of stacked modules some, and some of a layer alone.
 const SOME: [&str; 4] = ["k_proj", "up_proj", "0.mlp.down_proj", "o_proj"];
-const ALL: [&str; 1] = ["all-linear"];
+pub(super) const ALL: [&str; 1] = ["all-linear"];
 
-fn lora(targets: &[&str], rank: usize) -> LoraConfig {
+pub(super) fn lora(targets: &[&str], rank: usize) -> LoraConfig {
     let targets = targets.iter().map(|&target| target.into()).collect();
     LoraConfig { rank, alpha: 3.0, targets, seed: 11, ..LoraConfig::default() }
 }
@@ -56,7 +58,7 @@ impl Adapted {
 }
 
 /// Loads an adapter's tensors as those of a file are.
-fn fill(adapter: &Adapter, bytes: impl Fn(&str) -> Vec<u8>) {
+pub(super) fn fill(adapter: &Adapter, bytes: impl Fn(&str) -> Vec<u8>) {
     let model = adapter.model();
     let mut loader = ModelLoader::of_adapter(adapter);
     let (header, length) = header_of(&model.save_header(), &model.tensors());
@@ -67,7 +69,7 @@ fn fill(adapter: &Adapter, bytes: impl Fn(&str) -> Vec<u8>) {
     block_on(loader.finish()).unwrap();
 }
 
-fn trains(double: &Rc<Double>, config: &str, lora: LoraConfig, recompute: bool) {
+pub(super) fn trains(double: &Rc<Double>, config: &str, lora: LoraConfig, recompute: bool) {
     let pair = Pair::new(double, config);
     let adapted = Adapted::new(&pair, lora, 5);
     let (base, model) = (weights(&pair.model), adapted.adapter.model());
@@ -75,16 +77,19 @@ fn trains(double: &Rc<Double>, config: &str, lora: LoraConfig, recompute: bool) 
         tokens_per_step: 40,
         gradient_accumulation: 2,
         recompute,
+        seed: 9 << 32 | 4,
         ..TrainerOptions::default()
     };
+    let seed = split(options.seed);
     let trainer = block_on(Trainer::create(model, options, UNWATCHED)).unwrap();
     let batches = [(3, 40), (5, 23)].map(|(seed, tokens)| batch(&pair.config, seed, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let (mut loss, mut expected) = (0.0, Tensors::<f64>::new());
-    for batch in &batches {
+    for (micro_step, batch) in (0..).zip(&batches) {
         let share = batch.counted() as f64 / counted;
         let trained = |weight| adapted.architecture.is_low_rank(weight);
-        let (part, gradients) = adapted.network().loss_and_gradients(batch, &trained);
+        let masks = Some(Masks { seed, micro_step });
+        let (part, gradients) = adapted.network().loss_and_gradients_with(batch, &trained, masks);
         loss += share * part;
         for (name, gradient) in gradients {
             let sum = expected.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
@@ -376,7 +381,7 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
     assert_eq!(Gpu::counters(&*double).gpu_bytes, held, "an adapter is given back");
 }
 
-fn options() -> TrainerOptions {
+pub(super) fn options() -> TrainerOptions {
     TrainerOptions {
         learning_rate: 1e-2,
         warmup_steps: 2,
@@ -387,7 +392,7 @@ fn options() -> TrainerOptions {
     }
 }
 
-fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
+pub(super) fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
     let options =
         DatasetOptions { sequence_length: Some(15), seed: 3, ..DatasetOptions::default() };
     let tokens = (0..400).map(|i: u32| (i % 17 * 7 + i / 100) % 60).collect();
@@ -397,7 +402,7 @@ fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
 }
 
 /// Another adapter's trainer that goes on from where this one is.
-async fn resumed(trainer: &Trainer, onto: &Adapter) -> Result<Rc<Trainer>> {
+pub(super) async fn resumed(trainer: &Trainer, onto: &Adapter) -> Result<Rc<Trainer>> {
     let state = trainer.state().await?;
     let mut resume = Resume::of_adapter(onto, &state)?;
     let tensors = trainer.optimizer_tensors();

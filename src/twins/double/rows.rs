@@ -8,6 +8,7 @@ use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::checksum::checksum_forward;
+use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
 use crate::twins::linear::scale_forward;
 use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
@@ -33,6 +34,14 @@ pub(super) fn scale(on: &mut Operands, columns: usize, factor: f64) -> Result<()
     let mut rows = on.first("rows", count)?.to_vec();
     scale_forward(&mut rows, factor as f32);
     on.write("rows", 0, &rows)
+}
+
+pub(super) fn dropout(on: &mut Operands, columns: usize, rate: f64, mode: WriteMode) -> Result<()> {
+    let (step, adds) = (on.step()?, on.adds(mode)?);
+    let x = on.first("input", step.tokens as usize * columns)?;
+    let masks = Masks { seed: step.reserved, micro_step: step.draws };
+    let y = dropout_forward(x, columns, rate, on.range()?.col0 as usize, masks);
+    on.write_by("output", 0, &y, adds)
 }
 
 pub(super) fn checksum(on: &mut Operands, count: usize) -> Result<()> {

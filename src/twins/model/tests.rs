@@ -91,6 +91,36 @@ fn an_adapters_gradients_match_finite_differences() {
     }
 }
 
+/// With the same masks on every side. The mean over masks is not that of the whole inputs: the loss curves.
+#[test]
+fn gradients_under_dropout_match_finite_differences() {
+    let (config, batch) = (config(r#","tie_word_embeddings":true"#), batch());
+    let lora = LoraConfig { rank: 3, dropout: 0.3, ..LoraConfig::default() };
+    let adapted = Architecture::of(&config).adapted(&lora).unwrap();
+    let own = random_adapter::<f64>(&adapted, 5);
+    let mut weights = random_tensors(&config, 1);
+    weights.extend(own.clone());
+    let masks = Some(Masks { seed: [8, 0], micro_step: 2 });
+    let of = |weights: &Tensors<f64>| {
+        let network = Network { architecture: &adapted, weights };
+        network.loss_and_gradients_with(&batch, &|weight| adapted.is_low_rank(weight), masks)
+    };
+    let (loss, gradients) = of(&weights);
+    let whole = Network { architecture: &adapted, weights: &weights }.loss(&batch);
+    assert!((loss - whole).abs() > 1e-4, "{loss} and {whole}");
+    assert!(gradients.keys().eq(own.keys()));
+    for (name, gradient) in &gradients {
+        let mut changed = weights.clone();
+        let loss_at = |x: &[f64]| {
+            changed.insert(name.clone(), x.to_vec());
+            of(&changed).0
+        };
+        let numeric = numeric_gradient(loss_at, &weights[name], 1e-4);
+        assert_close(name, gradient, &numeric, 1e-9, 1e-7);
+        assert!(gradient.iter().any(|g| g.abs() > 1e-6), "{name} has no gradient");
+    }
+}
+
 /// Weights to which the scaled product of A and B is added give what base and adapter give.
 #[test]
 fn an_adapter_is_a_change_of_its_modules_weights() {

@@ -1,10 +1,10 @@
 // LoRA adapters against PEFT: its files, logits, gradients of A and B, ten losses and merged weights of the adapters
-// in tests/reference/fixtures/adapters.
+// in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws.
 import { close, equal, ok, sameBytes } from "./assert.mjs";
 import { openFile } from "./kit.mjs";
 import { readReference } from "./reference.mjs";
 
-const NAMES = ["llama", "qwen2-rslora", "qwen3"];
+const NAMES = ["llama", "qwen2-rslora", "qwen3", "llama-dropout"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
 
 const json = async (path) => JSON.parse(new TextDecoder().decode(await readReference(path)));
@@ -102,8 +102,28 @@ async function againstPeft(host, name) {
     if (m.step === 1) gradient = await checkGradients(trainer, oracle);
   }
   sameBytes(await logitsOf(model, oracle), plain, "the model's own logits");
+  await checkDropout(host, { model, adapter, files, oracle, trainer });
   model.free();
   return `logits within ${digits(off)}, gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
+}
+
+/** Steps alone leave inputs out; the same adapter loaded without dropout has another loss. */
+async function checkDropout({ tinyloom }, { model, adapter, files, oracle, trainer }) {
+  const { dropout } = adapter.options;
+  if (dropout === 0) return;
+  equal(dropout, 0.2, "dropout");
+  const [again, without] = [{}, { dropout: 0 }].map((options) =>
+    tinyloom.Adapter.load(model, files, options),
+  );
+  const { tokens, targets, documents } = oracle;
+  const loss = async (loaded) => {
+    const options = { seed: trainer.options.seed, tokensPerStep: tokens.length };
+    const own = await tinyloom.Trainer.create(await loaded, options);
+    return (await own.step({ tokens, targets, documents })).loss;
+  };
+  const [left, whole] = [await loss(again), await loss(without)];
+  ok(Math.abs(left - whole) > 1e-3, `${left} with dropout, ${whole} without`);
+  close(left, oracle.loss[0], 1e-4, "loss with dropout");
 }
 
 async function mergedAsPeft(host, name) {

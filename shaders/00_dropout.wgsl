@@ -1,0 +1,34 @@
+// uses: step, flat, philox, range, write_mode
+// dropout_forward: rows of which each element is left out with a probability, and what is kept is scaled up
+// for it; the same masks on gradients. Integers alone decide, so that every adapter leaves out the same
+// elements, and a mask need not be kept. (Srivastava et al., "Dropout", JMLR 2014)
+//
+//   0 input   read        f32 [tokens, COLUMNS]
+//   1 output  read_write  f32 [tokens, COLUMNS]  by WRITE_MODE
+//   2 step    uniform     draws: micro-steps before this one; reserved: the seed
+//   3 range   uniform     col0: the number of the module whose inputs these are
+//
+// An element is left out where its word is below THRESHOLD. Grid: one invocation per four elements of a row,
+// which share a block of random words.
+@group(0) @binding(0) var<storage, read> input: array<f32>;
+@group(0) @binding(1) var<storage, read_write> output: array<f32>;
+@group(0) @binding(2) var<uniform> step: Step;
+@group(0) @binding(3) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let t = id / BLOCKS;
+  if t < step.tokens {
+    let words = philox(vec4(id, step.draws, range.col0, 0x64726f70u), step.reserved);
+    let first = id % BLOCKS * 4u;
+    for (var i = 0u; i < min(4u, COLUMNS - first); i++) {
+      let at = t * COLUMNS + first + i;
+      let kept = select(0.0, input[at] * SCALE, words[i] >= THRESHOLD);
+      if adds(step.accumulate) {
+        output[at] += kept;
+      } else {
+        output[at] = kept;
+      }
+    }
+  }
+}
