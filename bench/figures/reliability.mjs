@@ -1,5 +1,6 @@
 // The table of docs/reliability.md: what `npm run reliability` found, from its files in bench/results.
 import { adapterName, median, newest } from "../../tests/reliability/results.mjs";
+import { judge } from "../../tests/reliability/soak-judge.mjs";
 
 export const HEADS = ["fault", "where", "outcome", "cost", "result"];
 
@@ -69,7 +70,8 @@ function snapshots() {
 }
 
 function soak() {
-  return newest("soak").map(({ file, date, adapter, seed, steps, cycles, seconds, wrong }) => {
+  return newest("soak").map(({ file, date, adapter, seed, steps, cycles, seconds }) => {
+    const wrong = judge(cycles, 0); // older results did not judge the whole heap
     const last = cycles.at(-1);
     const returned = `${number(last.gpuBytes)} bytes of the GPU left, ${megabytes(last.wasmBytes)} of wasm, `;
     const objects = cycles.findLast((cycle) => cycle.objectBytes)?.objectBytes;

@@ -8,7 +8,7 @@ import { judge as judgeLarge } from "../reliability/large.mjs";
 import { judge as judgeLoss } from "../reliability/losses-stage.mjs";
 import { runParts } from "../reliability/parts.mjs";
 import { keep } from "../reliability/results.mjs";
-import { judge } from "../reliability/soak.mjs";
+import { judge } from "../reliability/soak-judge.mjs";
 
 /** Cycles of a soak of which every fifth was looked at for its objects, and the last. */
 const cyclesOf = (count, changes = {}) =>
@@ -16,6 +16,7 @@ const cyclesOf = (count, changes = {}) =>
     gpuBytes: 0,
     bits: "b",
     wasmBytes: 100,
+    heapBytes: 2000,
     bufferBytes: 100,
     ...((at % 5 === 0 || at === count - 1) && { objectBytes: 1000 }),
     ...changes[at],
@@ -31,6 +32,7 @@ test("a soak is judged by the cycles that were looked at", () => {
   assert.match(judge(cyclesOf(12, { 7: { gpuBytes: 4 } }), 0).join(), /4 bytes of the GPU/);
   assert.match(judge(cyclesOf(12, { 7: { bits: "c" } }), 0).join(), /bits differ/);
   assert.match(judge(cyclesOf(12, { 7: { wasmBytes: 101 } }), 0).join(), /wasmBytes grew/);
+  assert.match(judge(cyclesOf(12, { 11: { heapBytes: 2030 } }), 0).join(), /heapBytes grew/);
 });
 
 test("a loss is whole with the right code each time, and no other", () => {

@@ -5,6 +5,7 @@ import { step } from "../../scripts/lib.mjs";
 import { softwareOnly } from "../../scripts/machine.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { adapterName, keep } from "./results.mjs";
+import { judge } from "./soak-judge.mjs";
 
 /** Steps between a creation and its end: a hundredth of the default. */
 const CYCLE = softwareOnly() ? 10 : 200;
@@ -12,8 +13,14 @@ const CYCLE = softwareOnly() ? 10 : 200;
 const [STEPS, MINUTES] = [20_000, 10];
 /** Of so many cycles one is looked at for its objects, which takes the page a while: the first, and so on. */
 const LOOKED_AT = softwareOnly() ? 1 : 5;
-/** The share by which objects and buffers may be above the highest of the first tenth: caches of the engine. */
-const HEAP_NOISE = 0.01;
+/**
+ * Flags of Chromium's. V8 compiles a function again, and allocates for it, the more often it ran: the collected heap
+ * then has more code after hours than after minutes. With these it compiles each function once, and allocates what it
+ * notes of it then, so that what grows is the page's.
+ */
+const STEADY = [
+  "--js-flags=--no-opt --no-maglev --no-sparkplug --no-lazy-feedback-allocation --no-flush-bytecode",
+];
 
 /** In the page. */
 async function open(base, { config, tokens }, seed) {
@@ -60,33 +67,6 @@ async function objects(session) {
   return sum;
 }
 
-/** What is wrong with the cycles, if anything. Some have no `objectBytes`. */
-export function judge(cycles, before) {
-  const tenth = Math.max(1, Math.floor(cycles.length / 10));
-  const [first, rest] = [cycles.slice(0, tenth), cycles.slice(tenth)];
-  const known = (list, key) => list.map((one) => one[key]).filter((bytes) => bytes !== undefined);
-  const wrong = [];
-  const left = cycles.find(({ gpuBytes }) => gpuBytes !== before);
-  if (left) wrong.push(`${left.gpuBytes} bytes of the GPU are left, and ${before} before`);
-  const other = cycles.find(({ bits }) => bits !== cycles[0].bits);
-  if (other) wrong.push(`bits differ: ${other.bits}, and at first ${cycles[0].bits}`);
-  for (const [key, noise] of [
-    ["wasmBytes", 0],
-    ["objectBytes", HEAP_NOISE],
-    ["bufferBytes", HEAP_NOISE],
-  ]) {
-    const [early, late] = [known(first, key), known(rest, key)];
-    if (early.length === 0 || late.length === 0) {
-      wrong.push(`${cycles.length} cycles are too few to compare ${key}`);
-      continue;
-    }
-    const [was, is] = [Math.max(...early), Math.max(...late)];
-    if (is > was * (1 + noise))
-      wrong.push(`${key} grew from ${was} to ${is} after the first tenth`);
-  }
-  return wrong;
-}
-
 /** Prints a line, and keeps every cycle. */
 export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
   const limit =
@@ -115,7 +95,7 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
       const seconds = Math.round((performance.now() - began) / 1000);
       const { adapter, software } = opened;
       const short = software ? seconds < 60 * MINUTES : done < STEPS;
-      const result = { software, seed, steps: done, seconds, wrong, cycles };
+      const result = { software, seed, flags: STEADY, steps: done, seconds, wrong, cycles };
       keep("soak", adapter, result, { short });
       const last = cycles.at(-1);
       const looked = cycles.findLast(({ objectBytes }) => objectBytes);
@@ -127,5 +107,6 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
       for (const line of wrong) console.log(`  ${line}`);
       return wrong.length === 0;
     },
+    { flags: STEADY },
   );
 }

@@ -174,9 +174,9 @@ export class Stored {
     for (const [fault, failure] of Object.entries(FAILURES)) {
       const run = await this.#run("one");
       for (const file of WRITTEN) {
-        this.failing(file, failure.name);
+        await this.failing(file, failure.name);
         const said = await this.#save(run);
-        this.failing();
+        await this.failing();
         rows.push({ fault, ...(await this.#failed(run, file, said, failure)) });
       }
       await run.close();

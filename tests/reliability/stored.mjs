@@ -1,5 +1,6 @@
 // Stored runs whose files are damaged or lost, whose writes fail, and which two tabs want: each file of a run in turn, in
-// Node and in both browsers. `npm run reliability -- stored` keeps the result of each host.
+// Node and in both browsers, and the writes also in a worker. `npm run reliability -- stored` keeps the result of each
+// host.
 import { fork } from "node:child_process";
 import { join } from "node:path";
 import { openPage } from "../../scripts/browser.mjs";
@@ -12,6 +13,8 @@ import { adapterName, keep } from "./results.mjs";
 const TIMES = 8;
 /** Quotas of Chromium that a checkpoint meets. */
 const QUOTAS = 20;
+/** A browser's name alone is its page, where files are written by streams. */
+const HOSTS = ["node", "chromium", "chromium-worker", "firefox", "firefox-worker"];
 /** Milliseconds that Node may take. */
 const LONGEST = 600_000;
 
@@ -52,6 +55,26 @@ async function open(base, seed) {
   return globalThis.stage.begin();
 }
 
+/** The same through a worker. */
+async function openWorker(base, seed) {
+  const { Stored } = await import(`${base}/tests/reliability/stored-stage.mjs`);
+  const { originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const { connect } = await import(`${base}/pkg/worker/index.js`);
+  const worker = new Worker(`${base}/tests/reliability/stored-worker.mjs`, { type: "module" });
+  const tinyloom = await connect({ worker });
+  globalThis.stage = new Stored({
+    tinyloom,
+    open: (name) => tinyloom.Runs.open(name),
+    disk: originDisk,
+    failing: tinyloom.failing,
+    seed,
+  });
+  return globalThis.stage.begin();
+}
+
+/** In the page: what a worker does otherwise. */
+const failed = () => globalThis.stage.failures();
+
 /** In the page. */
 async function damaged(times) {
   const { stage } = globalThis;
@@ -91,15 +114,17 @@ async function twoTabs(page, url) {
   return rows;
 }
 
+/** Files are damaged alike whoever wrote them: in a worker only the writes fail. */
 function inBrowser(host, { seed, times }) {
+  const [kind, worker] = host.split("-");
   return withPage(
-    host,
+    kind,
     () => {},
     async (page, url) => {
-      const opened = await page.evaluate(open, url, seed);
-      const rows = await page.evaluate(damaged, times);
-      if (host === "chromium") rows.push(...(await meetQuotas(page, url, numbers(seed))));
-      rows.push(...(await twoTabs(page, url)));
+      const opened = await page.evaluate(worker ? openWorker : open, url, seed);
+      const rows = await page.evaluate(worker ? failed : damaged, times);
+      if (kind === "chromium") rows.push(...(await meetQuotas(page, url, numbers(seed))));
+      if (!worker) rows.push(...(await twoTabs(page, url)));
       return { ...opened, rows };
     },
   );
@@ -108,8 +133,8 @@ function inBrowser(host, { seed, times }) {
 /** Every host; the result of each as JSON and a line. */
 export async function stored({ count = TIMES, seed = Date.now() % 1e6, built, host } = {}) {
   let good = true;
-  for (const one of host ? [host] : ["node", "chromium", "firefox"]) {
-    if (built && one !== "node" && !findBrowser(one)) {
+  for (const one of host ? [host] : HOSTS) {
+    if (built && one !== "node" && !findBrowser(one.split("-")[0])) {
       console.log(`stored: ${one} is not here and was left out`);
       continue;
     }
