@@ -22,7 +22,7 @@ pub(super) fn finish(
     bindings: &[Binding],
     width: usize,
 ) -> Result<Kernel> {
-    let reason = "one invocation an element, workgroup as large as the device allows up to 256";
+    let reason = "one invocation per element, workgroup as large as the device allows up to 256";
     let grid = Grid::Flat { rows: 1, per_block: width, per_group: composer.workgroup_size() };
     composer.finish(caps, bindings, grid, "flat", reason)
 }
@@ -35,7 +35,7 @@ fn fixed(
     count: usize,
 ) -> Result<Kernel> {
     let flat = Grid::Flat { rows: 1, per_block: count, per_group: composer.workgroup_size() };
-    let reason = "one invocation an element, workgroup as large as the device allows up to 256";
+    let reason = "one invocation per element, workgroup as large as the device allows up to 256";
     composer.finish(caps, bindings, flat.fixed(caps, 1)?, "flat", reason)
 }
 

@@ -178,7 +178,7 @@ pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Ker
             caps,
             &[read("partial_sums"), read_write("output"), uniform("step")],
             flat.fixed(caps, 1)?,
-            format!("{lanes} lanes a column"),
+            format!("{lanes} lanes per column"),
             "a column's blocks are read by several invocations at a time",
         )
 }

@@ -71,6 +71,6 @@ pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
             ],
             Grid::Fixed { x, y },
             "flat",
-            "one invocation an element, workgroup as large as the device allows up to 256",
+            "one invocation per element, workgroup as large as the device allows up to 256",
         )
 }

@@ -252,11 +252,11 @@ fn key_value_rows(
         .module(shader!("lib/attention/backward_rows_key_value"))
 }
 
-const ROW_VARIANT: &str = "invocation a row and head";
+const ROW_VARIANT: &str = "invocation per row and head";
 const ROW_REASON: &str =
     "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
 
-const KEPT_REASON: &str = "scores kept for keys and values: five products in place of seven";
+const KEPT_REASON: &str = "scores kept for keys and values: five products instead of seven";
 
 /// The kernel of a pass: the tile that is given, or what selection picks.
 pub(in crate::kernels) fn attention_kernel(
@@ -395,7 +395,7 @@ pub(in crate::kernels) fn delta_kernel(
         bindings,
         Grid::Flat { rows: 1, per_block: owners, per_group: size as usize },
         "flat",
-        "one invocation a row and head",
+        "one invocation per row and head",
     )
 }
 
@@ -498,6 +498,6 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
             &[read("parts"), read_write("d_qkv"), uniform("step")],
             Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group: size as usize },
             "flat",
-            "one invocation a vector of four",
+            "one invocation per vector of four",
         )
 }

@@ -37,7 +37,7 @@ pub fn cache_append(caps: &Capabilities, shape: AttentionShape, cache: KvCache) 
         });
     let mut kernel = finish(composer, caps, &bindings, width / 4)?;
     kernel.variant = format!("flat, {}", cache.name());
-    kernel.reason = "one invocation a vector of four elements".into();
+    kernel.reason = "one invocation per vector of four elements".into();
     Ok(kernel)
 }
 

@@ -267,13 +267,13 @@ fn decode(
             y: splits.count as u32,
         },
         format!(
-            "{} lanes a key of {}, {}",
+            "{} lanes per key of {}, {}",
             tile.lanes,
             place.name(),
             if subgroups { "subgroup" } else { "tree" }
         ),
         format!(
-            "{}; each row read once for {} query heads, {} keys a lane in flight, {} bytes of workgroup memory",
+            "{}; each row read once for {} query heads, {} keys per lane in flight, {} bytes of workgroup memory",
             splits.reason(),
             tile.group,
             tile.keys,
@@ -317,8 +317,8 @@ fn row(
             caps,
             &place.bindings(stage),
             Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
-            format!("invocation a head and range of {}", place.name()),
-            format!("{}; the adapter runs on a CPU, where barriers are dear", splits.reason()),
+            format!("invocation per head and range of {}", place.name()),
+            format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
         )
 }
 

@@ -32,6 +32,6 @@ pub fn attention_probabilities(caps: &Capabilities, shape: AttentionShape) -> Re
         uniform("step"),
         uniform("probe"),
     ];
-    let reason = "one workgroup a row, up to 64 invocations; each key has one of them";
+    let reason = "one workgroup per row, up to 64 invocations; each key has one of them";
     composer.finish(caps, &bindings, Grid::RowsByX { rows: 1, y: 1 }, "row", reason)
 }

@@ -90,7 +90,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         caps,
         &bindings(shape)?,
         flat.fixed(caps, 1)?,
-        format!("{lanes} lanes a row, {width}{fused}"),
+        format!("{lanes} lanes per row, {width}{fused}"),
         "one row: each weight is read once, by neighbours",
     )
 }

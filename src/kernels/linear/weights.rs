@@ -56,7 +56,7 @@ pub fn pack_weights(
         &[read("matrix"), read_write("packed")],
         format,
         groups,
-        "one invocation a group of 32 elements",
+        "one invocation per group of 32 elements",
     )
 }
 
@@ -82,6 +82,6 @@ pub fn unpack_weights(
         &[read_write("matrix"), read("packed")],
         format,
         vectors,
-        "one invocation a vector of 16 bytes",
+        "one invocation per vector of 16 bytes",
     )
 }
