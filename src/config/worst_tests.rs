@@ -1,5 +1,5 @@
-//! The longest that a config can take: what it allocates and compares is counted, and its time has a bound that only
-//! a slip in the order of growth passes. A release build takes less than a hundredth of that bound.
+//! The longest that a config can take: what it allocates and compares is counted. Time has a bound that only a slip in
+//! the order of growth exceeds. In the wasm module the slowest of these takes 54 ms on a busy machine.
 
 use super::fields::MAX_BYTES;
 use super::keys::COMPARED;
@@ -7,7 +7,7 @@ use super::{LoraConfig, ModelConfig};
 use crate::session::counting::counted;
 use std::time::{Duration, Instant};
 
-/// An unoptimised build beside other tests: it takes thirty times what a release build does.
+/// For an unoptimised build beside all other tests, where the slowest took 0.1 s.
 const GUARD: Duration = Duration::from_secs(2);
 
 /// Fills a text to the most bytes that a config may have: `part` gives the field of a number.
@@ -101,7 +101,7 @@ fn no_config_takes_long() {
             slowest = slowest.max((took, name));
             most = most.max((compared, name));
             assert!(bytes <= 8 * text.len() + (1 << 20), "{name}: {bytes} bytes allocated");
-            assert!(calls <= 20_000 + text.len() / 4, "{name}: {calls} allocations");
+            assert!(calls <= 10_000, "{name}: {calls} allocations");
             assert!(compared <= 4_000_000, "{name}: {compared} pairs of letters");
             assert!(took < GUARD, "{name} took {took:?}");
         }
