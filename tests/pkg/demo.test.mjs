@@ -77,6 +77,34 @@ async function opens(t, demo) {
   await demo.page.keyboard.press("Escape");
 }
 
+/** A link has all settings, and never the visitor's text. */
+async function link(demo) {
+  await demo.fill("paste", "what nobody else may read");
+  await demo.click("link");
+  const hash = await demo.page.evaluate(() => location.hash);
+  const settings = new URLSearchParams(hash.slice(1));
+  for (const id of ["text-source", "size", "steps", "learning-rate", "tokens-per-step", "seed"]) {
+    assert.equal(settings.get(id), await demo.text(id), id);
+  }
+  assert.ok(!/nobody/.test(hash), hash);
+  assert.match(await demo.text("status"), /Your own text is not in it\.$/);
+  await demo.page.evaluate(() => history.replaceState(null, "", location.pathname));
+}
+
+/** A text can be picked in the form, and by the button that takes runs and models. */
+async function picks(demo) {
+  const shown = (name) =>
+    demo.until(name, async () => (await demo.text("file-name")).startsWith(`${name} · `), 30);
+  const field = await demo.page.$("#file");
+  await field.uploadFile(join(root, "README.md"));
+  await shown("README.md");
+  assert.equal(await demo.text("text-source"), "file");
+  const choosing = demo.page.waitForFileChooser({ timeout: 30_000 });
+  await demo.page.click("#import");
+  await (await choosing).accept([join(root, "LICENSE-MIT")]);
+  await shown("LICENSE-MIT");
+}
+
 /** The tour has six steps, stands still for those who want that, and is not offered again. */
 async function tour(demo) {
   await demo.page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
@@ -110,6 +138,10 @@ async function trainAndPause(t, demo) {
   const training = await longestTask(demo.page);
   t.diagnostic(`longest task of training: ${training || "below 50"} ms`);
   assert.ok(training < TRAINING, `a task of ${training} ms while it trained`);
+  await demo.until("stored step", async () =>
+    /^step \d+ of 420/.test((await demo.runs())[0].result),
+  );
+  assert.equal(await demo.state(), "training", "the table tells what is stored while it trains");
   await demo.click("pause");
   await demo.until("pause", async () => (await demo.state()) === "paused");
   const paused = await demo.step();
@@ -156,6 +188,8 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/tinyloom/`);
   await opens(t, demo);
+  await link(demo);
+  await picks(demo);
   await tour(demo);
   assert.ok((await demo.text("capabilities")).length > 0, "capabilities");
   const paused = await trainAndPause(t, demo);
