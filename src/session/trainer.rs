@@ -382,8 +382,7 @@ impl Trainer {
         Step {
             tokens: tokens as u32,
             accumulate: u32::from(accumulate),
-            // These two decide the masks of dropout.
-            draws: (progress.step * options.gradient_accumulation + progress.micro_step) as u32,
+            draws: progress.draws(options.gradient_accumulation),
             reserved: split(options.seed),
             learning_rate: learning_rate as f32,
             loss_scale: (1.0 / nominal) as f32,

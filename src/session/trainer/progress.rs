@@ -22,4 +22,22 @@ impl Progress {
     pub fn kept(self) -> Self {
         Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
     }
+
+    /// Number of the micro-step, which with the seed decides the masks of dropout. A state may name a step
+    /// so late that the number starts again at 0.
+    pub fn draws(self, gradient_accumulation: u64) -> u32 {
+        self.step.wrapping_mul(gradient_accumulation).wrapping_add(self.micro_step) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+
+    #[test]
+    fn draws_of_any_step_have_a_number() {
+        let progress = |step, micro_step| Progress { step, micro_step, ..Progress::default() };
+        assert_eq!(progress(3, 1).draws(4), 13);
+        assert_eq!(progress((1 << 53) - 1, 2).draws(1 << 16), 0xffff_0002);
+    }
 }
