@@ -17,10 +17,10 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let t = id / BLOCKS;
+  let t = id / ROW_BLOCKS;
   if t < step.tokens {
     let words = philox(vec4(id, step.draws, range.col0, 0x64726f70u), step.reserved);
-    let first = id % BLOCKS * 4u;
+    let first = id % ROW_BLOCKS * 4u;
     for (var i = 0u; i < min(4u, COLUMNS - first); i++) {
       let at = t * COLUMNS + first + i;
       let kept = select(0.0, input[at] * SCALE, words[i] >= THRESHOLD);

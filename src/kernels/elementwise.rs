@@ -124,7 +124,7 @@ pub fn dropout(caps: &Capabilities, columns: usize, rate: f64, mode: WriteMode) 
     let blocks = columns.div_ceil(4);
     let composer = composer(caps, KernelSpec::Dropout { columns, rate: Constant(rate), mode })?
         .size("COLUMNS", columns)
-        .size("BLOCKS", blocks)
+        .size("ROW_BLOCKS", blocks)
         .size("THRESHOLD", (rate * f64::from(1 << 16) * f64::from(1 << 16)) as u32 as usize)
         .size("WRITE_MODE", mode.constant() as usize)
         .float("SCALE", (1.0 / (1.0 - rate)) as f32)
