@@ -34,7 +34,7 @@ export const cases = {
 
   async "nothing is allocated before a checkpoint's headers are read"({ tinyloom, runtime }) {
     const before = runtime._counters().buffers;
-    const source = { "config.json": encode({}), "model.safetensors": makeFile({}) };
+    const source = { "config.json": encode(tiny), "model.safetensors": makeFile({}) };
     await refuses("invalid-checkpoint", "missing", () =>
       tinyloom.Model.fromPretrained(runtime, source),
     );
