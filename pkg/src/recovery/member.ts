@@ -194,8 +194,9 @@ export class Member implements Guard<RawTrainer> {
   }
 
   #inRun(snapshot: KeptSnapshot): TinyloomError {
+    const why = this.journal.gone?.message ?? "no device comes any more";
     const message =
-      `the trainer does not come back, and its last snapshot, of step ${snapshot.steps}, is ${placeOf(snapshot)}: ` +
+      `${why}; the trainer's last snapshot, of step ${snapshot.steps}, is ${placeOf(snapshot)}: ` +
       "resume from there, or export the run";
     return new TinyloomError("device-lost", message);
   }
