@@ -130,7 +130,9 @@ export const cases = {
     const [output] = [both.slice(0, 0, 1).reshape(SHAPE)];
     await into(["output", "2,4,6", "2,4,6,8"], { output: zeros([2, 4, 6]) });
     await into(["logsumexp", "2,4,6"], { logsumexp: zeros([2, 4, 6, 1]) });
-    await into(["logsumexp", "begins where its buffer does"], { logsumexp: zeros([3, 4, 6]).slice(0, 1) });
+    await into(["logsumexp", "begins where its buffer does"], {
+      logsumexp: zeros([3, 4, 6]).slice(0, 1),
+    });
     const sums = both.reshape([768]).slice(0, 0, 48).reshape([2, 4, 6]);
     await into(["logsumexp", "shares", "output"], { output, logsumexp: sums });
     value.free();
