@@ -205,14 +205,20 @@ export class Demo {
 
   /** Exports a run, and gives the file that the browser would have downloaded. */
   async export(name) {
+    // The button of a run that has just ended is not enabled yet.
+    const button = `#runs [aria-label="Export ${name}"]:enabled`;
+    await this.until(
+      `a button that exports ${name}`,
+      async () => (await this.page.$(button)) !== null,
+    );
     // A headless browser has no download to look at: the link's Blob is read instead.
-    const exporting = this.page.evaluate(async (name) => {
+    const exporting = this.page.evaluate(async (button) => {
       const { click } = HTMLAnchorElement.prototype;
       const link = await new Promise((done) => {
         HTMLAnchorElement.prototype.click = function () {
           done(this);
         };
-        document.querySelector(`#runs [aria-label="Export ${name}"]`).click();
+        document.querySelector(button).click();
       });
       HTMLAnchorElement.prototype.click = click;
       const blob = await (await fetch(link.href)).blob();
@@ -222,7 +228,7 @@ export class Demo {
         reader.readAsDataURL(blob);
       });
       return { file: link.download, content: reader.result.split(",")[1] };
-    }, name);
+    }, button);
     const { file, content } = await within(60, `export of ${name}`, exporting).catch(
       async (cause) => {
         throw new Error(`${cause.message}; the page says: ${await this.text("error")}`, { cause });

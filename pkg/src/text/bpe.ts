@@ -31,6 +31,8 @@ export interface BpeModel {
   /** Special tokens and their ids: they are found in texts before anything else. */
   readonly special: ReadonlyMap<string, number>;
   readonly vocabSize: number;
+  /** The bytes of each id but the special tokens'. */
+  readonly pieces: readonly Uint8Array[];
 }
 
 /** Words whose ids are remembered, at most. */
@@ -43,22 +45,19 @@ export class Bpe {
   readonly model: BpeModel;
   readonly #ranks = new Map<number, number>();
   /** The bytes of each id. */
-  readonly #bytes: Uint8Array[] = [];
+  readonly #bytes: Uint8Array[];
   readonly #words = new Map<string, number | readonly number[]>();
   readonly #special: RegExp | undefined;
   readonly #utf8 = new TextEncoder();
 
   constructor(model: BpeModel) {
     this.model = model;
-    const { bytes, merges, special } = model;
-    bytes.forEach((id, byte) => {
-      this.#bytes[id] = Uint8Array.of(byte);
-    });
+    const { merges, special, pieces } = model;
+    this.#bytes = [...pieces];
     for (let rank = 0; rank * 3 < merges.length; rank++) {
-      const [left, right, made] = merges.subarray(rank * 3) as unknown as [number, number, number];
+      const [left, right] = merges.subarray(rank * 3) as unknown as [number, number];
       const key = pairKey(left, right);
       if (!this.#ranks.has(key)) this.#ranks.set(key, rank);
-      this.#bytes[made] = joined([this.bytesOf(left), this.bytesOf(right)]);
     }
     for (const [text, id] of special) this.#bytes[id] = this.#utf8.encode(text);
     const texts = [...special.keys()].sort((a, b) => b.length - a.length);

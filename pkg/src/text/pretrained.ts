@@ -244,7 +244,26 @@ function ownBpe(json: TokenizerJson): Bpe | undefined {
     if (triple.some((id) => id === undefined)) return undefined;
     merges.set(triple as number[], rank * 3);
   }
-  return new Bpe({ bytes: Uint32Array.from(bytes as number[]), merges, special, vocabSize });
+  // Of the tokens' own texts: a merge may stand before those that make its parts, and a token without one.
+  const pieces: Uint8Array[] = [];
+  for (const [token, id] of Object.entries(vocab)) pieces[id] = byteLevelBytes(token);
+  return new Bpe({
+    bytes: Uint32Array.from(bytes as number[]),
+    pieces,
+    merges,
+    special,
+    vocabSize,
+  });
+}
+
+const BYTES = new Map(BYTE_CHARACTERS.map((character, byte) => [character, byte]));
+
+/** What a token of byte-level BPE stands for; one with other characters stands for itself, as in Hugging Face's. */
+function byteLevelBytes(token: string): Uint8Array {
+  const bytes = Array.from(token, (character) => BYTES.get(character));
+  return bytes.includes(undefined)
+    ? new TextEncoder().encode(token)
+    : Uint8Array.from(bytes as number[]);
 }
 
 /**
@@ -271,13 +290,12 @@ function spellingOf(json: TokenizerJson): Spelling | undefined {
 function bytesByToken(json: TokenizerJson, byteLevel: boolean): (id: number) => Uint8Array {
   const special = new Map((json.added_tokens ?? []).map(({ id, content }) => [id, content]));
   const tokens = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
-  const byteOf = new Map(BYTE_CHARACTERS.map((character, byte) => [character, byte]));
   const utf8 = new TextEncoder();
   return (id) => {
     const text = special.get(id);
     if (text !== undefined) return utf8.encode(text);
     const token = tokens.get(id) ?? "";
-    if (byteLevel) return Uint8Array.from(token, (character) => byteOf.get(character) ?? 0);
+    if (byteLevel) return byteLevelBytes(token);
     const byte = /^<0x([0-9A-F]{2})>$/.exec(token)?.[1];
     return byte
       ? Uint8Array.of(Number.parseInt(byte, 16))

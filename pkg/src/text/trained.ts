@@ -98,11 +98,15 @@ export function trainedBpe(
 ): BpeTokenizer {
   const count = pairs.length / 2;
   const merges = new Uint32Array(count * 3);
+  const pieces = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
   for (let rank = 0; rank < count; rank++) {
-    merges.set([pairs[rank * 2] as number, pairs[rank * 2 + 1] as number, 256 + rank], rank * 3);
+    const [left, right] = pairs.subarray(rank * 2) as unknown as [number, number];
+    merges.set([left, right, 256 + rank], rank * 3);
+    pieces.push(joined([pieces[left] as Uint8Array, pieces[right] as Uint8Array]));
   }
   const bpe = new Bpe({
     bytes: Uint32Array.from({ length: 256 }, (_, byte) => byte),
+    pieces,
     merges,
     special: new Map(special.map((text, index) => [text, 256 + count + index])),
     vocabSize: 256 + count + special.length,

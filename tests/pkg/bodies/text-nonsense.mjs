@@ -105,6 +105,25 @@ export const cases = {
     equal(loaded.decode(loaded.encode("the cat")), "the cat");
   },
 
+  async "a tokenizer.json whose merges have another order than its tokens"({ tinyloom }) {
+    const { BpeTokenizer, Tokenizer } = tinyloom;
+    const text = "the cat sat on the mat. ";
+    const trained = await BpeTokenizer.train(text.repeat(50), { vocabSize: 300 });
+    const json = parsed(trained.save()["tokenizer.json"]);
+    const { model } = json;
+    model.merges.reverse(); // what is made stands before what makes its parts
+    const lone = "\u0120zebra";
+    model.vocab[lone] = 1000; // made by no merge
+    const loaded = await Tokenizer.fromPretrained({ "tokenizer.json": encoded(json) });
+    const { length } = loaded.encode(text);
+    ok(length < text.length, `${length} tokens`);
+    equal(loaded.decode(loaded.encode(text)), text);
+    for (const [token, id] of Object.entries(model.vocab)) {
+      if (/^[a-z]+$/.test(token)) equal(loaded.decode([id]), token);
+    }
+    equal(loaded.decode([1000]), " zebra");
+  },
+
   async "a damaged dataset.json"({ tinyloom }) {
     const { Dataset } = tinyloom;
     const files = await Dataset.fromTokens(
