@@ -6,19 +6,20 @@
 //! used, and the tests hold both directions against the crate.
 
 use crate::error::{Error, Result, room};
-use crate::order::order;
+use crate::order::{SortedMap, order};
 use safetensors::Dtype;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::{fmt, mem};
 
 /// Length prefix of a safetensors file.
 const PREFIX: u64 = 8;
 /// Bytes of a header beside its tensors, such as metadata, and of each tensor: far more than any
 /// needs. The format's own cap, 100 MB, would let a hostile file keep the page busy.
 const HEADER_BYTES: [usize; 2] = [1 << 20, 4 << 10];
+/// The entry of a header that is no tensor.
+const METADATA: &str = "__metadata__";
 /// How many names an error lists before it only counts.
 const LISTED: usize = 8;
 
@@ -96,7 +97,7 @@ impl Expected {
 /// A call that fails leaves the reader as it was.
 #[derive(Debug)]
 pub struct CheckpointReader {
-    expected: BTreeMap<String, Expected>,
+    expected: SortedMap<String, Expected>,
 }
 
 impl CheckpointReader {
@@ -105,9 +106,7 @@ impl CheckpointReader {
             let shape = shape.iter().map(|&n| n as u64).collect();
             (name.clone(), Expected { shape, found: None })
         };
-        let mut by_name = BTreeMap::new();
-        by_name.extend(expected.iter().map(entry));
-        Self { expected: by_name }
+        Self { expected: expected.iter().map(entry).collect() }
     }
 
     /// The longest header that a file of these tensors may have.
@@ -314,20 +313,51 @@ impl<'de> Visitor<'de> for HeaderVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Header, A::Error> {
-        let (mut entries, mut names) = (vec![], BTreeSet::new());
+        let (mut entries, mut metadata) = (vec![], false);
         while let Some(name) = map.next_key::<String>()? {
             let wrong = |e: A::Error| A::Error::custom(format!("entry {name}: {e}"));
-            if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("entry {name} appears twice")));
-            }
-            if name == "__metadata__" {
-                map.next_value::<BTreeMap<String, String>>().map_err(wrong)?;
+            if name == METADATA {
+                if mem::replace(&mut metadata, true) {
+                    return Err(twice(&name));
+                }
+                map.next_value::<Texts>().map_err(wrong)?;
             } else {
                 let entry = map.next_value().map_err(wrong)?;
                 entries.push((name, entry));
             }
         }
-        Ok(Header(entries))
+        let name = |i: usize| &entries[i].0;
+        let by_name = order(entries.len(), &|a, b| name(a).cmp(name(b)).then(a.cmp(&b)));
+        match by_name.windows(2).find(|pair| name(pair[0]) == name(pair[1])) {
+            Some(pair) => Err(twice(name(pair[0]))),
+            None => Ok(Header(entries)),
+        }
+    }
+}
+
+fn twice<E: serde::de::Error>(name: &str) -> E {
+    E::custom(format!("entry {name} appears twice"))
+}
+
+/// An object of strings, which are checked and not kept.
+struct Texts;
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self, A::Error> {
+        while map.next_entry::<String, String>()?.is_some() {}
+        Ok(self)
     }
 }
 
@@ -406,9 +436,8 @@ fn write_json(
     let mut serializer = serde_json::Serializer::new(json);
     let mut map = serializer.serialize_map(None)?;
     if !metadata.is_empty() {
-        let mut texts = serde_json::Map::new();
-        texts.extend(metadata.iter().map(|&(name, text)| (name.to_owned(), text.into())));
-        map.serialize_entry("__metadata__", &texts)?;
+        let texts: SortedMap<_, _> = metadata.iter().copied().collect();
+        map.serialize_entry(METADATA, &texts)?;
     }
     let mut begin = 0;
     for (name, shape) in tensors {

@@ -14,11 +14,11 @@ pub use lora::{ALL_LINEAR, LoraConfig};
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::error::{Error, Result};
+use crate::order::SortedMap;
 use fields::{Fields, refuse, size};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Gate activation of the feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct ModelConfig {
     pub attn_logit_softcapping: Option<f64>,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
-    pub extra: BTreeMap<String, String>,
+    pub extra: SortedMap<String, String>,
 }
 
 /// Largest `head_dim` that the attention kernels hold in workgroup memory.
@@ -196,8 +196,8 @@ impl ModelConfig {
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
-        let mut map: BTreeMap<&str, Written> = BTreeMap::new();
-        map.extend(self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text))));
+        let kept = self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text)));
+        let mut map: SortedMap<&str, Written> = kept.collect();
         let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
         if self.model_type == ModelType::Mistral {

@@ -51,6 +51,8 @@
 
 #![warn(missing_debug_implementations)]
 
+pub use order::SortedMap;
+
 // The rooms below that are public with the feature `testing` alone are no part of the crate's interface.
 #[cfg(feature = "testing")]
 pub mod arch;

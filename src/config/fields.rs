@@ -2,11 +2,11 @@
 //! the others stay the text that they are.
 
 use crate::error::{Error, Result};
+use crate::order::SortedMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Bytes that a config may have. Real ones have a few thousand; a longer text would keep the page busy.
@@ -17,7 +17,7 @@ const MAX_FIELDS: usize = 1024;
 const MAX_FIELD_BYTES: usize = 16 << 10;
 
 /// What is taken leaves the map; the rest is what tinyloom does not read.
-pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+pub(super) struct Fields<'a>(SortedMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     pub fn read(text: &'a str) -> Result<Self> {
@@ -43,11 +43,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields that nobody took, as JSON texts.
-    pub fn rest(self) -> BTreeMap<String, String> {
-        let mut rest = BTreeMap::new();
-        // Not collected: that would sort first, with another copy of the sort.
-        rest.extend(self.0.into_iter().map(|(name, raw)| (name, raw.get().to_owned())));
-        rest
+    pub fn rest(self) -> SortedMap<String, String> {
+        self.0.into_iter().map(|(name, raw)| (name, raw.get().to_owned())).collect()
     }
 
     pub fn take(&mut self, name: &str) -> Result<Option<Value>> {
@@ -118,15 +115,15 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         self,
         mut map: A,
     ) -> std::result::Result<Self::Value, A::Error> {
-        let (mut fields, mut read) = (BTreeMap::new(), 0);
-        while let Some((name, raw)) = map.next_entry::<String, &RawValue>()? {
-            fields.insert(name, raw);
-            read += 1; // a name that comes again takes as long as another one
-            if read > MAX_FIELDS {
+        let mut fields = vec![];
+        while let Some(field) = map.next_entry::<String, &RawValue>()? {
+            fields.push(field);
+            // A name that comes again takes as long as another one.
+            if fields.len() > MAX_FIELDS {
                 return Err(A::Error::custom(format!("more than {MAX_FIELDS} fields")));
             }
         }
-        Ok(Fields(fields))
+        Ok(Fields(fields.into_iter().collect()))
     }
 }
 

@@ -24,7 +24,7 @@ fn defaults_are_those_of_transformers() {
             initializer_range: 0.02,
             sliding_window: None,
             attn_logit_softcapping: None,
-            extra: BTreeMap::new(),
+            extra: SortedMap::new(),
         }
     );
     // Llama 2 7B with its 32,000-word vocabulary.

@@ -2,7 +2,7 @@
 
 use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
 use crate::error::{Error, ErrorCode, Result};
-use std::collections::BTreeMap;
+use crate::order::SortedMap;
 
 /// Which adapter to prefer, natively: a page asks for its adapter before the module has loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum LimitsRequest {
     /// WebGPU's guaranteed floor.
     Default,
     /// All that the adapter has, capped by these.
-    Capped(BTreeMap<String, u64>),
+    Capped(SortedMap<String, u64>),
 }
 
 /// Which optional features may be used where the adapter has them.
@@ -117,7 +117,7 @@ fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
         max_compute_workgroups_per_dimension: adapter.max_compute_workgroups_per_dimension,
     };
     if let LimitsRequest::Capped(caps) = request {
-        for (name, value) in caps {
+        for (name, value) in caps.iter() {
             limits.cap(name, *value)?;
         }
     }

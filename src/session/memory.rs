@@ -43,7 +43,7 @@ impl MemoryBytes {
     /// Buffers to be made.
     pub fn of_sizes(sizes: &BufferSizes) -> Self {
         let mut sum = Self::default();
-        for (&name, &bytes) in sizes {
+        for (&name, &bytes) in sizes.iter() {
             let kind = match name {
                 Buffer::Weights(_) | Buffer::Mirror(_) | Buffer::Packed(_) => &mut sum.weights,
                 Buffer::Gradients(_) => &mut sum.gradients,

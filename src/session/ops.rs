@@ -114,7 +114,7 @@ impl Operations {
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges((!installed).then_some(plan));
         memory::judge(gpu, Purpose::Operation, &asked)?;
         let mut scratch = Resources::new(&self.gpu.0);
-        for (&name, &bytes) in &sizes {
+        for (&name, &bytes) in sizes.iter() {
             let label = match name {
                 _ if name == Role::Mask.buffer() => "the mask of an operation",
                 _ if name == Role::Geometry.buffer() => "the uniform of an operation",

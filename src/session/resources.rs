@@ -65,7 +65,7 @@ impl Resources {
 
     /// Makes a zeroed buffer for each of `sizes` that `others` have not.
     pub fn allocate(&mut self, sizes: &BufferSizes, others: &[&Self]) -> Result<()> {
-        for (&name, &bytes) in sizes {
+        for (&name, &bytes) in sizes.iter() {
             if !others.iter().any(|other| other.has(name)) {
                 self.add(name, bytes)?;
             }

@@ -4,11 +4,11 @@ use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
+use crate::order::SortedMap;
 use crate::session::Operations;
 use js_sys::Promise;
 use serde::Deserialize;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
@@ -17,7 +17,7 @@ use wasm_bindgen_futures::future_to_promise;
 #[serde(untagged)]
 enum LimitsOption {
     Named(String),
-    Caps(BTreeMap<String, u64>),
+    Caps(SortedMap<String, u64>),
 }
 
 #[derive(Deserialize, Default)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 25] = [
+const MAY_NAME: [(&str, &[&str]); 26] = [
     ("arch", &["libm"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
@@ -18,6 +18,7 @@ const MAY_NAME: [(&str, &[&str]); 25] = [
     ("kernels", &["bytemuck", "serde"]),
     ("lower", &["serde"]),
     ("ops", &["bytemuck"]),
+    ("order", &["serde", "serde_json"]),
     ("plan", &["bytemuck", "serde"]),
     ("random", &["libm"]),
     ("schedule", &["libm", "serde"]),

@@ -40,7 +40,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("order", &[]),
     ("products", &[]),
     ("caps", &["error", "products"]),
-    ("config", &["error"]),
+    ("config", &["error", "order"]),
     ("schedule", &["error"]),
     ("arch", &["config", "error"]),
     ("graph", &["arch", "config", "format"]),
@@ -84,7 +84,10 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     // Lanes in browsers start `testing`.
     (
         "web",
-        &["arch", "caps", "config", "data", "error", "gpu", "kernels", "ops", "session", "testing"],
+        &[
+            "arch", "caps", "config", "data", "error", "gpu", "kernels", "order", "ops", "session",
+            "testing",
+        ],
     ),
 ];
 
