@@ -6,6 +6,7 @@ import { datasets, type InnerModel, models, runtimes, trainers } from "./interna
 import { morePart } from "./lazy.js";
 import type { LoadedRun } from "./loading.js";
 import { Adapter, makeAdapter } from "./lora.js";
+import { metricsOf } from "./metrics.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import {
   check,
@@ -435,12 +436,10 @@ export class Trainer {
     });
   }
 
-  #note(json: string): StepMetrics {
-    const metrics = JSON.parse(json) as StepMetrics;
+  #note(metrics: StepMetrics): StepMetrics {
     // Of two steps on their way, the later one's metrics may be read first.
     this.#steps = Math.max(this.#steps, metrics.step);
-    // JSON has no NaN: a number that is not finite arrives as null.
-    return { ...metrics, loss: metrics.loss ?? NaN, gradNorm: metrics.gradNorm ?? NaN };
+    return metrics;
   }
 
   /** Changes an option between two steps, or between two parts of one. */
@@ -461,7 +460,9 @@ export class Trainer {
   ): Promise<StepMetrics> {
     return this.#handle.run(
       async (raw) =>
-        this.#note(await (this.#member?.step(begin, stop, signal) ?? begin(raw, stop))),
+        this.#note(
+          (await this.#member?.step(begin, stop, signal)) ?? metricsOf(await begin(raw, stop)),
+        ),
       signal,
     );
   }
@@ -511,10 +512,10 @@ export class Trainer {
     return this.#handle.run((raw) => {
       const { module } = this.#of.runtime;
       const begin = (by: RawTrainer) => module.guarded(() => by.queueDataset(this.#data(dataset)));
-      const queued = this.#member?.queue(begin) ?? begin(raw);
+      const queued = this.#member?.queue(begin) ?? begin(raw).then(metricsOf);
       this.#drew(dataset);
       const done = queued.then(
-        (json) => this.#note(json),
+        (metrics) => this.#note(metrics),
         (error: unknown) => {
           void this.#handle.raw;
           throw toError(error);

@@ -127,15 +127,36 @@ pub fn write_document_ends(documents: &[u32], ends: &mut [u32]) {
 /// backward pass sums the run of a token in one invocation per column, and so in a fixed order.
 pub fn sorted_by_token(tokens: &[u32]) -> Vec<u32> {
     let mut order = vec![0; tokens.len()];
-    write_sorted_by_token(tokens, &mut order);
+    write_sorted_by_token(tokens, &mut order, &mut vec![0; tokens.len()]);
     order
 }
 
-/// The same into a list of that length.
-pub fn write_sorted_by_token(tokens: &[u32], order: &mut [u32]) {
-    (0..).zip(&mut *order).for_each(|(i, position)| *position = i);
-    // A stable sort would allocate.
-    order.sort_unstable_by_key(|&i| (tokens[i as usize], i));
+/// The same into a list of that length; `scratch` is another.
+///
+/// A radix sort by bytes, the lowest first: it is stable and allocates nothing. In the module, which is
+/// optimised for size, sorting 256 tokens by comparisons took a quarter of the host's time for a small step.
+pub fn write_sorted_by_token(tokens: &[u32], order: &mut [u32], scratch: &mut [u32]) {
+    let largest = tokens.iter().fold(1, |largest, &token| largest.max(token));
+    let bytes = (u32::BITS - largest.leading_zeros()).div_ceil(8);
+    // They change places after each byte, and the last turn writes into `order`.
+    let (mut from, mut to) = if bytes % 2 == 0 { (order, scratch) } else { (scratch, order) };
+    (0..).zip(&mut *from).for_each(|(i, position)| *position = i);
+    for byte in 0..bytes {
+        let digit = |position: u32| (tokens[position as usize] >> (8 * byte)) as usize & 255;
+        let mut next = [0; 257];
+        for &position in &*from {
+            next[digit(position) + 1] += 1;
+        }
+        for value in 1..256 {
+            next[value] += next[value - 1];
+        }
+        for &position in &*from {
+            let place = &mut next[digit(position)];
+            to[*place] = position;
+            *place += 1;
+        }
+        std::mem::swap(&mut from, &mut to);
+    }
 }
 
 #[cfg(test)]
@@ -191,5 +212,16 @@ mod tests {
     #[test]
     fn sorting_by_token_is_stable() {
         assert_eq!(sorted_by_token(&[3, 1, 3, 0, 1, 3]), [3, 1, 4, 0, 2, 5]);
+        assert_eq!(sorted_by_token(&[0, 0]), [0, 1]);
+        assert!(sorted_by_token(&[]).is_empty());
+        // Of one, two, three and four bytes.
+        for largest in [255, 256, 0xffff, 0x1_0000, 0xff_ffff, 0x100_0000, u32::MAX] {
+            let token = |i: u32| i.wrapping_mul(2_654_435_761) % (largest / 3) * (1 + i % 3);
+            let mut tokens: Vec<u32> = (0..700).map(|i| token(i % 400)).collect();
+            tokens[13] = largest;
+            let mut expected: Vec<u32> = (0..700).collect();
+            expected.sort_by_key(|&i| tokens[i as usize]);
+            assert_eq!(sorted_by_token(&tokens), expected, "up to {largest}");
+        }
     }
 }

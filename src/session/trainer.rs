@@ -359,9 +359,10 @@ impl Trainer {
         let mut part = || parts.next().expect("five parts");
         part().copy_from_slice(tokens);
         part().copy_from_slice(targets);
-        write_sorted_by_token(tokens, part());
-        part().copy_from_slice(documents);
-        write_document_ends(documents, part());
+        let (order, starts, ends) = (part(), part(), part());
+        write_sorted_by_token(tokens, order, ends);
+        starts.copy_from_slice(documents);
+        write_document_ends(documents, ends);
         self.batch_tokens.set(batch.len());
         self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
     }

@@ -3,6 +3,7 @@
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
+import { metricsOf } from "../metrics.js";
 import { show } from "../options.js";
 import type { RawTrainer } from "../raw.js";
 import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions } from "../save.js";
@@ -75,7 +76,7 @@ export class Member implements Guard<RawTrainer> {
     begin: Step["begin"],
     stop: () => boolean,
     signal: AbortSignal | undefined,
-  ): Promise<string> {
+  ): Promise<StepMetrics> {
     throwIfAborted(signal, "run"); // while it waited for its turn
     const step = this.#begun(begin, stop);
     const { raw } = this.handle;
@@ -87,7 +88,7 @@ export class Member implements Guard<RawTrainer> {
   }
 
   /** In the model's turn: queues a step, whose metrics arrive later. */
-  queue(begin: (raw: RawTrainer) => Promise<string>): Promise<string> {
+  queue(begin: (raw: RawTrainer) => Promise<string>): Promise<StepMetrics> {
     const { journal } = this;
     const step = this.#begun(begin, () => false);
     const { raw } = this.handle;
@@ -209,16 +210,17 @@ export class Member implements Guard<RawTrainer> {
     return step;
   }
 
-  #arrived(step: Step, json: string): string {
+  #arrived(step: Step, json: string): StepMetrics {
+    const metrics = metricsOf(json);
     step.json = json;
-    step.sound = this.#sound(JSON.parse(json));
+    step.sound = this.#sound(metrics);
     this.journal.snapshots.stepped();
-    return json;
+    return metrics;
   }
 
-  /** Whether weights gave this that are not ruined. Where the loss is not finite JSON has null. */
-  #sound({ loss, skipped }: { loss: number | null; skipped: boolean }): boolean {
-    if (skipped || loss === null) return false;
+  /** Whether weights gave this that are not ruined. */
+  #sound({ loss, skipped }: StepMetrics): boolean {
+    if (skipped || Number.isNaN(loss)) return false;
     this.#most ??= Math.max(RUINED, 2 * loss);
     return loss <= this.#most;
   }
@@ -228,7 +230,7 @@ export class Member implements Guard<RawTrainer> {
     raw: RawTrainer,
     thrown: unknown,
     restored: (done: () => boolean) => Promise<void>,
-  ): Promise<string> {
+  ): Promise<StepMetrics> {
     const error = toError(thrown);
     if (this.handle.freed || error.code !== "device-lost") {
       this.#gaveUp(step);
@@ -241,7 +243,7 @@ export class Member implements Guard<RawTrainer> {
       throw failure;
     }
     if (step.error) throw step.error;
-    return step.json as string;
+    return metricsOf(step.json as string);
   }
 
   /** A step that failed is as if it had not been, but for the parts of an accumulation that are done. */

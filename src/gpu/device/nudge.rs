@@ -5,7 +5,8 @@
 //! and 1.0 ms with commands arriving meanwhile (`bench/NOTES.md`). An empty error scope is a command
 //! that gives the GPU nothing to do, and its answer says when to send the next. They are sent only
 //! around the time that the last readback took: a step of a second costs no more of them than one of
-//! twenty milliseconds.
+//! twenty milliseconds. The first of them are the error scopes of the call itself, which are popped behind
+//! its submit.
 //!
 //! Firefox looks at each submit, be it empty, and otherwise every 100 milliseconds. There empty submits
 //! go with the error scopes, and some alone long before and after: how long the last readback took may
@@ -13,10 +14,12 @@
 
 use crate::gpu::host::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
-use std::cell::Cell;
+use js_sys::Promise;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use wasm_bindgen_futures::JsFuture;
 
 /// How long before and after the expected time, as a share of it and in milliseconds.
 const SHARE: f64 = 0.15;
@@ -45,11 +48,19 @@ pub(super) struct Pace {
     by_submit: bool,
     /// Milliseconds that the last readback took.
     last: Cell<f64>,
+    /// Settles when the scopes of the last call are answered.
+    answer: RefCell<Option<Promise>>,
 }
 
 impl Pace {
     pub fn new(device: wgpu::Device, queue: wgpu::Queue, clock: fn() -> f64) -> Self {
-        Self { device, queue, clock, by_submit: is_firefox(), last: Cell::default() }
+        let (last, answer) = Default::default();
+        Self { device, queue, clock, by_submit: is_firefox(), last, answer }
+    }
+
+    /// Takes the answer to commands that have just been sent for one to its own.
+    pub fn answer(&self, promise: Promise) {
+        self.answer.replace(Some(promise));
     }
 
     /// What the receiver gets.
@@ -68,6 +79,7 @@ impl Pace {
         let expected = self.last.get();
         let margin = (expected * SHARE).clamp(LEAST, MOST);
         let quiet = (expected - margin).floor();
+        let answer = self.answer.take().filter(|_| quiet < 1.0 && !self.by_submit);
         let arrived = if self.by_submit {
             self.early(receiver, began, quiet).await
         } else if quiet >= 1.0 {
@@ -77,6 +89,12 @@ impl Pace {
         };
         if arrived.is_some() {
             return arrived;
+        }
+        if let Some(answer) = answer {
+            let arrived = before(receiver, JsFuture::from(answer)).await;
+            if arrived.is_some() {
+                return arrived;
+            }
         }
         for _ in 0..MOST_NUDGES {
             if (self.clock)() - began > expected + 2.0 * margin {

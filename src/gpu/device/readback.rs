@@ -61,6 +61,12 @@ impl StagingPool {
         }
     }
 
+    /// The browser is about to answer this, and looks at the GPU then.
+    #[cfg(target_arch = "wasm32")]
+    pub fn answer(&self, promise: js_sys::Promise) {
+        self.pace.answer(promise);
+    }
+
     pub fn clear(&self) {
         for buffer in self.free.borrow_mut().drain(..) {
             buffer.destroy();

@@ -9,7 +9,11 @@ use super::pipelines::Pipelines;
 use crate::error::{Error, Result};
 use crate::gpu::{LocalFuture, no_memory};
 use crate::kernels::Wgsl;
+#[cfg(target_arch = "wasm32")]
+use js_sys::{Array, Promise};
 use std::rc::Rc;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_futures::JsFuture;
 
 /// Which errors a scope catches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,9 @@ pub(super) struct Scope {
 
 /// The message of the first error that a scope caught.
 type Caught = LocalFuture<Option<String>>;
+
+/// The first error that the scopes of a call caught, the innermost first.
+type Popped = LocalFuture<Option<(Filter, String)>>;
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Scope {
@@ -68,16 +75,18 @@ impl Scope {
 
     pub fn pop(self) -> Caught {
         // Listens at once: what has arrived by the time that it is awaited takes no turn of the page.
-        let popped = self
-            .device
-            .map(|device| wasm_bindgen_futures::JsFuture::from(device.pop_error_scope()));
-        Box::pin(async move {
-            match popped?.await {
-                Ok(error) if error.is_object() => Some(super::browser::message(&error)),
-                Ok(_) => None,
-                Err(error) => Some(format!("popErrorScope failed: {error:?}")),
-            }
-        })
+        let popped = self.device.map(|device| JsFuture::from(device.pop_error_scope()));
+        Box::pin(async move { caught(popped?).await })
+    }
+}
+
+/// What a scope says that was popped.
+#[cfg(target_arch = "wasm32")]
+async fn caught(popped: JsFuture) -> Option<String> {
+    match popped.await {
+        Ok(error) if error.is_object() => Some(super::browser::message(&error)),
+        Ok(_) => None,
+        Err(error) => Some(format!("popErrorScope failed: {error:?}")),
     }
 }
 
@@ -134,8 +143,7 @@ impl WgpuDevice {
             return Box::pin(async { Err(Error::internal("nothing is being watched")) });
         };
         let Watch { scopes, allocated, number, compiled } = watch;
-        let popped: Vec<_> =
-            scopes.into_iter().rev().map(|scope| (scope.filter, scope.pop())).collect();
+        let popped = self.pop(scopes);
         let unproved = Unproved { pipelines: Rc::clone(&self.pipelines), number, compiled };
         let (loss, held) = (self.loss.clone(), self.counters.get().gpu_bytes);
         Box::pin(async move {
@@ -145,6 +153,37 @@ impl WgpuDevice {
             }
             unproved.accept();
             Ok(())
+        })
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn pop(&self, scopes: [Scope; 3]) -> Popped {
+        let popped: Vec<_> =
+            scopes.into_iter().rev().map(|scope| (scope.filter, scope.pop())).collect();
+        Box::pin(first_caught(popped))
+    }
+
+    /// Listens to the answers together: each promise that is listened to by itself takes two closures, which
+    /// the browser's garbage collector has to watch.
+    #[cfg(target_arch = "wasm32")]
+    fn pop(&self, scopes: [Scope; 3]) -> Popped {
+        use wasm_bindgen::{JsCast, JsValue};
+
+        let filters = scopes.each_ref().map(|scope| scope.filter);
+        let popped = scopes.into_iter().rev().filter_map(|scope| scope.device);
+        let popped: Array = popped.map(|device| device.pop_error_scope()).collect();
+        let all = Promise::all(&popped);
+        self.staging.answer(all.clone());
+        let all = JsFuture::from(all);
+        Box::pin(async move {
+            let answers = all.await.map(Array::<JsValue>::unchecked_from_js);
+            if answers.is_ok_and(|answers| answers.iter().all(|error| error.is_null())) {
+                return None;
+            }
+            // Again one by one: some of the promises may have been rejected.
+            let each =
+                popped.iter().map(|one| Box::pin(caught(Promise::from(one).into())) as Caught);
+            first_caught(filters.into_iter().rev().zip(each).collect()).await
         })
     }
 
@@ -180,27 +219,32 @@ impl WgpuDevice {
     }
 }
 
+/// Of scopes that were popped, the innermost first.
+async fn first_caught(popped: Vec<(Filter, Caught)>) -> Option<(Filter, String)> {
+    let mut first = None;
+    for (filter, caught) in popped {
+        if let Some(message) = caught.await {
+            first.get_or_insert((filter, message));
+        }
+    }
+    first
+}
+
 /// The error that says most: a buffer without memory is why what uses it is refused.
-async fn first_error(
-    popped: Vec<(Filter, Caught)>,
-    allocated: Vec<Allocated>,
-    held: u64,
-) -> Option<Error> {
+async fn first_error(popped: Popped, allocated: Vec<Allocated>, held: u64) -> Option<Error> {
     let mut first = None;
     for Allocated { label, bytes, caught } in allocated {
         if caught.await.is_some() {
             first.get_or_insert_with(|| no_memory(&format!("for {label}, {bytes} bytes"), held));
         }
     }
-    for (filter, caught) in popped {
-        if let Some(message) = caught.await {
-            first.get_or_insert_with(|| match filter {
-                Filter::OutOfMemory => no_memory("for a command", held),
-                Filter::Validation | Filter::Internal => {
-                    Error::internal(format!("the GPU refused a command: {message}"))
-                }
-            });
-        }
+    if let Some((filter, message)) = popped.await {
+        first.get_or_insert_with(|| match filter {
+            Filter::OutOfMemory => no_memory("for a command", held),
+            Filter::Validation | Filter::Internal => {
+                Error::internal(format!("the GPU refused a command: {message}"))
+            }
+        });
     }
     first
 }
@@ -228,6 +272,7 @@ mod tests {
                 caught: caught(message),
             })
             .collect();
+        let popped = Box::pin(first_caught(popped));
         pollster::block_on(first_error(popped, allocated, 1 << 21))
     }
 

@@ -18,6 +18,61 @@ function counting(device, name, calls) {
   };
 }
 
+/** What a step asks of the browser, whatever the model. Pipelines, bind groups and dispatches come on top. */
+const STEP = {
+  writeBuffer: 2,
+  createCommandEncoder: 1,
+  beginComputePass: 1,
+  copyBufferToBuffer: 1,
+  finish: 1,
+  submit: 1,
+  mapAsync: 1,
+  getMappedRange: 1,
+  unmap: 1,
+  "out-of-memory": 1,
+  internal: 1,
+};
+
+/** The most closures that the module gives the browser in a step, those of empty error scopes apart. */
+const CLOSURES = 6;
+
+/** Counts what is asked of the browser while `work` runs: calls of methods, error scopes by filter, closures. */
+async function asked(work) {
+  const calls = {};
+  const count = (name) => {
+    calls[name] = (calls[name] ?? 0) + 1;
+  };
+  const restores = [];
+  const watch = ({ prototype }, name, nameOf = () => name) => {
+    const own = prototype[name];
+    prototype[name] = function (...args) {
+      const called = nameOf(...args);
+      if (called) count(called);
+      return own.apply(this, args);
+    };
+    restores.push(() => {
+      prototype[name] = own;
+    });
+  };
+  for (const name of ["createCommandEncoder", "popErrorScope"]) watch(GPUDevice, name);
+  watch(GPUDevice, "pushErrorScope", (filter) => filter);
+  watch(GPUQueue, "writeBuffer");
+  // Firefox is made to look at its GPU by empty ones.
+  watch(GPUQueue, "submit", (buffers) => buffers.length > 0 && "submit");
+  for (const name of ["mapAsync", "getMappedRange", "unmap"]) watch(GPUBuffer, name);
+  for (const name of ["beginComputePass", "copyBufferToBuffer", "finish"])
+    watch(GPUCommandEncoder, name);
+  for (const name of ["setPipeline", "setBindGroup", "dispatchWorkgroups"])
+    watch(GPUComputePassEncoder, name);
+  watch(FinalizationRegistry, "register", () => "closures");
+  try {
+    await work();
+  } finally {
+    for (const restore of restores) restore();
+  }
+  return calls;
+}
+
 /** What a step makes after warm-up. The clock stands still, so that every step is cut alike. */
 async function replays({ tinyloom, runtime }) {
   const model = await tinyloom.Model.create(runtime, config);
@@ -43,6 +98,28 @@ async function replays({ tinyloom, runtime }) {
 export const cases = {
   "after warm-up a step makes no buffer, bind group or pipeline": (host) =>
     withStillClock(() => replays(host)),
+
+  "a step asks the browser for no more than it needs": ({ tinyloom, runtime }) =>
+    withStillClock(async () => {
+      const model = await tinyloom.Model.create(runtime, config);
+      const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+      for (let step = 0; step < 3; step++) await trainer.step(batch(64));
+      const { dispatches } = runtime._counters();
+      const calls = await asked(() => trainer.step(batch(64)));
+      const own = Object.fromEntries(Object.keys(STEP).map((name) => [name, calls[name]]));
+      equal(own, STEP, "calls of a step");
+      const dispatched = runtime._counters().dispatches - dispatches;
+      equal(calls.dispatchWorkgroups, dispatched, "dispatches");
+      equal(calls.setBindGroup, dispatched, "bind groups");
+      ok(calls.setPipeline <= dispatched, "pipelines");
+      equal(calls.popErrorScope, calls.validation + 2, "error scopes popped");
+      // Empty ones, while the result is waited for.
+      const nudges = calls.validation - 1;
+      const closures = calls.closures - 2 * nudges;
+      ok(closures <= CLOSURES, `${closures} closures, of at most ${CLOSURES}`);
+      model.free();
+      return `${nudges} empty error scopes, ${calls.closures} closures`;
+    }),
 
   async "another prompt length compiles nothing"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);
