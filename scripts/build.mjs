@@ -227,6 +227,10 @@ async function nodeJob() {
 if (isMain(import.meta.url)) {
   await main(async () => {
     await setup();
-    await build({ page: process.argv.includes("--page") });
+    const wants = ["page", "job", "testing"].map((name) => [
+      name,
+      process.argv.includes(`--${name}`),
+    ]);
+    await build(Object.fromEntries(wants));
   });
 }

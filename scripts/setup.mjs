@@ -28,13 +28,18 @@ const WASM = "wasm32-unknown-unknown";
  *   `browsers`: any of "chromium", "firefox", "node" (Dawn); `native`: Vulkan for native tests.
  */
 export async function setup({ rust = true, components = [], browsers = [], native = false } = {}) {
-  await npmPackages();
-  if (rust) {
-    await wasmTarget();
-    await rustComponents(components);
-    await wasmBindgen();
-  }
-  await systemPackages(browsers, native);
+  // Side by side: the one waits for the network, the other compiles.
+  await Promise.all([
+    npmPackages(),
+    rust && rustParts(components),
+    systemPackages(browsers, native),
+  ]);
+}
+
+async function rustParts(components) {
+  await wasmTarget();
+  await rustComponents(components);
+  await wasmBindgen();
 }
 
 /** The packages of package-lock.json, again whenever it changed. */
@@ -153,5 +158,6 @@ function whatToInstall(missing) {
 }
 
 if (isMain(import.meta.url)) {
-  await main(() => setup({ browsers: ["chromium", "firefox", "node"], native: true }));
+  const components = process.argv.includes("--checks") ? ["rustfmt", "clippy"] : [];
+  await main(() => setup({ components, browsers: ["chromium", "firefox", "node"], native: true }));
 }
