@@ -9,8 +9,23 @@ export const BODIES = Object.keys(PLACES).filter((body) => !PLACES[body].timed);
 export const TIMED = Object.keys(PLACES).filter((body) => PLACES[body].timed);
 
 /**
- * Runs the cases of one body module on one runtime. What its `before` gives is made before that
- * runtime, and handed to the cases as `early`.
+ * The runtimes of this host, by their limits. Bodies share them, since a software adapter takes seconds to compile for
+ * another device what it has compiled for one. Cases that lose or destroy a runtime make one of their own.
+ */
+const runtimes = new Map();
+
+async function runtimeOf(tinyloom, gpu, limits) {
+  const made = runtimes.get(limits);
+  if (made) return made;
+  const runtime = await tinyloom.Runtime.create({ gpu, limits });
+  runtimes.set(limits, runtime);
+  runtime.lost.then(() => runtimes.delete(limits));
+  return runtime;
+}
+
+/**
+ * Runs the cases of one body module on a runtime that earlier ones may have used. What its `before` gives is made
+ * before that, and handed to the cases as `early`.
  *
  * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops` and its module `internal.js`,
  *   which users cannot import, as `internal`.
@@ -26,7 +41,7 @@ export async function runBody(tinyloom, gpu, body, host, keep) {
   const { cases, before } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
   const limits = PLACES[body]?.limits?.[host] ?? "adapter";
-  const runtime = await tinyloom.Runtime.create({ gpu, limits });
+  const runtime = await runtimeOf(tinyloom, gpu, limits);
   const results = [];
   for (const name of placed(body, Object.keys(cases), host)) {
     const began = performance.now();
@@ -40,7 +55,6 @@ export async function runBody(tinyloom, gpu, body, host, keep) {
     result.milliseconds = Math.round(performance.now() - began);
     results.push(result);
   }
-  runtime.destroy();
   return results;
 }
 
