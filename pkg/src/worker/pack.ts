@@ -146,9 +146,10 @@ export class PackedCall {
       Transferable
     >;
     const connection = this.#connection;
-    const [port, ports] = handler.serialize((values) =>
-      work(...(connection.unpack(values) as unknown[])),
-    );
+    const [port, ports] = handler.serialize((values) => {
+      const result = work(...(connection.unpack(values) as unknown[]));
+      return TOLD.test(name) ? settled(result) : result;
+    });
     for (const one of ports) this.#transfers.add(one);
     return { [WIRE]: "function", port, name };
   }
@@ -179,6 +180,14 @@ export class PackedCall {
 }
 
 type Callable = (...values: unknown[]) => unknown;
+
+/** Names of functions that are told something, such as `onProgress`. Nobody reads what they give. */
+const TOLD = /^on[A-Z]/;
+
+/** The end of what a function began, without what it gives: that may be what no message can carry. */
+async function settled(result: unknown): Promise<void> {
+  await result;
+}
 
 function isSignal(value: object): value is AbortSignal {
   const { aborted, addEventListener } = value as Partial<AbortSignal>;
