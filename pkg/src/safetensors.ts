@@ -8,8 +8,6 @@ import { expectRoom, type RawModule, type Seen } from "./raw.js";
 export const PREFIX = 8;
 /** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
 const PIECE = 4 << 20;
-/** Bytes of a piece that are looked at: a thousandth of a long one. */
-const LOOKED_AT = 1 << 12;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
 
@@ -60,17 +58,21 @@ export interface TensorSink {
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   /** Takes the next bytes of a tensor, from its byte `begin` on. */
   setPiece(name: string, begin: number, bytes: Uint8Array): void;
+  /** Is told the CRC-32 of each tensor, whose last piece it has taken. */
+  summed?(sum: number): void;
 }
 
-/** The sink, with room made sure of before each piece, and a part of each looked at. */
+/** The sink, with room made sure of before each piece, and a checksum of all that it takes in `seen`. */
 export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): TensorSink {
   return {
     headerLimit: () => sink.headerLimit(),
     addFile: (...file) => sink.addFile(...file),
     setPiece: (name, begin, bytes) => {
       expectRoom(module, `a piece of tensor ${name}`, bytes.length);
-      seen.sum = crc32(bytes.subarray(0, LOOKED_AT), seen.sum);
       sink.setPiece(name, begin, bytes);
+    },
+    summed: (sum) => {
+      seen.sum = crc32(new Uint8Array(Uint32Array.of(sum).buffer), seen.sum);
     },
   };
 }
@@ -134,13 +136,14 @@ export async function pullTensors(
         for (let at = begin; at < end; at += PIECE) {
           step(file, loaded, total);
           const bytes = await file.read(at, Math.min(end, at + PIECE));
-          if (stated) sum = crc32(bytes, sum);
+          if (stated || sink.summed) sum = crc32(bytes, sum);
           sink.setPiece(name, at - begin, bytes);
           loaded += bytes.length;
           await turn();
         }
         if (stated && stated !== hex(sum))
           throw damaged(`${file.place}: tensor ${name}`, hex(sum), stated);
+        sink.summed?.(sum);
       }
       step(file, loaded, total);
     } finally {

@@ -3,7 +3,17 @@
 import { mulberry32 } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { lostBeside } from "./concurrency.mjs";
-import { batch, collect, config, dataset, pause, trainerOptions, waitFor } from "./kit.mjs";
+import {
+  batch,
+  collect,
+  config,
+  dataset,
+  makeFile,
+  openFile,
+  pause,
+  trainerOptions,
+  waitFor,
+} from "./kit.mjs";
 
 /** A runtime that notes its states. Snapshots follow each other closely where they are wanted so. */
 async function recovering({ tinyloom, gpu }, { eager = false, ...recover } = {}, options = {}) {
@@ -23,6 +33,12 @@ async function sharedRuntime(context) {
   const { tinyloom } = context;
   if (!shared.has(tinyloom)) shared.set(tinyloom, await recovering(context, { eager: true }));
   return shared.get(tinyloom);
+}
+
+/** A checkpoint as other programs write one: without checksums. */
+function withoutChecksums(files) {
+  const { header, data } = openFile(files["model.safetensors"]);
+  return { ...files, "model.safetensors": makeFile({ ...header, __metadata__: undefined }, data) };
 }
 
 /** A stored run that keeps nothing. */
@@ -240,6 +256,13 @@ export const cases = {
     const changed = { ...files, "model.safetensors": files["model.safetensors"].slice() };
     const gone = await Model.fromPretrained(runtime, taken);
     const other = await Model.fromPretrained(runtime, changed);
+    // As another program writes it, without checksums; then one bit changes, in the middle of a tensor.
+    const [foreign, tampered] = [withoutChecksums(files), withoutChecksums(files)];
+    const whole = await Model.fromPretrained(runtime, foreign);
+    const replaced = await Model.fromPretrained(runtime, tampered);
+    const { header, data } = openFile(tampered["model.safetensors"]);
+    const [begin, end] = header["model.embed_tokens.weight"].data_offsets;
+    data[begin + (end - begin) / 2] ^= 1;
     // Transferred, and overwritten.
     structuredClone(taken["model.safetensors"].buffer, {
       transfer: [taken["model.safetensors"].buffer],
@@ -250,9 +273,12 @@ export const cases = {
     sameFiles(await kept.save(), files);
     await refuses("device-lost", ["source", "transferred"], () => gone.loss([1, 2, 3]));
     await refuses("device-lost", ["source", "damaged"], () => other.loss([1, 2, 3]));
+    const { "model.safetensors": kept2 } = await whole.save();
+    sameFiles({ kept2 }, { kept2: files["model.safetensors"] });
+    await refuses("device-lost", ["source has changed"], () => replaced.loss([1, 2, 3]));
     await refuses("device-lost", "tensors do not come back", () => tensor.data());
     equal([...(await runtime.tensor([3], [1]).data())], [3], "a new tensor");
-    equal(of("failed").length, 2, "models that do not come back");
+    equal(of("failed").length, 3, "models that do not come back");
     runtime.destroy();
   },
 
