@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
 import { address } from "../../scripts/address.mjs";
@@ -240,4 +240,31 @@ test("what apps pay: the budget of JavaScript holds, and the module's copy loads
   const { eager, lazy } = await scriptSize();
   assert.ok(eager > 10_000 && eager <= 30_000, `${eager} bytes at once`);
   assert.ok(lazy > 300_000, `${lazy} bytes lazily`);
+});
+
+test("JavaScript and Rust number the fields of an operation's call alike", async () => {
+  const rust = (path) => readFileSync(join(root, "src/ops", path), "utf8");
+  const upper = (name) => name.replace(/[A-Z]/g, "_$&").toUpperCase();
+  const { FIELD, OPERATION, ROLE } = await import(pathToFileURL(join(root, "pkg/dist/fields.js")));
+  const constants = [...rust("fields.rs").matchAll(/^const ([A-Z_]+): usize = (\d+);/gm)];
+  assert.deepEqual(
+    Object.entries(FIELD).map(([name, number]) => [upper(name), number]),
+    constants.map(([, name, number]) => [name, Number(number)]),
+  );
+  const listed = (text, pattern) => [...text.matchAll(pattern)].map(([, name]) => name);
+  const [, body] = /pub enum Role \{([^}]+)\}/.exec(rust("mod.rs"));
+  const roles = listed(body, /^ {4}(\w+),/gm).map((name) => upper(name).slice(1));
+  const { input, ...others } = ROLE;
+  const [, tensors] = /pub const TENSORS: usize = (.+);/.exec(rust("mod.rs"));
+  assert.equal(tensors, "Role::Mask as usize", "roles before the mask are tensors");
+  assert.deepEqual(
+    Object.entries(others).map(([name, number]) => [upper(name), number]),
+    roles.slice(0, roles.indexOf("MASK")).map((name, number) => [name, number]),
+  );
+  assert.equal(input, 0, "softmax's only tensor");
+  const [, order] = /const ATTENTION:[^=]+=\s*\[([^\]]+)\]/.exec(rust("fields.rs"));
+  assert.deepEqual(
+    Object.keys(OPERATION).map((name) => name.toLowerCase()),
+    [...listed(order, /AttentionOperation::(\w+)/g).map((name) => name.toLowerCase()), "softmax"],
+  );
 });
