@@ -3,7 +3,7 @@
 import type { Dataset } from "./dataset.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
 import { stored } from "./internal.js";
-import { abortSignal, check, flag, integer, invalid, type Rules } from "./options.js";
+import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
 import type { RunHandle } from "./save.js";
 import type { LongOptions } from "./source.js";
 import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
@@ -18,14 +18,13 @@ const RULES: Rules<RunOptions> = {
   maxSkipped: integer(1, MAX_U32),
   stepsAhead: integer(0, 16),
   dataChanged: flag,
-  checkpoint: (value) =>
-    stored.find((value as Partial<CheckpointOptions> | null)?.run)
-      ? undefined
-      : "{ run } with what runs.create or runs.open gave",
+  checkpoint: object,
 };
 
+const STORED = "what runs.create or runs.open gave";
+
 const CHECKPOINT: Rules<CheckpointOptions> = {
-  run: () => undefined,
+  run: (value) => (stored.find(value) ? undefined : STORED),
   every: integer(1, MAX_U32),
   keep: integer(1, 1000),
 };
@@ -33,10 +32,7 @@ const CHECKPOINT: Rules<CheckpointOptions> = {
 /** The options of `Trainer.run`, checked. */
 export function runOptions(options: unknown): RunOptions {
   const given = check<RunOptions>("run", options, RULES);
-  const { checkpoint } = given;
-  const chosen = checkpoint
-    ? { ...given, checkpoint: check<CheckpointOptions>("run: checkpoint", checkpoint, CHECKPOINT) }
-    : given;
+  const chosen = given.checkpoint ? { ...given, checkpoint: into(given.checkpoint) } : given;
   if (chosen.steps !== undefined && chosen.until !== undefined) {
     throw invalid(
       `run: steps is ${chosen.steps} and until is ${chosen.until}; give one of them: steps counts this ` +
@@ -44,8 +40,14 @@ export function runOptions(options: unknown): RunOptions {
     );
   }
   // A run that is closed is refused before the first step, not at the first save.
-  stored.find(checkpoint?.run)?.target(undefined);
+  stored.find(chosen.checkpoint?.run)?.target(undefined);
   return chosen;
+}
+
+function into(given: CheckpointOptions): CheckpointOptions {
+  const checkpoint = check<CheckpointOptions>("run: checkpoint", given, CHECKPOINT);
+  if (checkpoint.run) return checkpoint;
+  throw invalid(`run: checkpoint has no run, into which it saves; give { run } with ${STORED}`);
 }
 
 /** What a run needs of its trainer. */

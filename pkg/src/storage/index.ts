@@ -8,5 +8,6 @@
 export { TinyloomError } from "../error.js";
 export type { StoredCheckpoint } from "./checkpoint.js";
 export type { Where } from "./disk.js";
-export { type RunContent, type RunFiles, type RunSummary, Runs, type RunsOptions } from "./runs.js";
+export { Runs } from "./runs.js";
 export { type NotedMetrics, type Sample, StoredRun } from "./stored-run.js";
+export type { RunContent, RunFiles, RunSummary, RunsOptions } from "./types.js";

@@ -2,8 +2,8 @@ import { persist } from "../asked.js";
 import { TinyloomError } from "../error.js";
 import { stored } from "../internal.js";
 import { inNode } from "../node.js";
-import { check, flag, invalid, isA, type Rules, show } from "../options.js";
-import { checkpointsOf, type StoredCheckpoint, verifyCheckpoint } from "./checkpoint.js";
+import { check, flag, invalid, isA, show } from "../options.js";
+import { checkpointsOf, verifyCheckpoint } from "./checkpoint.js";
 import {
   type Disk,
   type Path,
@@ -16,6 +16,7 @@ import {
 } from "./disk.js";
 import { openFolder } from "./folder.js";
 import { blobsOf, describedBy, eachPiece, LOGS, writeCheckpoint } from "./imported.js";
+import { jsonCopy } from "./json.js";
 import { Memory } from "./memory.js";
 import { OriginPrivate } from "./opfs.js";
 import {
@@ -25,56 +26,15 @@ import {
   type StoredFile,
   type StoredRun,
 } from "./stored-run.js";
+import {
+  CONTENT,
+  OPTIONS,
+  type RunContent,
+  type RunFiles,
+  type RunSummary,
+  type RunsOptions,
+} from "./types.js";
 import { readZip, writeZip } from "./zip.js";
-
-/** Options of {@link Runs.open}. */
-export interface RunsOptions {
-  /** In Node, Deno and Bun: the folder; default that of the user's data, and in it `tinyloom/NAME`. */
-  folder?: string | URL;
-  /** Keeps the runs in memory, where they end with the page; for a page whose storage is full. Default false. */
-  memory?: boolean;
-}
-
-/** What a run keeps beside its checkpoints, for the page that comes back to it. */
-export interface RunContent {
-  /** The training data, as the page wants it back. */
-  data?: Blob | string | Uint8Array<ArrayBuffer>;
-  /** The tokenizer's text, such as a tokenizer.json. */
-  tokenizer?: string;
-  /** Whatever else the page needs; JSON. */
-  options?: unknown;
-}
-
-/** A run as {@link Runs.list} tells of it. */
-export interface RunSummary {
-  readonly id: string;
-  readonly name: string;
-  /** Milliseconds since 1970. */
-  readonly created: number;
-  readonly options: unknown;
-  /** The whole checkpoints, the newest first. */
-  readonly checkpoints: readonly StoredCheckpoint[];
-}
-
-/** Files of an exported run. `runs.import` takes bytes too. */
-export type RunFiles = { readonly [name: string]: Blob };
-
-const text = (value: unknown) => (typeof value === "string" ? undefined : "a string");
-const OPTIONS: Rules<RunsOptions> = {
-  folder: (value) =>
-    (typeof value === "string" && value) || value instanceof URL
-      ? undefined
-      : "a path or a file: URL",
-  memory: flag,
-};
-const CONTENT: Rules<RunContent> = {
-  data: (value) =>
-    typeof value === "string" || isA(value, Blob) || value instanceof Uint8Array
-      ? undefined
-      : "a Blob, a string or a Uint8Array",
-  tokenizer: text,
-  options: () => undefined,
-};
 
 const RECORD = /^run-(\d+)\.json$/;
 /** The lock of all that makes, renames or deletes a run. */
@@ -140,11 +100,12 @@ export class Runs {
   /**
    * Makes a run and opens it.
    *
-   * @throws {@link TinyloomError} `invalid-options` where there is one of that name, `storage-full`.
+   * @throws {@link TinyloomError} `invalid-options` where there is one of that name, or where `content.options` has
+   * what JSON cannot hold; `storage-full`.
    */
   async create(name: string, content: RunContent = {}): Promise<StoredRun> {
     const { data, tokenizer, options = null } = check("runs.create", content, CONTENT);
-    return this.#make(name, options, {
+    return this.#make(name, jsonCopy("runs.create", "options", options) ?? null, {
       ...(data !== undefined && { data: data instanceof Blob ? data : new Blob([data]) }),
       ...(tokenizer !== undefined && { tokenizer: new Blob([tokenizer]) }),
     });
@@ -216,8 +177,8 @@ export class Runs {
 
   /**
    * A run's files: those of its newest checkpoint, which load by themselves, and what it keeps beside it. A
-   * trainer's checkpoint comes before a model's. Their checksums are verified. The bytes stay in storage until they are read: the run must not be trained
-   * or deleted meanwhile.
+   * trainer's checkpoint comes before a model's. Their checksums are verified. The bytes stay in storage until
+   * they are read: the run must not be trained or deleted meanwhile.
    *
    * @throws {@link TinyloomError} `invalid-checkpoint`.
    */

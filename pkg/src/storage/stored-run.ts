@@ -2,7 +2,7 @@ import { TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
 import { Queue } from "../handle.js";
 import { stored } from "../internal.js";
-import { inspect, integer, invalid, show } from "../options.js";
+import { invalid, show } from "../options.js";
 import type { Source } from "../source.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
@@ -14,7 +14,8 @@ import {
   verifyCheckpoint,
 } from "./checkpoint.js";
 import { type Disk, type Sums, storing, verify } from "./disk.js";
-import { byStep, type Entry, Log, withoutRepeated } from "./log.js";
+import { entryOf } from "./json.js";
+import { byStep, Log, withoutRepeated } from "./log.js";
 
 /** A stored file of the caller's: where it lies, and its checksums. */
 export interface StoredFile extends Sums {
@@ -259,25 +260,4 @@ export class StoredRun {
     }
     throw new TinyloomError("invalid-checkpoint", `the run ${show(this.name)} has ${why}`);
   }
-}
-
-/** A copy of an entry, or why it cannot be kept. */
-function entryOf(where: string, given: unknown): Entry {
-  const copy = inspect(where, () => {
-    let text: string | undefined;
-    try {
-      text = JSON.stringify(given);
-    } catch (cause) {
-      const cure = "give what JSON can hold: no BigInt, and nothing that contains itself";
-      throw invalid(
-        `${where}: what was given is not JSON: ${show(cause)}; ${cure}`,
-        undefined,
-        cause,
-      );
-    }
-    return (text === undefined ? undefined : JSON.parse(text)) as Partial<Entry> | null | undefined;
-  });
-  const allowed = integer(0, 0xffff_ffff)(copy?.step);
-  if (allowed) throw invalid(`${where}: step is ${show(copy?.step)}; give ${allowed}`);
-  return copy as Entry;
 }

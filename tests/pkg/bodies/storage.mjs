@@ -48,6 +48,14 @@ export const cases = {
       tokenizer: "{}",
       options: { a: 1 },
     });
+    for (const [words, wrong] of [
+      [["checkpoint has no run", "runs.create"], { every: 2 }],
+      [["checkpoint: run is", "runs.create"], { run: {} }],
+      [["checkpoint is", "object"], true],
+    ]) {
+      const begin = () => collect(trainer.run(data, { steps: 1, checkpoint: wrong }));
+      await refuses("invalid-options", words, begin);
+    }
     const checkpoint = { run, every: 2, keep: 2 };
     const before = await collect(trainer.run(data, { until: 7, checkpoint }));
     const whole = await run.checkpoints();
@@ -442,6 +450,32 @@ export const cases = {
     await runs.delete("one");
   },
 
+  async "a run's options are JSON, and a copy"({ open }) {
+    const runs = await open("options");
+    const around = {};
+    around.around = around;
+    for (const [word, options] of [
+      ["decode is a function", { tokenizer: { decode: () => "" } }],
+      ["options is a function", () => 1],
+      ["seed is 4n", { seed: 4n }],
+      ["labels is an object (Map)", { labels: new Map([["a", 1]]) }],
+      ["tokens is an object (Uint8Array)", { tokens: new Uint8Array(2) }],
+      ["options is not JSON", around],
+    ]) {
+      const words = ["runs.create", word, "give what JSON can hold"];
+      await refuses("invalid-options", words, () => runs.create("one", { options }));
+    }
+    equal(await runs.list(), [], "nothing was made");
+    const options = { deep: { list: [1, null, "two"] }, left: undefined, rate: Number.NaN };
+    const run = await runs.create("one", { options });
+    options.deep.list.push(4);
+    const kept = { deep: { list: [1, null, "two"] }, rate: null };
+    equal(run.options, kept);
+    await run.close();
+    equal((await runs.list())[0].options, kept, "when it is read again");
+    await runs.delete("one");
+  },
+
   async "samples are copies, JSON, and in the order of their steps"(context) {
     const runs = await context.open("samples");
     const run = await runs.create("one");
@@ -453,7 +487,7 @@ export const cases = {
     await run.addSample({ step: 5, text: "five again" });
     const around = { step: 1 };
     around.around = around;
-    for (const wrong of [{ step: 1, text: 10n }, around]) {
+    for (const wrong of [{ step: 1, text: 10n }, { step: 1, text: () => "x" }, around]) {
       await refuses("invalid-options", ["addSample", "JSON"], () => run.addSample(wrong));
     }
     for (const wrong of [undefined, null, 4, "x", {}, { step: -1 }, { step: 0.5 }, []]) {

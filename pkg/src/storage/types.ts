@@ -1,0 +1,55 @@
+/** The shapes of data that stored runs take and give. */
+
+import { flag, isA, type Rules } from "../options.js";
+import type { StoredCheckpoint } from "./checkpoint.js";
+
+/** Options of `Runs.open`. */
+export interface RunsOptions {
+  /** In Node, Deno and Bun: the folder; default that of the user's data, and in it `tinyloom/NAME`. */
+  folder?: string | URL;
+  /** Keeps the runs in memory, where they end with the page; for a page whose storage is full. Default false. */
+  memory?: boolean;
+}
+
+/** What a run keeps beside its checkpoints, for the page that comes back to it. */
+export interface RunContent {
+  /** The training data, as the page wants it back. */
+  data?: Blob | string | Uint8Array<ArrayBuffer>;
+  /** The tokenizer's text, such as a tokenizer.json. */
+  tokenizer?: string;
+  /** Whatever else the page needs, kept as JSON: a copy, in which numbers that are not finite are null. */
+  options?: unknown;
+}
+
+/** A run as `Runs.list` tells of it. */
+export interface RunSummary {
+  readonly id: string;
+  readonly name: string;
+  /** Milliseconds since 1970. */
+  readonly created: number;
+  readonly options: unknown;
+  /** The whole checkpoints, the newest first. */
+  readonly checkpoints: readonly StoredCheckpoint[];
+}
+
+/** Files of an exported run. `runs.import` takes bytes too. */
+export type RunFiles = { readonly [name: string]: Blob };
+
+const text = (value: unknown) => (typeof value === "string" ? undefined : "a string");
+/** Rules of {@link RunsOptions}. */
+export const OPTIONS: Rules<RunsOptions> = {
+  folder: (value) =>
+    (typeof value === "string" && value) || value instanceof URL
+      ? undefined
+      : "a path or a file: URL",
+  memory: flag,
+};
+/** Rules of {@link RunContent}. */
+export const CONTENT: Rules<RunContent> = {
+  data: (value) =>
+    typeof value === "string" || isA(value, Blob) || value instanceof Uint8Array
+      ? undefined
+      : "a Blob, a string or a Uint8Array",
+  tokenizer: text,
+  options: () => undefined,
+};
