@@ -74,7 +74,8 @@ export class Dataset {
     this.tokenizer = tokenizer;
     this.#packed = packed;
     this.#store = store;
-    datasets.set(this, { raw: (loaded) => this.#made(loaded) });
+    const draws = { sequenceLength: this.sequenceLength, validationFraction, seed: seed ?? 0 };
+    datasets.set(this, { raw: (loaded) => this.#made(loaded), draws });
     const module = loadedRaw();
     if (module) this.#made(module); // a wrong option shows here rather than in the first step
   }

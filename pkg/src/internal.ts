@@ -4,6 +4,7 @@
  */
 
 import type { Dataset } from "./dataset.js";
+import type { DrawOptions } from "./drawn.js";
 import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
 import type { Adapter } from "./lora.js";
@@ -98,6 +99,8 @@ export interface InnerTrainer {
 export interface InnerDataset {
   /** The raw dataset, made at its first use, when the module is there. */
   raw(module: RawModule): RawDataset;
+  /** What decides which tokens a step draws, beside the tokens. */
+  readonly draws: DrawOptions;
 }
 
 export interface InnerTensor {

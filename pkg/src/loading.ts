@@ -1,5 +1,6 @@
 /** Loads models, adapters and training runs from their files. */
 
+import type { DrawnData } from "./drawn.js";
 import { throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
 import { end } from "./handle.js";
@@ -23,12 +24,11 @@ export interface Loading {
 }
 
 /** A run as it was saved. */
-export interface LoadedRun {
+export interface LoadedRun extends DrawnData {
   readonly model: RawModel;
   readonly trainer: RawTrainer;
   readonly progress: { readonly step: number; readonly cursor: number };
   readonly fixedTotal: boolean;
-  readonly dataHash: string | undefined;
 }
 
 /** Weights and config. Headers are judged before memory is asked for, and that before a tensor is read. */
@@ -64,7 +64,11 @@ export async function loadRun(
   try {
     const loaded = new module.RawResume(loader, state);
     resume = loaded;
-    const { progress, totalStepsGiven, dataHash } = readState(state, config, names[0] as string);
+    const { progress, totalStepsGiven, dataHash, dataOptions } = readState(
+      state,
+      config,
+      names[0] as string,
+    );
     const open = [
       ...(await readHeaders(await filesOf(source, names), withRoom(module, loader, seen))),
       ...(await readHeaders(
@@ -83,7 +87,8 @@ export async function loadRun(
       model.release();
       throw error;
     });
-    return { model, trainer, progress, fixedTotal: totalStepsGiven === true, dataHash };
+    const fixedTotal = totalStepsGiven === true;
+    return { model, trainer, progress, fixedTotal, dataHash, dataOptions };
   } finally {
     if (resume) end(resume);
     end(loader);

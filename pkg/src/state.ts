@@ -1,14 +1,13 @@
 /** trainer_state.json: what this layer adds to the module's state, with checksums. */
 
 import { crc32, hex } from "./crc32.js";
+import type { DrawnData } from "./drawn.js";
 import { damaged } from "./safetensors.js";
 
 /** What this layer adds to the module's state, but for the checksums. */
-export interface AddedState {
+export interface AddedState extends DrawnData {
   /** Whether the length of the schedule was the caller's choice. */
   readonly totalStepsGiven?: boolean;
-  /** Hash of the data of the place. Absent where no data was drawn, and in states of version 0.1.0. */
-  readonly dataHash?: string | undefined;
 }
 
 /** What this layer reads of the state. */

@@ -161,8 +161,9 @@ export interface RunOptions {
    */
   stepsAhead?: number;
   /**
-   * Lets the first run after a resume draw from other data than the run that was saved, or from any data
-   * where the state does not say from which it drew. Default false: such a run is refused.
+   * Lets the first run after a resume draw from other data than the run that was saved, or draw from the same
+   * data in another way: with another `sequenceLength`, `validationFraction` or `seed` of the dataset. It also
+   * allows any data where the state does not say from which it drew. Default false: such a run is refused.
    */
   dataChanged?: boolean;
   /**

@@ -1,27 +1,12 @@
-import { Dataset } from "./dataset.js";
+import type { Dataset } from "./dataset.js";
 import { disposable } from "./dispose.js";
-import { throwIfAborted, toError } from "./error.js";
 import { Handle } from "./handle.js";
-import { datasets, type InnerModel, models, runtimes, trainers } from "./internal.js";
+import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { LoadedRun } from "./loading.js";
 import { Adapter, makeAdapter } from "./lora.js";
-import { metricsOf } from "./metrics.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
-import {
-  check,
-  flag,
-  fraction,
-  integer,
-  invalid,
-  isA,
-  number,
-  oneOf,
-  orNull,
-  type Rules,
-  seed,
-  show,
-} from "./options.js";
+import { check, flag, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
@@ -34,8 +19,10 @@ import {
   saveOptions,
   type TrainerSaveOptions,
 } from "./save.js";
-import { type CheckpointFiles, LONG, type LongOptions, openSource, report } from "./source.js";
+import { type CheckpointFiles, LONG, type LongOptions, openSource } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
+import { type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
+import { TrainerSteps } from "./trainer-steps.js";
 import type {
   Batch,
   Evaluation,
@@ -50,40 +37,8 @@ import type {
 } from "./trainer-types.js";
 import { evaluated, watched } from "./watch.js";
 
-const MAX_U32 = 0xffff_ffff;
-
-/** Rules of {@link TrainerOptions}. */
-export const TRAINER: Rules<TrainerOptions> = {
-  learningRate: number(0, Number.POSITIVE_INFINITY, true),
-  schedule: oneOf("constant", "linear", "cosine"),
-  warmupSteps: integer(0, MAX_U32),
-  totalSteps: integer(1, MAX_U32),
-  minLearningRate: number(0),
-  weightDecay: number(0),
-  beta1: fraction(),
-  beta2: fraction(),
-  epsilon: number(0, Number.POSITIVE_INFINITY, true),
-  maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
-  gradientAccumulation: integer(1, 65_536),
-  tokensPerStep: integer(1, MAX_U32),
-  recompute: flag,
-  precision: oneOf("f32", "mixed"),
-  lastLayers: orNull(integer(1, MAX_U32)),
-  seed,
-};
-
 const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
-
-/** The options as the module reports them, as far as they differ from the public ones. */
-interface RawOptions extends Omit<ResolvedTrainerOptions, "minLearningRate"> {
-  readonly minLearningRate: number | null;
-}
-
-/** The schedule as the module reports it. */
-interface RawSchedule extends Omit<Schedule, "kind"> {
-  readonly schedule: Schedule["kind"];
-}
 
 /**
  * Trains a model with AdamW. Training is deterministic: the same seed, data and adapter give the
@@ -97,15 +52,9 @@ interface RawSchedule extends Omit<Schedule, "kind"> {
  */
 export class Trainer {
   readonly #handle: Handle<RawTrainer>;
-  #steps: number;
+  readonly #steps: TrainerSteps;
   /** The last run begun. */
   #run: Run | undefined;
-  /** Hash of the data that the place in the data is of, if any was drawn. */
-  #dataHash: string | undefined;
-  /** Whether that data is of a run before a resume, so that other data would be a mistake. */
-  #resumed = false;
-  /** Whether the length of the schedule is the caller's choice, not that of `run`. */
-  readonly #fixedTotal: boolean;
   /** What its steps are repeated by after a lost device. */
   readonly #member: Member | undefined;
   /** The model being trained, or that under the adapter; usable between steps. */
@@ -129,8 +78,13 @@ export class Trainer {
     this.#handle = new Handle("Trainer", raw, queue, runtime.module);
     this.#member = journal?.join(this.#handle, options);
     this.#handle.guard = this.#member;
-    this.#steps = step;
-    this.#fixedTotal = fixedTotal;
+    this.#steps = new TrainerSteps({
+      handle: this.#handle,
+      module: () => runtime.module,
+      member: this.#member,
+      count: step,
+      fixedTotal,
+    });
     own(this);
     trainers.set(this, {
       activationBytes: () => {
@@ -215,8 +169,7 @@ export class Trainer {
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
     const made = new Trainer(trained, by.trainer, by.progress.step, by.fixedTotal);
-    made.#dataHash = by.dataHash;
-    made.#resumed = by.progress.cursor > 0;
+    made.#steps.drawn.resume(by, by.progress.cursor);
     await made.#of.runtime.remember();
     return made;
   }
@@ -226,7 +179,7 @@ export class Trainer {
    * resume. With `stepsAhead` it counts those whose metrics have not been given out yet.
    */
   get steps(): number {
-    return this.#steps;
+    return this.#steps.count;
   }
 
   /** The options in force, every default filled in. */
@@ -256,7 +209,7 @@ export class Trainer {
 
   set learningRate(learningRate: number) {
     const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, TRAINER);
-    this.#change((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
+    this.#steps.change((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
   }
 
   /**
@@ -271,7 +224,7 @@ export class Trainer {
     const ids = toSomeTokens("tokens", tokens);
     const wanted = toTokens("targets", targets);
     const starts = documents === undefined ? undefined : toTokens("documents", documents);
-    const metrics = await this.#train((raw) => raw.step(ids, wanted, starts));
+    const metrics = await this.#steps.train((raw) => raw.step(ids, wanted, starts));
     return this.#member?.told(metrics) ?? metrics;
   }
 
@@ -302,7 +255,7 @@ export class Trainer {
     const run = new Run(this.#runnable(), dataset, options());
     void this.#handle.raw; // code "freed"
     const before = this.#run;
-    if (before?.on) throw alreadyOn(this.#steps);
+    if (before?.on) throw alreadyOn(this.steps);
     this.#run = run;
     await before?.settle();
     yield* run.steps();
@@ -316,22 +269,7 @@ export class Trainer {
    */
   async evaluate(dataset: Dataset, options: LongOptions = {}): Promise<Evaluation> {
     const chosen = check("evaluate", options, LONG);
-    const { signal } = chosen;
-    return this.#handle.run(async (raw) => {
-      const data = this.#data(dataset);
-      const total = raw.evaluationBatches(data);
-      let sum = 0;
-      let tokens = 0;
-      for (let index = 0; index < total; index++) {
-        throwIfAborted(signal, "evaluate");
-        report(chosen, { loaded: index, total, stage: "evaluate" });
-        const [nats = 0, counted = 0] = await raw.evaluateBatch(data, index);
-        sum += nats;
-        tokens += counted;
-      }
-      report(chosen, { loaded: total, total, stage: "evaluate" });
-      return { loss: sum / tokens, tokens };
-    }, signal);
+    return this.#steps.evaluate(dataset, chosen);
   }
 
   /**
@@ -381,7 +319,7 @@ export class Trainer {
   }
 
   #added() {
-    return { totalStepsGiven: this.#fixedTotal, dataHash: this.#dataHash };
+    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.drawn.state };
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -436,126 +374,28 @@ export class Trainer {
     });
   }
 
-  #note(metrics: StepMetrics): StepMetrics {
-    // Of two steps on their way, the later one's metrics may be read first.
-    this.#steps = Math.max(this.#steps, metrics.step);
-    return metrics;
-  }
-
-  /** Changes an option between two steps, or between two parts of one. */
-  #change(change: (raw: RawTrainer) => void): void {
-    this.#handle.now(change);
-    this.#member?.changed(change);
-  }
-
-  /**
-   * A step, or a part of one, in its turn.
-   *
-   * @param stop - asked between its parts.
-   */
-  #train(
-    begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>,
-    signal?: AbortSignal,
-    stop = () => false,
-  ): Promise<StepMetrics> {
-    return this.#handle.run(
-      async (raw) =>
-        this.#note(
-          (await this.#member?.step(begin, stop, signal)) ?? metricsOf(await begin(raw, stop)),
-        ),
-      signal,
-    );
-  }
-
   /** What a run needs of this trainer. */
   #runnable(): Runnable {
     return {
       prepare: (dataset, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
-        const data = this.#data(dataset);
-        if (this.#resumed && !dataChanged) expectSameData(dataset.hash, this.#dataHash);
+        const data = this.#steps.data(dataset);
+        if (!dataChanged) this.#steps.drawn.expectSame(dataset);
         this.#handle.now((raw) => {
           if (stepsAhead > 0) raw.expectWholeSteps();
           if (evaluateEvery) raw.evaluationBatches(data);
         });
       },
       begun: () => this.#handle.now((raw) => raw.steps()),
-      reach: (last) => this.#reach(last),
-      end: () => (this.#fixedTotal && this.#totalSteps()) || Infinity,
-      step: (dataset, signal) => this.#stepDataset(dataset, signal),
-      queue: (dataset) => this.#queueDataset(dataset),
+      reach: (last) => this.#steps.reach(last),
+      end: () => this.#steps.end,
+      step: (dataset, signal) => this.#steps.ofDataset(dataset, signal),
+      queue: (dataset) => this.#steps.queue(dataset),
       evaluate: (dataset, options) => this.evaluate(dataset, options),
       told: (metrics) => this.#member?.told(metrics) ?? metrics,
       good: () => this.#member?.good(),
       checkpoint: async (to, keep, signal) =>
         void (await this.#save(signal ? { to, signal } : { to }, keep)),
     };
-  }
-
-  /** A step, which the signal and `free` also end between its micro-steps. */
-  async #stepDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
-    const stop = () => signal?.aborted === true || this.#handle.freed;
-    const begin = async (raw: RawTrainer, stopped: () => boolean) => {
-      const metrics = await raw.stepDataset(this.#data(dataset), stopped);
-      this.#drew(dataset);
-      return metrics;
-    };
-    try {
-      return await this.#train(begin, signal, stop);
-    } catch (error) {
-      throwIfAborted(signal, "run");
-      throw error;
-    }
-  }
-
-  /** In its turn among the model's operations, without holding up those behind it. */
-  #queueDataset(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
-    return this.#handle.run((raw) => {
-      const { module } = this.#of.runtime;
-      const begin = (by: RawTrainer) => module.guarded(() => by.queueDataset(this.#data(dataset)));
-      const queued = this.#member?.queue(begin) ?? begin(raw).then(metricsOf);
-      this.#drew(dataset);
-      const done = queued.then(
-        (metrics) => this.#note(metrics),
-        (error: unknown) => {
-          void this.#handle.raw;
-          throw toError(error);
-        },
-      );
-      return { done };
-    });
-  }
-
-  #drew(dataset: Dataset): void {
-    this.#dataHash = dataset.hash;
-    this.#resumed = false;
-  }
-
-  #data(dataset: Dataset) {
-    if (!isA(dataset, Dataset)) {
-      throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
-    }
-    return datasets.of(dataset).raw(this.#of.runtime.module);
-  }
-
-  /**
-   * Without a `totalSteps` of the caller the schedule reaches at least as far as runs were asked to, so
-   * that one cut short and continued keeps its schedule.
-   */
-  #reach(last: number): () => void {
-    const before = this.#totalSteps();
-    if (this.#fixedTotal || (before ?? this.#steps) >= last) return () => {};
-    this.#change((raw) => raw.setTotalSteps(last));
-    return () => {
-      // Unless another run has lengthened it.
-      if (this.#handle.freed || this.#totalSteps() !== last) return;
-      this.#change((raw) => raw.setTotalSteps(before));
-    };
-  }
-
-  #totalSteps(): number | undefined {
-    return (
-      this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions).totalSteps ?? undefined
-    );
   }
 }
 
@@ -564,15 +404,4 @@ function adopt(handle: Handle<RawModel>, raw: RawTrainer, make: () => Trainer): 
   if (handle.freed) raw.release();
   void handle.raw; // code "freed"
   return make();
-}
-
-/** Refuses other data than that of which the place was saved. */
-function expectSameData(hash: string, saved: string | undefined): void {
-  if (hash === saved) return;
-  const why = saved
-    ? `the resumed state drew from data with the hash ${saved}, and this dataset's is ${hash}`
-    : "the resumed state does not say from which data it drew";
-  throw invalid(
-    `run: ${why}; give the same dataset, or dataChanged: true if it changed on purpose`,
-  );
 }

@@ -218,6 +218,29 @@ export const cases = {
     );
     await collect(unknown.run(data, { steps: 1, dataChanged: true }));
     unknown.model.free();
+    // The same tokens, drawn otherwise.
+    for (const [name, value, was] of [
+      ["sequenceLength", 8, 16],
+      ["validationFraction", 0.2, 0.1],
+      ["seed", 4, 3],
+    ]) {
+      const drawn = await Trainer.resume(host.runtime, files);
+      const options = { ...datasetOptions, [name]: value };
+      const again = await Dataset.fromText(text, new ByteTokenizer(), options);
+      equal(again.hash, data.hash, "the hash is of the tokens");
+      const words = [`drew with ${name} ${was}`, `has ${value}`, "dataChanged: true"];
+      await refuses("invalid-options", words, () => collect(drawn.run(again, { steps: 1 })));
+      await collect(drawn.run(again, { steps: 1, dataChanged: true }));
+      drawn.model.free();
+    }
+    const { dataOptions, ...unnoted } = state;
+    equal(dataOptions, datasetOptions, "the state says how the data were drawn");
+    const earlier = await Trainer.resume(host.runtime, {
+      ...files,
+      "trainer_state.json": bytes(JSON.stringify({ ...unnoted, crc32: undefined })),
+    });
+    await collect(earlier.run(data, { steps: 1 })); // a state from before that was noted
+    earlier.model.free();
     const fresh = await trained(host);
     await fresh.step(batch(16));
     const undrawn = await Trainer.resume(host.runtime, await fresh.save());

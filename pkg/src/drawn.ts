@@ -1,0 +1,71 @@
+/** The data that a trainer's place in its data is of. */
+
+import type { Dataset } from "./dataset.js";
+import { datasets } from "./internal.js";
+import { invalid, show } from "./options.js";
+
+/** The options of a dataset that say what it draws in which step, every default filled in. */
+export interface DrawOptions {
+  readonly sequenceLength: number;
+  readonly validationFraction: number;
+  readonly seed: number;
+}
+
+/** What a trainer's state says of its data. Absent where no data was drawn. */
+export interface DrawnData {
+  /** Absent in states of version 0.1.0 too. */
+  readonly dataHash?: string | undefined;
+  /** Absent in states that were saved before it was noted. */
+  readonly dataOptions?: DrawOptions | undefined;
+}
+
+export class Drawn {
+  /** Of the data that was drawn last. */
+  #data: DrawnData = {};
+  /** Whether that is of a run before a resume, so that other data would be a mistake. */
+  #resumed = false;
+
+  /** What the state has to say. */
+  get state(): DrawnData {
+    return this.#data;
+  }
+
+  /** A resumed trainer goes on in this data, at the place `cursor`. */
+  resume({ dataHash, dataOptions }: DrawnData, cursor: number): void {
+    this.#data = { dataHash, dataOptions };
+    this.#resumed = cursor > 0;
+  }
+
+  /** A batch of the dataset was drawn. */
+  note(dataset: Dataset): void {
+    this.#data = { dataHash: dataset.hash, dataOptions: datasets.of(dataset).draws };
+    this.#resumed = false;
+  }
+
+  /** Refuses other data than that of which the place was saved. */
+  expectSame(dataset: Dataset): void {
+    if (!this.#resumed) return;
+    const { dataHash, dataOptions } = this.#data;
+    if (dataHash !== dataset.hash) {
+      throw other(
+        dataHash
+          ? `the resumed state drew from data with the hash ${dataHash}, and this dataset's is ${dataset.hash}`
+          : "the resumed state does not say from which data it drew",
+        "the same dataset",
+      );
+    }
+    const { draws } = datasets.of(dataset);
+    for (const name of ["sequenceLength", "validationFraction", "seed"] as const) {
+      const saved = dataOptions?.[name] ?? draws[name];
+      if (saved === draws[name]) continue;
+      throw other(
+        `the resumed state drew with ${name} ${show(saved)}, and this dataset has ${draws[name]}`,
+        "a dataset with the same options",
+      );
+    }
+  }
+}
+
+function other(why: string, cure: string) {
+  return invalid(`run: ${why}; give ${cure}, or dataChanged: true if it changed on purpose`);
+}

@@ -1,0 +1,36 @@
+/** What is checked of a trainer's options, and how the module reports them. */
+
+import { flag, fraction, integer, number, oneOf, orNull, type Rules, seed } from "./options.js";
+import type { ResolvedTrainerOptions, Schedule, TrainerOptions } from "./trainer-types.js";
+
+const MAX_U32 = 0xffff_ffff;
+
+/** Rules of {@link TrainerOptions}. */
+export const TRAINER: Rules<TrainerOptions> = {
+  learningRate: number(0, Number.POSITIVE_INFINITY, true),
+  schedule: oneOf("constant", "linear", "cosine"),
+  warmupSteps: integer(0, MAX_U32),
+  totalSteps: integer(1, MAX_U32),
+  minLearningRate: number(0),
+  weightDecay: number(0),
+  beta1: fraction(),
+  beta2: fraction(),
+  epsilon: number(0, Number.POSITIVE_INFINITY, true),
+  maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
+  gradientAccumulation: integer(1, 65_536),
+  tokensPerStep: integer(1, MAX_U32),
+  recompute: flag,
+  precision: oneOf("f32", "mixed"),
+  lastLayers: orNull(integer(1, MAX_U32)),
+  seed,
+};
+
+/** The options as the module reports them, as far as they differ from the public ones. */
+export interface RawOptions extends Omit<ResolvedTrainerOptions, "minLearningRate"> {
+  readonly minLearningRate: number | null;
+}
+
+/** The schedule as the module reports it. */
+export interface RawSchedule extends Omit<Schedule, "kind"> {
+  readonly schedule: Schedule["kind"];
+}

@@ -1,0 +1,170 @@
+/** The steps of a trainer, each in its turn among the model's operations. */
+
+import { Dataset } from "./dataset.js";
+import { Drawn } from "./drawn.js";
+import { throwIfAborted, toError } from "./error.js";
+import type { Handle } from "./handle.js";
+import { datasets } from "./internal.js";
+import { metricsOf } from "./metrics.js";
+import { invalid, isA, show } from "./options.js";
+import type { RawModule, RawTrainer } from "./raw.js";
+import type { Member } from "./recovery/journal.js";
+import { type LongOptions, report } from "./source.js";
+import type { RawOptions } from "./trainer-options.js";
+import type { Evaluation, StepMetrics } from "./trainer-types.js";
+
+/** What the steps are of. */
+interface Parts {
+  readonly handle: Handle<RawTrainer>;
+  /** The module that the raw trainer comes from now: after a panic it is another one. */
+  module(): RawModule;
+  /** What steps are repeated by after a lost device. */
+  readonly member: Member | undefined;
+  /** Steps done before. */
+  readonly count: number;
+  /** Whether the length of the schedule is the caller's choice, not that of `run`. */
+  readonly fixedTotal: boolean;
+}
+
+export class TrainerSteps {
+  readonly drawn = new Drawn();
+  readonly fixedTotal: boolean;
+  readonly #handle: Handle<RawTrainer>;
+  readonly #member: Member | undefined;
+  readonly #module: () => RawModule;
+  #count: number;
+
+  constructor({ handle, module, member, count, fixedTotal }: Parts) {
+    this.#handle = handle;
+    this.#module = module;
+    this.#member = member;
+    this.#count = count;
+    this.fixedTotal = fixedTotal;
+  }
+
+  /** Optimizer steps whose metrics have arrived, with those before a resume. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Changes an option between two steps, or between two parts of one. */
+  change(change: (raw: RawTrainer) => void): void {
+    this.#handle.now(change);
+    this.#member?.changed(change);
+  }
+
+  /**
+   * A step, or a part of one.
+   *
+   * @param stop - asked between its parts.
+   */
+  train(
+    begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>,
+    signal?: AbortSignal,
+    stop = () => false,
+  ): Promise<StepMetrics> {
+    return this.#handle.run(
+      async (raw) =>
+        this.#note(
+          (await this.#member?.step(begin, stop, signal)) ?? metricsOf(await begin(raw, stop)),
+        ),
+      signal,
+    );
+  }
+
+  /** A step on the dataset's next batches, which the signal and `free` also end between its micro-steps. */
+  async ofDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
+    const stop = () => signal?.aborted === true || this.#handle.freed;
+    const begin = async (raw: RawTrainer, stopped: () => boolean) => {
+      const metrics = await raw.stepDataset(this.data(dataset), stopped);
+      this.drawn.note(dataset);
+      return metrics;
+    };
+    try {
+      return await this.train(begin, signal, stop);
+    } catch (error) {
+      throwIfAborted(signal, "run");
+      throw error;
+    }
+  }
+
+  /** Queues a step on the dataset's next batch, without holding up the operations behind it. */
+  queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
+    return this.#handle.run((raw) => {
+      const begin = (by: RawTrainer) =>
+        this.#module().guarded(() => by.queueDataset(this.data(dataset)));
+      const queued = this.#member?.queue(begin) ?? begin(raw).then(metricsOf);
+      this.drawn.note(dataset);
+      const done = queued.then(
+        (metrics) => this.#note(metrics),
+        (error: unknown) => {
+          void this.#handle.raw;
+          throw toError(error);
+        },
+      );
+      return { done };
+    });
+  }
+
+  /** The mean loss over the dataset's validation split. */
+  evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation> {
+    const { signal } = options;
+    return this.#handle.run(async (raw) => {
+      const data = this.data(dataset);
+      const total = raw.evaluationBatches(data);
+      let sum = 0;
+      let tokens = 0;
+      for (let index = 0; index < total; index++) {
+        throwIfAborted(signal, "evaluate");
+        report(options, { loaded: index, total, stage: "evaluate" });
+        const [nats = 0, counted = 0] = await raw.evaluateBatch(data, index);
+        sum += nats;
+        tokens += counted;
+      }
+      report(options, { loaded: total, total, stage: "evaluate" });
+      return { loss: sum / tokens, tokens };
+    }, signal);
+  }
+
+  /** The module's side of a dataset. */
+  data(dataset: Dataset) {
+    if (!isA(dataset, Dataset)) {
+      throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
+    }
+    return datasets.of(dataset).raw(this.#module());
+  }
+
+  /**
+   * Without a `totalSteps` of the caller the schedule reaches at least as far as runs were asked to, so
+   * that one cut short and continued keeps its schedule.
+   *
+   * @returns what undoes it.
+   */
+  reach(last: number): () => void {
+    const before = this.#totalSteps();
+    if (this.fixedTotal || (before ?? this.#count) >= last) return () => {};
+    this.change((raw) => raw.setTotalSteps(last));
+    return () => {
+      // Unless another run has lengthened it.
+      if (this.#handle.freed || this.#totalSteps() !== last) return;
+      this.change((raw) => raw.setTotalSteps(before));
+    };
+  }
+
+  /** The length of the schedule that the caller chose. */
+  get end(): number {
+    return (this.fixedTotal && this.#totalSteps()) || Infinity;
+  }
+
+  #totalSteps(): number | undefined {
+    return (
+      this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions).totalSteps ?? undefined
+    );
+  }
+
+  #note(metrics: StepMetrics): StepMetrics {
+    // Of two steps on their way, the later one's metrics may be read first.
+    this.#count = Math.max(this.#count, metrics.step);
+    return metrics;
+  }
+}
