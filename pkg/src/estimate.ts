@@ -1,11 +1,10 @@
 /** What a model will take, computed without a GPU. */
 
-import { configJson } from "./config-json.js";
 import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
 import { morePart } from "./lazy.js";
 import type { AdapterOptions } from "./lora.js";
-import type { ModelConfig } from "./model-types.js";
+import { configJson, type ModelConfig } from "./model.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
 import type { Capabilities } from "./runtime.js";

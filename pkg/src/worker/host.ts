@@ -3,24 +3,20 @@
 import { askPage, type Page } from "../asked.js";
 import { setBase } from "../base.js";
 import { TinyloomError } from "../error.js";
-import { called, invalid, show } from "../options.js";
+import { called, show } from "../options.js";
 import * as Comlink from "./comlink.js";
+import { HeldObjects } from "./held.js";
 import { provideGpu } from "./node.js";
 import { functionKind, isClass, membersOf } from "./surface.js";
 import {
   type Exported,
   type HostApi,
-  isGpuObject,
   isLocal,
-  isPlain,
-  isPlatform,
-  localName,
   makeLocal,
   type Properties,
   packError,
   type Reply,
   replaceDeep,
-  type Shape,
   SYMBOLS,
   type Target,
   WIRE,
@@ -28,24 +24,6 @@ import {
   wholeBuffers,
   wireKind,
 } from "./wire.js";
-
-/** An object that the page has. */
-interface Held {
-  readonly object: object;
-  readonly shape: Shape;
-  /** How often it was sent. */
-  count: number;
-  /** What a property refused: told by the next call, since setting one gives no answer. */
-  refused?: unknown;
-  /** Its properties as last sent. */
-  readonly sent: Map<string, Sent>;
-}
-
-interface Sent {
-  readonly value: unknown;
-  /** As JSON, to compare plain data that each reading makes again. */
-  readonly text: string | undefined;
-}
 
 /** What lives as long as a call, or an iterator. */
 interface Scope {
@@ -64,21 +42,12 @@ interface Iteration {
 
 type Callable = (...values: unknown[]) => unknown;
 
-/** What was sent for a getter that throws, and for a GPU object, which is not read again. */
-const THROWN = Symbol("thrown");
-const STAYS = Symbol("stays");
-
 /** Serves one connection. */
 export class Host implements HostApi {
   readonly #exports: { readonly [name: string]: unknown };
-  readonly #held = new Map<number, Held>();
-  readonly #ids = new WeakMap<object, number>();
-  readonly #shapes = new Map<unknown, number>();
+  readonly #held = new HeldObjects();
   readonly #signals = new Map<number, AbortController>();
   readonly #iterations = new Map<number, Iteration>();
-  /** Whose properties are being read: an object may refer to itself. */
-  readonly #sending = new Set<Held>();
-  #lastId = 0;
 
   /** @param exports - what the page gets, by name: classes, functions, plain data. */
   constructor(exports: { readonly [name: string]: unknown }) {
@@ -126,14 +95,14 @@ export class Host implements HostApi {
   }
 
   set(target: number, member: string, [value]: unknown[]): Reply {
-    const held = this.#find(target);
+    const held = this.#held.find(target);
     try {
       (held.object as Record<string, unknown>)[member] = value;
     } catch (error) {
       held.refused ??= error;
       held.sent.delete(member); // the page has put its value there already
     }
-    return { updates: this.#updates() };
+    return { updates: this.#held.updates() };
   }
 
   /** Opens an iterator and makes its first step. */
@@ -174,7 +143,7 @@ export class Host implements HostApi {
   }
 
   settled(target: number, member: string): Promise<Reply> {
-    const { object } = this.#find(target);
+    const { object } = this.#held.find(target);
     const promise = (object as Record<string, unknown>)[member];
     return this.#reply(() => promise);
   }
@@ -185,12 +154,7 @@ export class Host implements HostApi {
 
   /** The page has let go of an object that it was sent so many times. */
   release(id: number, count: number): void {
-    const held = this.#held.get(id);
-    if (!held) return;
-    held.count -= count;
-    if (held.count > 0) return;
-    this.#held.delete(id);
-    this.#ids.delete(held.object);
+    this.#held.release(id, count);
   }
 
   /** The connection is closed: what runs ends, and nothing is kept. */
@@ -214,12 +178,6 @@ export class Host implements HostApi {
     for (const id of signals) this.#signals.delete(id);
   }
 
-  #find(id: number): Held {
-    const held = this.#held.get(id);
-    if (held) return held;
-    throw new TinyloomError("internal", `the worker has no object ${id}`);
-  }
-
   /** Tells what a property of the object has refused. */
   #expectAccepted(target: Target): void {
     const held = typeof target === "number" ? this.#held.get(target) : undefined;
@@ -231,7 +189,8 @@ export class Host implements HostApi {
 
   #method(target: Target, member: string): Callable {
     this.#expectAccepted(target);
-    const owner = typeof target === "number" ? this.#find(target).object : this.#exports[target];
+    const owner =
+      typeof target === "number" ? this.#held.find(target).object : this.#exports[target];
     if (member === "") return owner as Callable;
     const key = SYMBOLS[member] ?? member;
     const work = (owner as Record<string | symbol, unknown>)[key];
@@ -256,13 +215,13 @@ export class Host implements HostApi {
     let buffers: ArrayBuffer[] = [];
     try {
       const result = await work();
-      const value = this.#pack(result);
+      const value = this.#held.pack(result);
       buffers = wholeBuffers(value);
       reply = { value };
     } catch (error) {
       reply = { error: packError(error) };
     }
-    const changed = this.#updates(target);
+    const changed = this.#held.updates(target);
     if (changed.length > 0) reply = { ...reply, updates: changed };
     return Comlink.transfer(reply, buffers);
   }
@@ -272,7 +231,7 @@ export class Host implements HostApi {
     return replaceDeep(values, (value) => {
       switch (wireKind(value)) {
         case "object":
-          return this.#find((value as Wire & { id: number }).id).object;
+          return this.#held.find((value as Wire & { id: number }).id).object;
         case "signal":
           return this.#signal(value as Wire & { [WIRE]: "signal" }, scope);
         case "function":
@@ -313,7 +272,7 @@ export class Host implements HostApi {
         delete scope.failed;
         throw error;
       }
-      const result = remote(this.#pack(values));
+      const result = remote(this.#held.pack(values));
       const running = result
         .catch((error: unknown) => {
           scope.failed ??= { name, error };
@@ -324,139 +283,14 @@ export class Host implements HostApi {
     };
   }
 
-  /** A value with stand-ins for what cannot be cloned. */
-  #pack(value: unknown): unknown {
-    return replaceDeep(value, (one) => {
-      if (one instanceof Error) return { [WIRE]: "error", error: packError(one) };
-      const name = localName(one);
-      if (name) return { [WIRE]: "local", name };
-      if (isGpuObject(one)) return { [WIRE]: "stays", type: one.constructor.name };
-      if (typeof one === "function") {
-        throw invalid("a function cannot go from the worker to the page");
-      }
-      return isObject(one) ? this.#reference(one) : undefined;
-    });
-  }
-
   #describeClass(name: string, type: { readonly prototype: object }): Exported {
     const statics = membersOf(name, type);
     const constants: Record<string, unknown> = {};
     for (const [member, kind] of Object.entries(statics)) {
       if (kind === "property") constants[member] = (type as unknown as Properties)[member];
     }
-    const [shapeId] = this.#shape(type.prototype);
+    const [shapeId] = this.#held.shape(type.prototype);
     const shape = { name, members: membersOf(name, type.prototype) };
     return { kind: "class", shapeId, shape, statics, constants };
-  }
-
-  /** The number of a shape, and whether it is new. There is one for each class, or set of functions. */
-  #shape(key: unknown): [shapeId: number, isNew: boolean] {
-    const known = this.#shapes.get(key);
-    const shapeId = known ?? this.#shapes.size;
-    this.#shapes.set(key, shapeId);
-    return [shapeId, known === undefined];
-  }
-
-  #reference(object: object): Wire {
-    const plain = isPlain(object);
-    const key = plain ? Object.keys(object).sort().join() : Object.getPrototypeOf(object);
-    const [shapeId, isNew] = this.#shape(key);
-    const known = this.#ids.get(object);
-    if (known !== undefined) return this.#again(known, shapeId);
-    const name = plain ? "object" : (object.constructor?.name ?? "object");
-    const shape = { name, members: membersOf(name, object) };
-    const held: Held = { object, shape, count: 1, sent: new Map() };
-    const id = ++this.#lastId;
-    this.#ids.set(object, id);
-    this.#held.set(id, held);
-    const properties = this.#changes(held);
-    return { [WIRE]: "object", id, shapeId, ...(isNew && { shape }), properties };
-  }
-
-  /** What was sent before: with all its properties, since the page may have let go of it meanwhile. */
-  #again(id: number, shapeId: number): Wire {
-    const held = this.#find(id);
-    held.count += 1;
-    if (this.#sending.has(held)) return { [WIRE]: "object", id, shapeId };
-    held.sent.clear();
-    return { [WIRE]: "object", id, shapeId, properties: this.#changes(held) };
-  }
-
-  /** The properties that changed since they were sent. */
-  #changes(held: Held): Properties {
-    this.#sending.add(held);
-    try {
-      return this.#changesOf(held);
-    } finally {
-      this.#sending.delete(held);
-    }
-  }
-
-  #changesOf({ object, shape, sent }: Held): Properties {
-    const changes: Record<string, unknown> = {};
-    for (const [name, kind] of Object.entries(shape.members)) {
-      if (kind !== "property" && kind !== "settable") continue;
-      const last = sent.get(name);
-      if (last?.value === STAYS) continue;
-      const now = this.#read(object as Properties, name);
-      if (last && Object.is(last.value, now.value) && now.value !== THROWN) continue;
-      if (last && now.text !== undefined && last.text === now.text) continue;
-      changes[name] = now.wire();
-      sent.set(name, now);
-    }
-    return changes;
-  }
-
-  #read(object: Properties, name: string): Sent & { wire(): unknown } {
-    try {
-      const value = object[name];
-      if (value instanceof Promise)
-        return { value, text: undefined, wire: () => ({ [WIRE]: "promise" }) };
-      if (typeof value === "object" && value !== null && isGpuObject(value)) {
-        return { value: STAYS, text: undefined, wire: () => this.#pack(value) };
-      }
-      return { value, text: jsonOf(value), wire: () => this.#pack(value) };
-    } catch (thrown) {
-      const error = packError(thrown);
-      const text = `${error.code} ${error.message}`;
-      return { value: THROWN, text, wire: () => ({ [WIRE]: "thrown", error }) };
-    }
-  }
-
-  /** Changed properties: of every object, or of the one that made a step and those that it refers to. */
-  #updates(target?: Target): [number, Properties][] {
-    const ids = typeof target === "number" ? this.#around(target) : [...this.#held.keys()];
-    const updates: [number, Properties][] = [];
-    for (const id of ids) {
-      const held = this.#held.get(id);
-      const changes = held ? this.#changes(held) : {};
-      if (Object.keys(changes).length > 0) updates.push([id, changes]);
-    }
-    return updates;
-  }
-
-  #around(target: number): number[] {
-    const sent = this.#held.get(target)?.sent.values() ?? [];
-    const others = [...sent].map(({ value }) =>
-      typeof value === "object" && value !== null ? this.#ids.get(value) : undefined,
-    );
-    return [target, ...others.filter((id) => id !== undefined)];
-  }
-}
-
-/** Whether the page gets the object as a proxy: an instance of a class, or plain with functions. */
-function isObject(value: object): boolean {
-  if (Array.isArray(value) || isPlatform(value)) return false;
-  return !isPlain(value) || Object.values(value).some((one) => typeof one === "function");
-}
-
-/** Plain data as JSON; undefined for anything else. */
-function jsonOf(value: unknown): string | undefined {
-  if (typeof value !== "object" || value === null) return undefined;
-  if (!Array.isArray(value) && (!isPlain(value) || isObject(value))) return undefined;
-  try {
-    return JSON.stringify(value);
-  } catch {
-    return undefined;
   }
 }
