@@ -3,7 +3,7 @@ import { TinyloomError, toError } from "./error.js";
 import { end } from "./handle.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
-import { called, check, integer, invalid, isA, show } from "./options.js";
+import { awaited, check, integer, invalid, isA, show } from "./options.js";
 import { loadedRaw, type RawDataset, type RawModule } from "./raw.js";
 import type { CheckpointFiles, LongOptions } from "./source.js";
 import type { TextSource } from "./text/read.js";
@@ -101,7 +101,7 @@ export class Dataset {
       return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
     }
     const encode = () => encoding.encode(text, { addSpecialTokens: false });
-    const ids: unknown = await called("the tokenizer's encode", encode);
+    const ids: unknown = await awaited("the tokenizer's encode", encode);
     const tokens = asTokens("the text's token list", ids);
     return new Dataset(stored(some("the text", tokens)), chosen, encoding);
   }

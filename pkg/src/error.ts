@@ -64,7 +64,7 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
  * Every failure of tinyloom. After a failed call the object is as it was before the call.
  *
  * It survives `structuredClone` and `postMessage`: the copy is plain data with `name`, `code`, `message`
- * and `stack`, and {@link TinyloomError.from} makes the error of it again.
+ * and `stack`, and {@link TinyloomError.from} turns that copy back into an error.
  *
  * @example
  * ```ts

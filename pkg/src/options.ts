@@ -124,16 +124,38 @@ export function called<T>(what: string, callback: () => T): T {
   }
 }
 
+/** The same of a callback that may give a promise. */
+export async function awaited<T>(what: string, callback: () => T | Promise<T>): Promise<T> {
+  const given = called(what, callback);
+  try {
+    return await given;
+  } catch (cause) {
+    if (isTinyloomError(cause)) throw cause;
+    throw invalid(`${what} threw ${show(cause)}`, "invalid-options", cause);
+  }
+}
+
 /**
  * Checks an option object against its rules and returns a copy without undefined entries.
  *
  * @param where - the call, as the user wrote it, for the message.
+ * @param required - the option that cannot be left out, if there is one.
  */
-export function check<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
-  return inspect(where, () => checked(where, options, rules));
+export function check<T extends object>(
+  where: string,
+  options: unknown,
+  rules: Rules<T>,
+  required?: keyof T & string,
+): T {
+  return inspect(where, () => checked(where, options, rules, required));
 }
 
-function checked<T extends object>(where: string, options: unknown, rules: Rules<T>): T {
+function checked<T extends object>(
+  where: string,
+  options: unknown,
+  rules: Rules<T>,
+  required: string | undefined,
+): T {
   const given = options ?? {};
   if (object(given) !== undefined) {
     throw invalid(`${where} takes a plain object of options, not ${show(options)}`);
@@ -147,9 +169,13 @@ function checked<T extends object>(where: string, options: unknown, rules: Rules
     if (value === undefined) continue;
     const allowed = rules[key as keyof T](value);
     if (allowed !== undefined) {
-      throw invalid(`${where}: ${key} is ${show(value)}; give ${allowed}, or leave it out`);
+      const otherwise = key === required ? "" : ", or leave it out";
+      throw invalid(`${where}: ${key} is ${show(value)}; give ${allowed}${otherwise}`);
     }
     result[key] = value;
+  }
+  if (required && !Object.hasOwn(result, required)) {
+    throw invalid(`${where} needs ${required}: ${rules[required as keyof T](undefined)}`);
   }
   return result as T;
 }

@@ -21,10 +21,8 @@ const RULES: Rules<RunOptions> = {
   checkpoint: object,
 };
 
-const STORED = "what runs.create or runs.open gave";
-
 const CHECKPOINT: Rules<CheckpointOptions> = {
-  run: (value) => (stored.find(value) ? undefined : STORED),
+  run: (value) => (stored.find(value) ? undefined : "what runs.create or runs.open gave"),
   every: integer(1, MAX_U32),
   keep: integer(1, 1000),
 };
@@ -32,7 +30,10 @@ const CHECKPOINT: Rules<CheckpointOptions> = {
 /** The options of `Trainer.run`, checked. */
 export function runOptions(options: unknown): RunOptions {
   const given = check<RunOptions>("run", options, RULES);
-  const chosen = given.checkpoint ? { ...given, checkpoint: into(given.checkpoint) } : given;
+  const into = given.checkpoint;
+  const chosen = into
+    ? { ...given, checkpoint: check("run: checkpoint", into, CHECKPOINT, "run") }
+    : given;
   if (chosen.steps !== undefined && chosen.until !== undefined) {
     throw invalid(
       `run: steps is ${chosen.steps} and until is ${chosen.until}; give one of them: steps counts this ` +
@@ -42,12 +43,6 @@ export function runOptions(options: unknown): RunOptions {
   // A run that is closed is refused before the first step, not at the first save.
   stored.find(chosen.checkpoint?.run)?.target(undefined);
   return chosen;
-}
-
-function into(given: CheckpointOptions): CheckpointOptions {
-  const checkpoint = check<CheckpointOptions>("run: checkpoint", given, CHECKPOINT);
-  if (checkpoint.run) return checkpoint;
-  throw invalid(`run: checkpoint has no run, into which it saves; give { run } with ${STORED}`);
 }
 
 /** What a run needs of its trainer. */

@@ -1,6 +1,6 @@
 /** Files that a checkpoint needs, by their names. */
 
-import { type ErrorCode, TinyloomError, toError } from "./error.js";
+import { type ErrorCode, TinyloomError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { show } from "./options.js";
 import type { Source } from "./source.js";
@@ -72,7 +72,7 @@ function shardNames(place: string, text: string): string[] {
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
   } catch (cause) {
-    throw corrupt(`${place} is not JSON: ${toError(cause).message}`, cause);
+    throw corrupt(`${place} is not JSON: ${show(cause)}`, cause);
   }
   if (typeof map !== "object" || map === null || Array.isArray(map)) {
     throw corrupt(`${place} has no "weight_map" object of tensor to file names`);

@@ -1,7 +1,7 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
 import { baseAddress } from "./base.js";
-import { isTinyloomError, toError } from "./error.js";
+import { isTinyloomError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { arrived } from "./firefox.js";
 import { stored } from "./internal.js";
@@ -249,7 +249,7 @@ class FileSource implements Source {
       return { name, place: url.href, remote: false, size, read };
     } catch (cause) {
       if ((cause as { code?: unknown }).code === "ENOENT") return undefined;
-      throw corrupt(`${url.href} could not be read: ${toError(cause).message}`, cause);
+      throw corrupt(`${url.href} could not be read: ${show(cause)}`, cause);
     }
   }
 }

@@ -208,7 +208,7 @@ export class Trainer {
   }
 
   set learningRate(learningRate: number) {
-    const chosen = check<TrainerOptions>("trainer.learningRate", { learningRate }, TRAINER);
+    const chosen = check("trainer.learningRate", { learningRate }, TRAINER, "learningRate");
     this.#steps.change((raw) => raw.setLearningRate(chosen.learningRate ?? Number.NaN));
   }
 

@@ -2,6 +2,7 @@
 
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import { show } from "./options.js";
 import { blobPart, type LoadOptions, type LongOptions, report } from "./source.js";
 
 /** Bytes of a file that are asked for first: most headers are shorter. */
@@ -287,6 +288,6 @@ async function fetched<T>(
     throwIfAborted(signal, "loading");
     const error = toError(cause);
     if (error.code !== "internal") throw error;
-    throw corrupt(`${url.href} could not be fetched: ${error.message}`, cause);
+    throw corrupt(`${url.href} could not be fetched: ${show(cause)}`, cause);
   }
 }

@@ -2,7 +2,7 @@
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
 import {
-  called,
+  awaited,
   check,
   inspect,
   integer,
@@ -164,7 +164,7 @@ function formatOf({ name, type }: Opened): SourceOptions["format"] {
 export function encoder(tokenizer: TextEncoding): (text: string) => Promise<ArrayLike<number>> {
   return async (text) => {
     const encode = () => tokenizer.encode(text, { addSpecialTokens: false });
-    return asTokens("the text's token list", await called("the tokenizer's encode", encode));
+    return asTokens("the text's token list", await awaited("the tokenizer's encode", encode));
   };
 }
 

@@ -48,7 +48,8 @@ export async function fromConversations(
   const source: unknown = template ?? own;
   if (typeof source !== "string" || !source) {
     throw invalid(
-      `${WHERE}: the tokenizer brings no chat template, but ${show(own)}; give { template }, a text in Jinja`,
+      `${WHERE}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
+        "give { template }, a text in Jinja",
     );
   }
   const { Template } = await load<Jinja>("jinja", library);

@@ -1,6 +1,6 @@
 /** `Tokenizer.fromPretrained`. */
 
-import { throwIfAborted, toError } from "../error.js";
+import { throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
 import { check, integer, type Rules, show } from "../options.js";
 import { LOAD, openSource, type Source } from "../source.js";
@@ -100,7 +100,7 @@ function parsed(from: Source, name: string, text: string): { readonly [name: str
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null) return value as { [name: string]: unknown };
   } catch (cause) {
-    throw corrupt(`${from.place(name)} is not JSON: ${toError(cause).message}`, cause);
+    throw corrupt(`${from.place(name)} is not JSON: ${show(cause)}`, cause);
   }
   throw corrupt(`${from.place(name)} is no JSON object`);
 }

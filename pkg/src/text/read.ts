@@ -45,8 +45,9 @@ export async function openText(
     typeof source === "string"
       ? "; a text goes to Dataset.fromText, an address into new URL(…)"
       : "";
+  const text = where === "BpeTokenizer.train" ? "a text, " : "";
   throw invalid(
-    `${where} takes a File, a Blob, a ReadableStream or a URL, not ${show(source)}${hint}`,
+    `${where} takes ${text}a File, a Blob, a ReadableStream or a URL, not ${show(source)}${hint}`,
   );
 }
 

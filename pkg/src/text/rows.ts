@@ -84,7 +84,7 @@ export async function* csvColumn(
 ): AsyncGenerator<string> {
   let index: number | undefined;
   let number = 0;
-  for await (const row of csvRows(texts, delimiter)) {
+  for await (const row of csvRows(where, texts, delimiter)) {
     number += 1;
     if (row.length === 1 && row[0] === "") continue;
     if (index === undefined) {
@@ -106,7 +106,12 @@ export async function* csvColumn(
 }
 
 /** The rows; a quoted field may hold delimiters, line ends and doubled quotes. */
-async function* csvRows(texts: AsyncIterable<string>, delimiter: string): AsyncGenerator<string[]> {
+async function* csvRows(
+  where: string,
+  texts: AsyncIterable<string>,
+  delimiter: string,
+): AsyncGenerator<string[]> {
+  let rows = 1;
   let row: string[] = [];
   let field = "";
   let quoted = false;
@@ -140,10 +145,17 @@ async function* csvRows(texts: AsyncIterable<string>, delimiter: string): AsyncG
       } else if (c === "\n") {
         row.push((field + text.slice(from, at)).replace(/\r$/, ""));
         yield row;
+        rows += 1;
         [row, field, from] = [[], "", at + 1];
       }
     }
     field += text.slice(from);
+  }
+  if (quoted && !quote) {
+    throw invalid(
+      `${where}: a quote in row ${rows} has no end, so everything behind it would be one field; close it, or ` +
+        'double each " that belongs to a text',
+    );
   }
   if (field !== "" || row.length > 0) yield [...row, field.replace(/\r$/, "")];
 }

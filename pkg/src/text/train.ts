@@ -20,7 +20,7 @@ const strings = (value: unknown) =>
   value.length > 0 &&
   value.every((one) => typeof one === "string" && one !== "")
     ? undefined
-    : "an array of at least one string";
+    : "an array of one or more strings, none of them empty";
 
 const RULES: Rules<TrainOptions> = {
   ...LONG,
@@ -42,10 +42,8 @@ interface Training {
 }
 
 export async function train(text: unknown, given: TrainOptions): Promise<BpeTokenizer> {
-  const options = check(WHERE, given, RULES);
+  const options = check(WHERE, given, RULES, "vocabSize");
   const { vocabSize, specialTokens = ["<|endoftext|>"], minFrequency = 2 } = options;
-  if (vocabSize === undefined)
-    throw invalid(`${WHERE} needs vocabSize, such as { vocabSize: 4096 }`);
   const special = [...new Set(specialTokens)];
   const most = vocabSize - 256 - special.length;
   if (most < 1) {

@@ -49,7 +49,7 @@ export const cases = {
       options: { a: 1 },
     });
     for (const [words, wrong] of [
-      [["checkpoint has no run", "runs.create"], { every: 2 }],
+      [["checkpoint needs run", "runs.create"], { every: 2 }],
       [["checkpoint: run is", "runs.create"], { run: {} }],
       [["checkpoint is", "object"], true],
     ]) {

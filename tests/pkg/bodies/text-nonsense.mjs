@@ -35,6 +35,30 @@ export const cases = {
     equal((await made("x", { endToken: 3 })).tokens, 6, "with an option of its own");
   },
 
+  async "an encode that fails, at once or later"({ tinyloom }) {
+    const { Dataset, BpeTokenizer } = tinyloom;
+    const failing = [boom, () => Promise.reject(new Error("boom")), () => Promise.reject(3)];
+    for (const encode of failing) {
+      const tokenizer = { vocabSize: 256, encode };
+      for (const make of [
+        () => Dataset.fromText("abc", tokenizer),
+        () => Dataset.from(new Blob(["abc"]), tokenizer),
+        () => Dataset.fromDocuments(["abc"], tokenizer),
+      ]) {
+        await refuses("invalid-options", ["the tokenizer's encode threw"], make);
+      }
+    }
+    const told = await refuses("invalid-options", ["vocabSize: a whole number"], () =>
+      BpeTokenizer.train("abc"),
+    );
+    ok(!told.message.includes("leave it out"), told.message);
+    const junk = { "tokenizer.json": new Blob(["junk"]) };
+    const damaged = await refuses("invalid-checkpoint", ["tokenizer.json is not JSON"], () =>
+      tinyloom.Tokenizer.fromPretrained(junk),
+    );
+    ok(!damaged.message.includes("unexpected"), damaged.message);
+  },
+
   async "a damaged tokenizer.json"({ tinyloom }) {
     const { BpeTokenizer, Tokenizer } = tinyloom;
     const trained = await BpeTokenizer.train("the cat sat on the mat. ".repeat(50), {

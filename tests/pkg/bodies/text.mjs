@@ -93,6 +93,8 @@ export const cases = {
     equal(ended.tokens, all.length + 4, "an end token behind each");
     const from = (content, how) => () => Dataset.from(new Blob([content]), tokenizer, how);
     await refuses("invalid-options", ['"id", "body"', '"text"'], from(csv, { format: "csv" }));
+    const open = 'text\na\n"b\nc\n';
+    await refuses("invalid-options", ["quote in row 3", "no end"], from(open, { format: "csv" }));
     await refuses(
       "invalid-options",
       ["line 1", "body", "column"],
