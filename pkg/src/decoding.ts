@@ -123,9 +123,9 @@ function decoded<T>(work: () => T): T {
 
 /** The biases of a generation. */
 export interface Biases {
-  /** That of all tokens, where there is one. */
+  /** The bias of every token, where it does not change. */
   readonly fixed: Float32Array | undefined;
-  /** That of the next token, where each has its own. */
+  /** Gives the bias of the next token, where each token has its own. */
   next?(): Promise<Float32Array>;
   /** Notes a token that was drawn. */
   drew(token: number): void;

@@ -20,7 +20,7 @@ export interface DrawnData {
 }
 
 export class Drawn {
-  /** Of the data that was drawn last. */
+  /** Describes the data that was drawn last. */
   #data: DrawnData = {};
   /** Whether that is of a run before a resume, so that other data would be a mistake. */
   #resumed = false;

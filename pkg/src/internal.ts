@@ -29,12 +29,12 @@ class Inner<O extends object, I> {
     return inner;
   }
 
-  /** That of an object, if it has one. */
+  /** The inner side of an object, if it has one. */
   find(object: unknown): I | undefined {
     return this.#inner.get(object as O);
   }
 
-  /** That of an object. */
+  /** The inner side of an object that has one. */
   of(object: O): I {
     const inner = this.#inner.get(object);
     if (inner) return inner;
@@ -69,10 +69,10 @@ export interface InnerRuntime {
   counters(): Counters;
 }
 
-/** Of a model, or of an adapter with its base under it. */
+/** What the modules share of a model, or of an adapter with its base under it. */
 export interface InnerModel {
   readonly runtime: InnerRuntime;
-  /** Of an adapter. */
+  /** The model under an adapter. */
   readonly base?: Model;
   /** Names of its files: config and weights. */
   readonly names: readonly string[];

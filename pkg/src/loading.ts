@@ -31,7 +31,7 @@ export interface LoadedRun extends DrawnData {
   readonly fixedTotal: boolean;
 }
 
-/** Weights and config. Headers are judged before memory is asked for, and that before a tensor is read. */
+/** Loads weights and config. Headers are judged before memory is asked for, and memory before a tensor is read. */
 export async function loadWeights(
   { module, source, names, ...by }: Loading,
   long: LongOptions,
@@ -51,7 +51,7 @@ export async function loadWeights(
   }
 }
 
-/** The same with a trainer's moments and state. */
+/** Loads weights and config with a trainer's moments and state. */
 export async function loadRun(
   { module, source, names, ...by }: Loading,
   long: LongOptions,

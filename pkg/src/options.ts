@@ -124,7 +124,7 @@ export function called<T>(what: string, callback: () => T): T {
   }
 }
 
-/** The same of a callback that may give a promise. */
+/** What a callback of the caller's gives that may give a promise; what fails becomes the cause of "invalid-options". */
 export async function awaited<T>(what: string, callback: () => T | Promise<T>): Promise<T> {
   const given = called(what, callback);
   try {

@@ -77,7 +77,7 @@ export interface RawSnapshot extends Releasable {
   saveHeader(): Uint8Array;
   /** Bytes of the data that follow the header. */
   read(begin: number, end: number): Promise<Uint8Array>;
-  /** Of a trainer. */
+  /** The state of the trainer that was copied. */
   state(): Promise<string>;
 }
 
@@ -102,7 +102,7 @@ export interface RawModel extends Releasable, RawWriter {
   adapt(optionsJson: string, ask: Ask): Promise<RawModel>;
   /** What takes the tensors of the adapter that PEFT's config describes. */
   adaptAs(configJson: string, dropout?: number): Promise<RawLoader>;
-  /** Of an adapter: how it was made. */
+  /** How an adapter was made; a model has none. */
   adapterOptions(): string;
   /** Adds an adapter to its base and frees it. */
   merge(ask: Ask): Promise<void>;

@@ -83,7 +83,7 @@ export const CHECKSUMS = "crc32";
 /** Key of the checksum of names, types, shapes and places of the tensors: of their entries as compact JSON. */
 export const HEADER_CHECKSUM = "crc32_header";
 
-/** That checksum. */
+/** The checksum of the entries. */
 export const headerSum = (tensors: object): string =>
   hex(crc32(new TextEncoder().encode(JSON.stringify(tensors))));
 

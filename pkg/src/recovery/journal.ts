@@ -22,7 +22,7 @@ export interface Origin {
   readonly seeded?: true;
   /** What was seen of what it was loaded from. */
   readonly seen?: Seen;
-  /** Of an adapter: the names of its files, what takes its tensors, and what the model under it comes back by. */
+  /** An adapter has names of its files, what takes its tensors, and what the model under it comes back by. */
   readonly adapted?: {
     readonly names: readonly string[];
     readonly under: Journal | undefined;
@@ -84,7 +84,7 @@ interface Parts {
   readonly origin: Origin;
 }
 
-/** Of one model. */
+/** The journal of one model. */
 export class Journal implements Guard<RawModel> {
   readonly recovery: Recovery;
   readonly handle: Handle<RawModel>;

@@ -123,7 +123,7 @@ export class Recovery implements Guard<RawRuntime> {
     return journal;
   }
 
-  /** Those of a model and of its adapters, which share a queue. */
+  /** The journals of a model and of its adapters, which share a queue. */
   sharing(queue: Queue): Journal[] {
     return [...this.#journals].filter((journal) => journal.queue === queue);
   }

@@ -48,7 +48,7 @@ export interface SnapshotOfTrainer {
   readonly steps: number;
 }
 
-/** The same as a checkpoint of a run in storage, of a model with one trainer. */
+/** A checkpoint of a run in storage that serves as snapshot, of a model with one trainer. */
 export interface KeptSnapshot {
   readonly config: string;
   readonly run: RunHandle;

@@ -56,7 +56,7 @@ export type RecoveryState =
   /** Another device is open. */
   | {
       readonly state: "reopened";
-      /** Of another adapter kernels differ, and so may bits. */
+      /** Whether it is of the same adapter. On another one kernels differ, and bits may differ too. */
       readonly sameAdapter: boolean;
       /** Since the loss. */
       readonly milliseconds: number;
@@ -66,7 +66,7 @@ export type RecoveryState =
       readonly state: "recovered";
       /** Steps that were done again. */
       readonly repeated: number;
-      /** Of those whose metrics had been given out, both losses: before the loss of the device, and again. */
+      /** Both losses of each step whose metrics had been given out: before the device was lost, and afterwards. */
       readonly losses: readonly RepeatedStep[];
       /** Since the loss. */
       readonly milliseconds: number;

@@ -119,7 +119,7 @@ export class Bpe {
     }
   }
 
-  /** The same with a heap of the pairs: a run of spaces may have a million bytes. */
+  /** Merges in the same order with a heap of the pairs, because a run of spaces may have a million bytes. */
   #mergeLong(ids: number[]): number[] {
     const none = -1;
     const next = Int32Array.from(ids, (_, i) => (i + 1 < ids.length ? i + 1 : none));

@@ -32,7 +32,7 @@ export class Learner {
     this.#count(whole.slice(0, at));
   }
 
-  /** The text has ended, or begins anew. */
+  /** The text has ended, or begins again. */
   flush(): void {
     this.#count(this.#rest);
     this.#rest = "";

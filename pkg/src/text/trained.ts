@@ -81,7 +81,7 @@ export interface Spelling {
 /** The bytes that each id of a tokenizer stands for, where they are known. */
 const pieces = new WeakMap<object, (id: number) => Uint8Array>();
 
-/** That of a tokenizer. */
+/** The bytes that each of a tokenizer's ids stands for. */
 export const bytesOf = (tokenizer: object) => pieces.get(tokenizer);
 
 /** A copy that a caller may change. */
@@ -90,7 +90,7 @@ export function copied(files: TokenizerFiles): TokenizerFiles {
   return Object.fromEntries(entries) as TokenizerFiles;
 }
 
-/** Of merges as they were learned: bytes have the ids 0 to 255, special tokens the last ones. */
+/** Makes a tokenizer of merges as they were learned. Bytes have the ids 0 to 255, special tokens the last ones. */
 export function trainedBpe(
   pairs: Uint32Array,
   special: readonly string[],

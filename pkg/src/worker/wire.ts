@@ -53,7 +53,7 @@ export interface Reply {
   readonly value?: unknown;
   readonly error?: WireError;
   readonly updates?: readonly (readonly [id: number, properties: Properties])[];
-  /** Of an iterator's step: whether it was the last. */
+  /** Whether a step of an iterator was the last one. */
   readonly done?: boolean;
 }
 
