@@ -94,7 +94,7 @@ export interface RawModel extends Releasable, RawWriter {
     optionsJson: string,
     ask: Ask,
   ): Promise<number>;
-  /** With a bias that has a number for each token. */
+  /** Begins a generation. `bias` has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;

@@ -97,7 +97,7 @@ export interface Recovered {
   readonly fromStep: number;
   /** What the browser said of the loss. */
   readonly reason: string;
-  /** From the loss until the trainer stood where it was. */
+  /** Milliseconds from the loss of the device until the trainer stood where it was. */
   readonly milliseconds: number;
 }
 

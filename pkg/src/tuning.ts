@@ -9,8 +9,9 @@ import type { Capabilities } from "./runtime.js";
 export class Tuning {
   readonly #module: RawModule;
   readonly #handle: Handle<RawRuntime>;
-  /** Under which name they are kept, and how many numbers are. */
+  /** The name under which they are kept. */
   readonly #name: string;
+  /** How many of the module's numbers are kept. */
   #kept: number;
 
   private constructor(

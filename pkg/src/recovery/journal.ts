@@ -260,7 +260,7 @@ export class Journal implements Guard<RawModel> {
     this.#on = on;
   }
 
-  /** As it was made. */
+  /** Makes the model as it was made at first. */
   async #begin(on: RawRuntime, raws: Map<Member, RawTrainer>): Promise<RawModel> {
     const seen = { sum: 0 };
     const { model, trainer } = await this.origin.again(on, seen).catch((cause) => {

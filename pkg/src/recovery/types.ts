@@ -27,9 +27,9 @@ export interface RecoverOptions {
 /** A step that was done twice. */
 export interface RepeatedStep {
   readonly step: number;
-  /** In nats per token; null where it was not finite. */
+  /** The loss in nats per token; null where it was not finite. */
   readonly loss: number | null;
-  /** The same, when it was done again. On the same adapter it is equal to the bit. */
+  /** The loss when the step was done again. On the same adapter it is equal to the bit. */
   readonly repeated: number | null;
 }
 
@@ -43,7 +43,7 @@ export type RecoveryState =
    */
   | {
       readonly state: "waiting";
-      /** Until when, in milliseconds since 1970. */
+      /** When the browser may give an adapter again, in milliseconds since 1970. */
       readonly until: number;
       /**
        * Steps of this runtime's trainers that no run of `tinyloom/storage` has: so many a reload loses. Those of a
@@ -58,7 +58,7 @@ export type RecoveryState =
       readonly state: "reopened";
       /** Whether it is of the same adapter. On another one kernels differ, and bits may differ too. */
       readonly sameAdapter: boolean;
-      /** Since the loss. */
+      /** Milliseconds since the device was lost. */
       readonly milliseconds: number;
     }
   /** A model and its trainers are back. */
@@ -68,7 +68,7 @@ export type RecoveryState =
       readonly repeated: number;
       /** Both losses of each step whose metrics had been given out: before the device was lost, and afterwards. */
       readonly losses: readonly RepeatedStep[];
-      /** Since the loss. */
+      /** Milliseconds since the device was lost. */
       readonly milliseconds: number;
     }
   /** A step that was done again gave another loss than before. */

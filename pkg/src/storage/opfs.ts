@@ -46,7 +46,7 @@ export class OriginPrivate implements Disk {
     return (await this.#file(path)).getFile();
   }
 
-  /** By a sync access handle in a worker, which can flush; elsewhere by a stream. */
+  /** Writes by a sync access handle in a worker, which can flush; elsewhere by a stream. */
   async create(path: Path, keep = false): Promise<Writing> {
     const folder = await this.#folder(path.slice(0, -1), true);
     const handle = await folder.getFileHandle(path.at(-1) as string, { create: true });

@@ -55,7 +55,7 @@ const ELSEWHERE = "in another tab or process, or by another Runs of this page; c
  * ```
  */
 export class Runs {
-  /** Where they are: "memory" means that they end with the page. */
+  /** Where the runs are: "memory" means that they end with the page. */
   readonly where: Where;
   /**
    * Whether the browser has agreed to keep them when its disk runs low. Some browsers ask the user: do not

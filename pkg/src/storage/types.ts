@@ -5,7 +5,7 @@ import type { StoredCheckpoint } from "./checkpoint.js";
 
 /** Options of `Runs.open`. */
 export interface RunsOptions {
-  /** In Node, Deno and Bun: the folder; default that of the user's data, and in it `tinyloom/NAME`. */
+  /** The folder, in Node, Deno and Bun; default `tinyloom/NAME` in the folder of the user's data. */
   folder?: string | URL;
   /** Keeps the runs in memory, where they end with the page; for a page whose storage is full. Default false. */
   memory?: boolean;

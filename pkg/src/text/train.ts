@@ -170,7 +170,7 @@ class Mailbox {
   }
 }
 
-/** In a worker; undefined where none can be opened, as under a policy without `worker-src blob:`. */
+/** Trains in a worker; undefined where none can be opened, as under a policy without `worker-src blob:`. */
 async function inThread(special: readonly string[]): Promise<Training | undefined> {
   const mailbox = new Mailbox();
   let thread: Thread | undefined;

@@ -180,7 +180,7 @@ export class Connection {
     return new PackedCall(this, where, values, abort);
   }
 
-  /** At once, where there is nothing to wait for: calls arrive in the order in which they are made. */
+  /** Sends at once where there is nothing to wait for, so that calls arrive in the order in which they are made. */
   #post(call: PackedCall, send: Send): Promise<Reply> {
     const post = () => this.#guarded(() => send(call.values));
     return call.ready ? call.ready.then(post) : post();
