@@ -39,6 +39,7 @@ interface Sent {
 const THROWN = Symbol("thrown");
 const STAYS = Symbol("stays");
 
+/** Keeps the objects that the page has, and tells it which of their properties changed. */
 export class HeldObjects {
   readonly #held = new Map<number, Held>();
   readonly #ids = new WeakMap<object, number>();
