@@ -97,7 +97,8 @@ async function pageExample(t, folder, step, button) {
   /** What the status has said so far; a failure is none of these. */
   const said = async () => {
     const texts = await page.evaluate(() => globalThis.said);
-    for (const text of texts) assert.match(text, /^(Starting|Going on|Step|Stopped|Paused)/);
+    for (const text of texts)
+      assert.match(text, /^(Starting|Going on|Step|Stopped|Paused|Paste|Back)/);
     return texts;
   };
   const until = async (what, condition) => {
@@ -178,3 +179,38 @@ test("worker/index.html trains, pauses and goes on, with a curve", limit, async 
   assert.ok(height < 0.1, `the first loss is drawn at ${height} of the height`);
   assert.deepEqual(errors, []);
 });
+
+test(
+  "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
+  limit,
+  async (t) => {
+    const { page, until, stepped, errors, said } = await pageExample(t, "runs", 15, "pause");
+    const status = () => page.$eval("#status", (element) => element.textContent);
+    const shows = (pattern) => until(String(pattern), async () => pattern.test(await status()));
+    await shows(/^Paste/);
+    await page.click("#train");
+    await shows(/^Paused after step \d+, and saved/);
+    expectFall(t, (await said()).join("\n"));
+    const paused = Number(/\d+/.exec(await status())[0]);
+    await page.click("#train");
+    await stepped(paused + 12); // a checkpoint lies between
+    await page.reload();
+    await shows(/^Back at step/);
+    const back = Number(/\d+/.exec(await status())[0]);
+    assert.ok(back > paused && back % 10 === 0, `paused at ${paused}, back at ${back}`);
+    assert.equal(await page.$eval("#text", (element) => element.value), TEXT);
+    await page.click("#train");
+    await shows(new RegExp(`^Step ${back + 2}`));
+    await page.click("#pause");
+    await shows(/^Paused after/);
+    await page.click("#write");
+    const output = () => page.$eval("#output", (element) => element.textContent);
+    await until("a text", async () => (await output()).length > 60);
+    await until("the end of the text", () => page.$eval("#forget", ({ disabled }) => !disabled));
+    await page.click("#forget");
+    await shows(/^Paste/);
+    await page.reload();
+    await shows(/^Paste/);
+    assert.deepEqual(errors, []);
+  },
+);
