@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "./error.js";
 import { end, Handle } from "./handle.js";
-import { type InnerAdapter, type InnerModel, models } from "./internal.js";
+import { type InnerAdapter, type InnerModel, models, type OwnedByModel } from "./internal.js";
 import { type LoadedRun, type Loading, loadRun, loadWeights } from "./loading.js";
 import type {
   Adapter,
@@ -198,7 +198,8 @@ function innerOf(
     journal?.end();
     base.disown(owned);
   };
-  const owned = {
+  const owned: OwnedByModel = {
+    lora: true,
     free: () => finish("the model under this Adapter was freed; create or load both again"),
   };
   base.own(owned);

@@ -11,7 +11,7 @@ const INFINITE = 0x7c00;
 /**
  * The nearest half of a number that f32 holds, ties to even; beyond 65,519 infinity.
  */
-function toHalf(value: number): number {
+export function toHalf(value: number): number {
   number[0] = value;
   const bits = word[0] as number;
   const sign = (bits >>> 16) & 0x8000;

@@ -25,6 +25,7 @@ export {
   type ResolvedAdapterOptions,
 } from "./lora.js";
 export {
+  type GgufFiles,
   type HiddenStatesOptions,
   type InferenceOptions,
   Model,
@@ -42,7 +43,14 @@ export {
   Runtime,
   type RuntimeOptions,
 } from "./runtime.js";
-export type { RunHandle, SaveOptions, SaveTarget, TrainerSaveOptions } from "./save.js";
+export type {
+  GgufOptions,
+  ModelSaveOptions,
+  RunHandle,
+  SaveOptions,
+  SaveTarget,
+  TrainerSaveOptions,
+} from "./save.js";
 export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress } from "./source.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";

@@ -5,6 +5,7 @@
  * @packageDocumentation
  */
 
+import * as gguf from "./gguf/index.js";
 import { carryParts } from "./lazy.js";
 import { carry } from "./module.js";
 import * as more from "./more.js";
@@ -13,6 +14,6 @@ import * as recovery from "./recovery/index.js";
 import * as text from "./text/index.js";
 
 carry(packed);
-carryParts({ text, more, recovery });
+carryParts({ text, more, gguf, recovery });
 
 export * from "./index.js";

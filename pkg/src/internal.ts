@@ -69,6 +69,12 @@ export interface InnerRuntime {
   counters(): Counters;
 }
 
+/** What is freed with a model: a trainer, or an adapter. */
+export interface OwnedByModel {
+  free(): void;
+  readonly lora?: true;
+}
+
 /** What the modules share of a model, or of an adapter with its base under it. */
 export interface InnerModel {
   readonly runtime: InnerRuntime;
@@ -81,8 +87,8 @@ export interface InnerModel {
   readonly handle: Handle<RawModel>;
   /** What the model comes back by after a lost device. */
   readonly journal: Journal | undefined;
-  own(one: { free(): void }): void;
-  disown(one: { free(): void }): void;
+  own(one: OwnedByModel): void;
+  disown(one: OwnedByModel): void;
 }
 
 export interface InnerAdapter extends InnerModel {

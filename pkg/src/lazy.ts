@@ -8,6 +8,8 @@ const parts = {
   text: () => import("./text/index.js"),
   /** What reads and writes files, and the text of generated tokens. */
   more: () => import("./more.js"),
+  /** Files for llama.cpp. */
+  gguf: () => import("./gguf/index.js"),
   /** What brings back what was lost with a GPU device. */
   recovery: () => import("./recovery/index.js"),
 };
@@ -15,9 +17,10 @@ const parts = {
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, more, recovery }: Parts): void {
+export function carryParts({ text, more, gguf, recovery }: Parts): void {
   parts.text = () => Promise.resolve(text);
   parts.more = () => Promise.resolve(more);
+  parts.gguf = () => Promise.resolve(gguf);
   parts.recovery = () => Promise.resolve(recovery);
 }
 
@@ -35,4 +38,5 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
 
 export const textPart = () => loaded(parts.text);
 export const morePart = () => loaded(parts.more);
+export const ggufPart = () => loaded(parts.gguf);
 export const recoveryPart = () => loaded(parts.recovery);

@@ -13,7 +13,7 @@ import {
   weights,
 } from "./generate.js";
 import { end, Handle, Queue } from "./handle.js";
-import { type InnerModel, models, runtimes } from "./internal.js";
+import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { Adapter } from "./lora.js";
 import { check, index, invalid, isA, object, type Rules, seed, show } from "./options.js";
@@ -21,9 +21,12 @@ import type { Ask, RawGeneration, RawModel, RawModule, RawRuntime, Seen } from "
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
 import {
+  FORMAT,
+  GGUF_FILES,
+  type GgufOptions,
   MODEL_FILES,
+  type ModelSaveOptions,
   type RunHandle,
-  type SaveOptions,
   type SaveTarget,
   saveOptions,
 } from "./save.js";
@@ -136,6 +139,12 @@ export interface ModelFiles {
   "model.safetensors": Uint8Array<ArrayBuffer>;
 }
 
+/** Files of {@link Model.save} for llama.cpp. */
+export interface GgufFiles {
+  [name: string]: Uint8Array<ArrayBuffer>;
+  "model.gguf": Uint8Array<ArrayBuffer>;
+}
+
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
@@ -153,7 +162,7 @@ export class Model {
   readonly #inner: InnerModel;
   readonly #handle: Handle<RawModel>;
   /** Its trainers and adapters. */
-  readonly #owned = new Set<{ free(): void }>();
+  readonly #owned = new Set<OwnedByModel>();
   /** The config in full, with every default filled in. */
   readonly config: Readonly<ModelConfig>;
 
@@ -447,26 +456,39 @@ export class Model {
    * The checkpoint's files, with weights in F32. transformers loads them as they are. With `to` they are
    * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
-   * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails,
-   * `storage-full`, `out-of-memory`.
+   * With `format: "gguf"` they are one file, `model.gguf`, which llama.cpp and what is built on it load. What
+   * llama.cpp would compute otherwise is refused. `docs/guides/checkpoints.md` says how the file is made.
+   *
+   * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails and for
+   * what a GGUF file cannot be of, `non-finite` for weights in it that are not finite, `storage-full`, `out-of-memory`.
    *
    * @example
    * ```ts
    * const directory = await navigator.storage.getDirectory();
    * await model.save({ to: directory });
+   * await model.save({ to: directory, format: "gguf", type: "q8_0", tokenizer });
    * ```
    */
-  save(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
-  save(options?: LongOptions): Promise<ModelFiles>;
-  async save(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
-    const chosen = saveOptions(options, MODEL_FILES);
+  save(options: ModelSaveOptions & { to: SaveTarget }): Promise<undefined>;
+  save(options: GgufOptions & LongOptions & { format: "gguf" }): Promise<GgufFiles>;
+  save(options?: LongOptions & { format?: "safetensors" }): Promise<ModelFiles>;
+  async save(options: ModelSaveOptions = {}): Promise<ModelFiles | GgufFiles | undefined> {
+    const chosen = saveOptions(options, MODEL_FILES, FORMAT);
+    const gguf = chosen.format === "gguf";
     return this.#handle.run(async (raw) => {
-      const { save } = await morePart();
-      const files = await save<ModelFiles | undefined>(chosen, {
-        names: MODEL_FILES,
+      const { save, saveGguf } = await morePart();
+      const saved = {
+        names: gguf ? GGUF_FILES : MODEL_FILES,
         config: raw.config(),
         weights: raw,
-      });
+      };
+      if (gguf)
+        return saveGguf(
+          chosen,
+          saved,
+          [...this.#owned].some(({ lora }) => lora),
+        );
+      const files = await save<ModelFiles | undefined>(chosen, saved);
       this.#inner.journal?.saved(chosen);
       return files;
     }, chosen.signal);

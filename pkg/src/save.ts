@@ -1,11 +1,14 @@
 /** What `save` takes, and where it writes. */
 
 import { stored } from "./internal.js";
-import { check, inspect, invalid, type Rules } from "./options.js";
-import { isFile, LONG, type LongOptions } from "./source.js";
+import { check, inspect, invalid, oneOf, type Rules } from "./options.js";
+import { type CheckpointFiles, isFile, LONG, type LongOptions } from "./source.js";
+import type { TokenizerFiles } from "./text/types.js";
+import type { TextEncoding } from "./tokenizer.js";
 
 /** Names of a model's files, of an adapter's, and of what a trainer adds. */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
+export const GGUF_FILES: readonly string[] = ["model.gguf"];
 export const ADAPTER_FILES: readonly string[] = [
   "adapter_config.json",
   "adapter_model.safetensors",
@@ -35,6 +38,28 @@ export interface SaveOptions extends LongOptions {
   to?: SaveTarget;
 }
 
+/** How a GGUF file is made. */
+export interface GgufOptions {
+  /**
+   * What matrices are stored in; default "f16". Vectors stay in f32. `"q8_0"` and `"q4_0"` are ggml's blocks of 32
+   * weights, of 8.5 and 4.5 bits per weight; a matrix whose rows are no multiple of 32 is in f16. With `"q4_0"` the
+   * matrix that gives the logits is in `"q8_0"`.
+   */
+  type?: "f32" | "f16" | "q8_0" | "q4_0";
+  /**
+   * The tokenizer that goes into the file: the model's, its files by name or where they are, or null for none. One
+   * with byte fallback, as Llama 2's, takes the files with `tokenizer.model`, which has the scores that llama.cpp
+   * merges by.
+   */
+  tokenizer?: TextEncoding | string | URL | CheckpointFiles | TokenizerFiles | null;
+}
+
+/** Options of `Model.save`. `type` and `tokenizer` are of `"gguf"`, which needs a tokenizer. */
+export interface ModelSaveOptions extends SaveOptions, GgufOptions {
+  /** `"safetensors"`, the default, is for transformers; `"gguf"` is one file, `model.gguf`, for llama.cpp. */
+  format?: "safetensors" | "gguf";
+}
+
 /** Options of `Trainer.save`. */
 export interface TrainerSaveOptions extends SaveOptions {
   /**
@@ -43,6 +68,13 @@ export interface TrainerSaveOptions extends SaveOptions {
    */
   good?: boolean;
 }
+
+/** Rules of what {@link Model.save} takes besides; the part that writes the file judges the others. */
+export const FORMAT: Rules<Omit<ModelSaveOptions, keyof SaveOptions>> = {
+  format: oneOf("safetensors", "gguf"),
+  type: () => undefined,
+  tokenizer: () => undefined,
+};
 
 const SAVE: Rules<SaveOptions> = {
   ...LONG,
@@ -77,10 +109,14 @@ export function saveOptions<T extends SaveOptions>(
 ): T {
   return inspect("save: to", () => {
     const chosen = check("save", options, { ...SAVE, ...more } as Rules<T>);
-    const { to } = chosen;
+    const { to, format, type, tokenizer } = chosen as ModelSaveOptions;
+    const needed = format === "gguf" ? GGUF_FILES : names;
+    if (needed === names && (type ?? tokenizer) !== undefined) {
+      throw invalid('save: type and tokenizer are of files with format: "gguf"; give that too');
+    }
     if (to === undefined || isDirectory(to) || stored.find(to)) return chosen;
-    const given = check("save: to", to, streams(names)) as OwnStreams;
-    const missing = names.filter((name) => given[name] === undefined);
+    const given = check("save: to", to, streams(needed)) as OwnStreams;
+    const missing = needed.filter((name) => given[name] === undefined);
     if (missing.length > 0) {
       throw invalid(
         `save: to has no stream or file handle for ${missing.join(", ")}; give one for each file`,

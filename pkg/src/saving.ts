@@ -2,12 +2,15 @@
 
 import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import type { GgufFile } from "./gguf/index.js";
 import { final } from "./handle.js";
 import { stored } from "./internal.js";
+import { ggufPart } from "./lazy.js";
 import type { RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
 import {
   isDirectory,
+  type ModelSaveOptions,
   type Out,
   type SaveOptions,
   STATE_FILES,
@@ -20,6 +23,20 @@ import { type AddedState, stateText } from "./state.js";
 
 /** Bytes of a tensor that are read back at a time. */
 const PIECE = 8 << 20;
+
+/** Some of a tensor's bytes. */
+export interface Piece {
+  /** The tensor's number. */
+  readonly index: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** Writes the next bytes of a file. */
+export type Put = (bytes: Uint8Array) => Promise<void> | void;
+
+/** Takes the bytes of a piece, and its place among the pieces. */
+export type TakePiece = (bytes: Uint8Array, at: number) => Promise<void> | void;
 
 /** What a trainer's save reads. */
 export interface SavedTrainer {
@@ -39,6 +56,18 @@ export interface SavedWeights {
   readonly names: readonly string[];
   readonly config: string;
   readonly weights: RawWriter;
+}
+
+/** Saves a model as one file for llama.cpp; the caller has the queue. */
+export async function saveGguf<T>(
+  options: ModelSaveOptions,
+  { names, config, weights }: SavedWeights,
+  adapted: boolean,
+): Promise<T> {
+  const { ggufOf } = await ggufPart();
+  const file = await ggufOf(options, config, weights, adapted);
+  const write = (files: Files) => files.gguf(names[0] as string, file, weights);
+  return saving<T>(options, names, write, { expected: file.size });
 }
 
 /** Saves a model or an adapter, and with it a trainer; the caller has the queue. */
@@ -114,31 +143,52 @@ class Files {
     await out.rewrite?.(header());
   }
 
+  /** A file of llama.cpp's. */
+  async gguf(name: string, file: GgufFile, writer: RawWriter): Promise<void> {
+    const out = await this.#target.open(name, file.size);
+    const read = (pieces: readonly Piece[], take: TakePiece) =>
+      this.#read(name, writer, pieces, take);
+    await file.write(read, (bytes) => out.write(bytes));
+  }
+
   /** Reads every tensor back once, in order. */
-  async #pass(
+  #pass(
     name: string,
     writer: RawWriter,
     sizes: readonly number[],
     put: (bytes: Uint8Array, index: number, begin: number) => Promise<void> | void,
   ): Promise<void> {
-    const total = sizes.reduce((sum, size) => sum + size, 0);
-    let loaded = 0;
     const pieces = sizes.flatMap((size, index) => cut(size).map((range) => ({ index, ...range })));
+    return this.#read(name, writer, pieces, (bytes, at) => {
+      const { index, begin } = pieces[at] as Piece;
+      return put(bytes, index, begin);
+    });
+  }
+
+  /** Reads pieces of tensors back, in order. */
+  async #read(
+    name: string,
+    writer: RawWriter,
+    pieces: readonly Piece[],
+    take: TakePiece,
+  ): Promise<void> {
     const lengths = pieces.map(({ begin, end }) => end - begin);
+    const total = lengths.reduce((sum, length) => sum + length, 0);
+    let loaded = 0;
     const read = (at: number) => {
-      const { index, begin, end } = pieces[at] as { index: number; begin: number; end: number };
+      const { index, begin, end } = pieces[at] as Piece;
       return writer.readPiece(index, begin, end);
     };
     let at = 0;
     for await (const bytes of readAhead(lengths, read)) {
-      const { index, begin } = pieces[at] as { index: number; begin: number };
+      const { index, begin } = pieces[at] as Piece;
       if (bytes.length !== lengths[at]) {
         const what = `${bytes.length} bytes of tensor ${index} from ${begin} on, not ${lengths[at]}`;
         throw new TinyloomError("internal", what);
       }
       throwIfAborted(this.#options.signal, "save");
       report(this.#options, { loaded, total, stage: `read ${name}` });
-      await put(bytes, index, begin);
+      await take(bytes, at);
       loaded += bytes.length;
       at += 1;
     }

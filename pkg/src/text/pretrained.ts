@@ -24,21 +24,22 @@ const MOST = 128 << 20;
 export interface TokenizerJson {
   readonly added_tokens?: readonly AddedToken[];
   readonly normalizer?: unknown;
-  readonly pre_tokenizer?: Part | null;
-  readonly post_processor?: Part | null;
-  readonly decoder?: (Part & { readonly decoders?: readonly Part[] }) | null;
-  readonly model: Part & {
+  readonly pre_tokenizer?: TokenizerPart | null;
+  readonly post_processor?: TokenizerPart | null;
+  readonly decoder?: (TokenizerPart & { readonly decoders?: readonly TokenizerPart[] }) | null;
+  readonly model: TokenizerPart & {
     readonly vocab: { readonly [token: string]: number };
     readonly merges: readonly (string | readonly [string, string])[];
   };
 }
 
-interface Part {
+/** A part of tokenizer.json, such as its pre-tokenizer. */
+export interface TokenizerPart {
   readonly type?: string;
   readonly [name: string]: unknown;
 }
 
-interface AddedToken {
+export interface AddedToken {
   readonly id: number;
   readonly content: string;
   readonly [flag: string]: unknown;
@@ -64,12 +65,8 @@ export async function loadTokenizer(
   const { library, ...options } = check(where, given, RULES);
   throwIfAborted(options.signal, where);
   const from = openSource(where, source, options);
-  const text = await readText(from, "tokenizer.json", MOST);
-  const json = checkedJson(from, parsed(from, "tokenizer.json", text));
-  const configText = await optional(from, "tokenizer_config.json");
-  const template = await optional(from, "chat_template.jinja");
-  const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
-  const info = infoOf(json, config, { text, configText, template });
+  const { json, config, ...texts } = await readFiles(from);
+  const info = infoOf(json, config, texts);
   const bpe = ownBpe(json);
   if (bpe) return byteLevelBpe(bpe, info);
   const spelling = spellingOf(json);
@@ -86,13 +83,52 @@ export async function loadTokenizer(
   return new HuggingFaceTokenizer(peer, info, spelling);
 }
 
+/** A tokenizer's files, read and checked. */
+async function readFiles(from: Source) {
+  const text = await readText(from, "tokenizer.json", MOST);
+  const json = checkedJson(from, parsed(from, "tokenizer.json", text));
+  const configText = await optional(from, "tokenizer_config.json");
+  const template = await optional(from, "chat_template.jinja");
+  const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
+  return { json, config, text, configText, template };
+}
+
+/** What other programs are told of a tokenizer. */
+export interface LoadedFiles {
+  readonly json: TokenizerJson;
+  /** The bytes of `tokenizer.model`, where it is there. */
+  readonly scores: Uint8Array | undefined;
+  readonly chatTemplate: string | undefined;
+  /** The text of a special token, such as `eos`. */
+  special(name: string): string | undefined;
+  idOf(text: string): number | undefined;
+}
+
+/** Reads a tokenizer's files without making a tokenizer of them. */
+export async function readTokenizer(where: string, source: unknown): Promise<LoadedFiles> {
+  const from = openSource(where, source, {});
+  const { json, config, ...texts } = await readFiles(from);
+  return {
+    json,
+    scores: await optionalBytes(from, "tokenizer.model"),
+    chatTemplate: infoOf(json, config, texts).chatTemplate,
+    special: (name) => tokenText(config[`${name}_token`]),
+    idOf: (text) => idOf(json, text),
+  };
+}
+
 /** The text of a file that need not be there. */
 async function optional(from: Source, name: string): Promise<string | undefined> {
+  const bytes = await optionalBytes(from, name);
+  return bytes && new TextDecoder().decode(bytes);
+}
+
+async function optionalBytes(from: Source, name: string): Promise<Uint8Array | undefined> {
   const file = await from.find(name, MOST);
   if (!file) return undefined;
   const bytes = Uint8Array.from(await file.read(0, file.size));
   file.rest?.();
-  return new TextDecoder().decode(bytes);
+  return bytes;
 }
 
 function parsed(from: Source, name: string, text: string): { readonly [name: string]: unknown } {
@@ -195,12 +231,13 @@ function infoOf(
   };
   const own = config["chat_template"];
   const end = tokenText(config["eos_token"]);
-  const endToken =
-    end === undefined
-      ? undefined
-      : (json.added_tokens?.find(({ content }) => content === end)?.id ?? json.model.vocab?.[end]);
+  const endToken = end === undefined ? undefined : idOf(json, end);
   return { files, endToken, chatTemplate: template ?? (typeof own === "string" ? own : undefined) };
 }
+
+/** The id of a token by its text. */
+const idOf = ({ added_tokens, model }: TokenizerJson, text: string): number | undefined =>
+  added_tokens?.find(({ content }) => content === text)?.id ?? model.vocab?.[text];
 
 /** A special token as configs have it: its text, or an object with it. */
 export function tokenText(value: unknown): string | undefined {
@@ -275,7 +312,7 @@ function spellingOf(json: TokenizerJson): Spelling | undefined {
   const { decoder, model } = json;
   if (model.type !== "BPE" || !decoder) return undefined;
   const several = Array.isArray(decoder.decoders) ? decoder.decoders : [];
-  const parts: readonly Part[] = decoder.type === "Sequence" ? several : [decoder];
+  const parts: readonly TokenizerPart[] = decoder.type === "Sequence" ? several : [decoder];
   const kinds = parts.map((part) => part?.type).join();
   const byteLevel = kinds === "ByteLevel";
   if (!byteLevel && !/^Replace,ByteFallback,Fuse(,Strip)?$/.test(kinds)) return undefined;

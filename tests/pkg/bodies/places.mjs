@@ -65,6 +65,11 @@ export const PLACES = {
     whole: EVERYWHERE,
     why: "streams and directories are the host's",
   },
+  gguf: {
+    whole: NODE,
+    why: "the file is made in TypeScript; streams are the host's",
+    smoke: ["a stream gets the bytes of a save into memory"],
+  },
   decoding: {
     whole: NODE,
     why: "the loop over tokens is the module's; submits and readbacks are the host's",

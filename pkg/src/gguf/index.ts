@@ -1,0 +1,217 @@
+/** What is loaded when a model is first saved as a GGUF file. */
+
+import { stored } from "../internal.js";
+import type { ModelConfig } from "../model.js";
+import { check, invalid, oneOf, type Rules } from "../options.js";
+import type { RawWriter } from "../raw.js";
+import { PREFIX, parse } from "../safetensors.js";
+import type { GgufOptions } from "../save.js";
+import type { Piece, Put, TakePiece } from "../saving.js";
+import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
+import { type Change, type Family, familyOf, placed, writeSizes } from "./families.js";
+import { aligned, header, Metadata, type TensorInfo } from "./format.js";
+import { vocabularyOf } from "./vocabulary.js";
+
+/** Bytes of a tensor that are changed and written at a time. */
+const PIECE = 4 << 20;
+
+/** A tensor of the file. */
+interface Tensor extends TensorInfo {
+  readonly type: Element;
+  /** Where the weights are: a parameter of the model, or here. */
+  readonly from: number | Float32Array;
+  readonly change?: Change;
+}
+
+/** A file that is about to be written. */
+export interface GgufFile {
+  readonly size: number;
+  /** Writes it from the weights, in pieces. */
+  write(read: ReadPieces, put: Put): Promise<void>;
+}
+
+/** Reads pieces of the weights back in order. */
+type ReadPieces = (pieces: readonly Piece[], take: TakePiece) => Promise<void>;
+
+const RULES: Rules<GgufOptions> = {
+  type: oneOf(...Object.keys(ELEMENTS)),
+  tokenizer: () => undefined,
+};
+
+/**
+ * Plans the file of a model, and refuses what llama.cpp would compute otherwise.
+ *
+ * @param options - of `save`.
+ * @param adapted - whether there are adapters on the model.
+ */
+export async function ggufOf(
+  options: GgufOptions & { readonly to?: unknown },
+  json: string,
+  weights: RawWriter,
+  adapted: boolean,
+): Promise<GgufFile> {
+  const { tokenizer } = options;
+  const { type = "f16" } = check<GgufOptions>("save", { type: options.type, tokenizer }, RULES);
+  if (stored.find(options.to)) {
+    throw invalid(
+      'save: a run of tinyloom/storage keeps checkpoints; give a directory or a stream of "model.gguf"',
+    );
+  }
+  if (adapted) {
+    throw invalid(
+      "save: the model has an adapter, which this file would be without; merge it with adapter.merge(), or free it",
+    );
+  }
+  const config = JSON.parse(json) as ModelConfig;
+  const family = familyOf(config);
+  const metadata = new Metadata();
+  const tensors = tensorsOf(family, config, weights, type);
+  writeGeneral(metadata, family, config, { type, tensors });
+  writeSizes(metadata, family, config);
+  family.write(metadata, config);
+  (await vocabularyOf(tokenizer, config))(metadata);
+  const first = header(metadata, tensors);
+  const size = tensors.reduce((sum, one) => sum + aligned(one.size), first.length);
+  return { size, write: (read, put) => write(first, tensors, config, { read, put }) };
+}
+
+/** The tensors in the file's order: that of the model, behind what no checkpoint has. */
+function tensorsOf(
+  family: Family,
+  config: ModelConfig,
+  weights: RawWriter,
+  type: GgufType,
+): Tensor[] {
+  const extra = Object.entries(family.extra?.(config) ?? {}).map(([name, values]) => {
+    const shape = [values.length];
+    const { f32 } = ELEMENTS;
+    return { name, shape, type: f32, element: f32.id, size: sizeOf(shape, f32), from: values };
+  });
+  const { order } = parse(weights.saveHeader().subarray(PREFIX));
+  const named = order.map(([name, entry]) => ({
+    ...placed(family, name),
+    shape: (entry as unknown as { readonly shape: readonly number[] }).shape,
+  }));
+  const untied = named.some(({ name }) => name === HEAD);
+  const head = untied ? HEAD : "token_embd.weight";
+  const own = named.map(({ name, shape, change }, from) => {
+    const element = elementOf(name, shape, name === head && type === "q4_0" ? "q8_0" : type);
+    const size = sizeOf(shape, element);
+    return {
+      name,
+      shape,
+      type: element,
+      element: element.id,
+      size,
+      from,
+      ...(change && { change }),
+    };
+  });
+  return [...extra, ...own];
+}
+
+/** The matrix that gives the logits, where it is not the embedding. */
+const HEAD = "output.weight";
+
+/**
+ * The type of a tensor. Vectors and norms stay in f32, and where no whole blocks fit a row, the
+ * tensor is in f16, as `convert_hf_to_gguf.py` does.
+ */
+function elementOf(name: string, shape: readonly number[], type: GgufType): Element {
+  if (shape.length < 2 || name.endsWith("_norm.weight")) return ELEMENTS.f32;
+  const element = ELEMENTS[type];
+  return (shape.at(-1) as number) % element.block === 0 ? element : ELEMENTS.f16;
+}
+
+interface Content {
+  readonly type: GgufType;
+  readonly tensors: readonly Tensor[];
+}
+
+function writeGeneral(
+  metadata: Metadata,
+  { architecture }: Family,
+  config: ModelConfig,
+  { type, tensors }: Content,
+): void {
+  const path = config["_name_or_path"];
+  const name = typeof path === "string" ? path.split("/").at(-1) : undefined;
+  const count = tensors.reduce((sum, { shape }) => sum + sizeOf(shape, ELEMENTS.f32) / 4, 0);
+  metadata.string("general.architecture", architecture);
+  metadata.string("general.type", "model");
+  metadata.string("general.name", name || (config.model_type as string));
+  metadata.string("general.size_label", sizeLabel(count));
+  metadata.u32("general.file_type", ELEMENTS[type].file);
+  metadata.u32("general.quantization_version", 2);
+}
+
+/** A number of weights with two digits or more, such as `135M` and `1.2K`. */
+function sizeLabel(count: number): string {
+  const [unit, letter] =
+    count > 1e12 ? [1e12, "T"] : count > 1e9 ? [1e9, "B"] : count > 1e6 ? [1e6, "M"] : [1e3, "K"];
+  const scaled = count / (unit as number);
+  return `${scaled.toFixed(scaled < 9.5 ? 1 : 0)}${letter}`;
+}
+
+/** Some rows of a tensor. */
+interface Rows extends Piece {
+  readonly tensor: Tensor;
+}
+
+async function write(
+  first: Uint8Array,
+  tensors: readonly Tensor[],
+  config: ModelConfig,
+  { read, put }: { readonly read: ReadPieces; readonly put: Put },
+): Promise<void> {
+  await put(first);
+  for (const tensor of tensors) {
+    if (typeof tensor.from !== "number") await put(encoded(tensor, tensor.from, config, true));
+  }
+  const pieces = tensors.flatMap((tensor) => rowsOf(tensor, config));
+  await read(pieces, (bytes, at) => {
+    const { tensor, end } = pieces[at] as Rows;
+    const whole = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
+    const values = new Float32Array(whole.buffer, whole.byteOffset, whole.length / 4);
+    return put(encoded(tensor, values, config, end === sizeOf(tensor.shape, ELEMENTS.f32)));
+  });
+}
+
+/** Pieces of whole rows, and of as many as a change needs together. */
+function rowsOf(tensor: Tensor, config: ModelConfig): Rows[] {
+  const { from: index, shape, change } = tensor;
+  if (typeof index !== "number") return [];
+  const size = sizeOf(shape, ELEMENTS.f32);
+  const unit = 4 * columnsOf(shape) * (change?.together(config) ?? 1);
+  const step = unit * Math.max(1, Math.floor(PIECE / unit));
+  return Array.from({ length: Math.ceil(size / step) }, (_, at) => ({
+    tensor,
+    index,
+    begin: at * step,
+    end: Math.min(size, (at + 1) * step),
+  }));
+}
+
+/** Elements of a row; a vector has rows of one. */
+const columnsOf = (shape: readonly number[]) => (shape.length < 2 ? 1 : (shape.at(-1) as number));
+
+/** Weights as they lie in the file, and behind the last ones what aligns the next tensor. */
+function encoded(
+  { name, shape, type, size, change }: Tensor,
+  values: Float32Array,
+  config: ModelConfig,
+  last: boolean,
+): Uint8Array {
+  expectHeld(name, values, type);
+  const columns = columnsOf(shape);
+  if (change) {
+    const unit = change.together(config) * columns;
+    for (let at = 0; at < values.length; at += unit) {
+      values.set(change.change(values.subarray(at, at + unit), columns), at);
+    }
+  }
+  const padding = last ? aligned(size) - size : 0;
+  const out = new Uint8Array((values.length / type.block) * type.bytes + padding);
+  type.encode(values, out);
+  return out;
+}

@@ -1,0 +1,61 @@
+// In a page: what wllama, llama.cpp in WebAssembly, makes of a GGUF file.
+
+/** Logged lines of the last file that was loaded, for the message of a failure. */
+let logged = [];
+const log = (...words) => void logged.push(words.join(" "));
+
+/**
+ * Continues prompts greedily, on the CPU and with the cache in f32.
+ *
+ * @param base - address of the server.
+ * @param path - of the file.
+ * @param prompts - lists of ids, or texts that llama.cpp makes ids of.
+ * @returns per prompt `{ tokens, logprobs, read }`: ids, and how many ids the prompt had. With an error, `{ error }`.
+ */
+export async function continued(base, path, prompts, count) {
+  logged = [];
+  const { Wllama } = await import(`${base}/wllama/index.js`);
+  const wasm = `${base}/wllama/wasm/wllama.wasm`;
+  const wllama = new Wllama(
+    { default: wasm },
+    { logger: { debug: log, log, warn: log, error: log }, suppressNativeLog: false },
+  );
+  try {
+    const file = await (await fetch(`${base}${path}`)).blob();
+    await wllama.loadModel([file], {
+      n_ctx: 256,
+      n_gpu_layers: 0,
+      n_threads: 1,
+      n_parallel: 1,
+      flash_attn: false,
+      cache_type_k: "f32",
+      cache_type_v: "f32",
+      warmup: false,
+    });
+    const answers = [];
+    for (const prompt of prompts) answers.push(await answered(wllama, prompt, count));
+    return { answers };
+  } catch (error) {
+    return { error: `${error?.stack ?? error}\n${logged.slice(-40).join("\n")}` };
+  } finally {
+    await wllama.exit();
+  }
+}
+
+async function answered(wllama, prompt, count) {
+  const { choices, usage } = await wllama.createCompletion({
+    prompt,
+    max_tokens: count,
+    temperature: 0,
+    top_k: 1,
+    logprobs: 1,
+    ignore_eos: true,
+    cache_prompt: false,
+  });
+  const { content } = choices[0].logprobs;
+  return {
+    tokens: content.map(({ id }) => id),
+    logprobs: content.map(({ logprob }) => logprob),
+    read: usage.prompt_tokens,
+  };
+}
