@@ -8,7 +8,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
-import { DESKTOP, Demo, PHONE, quickBenchmark, within } from "./demo-page.mjs";
+import { DESKTOP, Demo, number, PHONE, quickBenchmark, within } from "./demo-page.mjs";
 import { pageModule } from "./page-module.mjs";
 
 const dist = join(root, "www", "dist");
@@ -126,7 +126,7 @@ async function plug(t, demo) {
 }
 
 async function chart(demo) {
-  const zoomed = async () => (await demo.page.$("#zoom-out:not(:disabled)")) !== null;
+  const zoomed = async () => (await demo.page.$("#zoom-out:not([hidden])")) !== null;
   await demo.click("zoom-in");
   assert.ok(await zoomed(), "the newest steps");
   await demo.click("zoom-out");
@@ -135,6 +135,7 @@ async function chart(demo) {
   for (const quantity of ["gradNorm", "learningRate", "loss"]) {
     await demo.fill("quantity", quantity);
     assert.equal(Boolean(await demo.page.$("#loss-keys[hidden]")), quantity !== "loss");
+    assert.equal((await demo.text("quantity-why")) !== "", quantity !== "loss", "what it is");
   }
   await demo.click("logarithmic");
   const said = new RegExp(
@@ -178,7 +179,11 @@ async function samples(demo) {
   await demo.page.keyboard.press("ArrowRight");
   const said = /^.+ had a probability of .+ %\. Likeliest here: .+ %, .+ %, .+ %, .+ %$/;
   assert.match(await demo.text("alternatives"), said);
+  const card = await values(demo, "#token-card:not([hidden]) div");
+  assert.equal(card.length, 4, "a card with the alternatives");
+  for (const line of card) assert.match(line, /^.+ %$/);
   await demo.page.focus("#time");
+  assert.ok(await demo.page.$("#token-card[hidden]"), "the card goes with the focus");
   await demo.page.keyboard.press("End");
   assert.deepEqual(await steps(), all);
   const doubts = await demo.page.$$eval("#samples .token", (tokens) =>
@@ -189,12 +194,24 @@ async function samples(demo) {
   assert.ok(tints > all.length, `${tints} tints in ${all.length} samples`);
 }
 
+/** An answer to a visitor's own problem is judged, and what is no problem is told. */
+async function asks(demo) {
+  assert.equal(await demo.text("learning-title"), "Learning to reverse a word");
+  for (const [problem, said] of [
+    ["hello", /^hello → .*( ✓| ✗ right is olleh)$/],
+    ["WHY?", /^WHY\? → .*It has learned only: A word of three to six letters\.$/s],
+  ]) {
+    await demo.likeliest(problem, 10);
+    assert.match(await demo.text("output"), said);
+  }
+}
+
 /** Layers of the live model. */
 async function inside(demo) {
   await demo.page.click("#inside summary");
   const note = (pattern) =>
     demo.until(`${pattern}`, async () => pattern.test(await demo.text("inside-note")), 60);
-  await note(/looks at “.+” .*\d+ %/);
+  await note(/looks at “.+” .*\d+\s%/);
   assert.equal(await demo.text("inside-step"), `Of the model after step ${STEPS}.`);
   const letters = await values(demo, "#inside-text .letter");
   assert.equal(letters.slice(0, 5).join(""), "loom>");
@@ -205,6 +222,8 @@ async function inside(demo) {
     demo.page.$$eval("#inside-text .letter", (all) =>
       all.map((one) => Number(one.style.getPropertyValue("--share"))),
     );
+  assert.match(await demo.text("inside-guess"), /^\S+\s\d+\s%/);
+  assert.ok((await demo.text("inside-seen")).endsWith(letters.join("").slice(-9)));
   const sum = (await shares()).reduce((all, share) => all + share, 0);
   assert.ok(Math.abs(sum - 1) < 0.02, `shares add up to ${sum}`);
   await demo.page.focus("#inside-text");
@@ -420,6 +439,7 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
   await sameBytes(t, demo);
   await chart(demo);
   await samples(demo);
+  await asks(demo);
   if (full) {
     await inside(demo);
     await kernels(t, demo);
@@ -451,6 +471,33 @@ if (full) {
   });
 }
 
+// By itself too: it trains two models whole.
+if (full) {
+  test("the two presets that are made to fail do so, and say why", {
+    timeout: 1_200_000,
+  }, async (t) => {
+    const server = await serve({ "/": dist });
+    t.after(() => server.close());
+    const { demo } = await open(t, server);
+    for (const [size, why] of [
+      ["hot", /60 times too large/],
+      ["flat", /a single layer with a single head/],
+    ]) {
+      await demo.fill("size", size);
+      await demo.click("start");
+      await demo.until("its end", async () => (await demo.state()) === "stopped", 500);
+      const solved = number(await demo.text("score-percent"));
+      t.diagnostic(
+        `${size}: ${solved} % after ${await demo.step()} steps, loss ${await demo.text("loss")}`,
+      );
+      assert.ok(solved < 20, `${size} solves ${solved} %`);
+      assert.match(await demo.text("status"), why);
+    }
+    assert.equal(await demo.text("other-keys"), "Too high a rate on reverse a word", "behind it");
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+  });
+}
+
 test("without WebGPU the demo says what to do, and plays a recorded run", {
   timeout: 120_000,
 }, async (t) => {
@@ -474,7 +521,7 @@ test("without WebGPU the demo says what to do, and plays a recorded run", {
     const dead = await demo.page.$$eval("button, input, select, textarea", (all) =>
       all.filter((one) => one.disabled && one.checkVisibility()).map(({ id }) => id),
     );
-    assert.deepEqual(dead, ["zoom-out"], "controls that do nothing");
+    assert.deepEqual(dead, [], "controls that do nothing");
     await demo.axe(theme);
     await demo.shot(`without-${theme}`, theme === "light" ? WIDE : PHONE);
     assert.deepEqual(demo.errors, [], "the page's console has errors");

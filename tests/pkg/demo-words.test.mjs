@@ -41,6 +41,7 @@ test("without WebGPU the advice is for the browser and the system", () => {
 test("other failures have words of their own, or the library's", () => {
   const here = { userAgent: ADVICE[0][0], secure: true };
   assert.match(wordsFor("non-finite", here), /learning rate/);
+  assert.match(wordsFor("invalid-checkpoint", here), /damaged/);
   assert.match(wordsFor("adapter-unavailable", here), /chrome:\/\/gpu/);
   assert.equal(wordsFor("invalid-options", here), undefined);
 });

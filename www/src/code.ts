@@ -1,7 +1,9 @@
 /** A run as a program: what a visitor would write to train the same model. */
 
 import { type RunSettings, validationFraction } from "./settings.ts";
+import { tasks } from "./tasks/index.ts";
 import { HELD_OUT } from "./tasks/task.ts";
+import type { Training } from "./training.ts";
 
 /** What the program has to know of a run beside its settings. */
 export interface Coded {
@@ -13,6 +15,14 @@ export interface Coded {
   readonly prompt: string;
   /** Size of the vocabulary that is learned from the text; undefined where letters are the tokens. */
   readonly vocabulary: number | undefined;
+}
+
+/** A run as a program. */
+export function programOf({ settings, text, task, exampleText, codec }: Training): string {
+  const mark = task && tasks[task].mark;
+  const prompt = mark ? exampleText.split(mark)[0]! + mark : exampleText;
+  const vocabulary = codec.json === undefined ? undefined : codec.tokenizer.vocabSize;
+  return codeOf({ settings, text, mark, prompt, vocabulary });
 }
 
 /** An object as a program has it: no quotes around names. */

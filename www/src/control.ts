@@ -1,7 +1,5 @@
 /** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
-import type { StepMetrics } from "tinyloom/worker";
-import { codeOf } from "./code.ts";
-import { byId, bytes, download } from "./dom.ts";
+import { download } from "./dom.ts";
 import type { Score } from "./exam.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
 import { type Lab, openLab } from "./lab.ts";
@@ -9,26 +7,23 @@ import { applyLink } from "./link.ts";
 import { beginRun, openRun } from "./open.ts";
 import { AskPanel } from "./panels/ask.ts";
 import { BenchmarkPanel } from "./panels/benchmark.ts";
+import { busy, type State, showState, state } from "./panels/buttons.ts";
 import { InsidePanel } from "./panels/inside.ts";
 import { KernelsPanel } from "./panels/kernels.ts";
 import { LearningPanel } from "./panels/learning.ts";
-import { showCapabilities, showMemory, showPlan, showSpeed } from "./panels/machine.ts";
+import { showCapabilities, showModel, showPlan, showSpeed } from "./panels/machine.ts";
 import { ProofsPanel } from "./panels/proofs.ts";
 import { RunsPanel } from "./panels/runs.ts";
 import { SamplesPanel } from "./panels/samples.ts";
 import { SetupPanel } from "./panels/setup.ts";
 import { clearError, say, showError } from "./panels/status.ts";
-import { presetFor } from "./presets.ts";
+import { failureOf, presetFor } from "./presets.ts";
 import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
-import type { WrittenToken } from "./sample.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { isInUse, Shelf } from "./shelf.ts";
-import { tasks } from "./tasks/index.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
-
-type State = "idle" | "loading" | "training" | "paused" | "stopped" | "error";
 
 /** What the page has once the GPU is open. */
 interface Open {
@@ -36,10 +31,6 @@ interface Open {
   shelf: Shelf;
 }
 
-const start = byId("start", HTMLButtonElement);
-const pause = byId("pause", HTMLButtonElement);
-const stop = byId("stop", HTMLButtonElement);
-const importing = byId("import", HTMLButtonElement);
 export const setup = new SetupPanel();
 const learning = new LearningPanel();
 const samples = new SamplesPanel();
@@ -55,7 +46,7 @@ let opened: Open | undefined;
 let everOpened = false;
 /** What a GPU that is lost for good leaves behind: its runs can be exported. */
 let left: Shelf | undefined;
-let training: Training | undefined;
+export let training: Training | undefined;
 /** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
 /** The run that the page begins by itself, which ends when its task is solved. */
@@ -73,8 +64,7 @@ const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
-  export: (name) =>
-    attempt(async () => download(await shelf()!.export(name), `${fileName(name)}.zip`)),
+  export: (name) => attempt(async () => download(await shelf()!.export(name), `${name}.zip`)),
   rename: (name, to) => attempt(() => change((shelf) => shelf.rename(name, to))),
   delete: (name) => {
     if (!confirm(`Delete the run “${name}” with its model and its text?`)) return;
@@ -89,19 +79,10 @@ const runs = new RunsPanel({
 /** The runs that are kept; undefined before there was a GPU. */
 const shelf = (): Shelf | undefined => opened?.shelf ?? left;
 
-export const state = (): State => document.body.dataset["state"] as State;
-export const busy = () => state() === "training" || state() === "loading";
-
 function setState(next: State): void {
-  document.body.dataset["state"] = next;
+  showState(next, { gpu: opened !== undefined, run: training !== undefined });
   setup.disabled = busy() || next === "paused";
-  start.disabled = !opened || busy();
-  start.textContent = next === "paused" ? "Resume" : "Start";
-  pause.disabled = next !== "training" && next !== "paused";
-  pause.setAttribute("aria-pressed", String(next === "paused"));
-  stop.disabled = next !== "training" && next !== "paused";
-  importing.disabled = !opened || busy();
-  byId("code", HTMLButtonElement).disabled = training === undefined;
+  if (!busy()) learning.end();
   proofs.training = busy();
   benchmark.busy = busy() || !opened;
   ask.disabled = training === undefined || next === "loading" || !opened;
@@ -151,15 +132,8 @@ async function change(work: (shelf: Shelf) => Promise<void>): Promise<void> {
 }
 
 async function compare(names: readonly string[]): Promise<void> {
-  const curve = async (name: string) => {
-    const metrics = (await shelf()!.metrics(name)).filter(({ loss }) => loss !== null);
-    const losses = metrics.map(({ loss }: StepMetrics) => loss);
-    return { name, steps: metrics.map(({ step }) => step), losses };
-  };
-  learning.compare(await Promise.all(names.map(curve)));
+  learning.compare(await Promise.all(names.map((name) => shelf()!.curve(name))));
 }
-
-const fileName = (name: string) => name.replace(/[^\p{L}\p{N}.-]+/gu, "-");
 
 function show(event: TrainingEvent): void {
   document.dispatchEvent(new CustomEvent("tinyloom:training", { detail: event }));
@@ -168,7 +142,7 @@ function show(event: TrainingEvent): void {
   if (event.type === "writing") samples.write(event.step, event.token);
   if (event.type === "sample") {
     samples.add(event.step, event.pieces, event.tokens);
-    inside.sampled(firstLine(event.tokens));
+    inside.sampled(event.tokens);
   }
   if (event.type === "stored" && training) {
     const { run, settings } = training;
@@ -186,12 +160,6 @@ function show(event: TrainingEvent): void {
   if (event.type === "step" && event.skipped) {
     say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
   }
-}
-
-/** Of answers the first, with its problem; of a text all. */
-function firstLine(tokens: readonly WrittenToken[] = []): string {
-  const whole = tokens.map(({ text }) => text).join("");
-  return training?.task ? whole.split("\n")[0]! : whole;
 }
 
 const isSolved = ({ right, of }: Score): boolean => right >= SOLVED * of;
@@ -216,13 +184,7 @@ async function take(made: Training): Promise<void> {
   proofs.start(opened!.lab, made);
   for await (const event of made.past()) show(event);
   showPlan(await made.plan());
-  const { parameterCount, gpuBytes } = made.model;
-  showMemory(gpuBytes);
-  const note = byId("model-note", HTMLElement);
-  note.dataset["bytes"] = String(gpuBytes);
-  note.textContent =
-    `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
-    `${made.trainTokens.toLocaleString("en")} ${made.ofBytes ? "letters" : "tokens"} of text.`;
+  showModel(made);
 }
 
 export async function train(): Promise<void> {
@@ -252,12 +214,13 @@ async function end(): Promise<void> {
   setState("stopped");
   if (training === opening) return say(openingEnd(step));
   const kept = training!.inMemory ? ` ${IN_MEMORY}` : "";
-  say(`${finished ? "Done. Ask it for more below." : `Stopped after step ${step}.`}${kept}`);
+  const done = failureOf(training!.settings) ?? "Ask it for more below.";
+  say(`${finished ? `Done. ${done}` : `Stopped after step ${step}.`}${kept}`);
 }
 
 const openingEnd = (step: number): string =>
-  `${byId("score-percent", HTMLElement).textContent} of the unseen problems are solved after ${step} steps. ` +
-  "Ask it a word of your own below, or choose what it learns next.";
+  `${learning.score} of the unseen problems are solved after ${step} steps. ` +
+  "Ask it a word of your own, or choose what it learns next.";
 
 /** Ends the opening run, and lets the visitor paste a text. */
 export function ownText(): void {
@@ -266,8 +229,9 @@ export function ownText(): void {
   else if (!wantsOwn) setup.ask();
 }
 
-/** Whether leaving the page loses something. */
-export const leavingLoses = (): boolean => state() === "training" && training !== opening;
+/** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
+export const leavingLoses = (): boolean =>
+  training !== opening && (state() === "training" || Boolean(training?.inMemory));
 
 export function halt(how: "paused" | "stopped"): void {
   halting = how;
@@ -283,17 +247,6 @@ export function halt(how: "paused" | "stopped"): void {
 /** Shows what a run of the form's settings takes. */
 export function estimate(): void {
   if (opened && !busy()) attempt(async () => void (await setup.judge(opened!.lab, settingsOf())));
-}
-
-/** The present run as a program. */
-export function programOfRun(): string | undefined {
-  if (!training) return undefined;
-  const { settings, text, task, exampleText } = training;
-  const { json, tokenizer } = training.codec;
-  const mark = task && tasks[task].mark;
-  const prompt = mark ? exampleText.split(mark)[0]! + mark : exampleText;
-  const vocabulary = json === undefined ? undefined : tokenizer.vocabSize;
-  return codeOf({ settings, text, mark, prompt, vocabulary });
 }
 
 function settingsOf(choices = setup.choices()): RunSettings {
@@ -328,9 +281,12 @@ export async function begin(): Promise<void> {
     setState(before);
     return say(refused);
   }
+  const last = training;
   const { lab, shelf } = await load("Compiling the model for this GPU…");
   const text = await readText(chosen, settings);
-  await take(await beginRun(lab, shelf, { name, settings, text, vocabulary }));
+  const made = await beginRun(lab, shelf, { name, settings, text, vocabulary });
+  await take(made);
+  if (last && made.isLike(last)) await compare(runs.choose(last.run.id));
   learning.reveal();
   await train();
 }
@@ -422,6 +378,8 @@ export async function open(): Promise<void> {
   setup.ofTexts = presetFor(capabilities);
   applyLink(location.hash);
   showCapabilities(capabilities);
+  // What is looked at costs a GPU next to nothing.
+  if (!capabilities.software) inside.open();
   if (fresh) return beginOpening(opened);
   if (await comeBack(opened)) return;
   setState("idle");

@@ -37,11 +37,11 @@ export function clock(seconds: number): string {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-/** Hands a file to the visitor. */
+/** Hands a file to the visitor. Its name loses what some systems do not take in one. */
 export function download(content: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
-  link.download = name;
+  link.download = name.replace(/[^\p{L}\p{N}.-]+/gu, "-");
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

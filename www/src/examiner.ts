@@ -5,8 +5,8 @@ import type { SamplePiece } from "./training.ts";
 
 /** Between two exams lies so many times what one takes, and at least so many milliseconds. */
 const [SHARE, PAUSE] = [8, 400];
-/** Sentences that a share is taken of: those of the newest samples. */
-const SENTENCES = 24;
+/** Sentences that a share is taken of: those of the newest three or four samples. */
+const SENTENCES = 12;
 
 /** Says from time to time how well a model does. Training does not notice: its losses stay the same to the bit. */
 export class Examiner {

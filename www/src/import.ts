@@ -87,7 +87,7 @@ export async function importModel(
   if (tokenizer !== undefined || words === 256) return { model, tokenizer };
   await model.free();
   throw new TinyloomError(
-    "invalid-checkpoint",
+    "invalid-options",
     `the folder has no tokenizer.json, and its model has ${words} tokens instead of the 256 of bytes; ` +
       "drop a folder with its tokenizer.json",
   );

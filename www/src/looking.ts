@@ -16,11 +16,29 @@ export interface Read {
   readonly texts: readonly string[];
 }
 
+/** What a token is called in a picture. */
+async function signOf(codec: Codec, id: number): Promise<string> {
+  const name = await codec.name(id);
+  return VISIBLE[name] ?? name;
+}
+
 /** The last tokens of a text, at most `length`. */
 export async function read(codec: Codec, text: string, length: number): Promise<Read> {
   const ids = (await codec.encode(text)).slice(-length);
-  const texts = await Promise.all([...ids].map((id) => codec.name(id)));
-  return { ids, texts: texts.map((text) => VISIBLE[text] ?? text) };
+  return { ids, texts: await Promise.all([...ids].map((id) => signOf(codec, id))) };
+}
+
+/** The likeliest tokens of a row of logits, with their probabilities. */
+export async function likeliestNext(
+  codec: Codec,
+  logits: Float32Array,
+  count: number,
+): Promise<(readonly [name: string, probability: number])[]> {
+  const best = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!).slice(0, count);
+  const most = logits[best[0] ?? 0] ?? 0;
+  const sum = logits.reduce((all, logit) => all + Math.exp(logit - most), 0);
+  const shareOf = (id: number) => Math.exp(logits[id]! - most) / sum;
+  return Promise.all(best.map(async (id) => [await signOf(codec, id), shareOf(id)] as const));
 }
 
 /** A token and how alike its embedding is: the cosine of the angle between both. */

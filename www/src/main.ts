@@ -1,4 +1,5 @@
 /** The page's buttons, and what else a visitor does to it. */
+import { programOf } from "./code.ts";
 import {
   attempt,
   begin,
@@ -10,15 +11,15 @@ import {
   leavingLoses,
   open,
   ownText,
-  programOfRun,
   ready,
   setup,
-  state,
   train,
+  training,
 } from "./control.ts";
 import { byId } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
+import { state } from "./panels/buttons.ts";
 import { say } from "./panels/status.ts";
 import { offerTour } from "./tour.ts";
 
@@ -28,8 +29,8 @@ setup.element.addEventListener("submit", (event) => {
 });
 setup.element.addEventListener("change", estimate);
 byId("code", HTMLButtonElement).addEventListener("click", () => {
-  const program = programOfRun();
-  if (program === undefined) return;
+  if (!training) return;
+  const program = programOf(training);
   const shown = byId("code-text", HTMLElement);
   shown.textContent = program;
   shown.hidden = false;

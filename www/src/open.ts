@@ -64,12 +64,16 @@ export async function openRun(
     if (!kept) throw foreign(run, "was not made by this page, so its settings are not known");
     const { settings, text: about } = kept;
     const bytes = await dataOf(run);
-    const text = bytes ? await keptText(about, bytes) : await chosen(settings);
+    const text = bytes
+      ? await keptText(about, bytes)
+      : await chosen(settings).catch(() => {
+          throw withoutText(run, about.name, "Here no text is chosen that is long enough.");
+        });
     const codec = await codecOf(lab, await tokenizerOf(run));
     const data = await loadData(lab, settings, text, codec);
     if (data.dataset.hash !== about.hash) {
       await freeData(data);
-      throw otherText(run, about.name, text.name);
+      throw withoutText(run, about.name, `The text chosen here, “${text.name}”, is another.`);
     }
     const trainer = await lastOf(lab, run, kept);
     return await orFreed(trainer.model, data, () =>
@@ -141,12 +145,12 @@ async function orFreed<T>(model: Model, data: Data, make: () => Promise<T>): Pro
 }
 
 const foreign = (run: StoredRun, why: string): TinyloomError =>
-  new TinyloomError("invalid-checkpoint", `“${run.name}” ${why}`);
+  new TinyloomError("invalid-options", `“${run.name}” ${why}`);
 
-function otherText(run: StoredRun, learned: string, chosen: string): TinyloomError {
+function withoutText(run: StoredRun, learned: string, chosen: string): TinyloomError {
   return new TinyloomError(
     "invalid-options",
-    `“${run.name}” was saved without its text, and has learned from “${learned}”. The text chosen here is ` +
-      `“${chosen}”, which is another. Choose the text that it has learned from, and resume it in the list of runs`,
+    `“${run.name}” was saved without its text, and has learned from “${learned}”. ${chosen} ` +
+      "Choose the text that it has learned from, and resume it in the list of runs.",
   );
 }

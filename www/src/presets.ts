@@ -1,11 +1,31 @@
+import type { RunSettings } from "./settings.ts";
 import { presets } from "./sizes.mjs";
 
 export { defaultSeed, openSettings, presets } from "./sizes.mjs";
 
 export type PresetName = keyof typeof presets;
 
+/** What tells one model's shape from another. */
+const SHAPE = ["hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size"] as const;
+
 export function isPresetName(name: string): name is PresetName {
   return Object.hasOwn(presets, name);
+}
+
+/** The size whose model has the shape of these settings; of several the one with their learning rate. */
+export function sizeOf({ config, learningRate }: RunSettings): PresetName | undefined {
+  const names = Object.keys(presets) as PresetName[];
+  const same = names.filter((name) =>
+    SHAPE.every((one) => presets[name].config[one] === config[one]),
+  );
+  return same.find((name) => presets[name].learningRate === learningRate) ?? same[0];
+}
+
+/** Why a run of these settings fails, where their size was made for that. */
+export function failureOf(settings: RunSettings): string | undefined {
+  const size = sizeOf(settings);
+  const preset = size && presets[size];
+  return preset && "fails" in preset ? preset.fails : undefined;
 }
 
 /** The size that fits an adapter: small where the CPU computes. */

@@ -43,6 +43,7 @@ export class Playback {
     if (this.#stopped) return;
     const { steps, tokensPerStep } = recording;
     this.#learning.start({
+      subject: "to reverse a word",
       settings: { steps, tokensPerStep },
       step: 0,
       entropy: 0,

@@ -2,6 +2,7 @@ import type { RunFiles, RunSummary } from "tinyloom/storage";
 import { type Runs, type StepMetrics, type StoredRun, TinyloomError } from "tinyloom/worker";
 import type { Score } from "./exam.ts";
 import type { Lab } from "./lab.ts";
+import type { Curve } from "./panels/chart.ts";
 import type { WrittenToken } from "./sample.ts";
 import type { RunSettings } from "./settings.ts";
 
@@ -134,6 +135,13 @@ export class Shelf {
 
   async metrics(name: string): Promise<StepMetrics[]> {
     return (await (await this.#with(name)).metrics(name)) as StepMetrics[];
+  }
+
+  /** The losses of a run by step, without those that were not finite. */
+  async curve(name: string): Promise<Curve> {
+    const metrics = (await this.metrics(name)).filter(({ loss }) => loss !== null);
+    const losses = metrics.map(({ loss }) => loss);
+    return { name, steps: metrics.map(({ step }) => step), losses };
   }
 
   async rename(name: string, to: string): Promise<void> {

@@ -11,6 +11,9 @@ export function fill(
     cell.scope = "col";
     return cell;
   });
+  for (const { cells } of body) {
+    for (const [at, cell] of [...cells].entries()) cell.dataset["head"] = heads[at] ?? "";
+  }
   table.replaceChildren(make("thead", "", make("tr", "", ...cells)), make("tbody", "", ...body));
 }
 

@@ -134,6 +134,12 @@ export class Training {
     return this.#data.exam && this.text.task;
   }
 
+  /** What it learns, behind "Learning". */
+  get subject(): string {
+    const task = this.task && tasks[this.task];
+    return task ? `to ${task.label.toLowerCase()}` : `from ${this.text.name.split(", ")[0]}`;
+  }
+
   /** What its score counts. */
   get scores(): "problems" | "sentences" | "guesses" {
     if (this.task) return "problems";
@@ -146,12 +152,19 @@ export class Training {
   }
 
   /**
-   * The lowest loss that any model can reach, in nats per byte, where it is known: the grammar's own entropy, and 0
-   * for problems, since each has one right answer.
+   * The lowest loss that any model can reach, in nats per token, where it is known: the grammar's own entropy, and 0
+   * for problems, since each has one right answer. A text has the same entropy in all whatever its tokens are.
    */
   get entropy(): number | undefined {
     if (this.task) return 0;
-    return this.text.judge && this.ofBytes ? grammarEntropy().natsPerByte : undefined;
+    const bytesPerToken = this.text.bytes.size / this.#data.dataset.tokens;
+    return this.text.judge && grammarEntropy().natsPerByte * bytesPerToken;
+  }
+
+  /** Whether both learn the same kind of thing, so that their losses can be compared. */
+  isLike(other: Training): boolean {
+    const [own, its] = [this, other].map(({ task, scores, words }) => [task, scores, words].join());
+    return own === its;
   }
 
   /** How text becomes tokens. */

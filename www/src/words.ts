@@ -16,6 +16,12 @@ const WORDS: { readonly [code: string]: string } = {
     "The browser has taken the GPU away and does not give it back. Reload the page to go on.",
   "non-finite":
     "The numbers have grown beyond all bounds, so training has stopped. Mostly the learning rate is too high: choose a lower one.",
+  "invalid-config":
+    "The page cannot train a model of that kind: its config.json asks for what is not supported.",
+  "invalid-checkpoint":
+    "These files are no model or run that the page can read, or a part of them is damaged.",
+  "worker-unavailable":
+    "The browser does not let the page open the worker in which the model lives. Reload the page, or use another browser.",
   "storage-full":
     "The browser's storage for this page is full. Delete runs that you no longer need.",
   "in-use": "Another tab has this run open. Close it there, or wait a moment.",

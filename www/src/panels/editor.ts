@@ -132,9 +132,10 @@ export class EditorPanel {
     this.#table.dataset["bytes"] = String(total);
     const seconds = ((milliseconds?.step ?? Number.NaN) * steps) / 1000;
     this.#table.dataset["seconds"] = String(seconds);
-    const time = Number.isFinite(seconds)
-      ? `${seconds < 60 ? `${seconds.toFixed(1)} s` : `${clock(seconds)} min`} for ${steps} steps`
-      : "not known";
+    const time = seconds < 60 ? `${seconds.toFixed(1)} s` : `${clock(seconds)} min`;
+    const known = Number.isFinite(seconds);
+    byId("estimate-sum", HTMLElement).textContent =
+      estimate === undefined ? "" : `: ${bytes(total)}${known ? `, about ${time}` : ""}`;
     const rows = Object.entries(kinds).filter(([, count]) => count > 0);
     this.#table.replaceChildren(
       make(
@@ -143,7 +144,7 @@ export class EditorPanel {
         tableRow("weights, in number", parameters.toLocaleString("en")),
         ...rows.map(([kind, count]) => tableRow(`bytes: ${kind}`, bytes(count))),
         tableRow("bytes in all", bytes(total)),
-        tableRow("predicted time", time),
+        tableRow("predicted time", known ? `${time} for ${steps} steps` : "not known"),
       ),
     );
   }

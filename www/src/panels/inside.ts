@@ -1,18 +1,24 @@
 /** The layers of the live model: where each token of a sample looks, and which tokens the model treats alike. */
 import { TinyloomError } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
-import { Embeddings, type Read, read } from "../looking.ts";
+import { Embeddings, likeliestNext, type Read, read } from "../looking.ts";
+import type { WrittenToken } from "../sample.ts";
 import type { Training } from "../training.ts";
+import { drawAttention, rowAt } from "./attention-map.ts";
 import { showError } from "./status.ts";
 
 /** The most tokens of the text. */
 const TOKENS = 40;
 const NEIGHBOURS = 8;
+/** Guesses of the next letter, and the last letters that they follow. */
+const [GUESSES, SEEN] = [2, 9];
 
 /** What is looked at: the embeddings, or a layer. */
 type Place = "embeddings" | number;
 
-const percent = (share: number): string => `${Math.round(100 * share)} %`;
+const percent = (share: number): string => `${Math.round(100 * share)}\u00a0%`;
+/** A smaller share is not worth a word. */
+const LEAST = 0.01;
 
 export class InsidePanel {
   readonly #details = byId("inside", HTMLDetailsElement);
@@ -21,6 +27,7 @@ export class InsidePanel {
   readonly #headField = byId("head-field", HTMLElement);
   readonly #text = byId("inside-text", HTMLElement);
   readonly #map = byId("attention-map", HTMLCanvasElement);
+  readonly #figure = byId("attention-figure", HTMLElement);
   readonly #note = byId("inside-note", HTMLElement);
   readonly #neighbours = byId("neighbours", HTMLOListElement);
   #training: Training | undefined;
@@ -30,6 +37,7 @@ export class InsidePanel {
   #token = 0;
   #read: Read = { ids: new Uint32Array(), texts: [] };
   #shares: Float32Array = new Float32Array();
+  #logits: Float32Array = new Float32Array();
   #embeddings: Embeddings | undefined;
   /** Only one look at a time: what changes meanwhile is looked at afterwards. */
   #looking = false;
@@ -42,12 +50,22 @@ export class InsidePanel {
       const at = [...this.#text.children].indexOf(target as Element);
       if (at >= 0) void this.#choose(at);
     });
+    this.#map.addEventListener("click", ({ clientY }) => {
+      const row = rowAt(this.#map, this.#read.ids.length, clientY);
+      if (row !== undefined) void this.#choose(row);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#draw());
     this.#text.addEventListener("keydown", (event) => {
       const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (move === undefined) return;
       event.preventDefault();
       void this.#choose(this.#token + move);
     });
+  }
+
+  /** Opens the panel, so that a visitor sees the transformer without asking for it. */
+  open(): void {
+    this.#details.open = true;
   }
 
   /** The model that is looked into from now on. */
@@ -65,8 +83,10 @@ export class InsidePanel {
     void this.#look();
   }
 
-  /** A new sample: the model has changed. */
-  sampled(text: string): void {
+  /** A new sample: the model has changed. Of answers the first is looked at, with its problem. */
+  sampled(tokens: readonly WrittenToken[] = []): void {
+    const whole = tokens.map(({ text }) => text).join("");
+    const text = this.#training?.task ? whole.split("\n")[0]! : whole;
     if (text.trim() !== "") this.#sample = text;
     void this.#look();
   }
@@ -106,6 +126,7 @@ export class InsidePanel {
     const head = Number(this.#head.value);
     if (place === "embeddings") this.#embeddings = await Embeddings.of(model, codec, text.bytes);
     else this.#shares = await model.attention(tokens.ids, { layer: place, head });
+    this.#logits = await model.logits(tokens.ids);
     this.#read = tokens;
     const ofLayer = place !== "embeddings";
     for (const button of this.#stack.children) {
@@ -113,11 +134,10 @@ export class InsidePanel {
       button.setAttribute("aria-pressed", String(pressed));
     }
     this.#headField.hidden = !ofLayer;
-    this.#map.hidden = !ofLayer;
+    this.#figure.hidden = !ofLayer;
     this.#neighbours.hidden = ofLayer;
     byId("inside-step", HTMLElement).textContent = `Of the model after step ${step}.`;
     this.#text.replaceChildren(...tokens.texts.map((one) => make("span", "letter", one)));
-    if (ofLayer) this.#draw();
     await this.#choose(this.#token);
   }
 
@@ -132,14 +152,31 @@ export class InsidePanel {
       (letter as HTMLElement).style.setProperty("--share", share.toFixed(3));
       letter.classList.toggle("current", at === this.#token);
     }
+    this.#draw();
+    await this.#sayGuess();
     const name = this.#read.texts[this.#token] ?? "";
     if (ofLayer) this.#sayAttention(name, row);
     else await this.#sayNeighbours(name);
   }
 
+  /** What goes in at the bottom of the layers, and what comes out at their top. */
+  async #sayGuess(): Promise<void> {
+    const { ids, texts } = this.#read;
+    const width = this.#logits.length / Math.max(1, ids.length);
+    const row = this.#logits.subarray(this.#token * width, (this.#token + 1) * width);
+    const next = await likeliestNext(this.#training!.codec, row, GUESSES);
+    const likely = next.filter(([, share], at) => at === 0 || share >= LEAST);
+    const said = likely.map(([name, share]) => `${name}\u00a0${percent(share)}`);
+    byId("inside-guess", HTMLElement).textContent = said.join(", ");
+    const seen = texts.slice(0, this.#token + 1).join("");
+    const shown = seen.length > SEEN ? `…${seen.slice(-SEEN)}` : seen;
+    byId("inside-seen", HTMLElement).textContent = shown;
+  }
+
   #sayAttention(name: string, row: Float32Array): void {
     const order = [...row.keys()].sort((a, b) => row[b]! - row[a]!).slice(0, 3);
-    const most = order.map((at) => {
+    const seen = order.filter((at) => row[at]! >= LEAST);
+    const most = seen.map((at) => {
       const self = at === this.#token ? " (itself)" : "";
       return `“${this.#read.texts[at]}”${self} ${percent(row[at]!)}`;
     });
@@ -161,19 +198,11 @@ export class InsidePanel {
         : `The model treats these most like “${name}”. 1 would be the same, 0 unrelated.`;
   }
 
-  /** All rows at once: each letter's look back at the letters before it. */
+  /** All rows at once, where a layer is looked at. */
   #draw(): void {
-    const count = this.#read.ids.length;
-    this.#map.width = count;
-    this.#map.height = count;
-    const context = this.#map.getContext("2d")!;
-    const [red, green, blue] = [163, 60, 43];
-    const image = context.createImageData(count, count);
-    for (const [at, share] of this.#shares.entries()) {
-      image.data.set([red, green, blue, Math.round(255 * Math.sqrt(share))], 4 * at);
-    }
-    context.putImageData(image, 0, 0);
-    const where = `layer ${Number(this.#place) + 1}, ${this.#head.selectedOptions[0]?.text}`;
+    if (this.#place === "embeddings" || !this.#details.open || this.#read.ids.length === 0) return;
+    drawAttention(this.#map, this.#read.texts, this.#shares, this.#token);
+    const where = `layer ${this.#place + 1}, ${this.#head.selectedOptions[0]?.text}`;
     this.#map.setAttribute("aria-label", `Attention of ${where}: a row per letter`);
   }
 }

@@ -3,8 +3,19 @@ import type { TrainingEvent } from "../training.ts";
 import { type Curve, LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { type ScoreKind, ScorePanel } from "./score.ts";
 
+/** What the other quantities of the chart are. */
+const WHY: { readonly [quantity in Quantity]: string } = {
+  loss: "",
+  gradNorm:
+    "How strongly the step's letters ask for other weights: the length of the gradient over all weights. A leap tells of a step that fits nothing the model has learned so far.",
+  learningRate:
+    "How far a step moves the weights. It rises over the first steps, while the model knows nothing, and falls slowly after them, so that the last steps only polish.",
+};
+
 /** What the panel has to know of a run. */
 export interface Learner {
+  /** What it learns, behind "Learning". */
+  readonly subject: string;
   readonly settings: { readonly steps: number; readonly tokensPerStep: number };
   /** Steps done. */
   readonly step: number;
@@ -18,6 +29,14 @@ export interface Learner {
   readonly scores: ScoreKind;
 }
 
+/** Shows one button in place of another, which may have the focus. */
+function offer(shown: HTMLButtonElement, other: HTMLButtonElement): void {
+  const focused = document.activeElement === other;
+  shown.hidden = false;
+  other.hidden = true;
+  if (focused) shown.focus();
+}
+
 /** The progress of a run: the cloth at the top, the figures, and the loss curve. */
 export class LearningPanel {
   readonly #chart = new LossChart(byId("loss-chart", HTMLElement), {
@@ -25,7 +44,8 @@ export class LearningPanel {
       byId("chart-values", HTMLElement).textContent = text;
     },
     zoomed: (zoomed) => {
-      byId("zoom-out", HTMLButtonElement).disabled = !zoomed;
+      const [zoomIn, zoomOut] = ["zoom-in", "zoom-out"].map((id) => byId(id, HTMLButtonElement));
+      offer(zoomed ? zoomOut! : zoomIn!, zoomed ? zoomIn! : zoomOut!);
     },
   });
   readonly #score = new ScorePanel();
@@ -37,7 +57,10 @@ export class LearningPanel {
     const logarithmic = byId("logarithmic", HTMLInputElement);
     const choose = () => {
       this.#chart.choose(quantity.value as Quantity, logarithmic.checked);
-      byId("loss-keys", HTMLElement).hidden = quantity.value !== "loss";
+      const why = WHY[quantity.value as Quantity];
+      byId("loss-keys", HTMLElement).hidden = why !== "";
+      byId("quantity-why", HTMLElement).hidden = why === "";
+      byId("quantity-why", HTMLElement).textContent = why;
     };
     quantity.addEventListener("change", choose);
     logarithmic.addEventListener("change", choose);
@@ -49,7 +72,8 @@ export class LearningPanel {
   }
 
   /** Clears the panel for a run. */
-  start({ settings, step, entropy, ofBytes, words, scores }: Learner): void {
+  start({ subject, settings, step, entropy, ofBytes, words, scores }: Learner): void {
+    byId("learning-title", HTMLElement).textContent = `Learning ${subject}`;
     this.#steps = settings.steps;
     this.#tokensPerStep = settings.tokensPerStep;
     const tokens = ofBytes ? "letters" : "tokens";
@@ -80,10 +104,20 @@ export class LearningPanel {
       const { step, loss, gradNorm, learningRate, tokensPerSecond } = event;
       this.#showStep(step);
       showNumber("loss", loss, loss.toFixed(3));
-      byId("ticker", HTMLElement).append(`, loss ${loss.toFixed(3)}`);
+      byId("ticker", HTMLElement).append(`, loss ${loss.toFixed(3)}${this.#score.line}`);
       this.#chart.add({ step, loss, gradNorm, learningRate });
       if (tokensPerSecond !== undefined) this.#showSpeed(step, tokensPerSecond);
     }
+  }
+
+  /** The percentage, as it is shown. */
+  get score(): string {
+    return this.#score.percent;
+  }
+
+  /** The run trains no more. */
+  end(): void {
+    byId("time-left", HTMLElement).textContent = "–";
   }
 
   /** Brings the panel into view where the form has pushed it out, as on a phone. */

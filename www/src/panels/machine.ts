@@ -1,6 +1,7 @@
 import type { Capabilities, PlanRow } from "tinyloom/worker";
 import { byId, bytes, make } from "../dom.ts";
 import { fill, tableRow } from "../table.ts";
+import type { Training } from "../training.ts";
 
 /** Between the sizes of a grid, which stay on one line. */
 const TIMES = "\u00a0×\u00a0";
@@ -17,7 +18,6 @@ interface PlanGroup {
 const USES: { readonly [feature: string]: string } = {
   subgroups: "faster sums and decoding",
   subgroupId: "shorter kernels with subgroups",
-  f16: "nothing yet: no kernel needs it",
   timestamps: "the times of kernels below, nothing else",
 };
 
@@ -26,7 +26,11 @@ const featureRows = (features: Capabilities["features"]): HTMLTableRowElement[] 
   Object.entries(features).map(([name, here]) =>
     tableRow(
       name,
-      here ? `used for ${USES[name] ?? "faster kernels"}` : "not here, and not needed",
+      here
+        ? name in USES
+          ? `used for ${USES[name]}`
+          : "here, and not used"
+        : "not here, and not needed",
     ),
   );
 
@@ -46,10 +50,10 @@ export function showCapabilities(capabilities: Capabilities): void {
     [
       ...adapterRows,
       tableRow("computes on", software ? "the CPU (a software adapter)" : "a GPU"),
-      ...featureRows(features),
-      tableRow("subgroup width", narrow === wide ? `${narrow}` : `${narrow} to ${wide}`),
       tableRow("GPU memory of the model", make("span", "", "–")),
       tableRow("tokens per second", make("span", "", "–")),
+      ...featureRows(features),
+      tableRow("subgroup width", narrow === wide ? `${narrow}` : `${narrow} to ${wide}`),
       ...limitRows,
     ],
   );
@@ -62,9 +66,16 @@ function showRow(name: string, value: string): void {
   }
 }
 
-/** Bytes of the model, its trainer and what they compute with. */
-export const showMemory = (gpuBytes: number): void =>
+/** How large a model is, with its trainer and what they compute with, and its text. */
+export function showModel({ model, trainTokens, ofBytes }: Training): void {
+  const { parameterCount, gpuBytes } = model;
   showRow("GPU memory of the model", bytes(gpuBytes));
+  const note = byId("model-note", HTMLElement);
+  note.dataset["bytes"] = String(gpuBytes);
+  note.textContent =
+    `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
+    `${trainTokens.toLocaleString("en")} ${ofBytes ? "letters" : "tokens"} of text.`;
+}
 
 export const showSpeed = (tokensPerSecond: number): void =>
   showRow("tokens per second", Math.round(tokensPerSecond).toLocaleString("en"));

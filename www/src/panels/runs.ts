@@ -148,6 +148,12 @@ export class RunsPanel {
     return box;
   }
 
+  /** Chooses a run of the list as if a visitor did. Gives the names of all that are chosen. */
+  choose(id: string): string[] {
+    this.#compared.add(id);
+    return this.compared();
+  }
+
   /** Names of the runs that are chosen. */
   compared(): string[] {
     return this.#runs.filter(({ id }) => this.#compared.has(id)).map(({ name }) => name);

@@ -1,6 +1,6 @@
 import { byId, make } from "../dom.ts";
 import type { Lab } from "../lab.ts";
-import { isPresetName, openSettings, type PresetName, presets } from "../presets.ts";
+import { isPresetName, openSettings, type PresetName, presets, sizeOf } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Text, TextChoice } from "../text.ts";
@@ -10,18 +10,6 @@ import { EditorPanel } from "./editor.ts";
 const OWN = "own";
 /** The size for tasks. */
 const SMALL: PresetName = "thimble";
-
-/** The size whose model has the shape of these settings. */
-function sizeOf({ config }: RunSettings): string | undefined {
-  const same = Object.entries(presets).find(
-    ([, preset]) =>
-      preset.config.hidden_size === config.hidden_size &&
-      preset.config.num_attention_heads === config.num_attention_heads &&
-      preset.config.num_hidden_layers === config.num_hidden_layers &&
-      preset.config.vocab_size === config.vocab_size,
-  );
-  return same?.[0];
-}
 
 /** The set-up form: text, size and training settings. */
 export class SetupPanel {

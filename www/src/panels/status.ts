@@ -2,10 +2,15 @@ import { TinyloomError } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import { wordsFor } from "../words.ts";
 
-/** Says in a line what the page does. */
+/** Says in a line what the page does. On a phone that line stays in view. */
 export function say(text: string): void {
   byId("status", HTMLElement).textContent = text;
+  byId("ticker", HTMLElement).textContent = text;
 }
+
+/** A message as a sentence. */
+const sentence = (message: string): string =>
+  message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
 
 /** Shows a failure in the box at the top: in a visitor's words, with the library's message behind "details". */
 export function showError(thrown: unknown): void {
@@ -13,11 +18,10 @@ export function showError(thrown: unknown): void {
   const box = byId("error", HTMLElement);
   box.dataset["code"] = code;
   const words = wordsFor(code, { userAgent: navigator.userAgent, secure: isSecureContext });
-  const exact = `${message} (${code})`;
-  if (words === undefined) box.textContent = exact;
-  else {
-    const details = make("details", "", make("summary", "", "Details"), make("p", "hint", exact));
-    box.replaceChildren(make("p", "words", words), details);
+  box.replaceChildren(make("p", "words", words ?? sentence(message)));
+  if (words !== undefined) {
+    const exact = make("p", "hint", `${message} (${code})`);
+    box.append(make("details", "", make("summary", "", "Details"), exact));
   }
   box.hidden = false;
 }

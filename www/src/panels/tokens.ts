@@ -1,9 +1,12 @@
 /** Tokens of a text, each tinted by its probability; pointing at one tells what else could have stood there. */
-import { make } from "../dom.ts";
+import { byId, make } from "../dom.ts";
 import type { WrittenToken } from "../sample.ts";
 
 /** What each element shows. */
 const shown = new WeakMap<Element, WrittenToken>();
+
+/** White space, which has no sign of its own. */
+const NAMES: { readonly [text: string]: string } = { " ": "space", "\n": "line break" };
 
 const percent = (probability: number): string =>
   probability < 0.01 ? "below 1 %" : `${Math.round(100 * probability)} %`;
@@ -34,17 +37,42 @@ export function tokensBetween(
   return elements;
 }
 
+/** What `Codec.name` calls a token of this text. */
+const nameOf = (text: string): string => NAMES[text] ?? text;
+
 /** A token and what else could have stood there, in words. */
 function described({ text, probability = 0, alternatives = [] }: WrittenToken): string {
-  const names: { [text: string]: string } = { " ": "the space", "\n": "the line break" };
   const others = alternatives.map(([name, share]) => `${name} ${percent(share)}`);
-  const drawn = `${names[text] ?? `“${text}”`} had a probability of ${percent(probability)}`;
+  const named = NAMES[text] === undefined ? `“${text}”` : `the ${NAMES[text]}`;
+  const drawn = `${named} had a probability of ${percent(probability)}`;
   return others.length === 0 ? drawn : `${drawn}. Likeliest here: ${others.join(", ")}`;
+}
+
+/** Pixels between a token and its card, and between the card and the window's edge. */
+const [GAP, EDGE] = [6, 8];
+
+/** Shows beside a token how likely each of its alternatives was; without a token the card goes. */
+function showCard(element: Element | undefined): void {
+  const card = byId("token-card", HTMLElement);
+  const { text = "", alternatives = [] } = (element && shown.get(element)) ?? {};
+  card.hidden = !element || alternatives.length === 0;
+  if (!element || card.hidden) return;
+  const bars = alternatives.map(([name, share]) => {
+    const bar = make("span", name === nameOf(text) ? "bar chosen" : "bar");
+    bar.style.setProperty("--share", share.toFixed(3));
+    return make("div", "", make("b", "", name), bar, make("span", "", percent(share)));
+  });
+  card.replaceChildren(...bars);
+  const { left, top, bottom } = element.getBoundingClientRect();
+  const { offsetWidth: width, offsetHeight: height } = card;
+  const below = bottom + GAP + height + EDGE <= innerHeight;
+  card.style.left = `${Math.max(EDGE, Math.min(left, innerWidth - width - EDGE))}px`;
+  card.style.top = `${below ? bottom + GAP : top - GAP - height}px`;
 }
 
 /**
  * Lets a visitor read the tokens in an element: by pointing, by touch, or with the arrow keys once the element has
- * the focus.
+ * the focus. A card beside the token shows its alternatives.
  *
  * @param says - what it is read in.
  */
@@ -57,7 +85,9 @@ export function readTokens(host: HTMLElement, says: HTMLElement): void {
     current?.classList.add("current");
     const token = current && shown.get(current);
     says.textContent = token ? described(token) : hint;
+    showCard(current);
   };
+  const leave = () => choose(undefined);
   const under = ({ target }: Event) =>
     (target instanceof Element && target.closest(".token")) || undefined;
   const point = (event: Event) => {
@@ -66,15 +96,32 @@ export function readTokens(host: HTMLElement, says: HTMLElement): void {
   };
   host.addEventListener("pointerover", point);
   host.addEventListener("click", point);
+  host.addEventListener("pointerleave", leave);
+  host.addEventListener("blur", leave);
+  for (const scrolled of [host, window]) {
+    scrolled.addEventListener("scroll", () => showCard(current && within(host, current)));
+  }
+  // A text that is written again has other tokens.
+  new MutationObserver(() => {
+    if (current && !current.isConnected) leave();
+  }).observe(host, { childList: true, subtree: true });
   host.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") leave();
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (move === undefined) return;
     event.preventDefault();
     const tokens = [...host.querySelectorAll(".token")].filter(isVisible);
     const at = current ? tokens.indexOf(current) + move : 0;
-    choose(tokens[Math.min(Math.max(at, 0), tokens.length - 1)]);
-    current?.scrollIntoView({ block: "nearest" });
+    const next = tokens[Math.min(Math.max(at, 0), tokens.length - 1)];
+    next?.scrollIntoView({ block: "nearest" });
+    choose(next);
   });
 }
 
 const isVisible = (element: Element): boolean => element.getClientRects().length > 0;
+
+/** The element, where its host's scrolling leaves it in view. */
+function within(host: Element, element: Element): Element | undefined {
+  const [outer, inner] = [host.getBoundingClientRect(), element.getBoundingClientRect()];
+  return inner.top >= outer.top && inner.bottom <= outer.bottom ? element : undefined;
+}

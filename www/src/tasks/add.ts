@@ -3,6 +3,7 @@ import { below, type Task } from "./task.ts";
 export const add: Task = {
   label: "Add numbers",
   hint: "It adds two numbers below 100. There are 10,000 such sums, and it never sees the ones that it is asked.",
+  asks: "A sum of two numbers below 100",
   mark: "=",
   shown: ["47+38", "99+99", "8+5", "64+36", "12+80", "73+19", "50+7", "26+66"],
   problems: 9500,

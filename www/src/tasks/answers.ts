@@ -11,6 +11,9 @@ export interface AnsweredPiece {
   at: number;
 }
 
+/** The mark between a problem and its answer, as a visitor sees it. */
+export const shownMark = ({ mark }: Task): string => (mark === ">" ? " → " : ` ${mark} `);
+
 /** Judges lines of prompts with their answers. */
 export function answered(task: Task, lines: string): AnsweredPiece[] {
   let begin = 0;
@@ -19,10 +22,9 @@ export function answered(task: Task, lines: string): AnsweredPiece[] {
     const prompt = line.slice(0, end);
     const given = line.slice(end + task.mark.length);
     const wanted = task.solve(prompt) ?? "";
-    const arrow = task.mark === ">" ? " → " : ` ${task.mark} `;
     const at = begin + end + task.mark.length;
     begin += line.length + 1;
     const verdict = given === wanted ? "right" : "wrong";
-    return { text: prompt + arrow + given, verdict, wanted, given, at };
+    return { text: prompt + shownMark(task) + given, verdict, wanted, given, at };
   });
 }

@@ -5,6 +5,7 @@ const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 export const reverse: Task = {
   label: "Reverse a word",
   hint: "It reads a word of three to six letters and writes it backwards. Nobody tells it how: it only sees solved examples.",
+  asks: "A word of three to six letters",
   mark: ">",
   shown: ["loom", "thread", "weave", "cotton", "yarn", "planet", "silk", "bobbin"],
   problems: 8000,

@@ -3,6 +3,7 @@ import { type Task, word } from "./task.ts";
 export const sort: Task = {
   label: "Sort digits",
   hint: "It reads three to six digits and writes them in order.",
+  asks: "Three to six digits",
   mark: ">",
   shown: ["314159", "27182", "9081", "555", "60221", "1984", "720", "40409"],
   problems: 8000,

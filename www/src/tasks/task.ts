@@ -13,6 +13,8 @@ export interface Task {
   readonly label: string;
   /** What a visitor has to know about it. */
   readonly hint: string;
+  /** What a visitor may ask. */
+  readonly asks: string;
   /** The character that ends a prompt. */
   readonly mark: string;
   /** Prompts without their mark. They are shown while it learns, and kept out of the training text. */
