@@ -206,10 +206,7 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.axe("light");
   await demo.shot("desktop", DESKTOP);
   await demo.shot("phone", PHONE);
-  assert.match(
-    await demo.text("ticker"),
-    /^Step \d+ of 420, loss \d\.\d+(, \d+ % correct)?$/,
-  );
+  assert.match(await demo.text("ticker"), /^Step \d+ of 420, loss \d\.\d+(, \d+ % correct)?$/);
   const ticker = await demo.page.$eval("#ticker", (line) => line.getBoundingClientRect().bottom);
   assert.equal(ticker, PHONE.height, "the status line is at the lower edge of a phone");
   await demo.click("stop");

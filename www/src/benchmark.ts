@@ -1,5 +1,5 @@
 /** Measures the reference configurations with the code of `npm run bench`. Nothing leaves the page. */
-import type { ModelConfig, Runtime } from "tinyloom";
+import type { Capabilities, ModelConfig, Runtime } from "tinyloom";
 import type { Row } from "../../bench/workloads.mjs";
 import { bytes, clock } from "./dom.ts";
 import { room } from "./panels/editor.ts";
@@ -14,11 +14,11 @@ const PATIENCE = 120;
 export type Measured = Row | { readonly workload: string; readonly skipped: string };
 
 /** The file, in the schema of `bench/results`. */
-export interface Report {
+export interface Report extends Capabilities {
   readonly date: string;
   readonly userAgent: string;
+  readonly steps: number;
   readonly results: readonly Measured[];
-  readonly [field: string]: unknown;
 }
 
 type Tinyloom = typeof import("tinyloom");

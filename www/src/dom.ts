@@ -24,6 +24,9 @@ export function showNumber(id: string, value: number | undefined, text?: string)
   element.textContent = value === undefined ? "–" : (text ?? value.toLocaleString("en"));
 }
 
+/** A count as a visitor reads it, without its fraction. */
+export const whole = (count: number): string => Math.round(count).toLocaleString("en");
+
 const units = ["bytes", "KiB", "MiB", "GiB"];
 
 export function bytes(count: number): string {

@@ -2,6 +2,7 @@ import { TinyloomError } from "tinyloom/worker";
 import { storyLines } from "../stories/generate.ts";
 import { StoryJudge, sentencesOf } from "../stories/score.ts";
 import shakespeare from "../texts/shakespeare.txt?url";
+import { whole } from "./dom.ts";
 import { type RunSettings, storyBytes, validationFraction } from "./settings.ts";
 import { isTaskName, type TaskName, tasks } from "./tasks/index.ts";
 import { problemText } from "./tasks/task.ts";
@@ -24,7 +25,7 @@ export interface Text {
   task?: TaskName | undefined;
 }
 
-const count = (bytes: Blob) => `${bytes.size.toLocaleString("en")} letters`;
+const count = (bytes: Blob) => `${whole(bytes.size)} letters`;
 
 /**
  * The chosen text.
@@ -35,7 +36,7 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
   if (isTaskName(choice.kind)) {
     const task = tasks[choice.kind];
     const bytes = new Blob([await problemText(task, settings.seed)]);
-    const name = `${task.problems.toLocaleString("en")} problems “${task.label.toLowerCase()}”, seed ${settings.seed}`;
+    const name = `${whole(task.problems)} problems “${task.label.toLowerCase()}”, seed ${settings.seed}`;
     return { name, bytes, task: choice.kind };
   }
   if (choice.kind === "stories") {

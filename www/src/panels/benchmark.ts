@@ -1,11 +1,9 @@
 /** One click measures the reference models; the result is a file and a picture to share. */
 import type { Measured, Report, Said } from "../benchmark.ts";
-import { byId, download } from "../dom.ts";
+import { byId, download, whole } from "../dom.ts";
 import { adapterName } from "../job.ts";
 import { fill, tableRow } from "../table.ts";
 import { attemptNoting, showError } from "./status.ts";
-
-const whole = (value: number): string => Math.round(value).toLocaleString("en");
 
 /** What was measured, as a row of the table has it. */
 function cellsOf(row: Measured): [string, string, string] {
@@ -103,7 +101,7 @@ async function picture(report: Report): Promise<Blob> {
   context.fillRect(0, 0, 1200, 16);
   const sans = "32px system-ui, sans-serif";
   write("tinyloom", 64, 110, `600 64px ${color("serif")}`);
-  const adapter = adapterName(report as unknown as Parameters<typeof adapterName>[0]);
+  const adapter = adapterName(report);
   write(`trains language models in a browser tab, on ${adapter}`, 64, 160, sans, color("muted"));
   for (const [at, row] of report.results.entries()) {
     const [what, speed, time] = cellsOf(row);

@@ -1,6 +1,6 @@
 /** The model editor: sliders, and what the model takes before anything is created. */
 import type { Capabilities, Estimate, ModelConfig } from "tinyloom/worker";
-import { byId, bytes, clock, make } from "../dom.ts";
+import { byId, bytes, clock, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
 import type { RunSettings } from "../settings.ts";
 import { tableRow } from "../table.ts";
@@ -96,7 +96,7 @@ export class EditorPanel {
 
   #label(): void {
     for (const slider of SLIDERS) {
-      const text = this.value(slider).toLocaleString("en");
+      const text = whole(this.value(slider));
       byId(`own-${slider}-value`, HTMLElement).textContent = text;
       input(slider).setAttribute("aria-valuetext", text);
     }
@@ -141,7 +141,7 @@ export class EditorPanel {
       make(
         "tbody",
         "",
-        tableRow("weights, in number", parameters.toLocaleString("en")),
+        tableRow("weights, in number", whole(parameters)),
         ...rows.map(([kind, count]) => tableRow(`bytes: ${kind}`, bytes(count))),
         tableRow("bytes in all", bytes(total)),
         tableRow("predicted time", known ? `${time} for ${steps} steps` : "not known"),

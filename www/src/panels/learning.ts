@@ -1,4 +1,4 @@
-import { byId, clock, make, showNumber } from "../dom.ts";
+import { byId, clock, make, showNumber, whole } from "../dom.ts";
 import type { TrainingEvent } from "../training.ts";
 import { type Curve, LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { type ScoreKind, ScorePanel } from "./score.ts";
@@ -80,7 +80,7 @@ export class LearningPanel {
     this.#chart.reset(settings.steps, { blind: Math.log(words), entropy });
     this.#score.start(scores, tokens);
     byId("blind-key", HTMLElement).textContent =
-      `blind guess among ${words.toLocaleString("en")} ${tokens}: ${Math.log(words).toFixed(2)}`;
+      `blind guess among ${whole(words)} ${tokens}: ${Math.log(words).toFixed(2)}`;
     const floor = byId("entropy-key", HTMLElement);
     floor.hidden = entropy === undefined;
     floor.textContent =
@@ -141,7 +141,7 @@ export class LearningPanel {
   }
 
   #showSpeed(step: number, tokensPerSecond: number): void {
-    const speed = Math.round(tokensPerSecond).toLocaleString("en");
+    const speed = whole(tokensPerSecond);
     showNumber("tokens-per-second", tokensPerSecond, speed);
     const left = ((this.#steps - step) * this.#tokensPerStep) / tokensPerSecond;
     byId("time-left", HTMLElement).textContent = clock(left);
@@ -152,7 +152,7 @@ export class LearningPanel {
     byId("weave", HTMLElement).setAttribute("aria-valuenow", percent.toFixed(0));
     byId("weft", SVGRectElement).setAttribute("width", `${percent}%`);
     byId("ticker", HTMLElement).textContent = `Step ${step} of ${this.#steps}`;
-    const shown = `${step.toLocaleString("en")} of ${this.#steps.toLocaleString("en")}`;
+    const shown = `${whole(step)} of ${whole(this.#steps)}`;
     showNumber("step", step, shown);
   }
 }

@@ -1,5 +1,5 @@
 import type { Capabilities, PlanRow } from "tinyloom/worker";
-import { byId, bytes, make } from "../dom.ts";
+import { byId, bytes, make, whole } from "../dom.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
 
@@ -41,9 +41,7 @@ export function showCapabilities(capabilities: Capabilities): void {
     .filter(([, text]) => text !== "")
     .map(([name, text]) => tableRow(name, text));
   const [narrow, wide] = subgroupSize;
-  const limitRows = Object.entries(limits).map(([name, value]) =>
-    tableRow(name, value.toLocaleString("en")),
-  );
+  const limitRows = Object.entries(limits).map(([name, value]) => tableRow(name, whole(value)));
   fill(
     byId("capabilities", HTMLTableElement),
     ["Name", "Value"],
@@ -73,12 +71,12 @@ export function showModel({ model, trainTokens, ofBytes }: Training): void {
   const note = byId("model-note", HTMLElement);
   note.dataset["bytes"] = String(gpuBytes);
   note.textContent =
-    `${parameterCount.toLocaleString("en")} weights, ${bytes(gpuBytes)} on the GPU, ` +
-    `${trainTokens.toLocaleString("en")} ${ofBytes ? "letters" : "tokens"} of text.`;
+    `${whole(parameterCount)} weights, ${bytes(gpuBytes)} on the GPU, ` +
+    `${whole(trainTokens)} ${ofBytes ? "letters" : "tokens"} of text.`;
 }
 
 export const showSpeed = (tokensPerSecond: number): void =>
-  showRow("tokens per second", Math.round(tokensPerSecond).toLocaleString("en"));
+  showRow("tokens per second", whole(tokensPerSecond));
 
 function group(plan: readonly PlanRow[]): PlanGroup[] {
   const groups = new Map<string, PlanGroup>();

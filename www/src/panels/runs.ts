@@ -1,6 +1,6 @@
 import type { RunSummary } from "tinyloom/storage";
 import type { StepMetrics } from "tinyloom/worker";
-import { byId, bytes, make } from "../dom.ts";
+import { byId, bytes, make, whole } from "../dom.ts";
 import type { Stored } from "../keeper.ts";
 import type { RunSettings } from "../settings.ts";
 import { keptOf, type Shelf } from "../shelf.ts";
@@ -23,7 +23,6 @@ interface May {
 }
 
 const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", "Actions"];
-const whole = (value: number) => value.toLocaleString("en");
 
 function noteOf({ lasting, full }: Shelf): string {
   if (full) {

@@ -1,4 +1,4 @@
-import { byId, make } from "../dom.ts";
+import { byId, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
 import { isPresetName, openSettings, type PresetName, presets, sizeOf } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
@@ -216,9 +216,6 @@ export class SetupPanel {
     if (!file || this.#source.disabled) return;
     this.#chosenFile = file;
     this.choose("file");
-    this.#fileName.replaceChildren(
-      make("strong", "", file.name),
-      ` · ${file.size.toLocaleString("en")} letters`,
-    );
+    this.#fileName.replaceChildren(make("strong", "", file.name), ` · ${whole(file.size)} letters`);
   }
 }
