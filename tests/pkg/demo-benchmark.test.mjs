@@ -134,8 +134,8 @@ test("what does not fit is skipped, with the reason", async () => {
   assert.deepEqual(said, [
     "train tiny: measured",
     "decode tiny: measured",
-    "train mid: would take about 12:00 minutes on this adapter",
-    "decode mid: would take about 12:00 minutes on this adapter",
+    "train mid: would take about 12:00 min on this adapter",
+    "decode mid: would take about 12:00 min on this adapter",
     `train seed: ${memory}`,
     `decode seed: ${memory}`,
   ]);

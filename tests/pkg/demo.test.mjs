@@ -134,6 +134,8 @@ async function trainAndPause(t, demo) {
   await demo.until("fall of the loss", async () => number(await demo.text("loss")) < first - 0.5);
   assert.equal(await demo.state(), "training");
   assert.ok(number(await demo.text("tokens-per-second")) > 0, "tokens per second");
+  assert.equal(await demo.text("learning-title"), "Learning from built-in stories");
+  assert.match(await demo.text("entropy-key"), /^floor: 0\.32, the chance in the grammar/);
   await sleep(2000);
   const training = await longestTask(demo.page);
   t.diagnostic(`longest task of training: ${training || "below 50"} ms`);

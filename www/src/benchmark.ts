@@ -1,7 +1,7 @@
 /** Measures the reference configurations with the code of `npm run bench`. Nothing leaves the page. */
 import type { Capabilities, ModelConfig, Runtime } from "tinyloom";
 import type { Row } from "../../bench/workloads.mjs";
-import { bytes, clock } from "./dom.ts";
+import { bytes, duration } from "./dom.ts";
 import { room } from "./panels/editor.ts";
 
 /** Steps and decoded tokens that are timed: as `npm run bench` has them, and where the CPU computes. */
@@ -79,7 +79,5 @@ async function reasonToSkip(
   }
   // Each of four rounds takes so many steps.
   const seconds = (4 * steps * (milliseconds?.step ?? 0)) / 1000;
-  return seconds > PATIENCE
-    ? `would take about ${clock(seconds)} minutes on this adapter`
-    : undefined;
+  return seconds > PATIENCE ? `would take about ${duration(seconds)} on this adapter` : undefined;
 }

@@ -82,7 +82,10 @@ const shelf = (): Shelf | undefined => opened?.shelf ?? left;
 function setState(next: State): void {
   showState(next, { gpu: opened !== undefined, run: training !== undefined });
   setup.disabled = busy() || next === "paused";
-  if (!busy()) learning.end();
+  if (!busy()) {
+    learning.end();
+    inside.refresh();
+  }
   proofs.training = busy();
   benchmark.busy = busy() || !opened;
   ask.disabled = training === undefined || next === "loading" || !opened;

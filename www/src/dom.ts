@@ -36,9 +36,19 @@ export function bytes(count: number): string {
 
 /** A duration as m:ss. */
 export function clock(seconds: number): string {
-  const whole = Math.max(0, Math.round(seconds));
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+  const rounded = Math.max(0, Math.round(seconds));
+  return `${Math.floor(rounded / 60)}:${String(rounded % 60).padStart(2, "0")}`;
 }
+
+/** A duration with its unit. */
+export function duration(seconds: number): string {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return seconds < 3600 ? `${clock(seconds)} min` : `${whole(seconds / 3600)} h`;
+}
+
+/** A message as a sentence. */
+export const sentence = (message: string): string =>
+  message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
 
 /** Hands a file to the visitor. Its name loses what some systems do not take in one. */
 export function download(content: Blob, name: string): void {

@@ -10,7 +10,7 @@ const steps = [
     element: "#score-figure",
     title: "What it can do",
     description:
-      "A small transformer learns here, in your browser. This is the share of problems that it solves and has never seen before.",
+      "A small transformer learns here, in your browser. This is how many of the problems it solves that it has never seen.",
   },
   {
     element: "#loss-chart",

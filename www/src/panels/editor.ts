@@ -1,6 +1,6 @@
 /** The model editor: sliders, and what the model takes before anything is created. */
 import type { Capabilities, Estimate, ModelConfig } from "tinyloom/worker";
-import { byId, bytes, clock, make, whole } from "../dom.ts";
+import { byId, bytes, duration, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
 import type { RunSettings } from "../settings.ts";
 import { tableRow } from "../table.ts";
@@ -11,7 +11,8 @@ const CHOICES = {
   width: [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
   heads: [1, 2, 4, 8, 16],
   context: [32, 64, 128, 256, 512, 1024, 2048, 4096],
-  vocabulary: [256, 512, 1024, 2048, 4096, 8192, 16384, 32768],
+  // The stories have groups of letters for 413 tokens.
+  vocabulary: [256, 384, 512, 1024, 2048, 4096, 8192, 16384, 32768],
 };
 type Slider = keyof typeof CHOICES;
 const SLIDERS = Object.keys(CHOICES) as Slider[];
@@ -132,7 +133,7 @@ export class EditorPanel {
     this.#table.dataset["bytes"] = String(total);
     const seconds = ((milliseconds?.step ?? Number.NaN) * steps) / 1000;
     this.#table.dataset["seconds"] = String(seconds);
-    const time = seconds < 60 ? `${seconds.toFixed(1)} s` : `${clock(seconds)} min`;
+    const time = duration(seconds);
     const known = Number.isFinite(seconds);
     byId("estimate-sum", HTMLElement).textContent =
       estimate === undefined ? "" : `: ${bytes(total)}${known ? `, about ${time}` : ""}`;

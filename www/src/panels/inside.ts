@@ -71,7 +71,7 @@ export class InsidePanel {
   /** The model that is looked into from now on. */
   start(training: Training): void {
     this.#training = training;
-    byId("inside-view", HTMLElement).hidden = false;
+    byId("inside-view", HTMLElement).hidden = true;
     this.#sample = training.exampleText;
     this.#place = 0;
     this.#token = Number.POSITIVE_INFINITY;
@@ -80,6 +80,10 @@ export class InsidePanel {
     this.#stack.replaceChildren(...places.reverse().map((place) => this.#button(place)));
     const options = Array.from({ length: heads }, (_, at) => new Option(`head ${at + 1}`, `${at}`));
     this.#head.replaceChildren(...options);
+  }
+
+  /** Looks at the model as it is. Of a run that trains each sample does so, and not before its first step. */
+  refresh(): void {
     void this.#look();
   }
 
@@ -128,6 +132,7 @@ export class InsidePanel {
     else this.#shares = await model.attention(tokens.ids, { layer: place, head });
     this.#logits = await model.logits(tokens.ids);
     this.#read = tokens;
+    byId("inside-view", HTMLElement).hidden = false;
     const ofLayer = place !== "embeddings";
     for (const button of this.#stack.children) {
       const pressed = (button as HTMLElement).dataset["place"] === String(place);

@@ -1,6 +1,6 @@
 /** The kernels of a training step as a timeline by phase; each tells why it was chosen, and its text. */
 import type { ProfileRow } from "tinyloom/worker";
-import { byId, make } from "../dom.ts";
+import { byId, make, sentence } from "../dom.ts";
 import type { Training } from "../training.ts";
 import { attemptNoting, showError } from "./status.ts";
 
@@ -157,7 +157,7 @@ export class KernelsPanel {
     const text = await training.wgsl(index);
     byId("kernel-title", HTMLElement).textContent = `${row.kernel}, ${row.variant}`;
     byId("kernel-reason", HTMLElement).textContent =
-      `${row.label}. ${what}. ${row.reason}. Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
+      `${sentence(row.label)} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
     byId("wgsl", HTMLElement).textContent = text;
     this.#detail.hidden = false;
   }

@@ -1,4 +1,4 @@
-import { byId, clock, make, showNumber, whole } from "../dom.ts";
+import { byId, clock, duration, make, showNumber, whole } from "../dom.ts";
 import type { TrainingEvent } from "../training.ts";
 import { type Curve, LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { type ScoreKind, ScorePanel } from "./score.ts";
@@ -144,7 +144,7 @@ export class LearningPanel {
     const speed = whole(tokensPerSecond);
     showNumber("tokens-per-second", tokensPerSecond, speed);
     const left = ((this.#steps - step) * this.#tokensPerStep) / tokensPerSecond;
-    byId("time-left", HTMLElement).textContent = clock(left);
+    byId("time-left", HTMLElement).textContent = left < 3600 ? clock(left) : duration(left);
   }
 
   #showStep(step: number): void {

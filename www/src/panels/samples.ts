@@ -86,7 +86,7 @@ export class SamplesPanel {
     if (judged.length > 0) this.#summary(step, judged);
     if (answers.length > 0) {
       const right = answers.filter(({ verdict }) => verdict === "right").length;
-      this.#score.textContent = `Step ${step}: ${right} of these ${answers.length} right. None is in its examples.`;
+      this.#score.textContent = `Step ${step}: ${right} of these ${answers.length} are right. It never saw them in training.`;
     }
   }
 

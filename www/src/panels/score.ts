@@ -31,6 +31,9 @@ const words: {
 const named = (text: string, tokens: "letters" | "tokens"): string =>
   tokens === "letters" ? text : text.replaceAll("letter", "token");
 
+/** The page's title before there is a score. */
+const TITLE = document.title;
+
 /** What stands for a score before there is one. */
 const NONE = "–";
 
@@ -68,6 +71,7 @@ export class ScorePanel {
     const figure = byId("score-percent", HTMLElement);
     figure.textContent = text;
     figure.dataset["value"] = value;
+    document.title = value === "" ? TITLE : `${text} ${this.#how}, tinyloom`;
     byId("score-bar", HTMLElement).style.width = `${percent}%`;
     byId("score-count", HTMLElement).textContent = detail;
   }

@@ -1,5 +1,5 @@
 import { TinyloomError } from "tinyloom/worker";
-import { byId, make } from "../dom.ts";
+import { byId, make, sentence } from "../dom.ts";
 import { wordsFor } from "../words.ts";
 
 /** Says in a line what the page does. On a phone that line stays in view. */
@@ -7,10 +7,6 @@ export function say(text: string): void {
   byId("status", HTMLElement).textContent = text;
   byId("ticker", HTMLElement).textContent = text;
 }
-
-/** A message as a sentence. */
-const sentence = (message: string): string =>
-  message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
 
 /** Shows a failure in the box at the top: in a visitor's words, with the library's message behind "details". */
 export function showError(thrown: unknown): void {
