@@ -2,7 +2,7 @@
 import type { Capabilities, ModelConfig, Runtime } from "tinyloom";
 import type { Row } from "../../bench/workloads.mjs";
 import { bytes, duration } from "./dom.ts";
-import { room } from "./panels/editor.ts";
+import { room } from "./room.ts";
 
 /** Steps and decoded tokens that are timed: as `npm run bench` has them, and where the CPU computes. */
 const [STEPS, SOFTWARE_STEPS] = [40, 3];

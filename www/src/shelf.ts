@@ -2,7 +2,6 @@ import type { RunFiles, RunSummary } from "tinyloom/storage";
 import { type Runs, type StepMetrics, type StoredRun, TinyloomError } from "tinyloom/worker";
 import type { Score } from "./exam.ts";
 import type { Lab } from "./lab.ts";
-import type { Curve } from "./panels/chart.ts";
 import type { WrittenToken } from "./sample.ts";
 import type { RunSettings } from "./settings.ts";
 
@@ -37,6 +36,13 @@ export interface Content {
   /** A tokenizer.json; without one, bytes are the tokens. */
   tokenizer?: string;
   options: Kept;
+}
+
+/** The losses of a run by step. */
+export interface Curve {
+  readonly name: string;
+  readonly steps: readonly number[];
+  readonly losses: readonly number[];
 }
 
 /** A sample as a run keeps it. */

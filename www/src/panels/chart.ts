@@ -1,5 +1,6 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import type { Curve } from "../shelf.ts";
 
 /** Weight of the newest step in the smoothed training curve. */
 const SMOOTHING = 0.25;
@@ -9,13 +10,6 @@ export const OTHERS = 4;
 const NEWEST = 0.2;
 /** A selection of fewer pixels is a click. */
 const CLICK = 4;
-
-/** The losses of another run. */
-export interface Curve {
-  name: string;
-  steps: readonly number[];
-  losses: readonly number[];
-}
 
 /** What the chart can show by step. */
 export type Quantity = "loss" | "gradNorm" | "learningRate";

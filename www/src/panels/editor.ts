@@ -1,7 +1,8 @@
 /** The model editor: sliders, and what the model takes before anything is created. */
-import type { Capabilities, Estimate, ModelConfig } from "tinyloom/worker";
+import type { Estimate, ModelConfig } from "tinyloom/worker";
 import { byId, bytes, duration, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
+import { room } from "../room.ts";
 import type { RunSettings } from "../settings.ts";
 import { tableRow } from "../table.ts";
 
@@ -17,18 +18,7 @@ const CHOICES = {
 type Slider = keyof typeof CHOICES;
 const SLIDERS = Object.keys(CHOICES) as Slider[];
 
-const GIB = 2 ** 30;
-/** What the page may take: a browser's tab gets little more, and no browser tells how much. */
-const MOST = 8 * GIB;
-
 const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
-
-/** Bytes that a model and its trainer may take. A software adapter takes them of the machine's own memory. */
-export function room({ software }: Capabilities): number {
-  // In GiB, rounded down, and at most 8. Firefox and Safari do not tell.
-  const { deviceMemory = 4 } = navigator as Navigator & { deviceMemory?: number };
-  return software ? (deviceMemory * GIB) / 2 : MOST;
-}
 
 export class EditorPanel {
   readonly #form = byId("editor", HTMLElement);

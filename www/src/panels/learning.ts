@@ -1,6 +1,7 @@
 import { byId, clock, duration, make, showNumber, whole } from "../dom.ts";
+import type { Curve } from "../shelf.ts";
 import type { TrainingEvent } from "../training.ts";
-import { type Curve, LossChart, OTHERS, type Quantity } from "./chart.ts";
+import { LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { type ScoreKind, ScorePanel } from "./score.ts";
 
 /** What the other quantities of the chart are. */
