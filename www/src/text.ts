@@ -50,8 +50,8 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
   if (bytes.size < least) {
     throw new TinyloomError(
       "invalid-options",
-      `the text has ${bytes.size} letters; sequences of ${settings.sequenceLength} need at least ${least}: ` +
-        "give more text or a smaller sequence length",
+      `the text has ${whole(bytes.size)} letters; a model that sees ${settings.sequenceLength} letters at once needs ` +
+        `at least ${whole(least)}: give more text, or let it see fewer at once`,
     );
   }
   return { name: `${name}, ${count(bytes)}`, bytes };
