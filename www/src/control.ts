@@ -386,7 +386,11 @@ export async function open(): Promise<void> {
   if (fresh) return beginOpening(opened);
   if (await comeBack(opened)) return;
   setState("idle");
-  say("Ready.");
+  say(
+    location.hash.length < 2
+      ? "Ready."
+      : "The link's settings are in the form. Start trains with them.",
+  );
 }
 
 /** Keeps what the GPU leaves of the run; gives why that failed, if it did. */
