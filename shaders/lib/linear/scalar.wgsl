@@ -1,7 +1,6 @@
 // Operands of the linear kernels read and written one element at a time, for row lengths that are
-// no multiple of 4. The bindings are those of 03_matmul_tiled.wgsl.
+// no multiple of 4. The bindings are those of 03_matmul_tiled.wgsl; `b` has modules of its own.
 @group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> step: Step;
 @group(0) @binding(4) var<uniform> range: Range;
@@ -20,27 +19,6 @@ fn fetch_a(outer: u32, inner: u32, column: u32) -> vec4<f32> {
     value.w = a[i + 3u];
   }
   return value;
-}
-
-alias FetchedB = vec4<f32>;
-
-fn fetch_b(outer: u32, inner: u32) -> FetchedB {
-  let i = outer * B_STRIDE + inner;
-  var value = vec4(b[i], 0.0, 0.0, 0.0);
-  if inner + 1u < B_INNER {
-    value.y = b[i + 1u];
-  }
-  if inner + 2u < B_INNER {
-    value.z = b[i + 2u];
-  }
-  if inner + 3u < B_INNER {
-    value.w = b[i + 3u];
-  }
-  return value;
-}
-
-fn elements_b(fetched: FetchedB) -> vec4<f32> {
-  return fetched;
 }
 
 // Columns col … col + 3 of row `row` of `c`, those past N left out.

@@ -302,7 +302,7 @@ fn modules(
     let composer = match (vectors, shape.half_b) {
         (true, true) => composer.module(shader!("lib/linear/b_f16")),
         (true, false) => composer.module(shader!("lib/linear/b_f32")),
-        (false, _) => composer,
+        (false, _) => composer.module(shader!("lib/linear/b_scalar")),
     };
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
