@@ -1,5 +1,9 @@
 //! How values are stored and written, as far as rooms share it.
 
+mod pack;
+
+pub(crate) use pack::pack;
+
 use serde::{Deserialize, Serialize};
 
 /// How a kernel writes a gradient.
@@ -69,7 +73,8 @@ impl KvCache {
     }
 }
 
-/// How the matrices of a model are read when it infers. Norms and embeddings are always f32.
+/// How the matrices of a model are read when it infers, or how it holds them. Norms and biases are always f32,
+/// and so are embeddings of a model that holds its matrices in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightFormat {

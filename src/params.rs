@@ -7,10 +7,14 @@
 //!
 //! An adapter's weights are a layout over the base's ([`Params::adapted`]): their shards are numbered
 //! behind the base's, which stay where they are, so that a plan finds both by the same names.
+//!
+//! A layout may hold its matrices packed ([`Params::packed`]): each part of one is a buffer of its own then, and
+//! the shards have what is left, which is f32.
 
 use crate::arch::{Architecture, Init, Weight, WeightId};
 pub use crate::caps::ALIGN;
 use crate::error::{Error, Result};
+use crate::format::WeightFormat;
 use crate::order::order;
 
 /// Elements that a part begins at a multiple of: the same bytes in f16, for what mirrors a shard in that.
@@ -19,8 +23,9 @@ const PART_ALIGN: usize = 2 * ALIGN;
 /// A run of a matrix's rows inside one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// Of a packed matrix the number of the part among those of all matrices, which is that of its buffer.
     pub shard: usize,
-    /// First element of the part in its shard; a multiple of `PART_ALIGN`.
+    /// First element of the part in its shard; a multiple of `PART_ALIGN`. Of a packed matrix 0.
     pub offset: usize,
     pub row0: usize,
     pub rows: usize,
@@ -35,6 +40,8 @@ pub struct Matrix {
     pub parts: Vec<Part>,
     /// The number of the first part among those of all matrices.
     pub first_part: usize,
+    /// How it lies on the GPU.
+    pub format: WeightFormat,
     decay: bool,
 }
 
@@ -60,6 +67,7 @@ pub struct Tensor {
 /// A run of elements in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
+    /// As [`Part::shard`].
     pub shard: usize,
     pub offset: usize,
     pub len: usize,
@@ -98,6 +106,8 @@ pub struct Params {
     pub tensors: Vec<Tensor>,
     /// The base's, then its own.
     pub shards: Vec<Shard>,
+    /// How the matrices that can be packed lie, but for an adapter's, which are f32.
+    pub weights: WeightFormat,
     /// Weights and shards of the base, if it is a layout over one.
     base: Base,
     capacity: usize,
@@ -116,8 +126,21 @@ impl Params {
     /// # Errors
     /// `limit-exceeded` if a single row does not fit a binding.
     pub fn new(architecture: Architecture, binding_bytes: u64) -> Result<Self> {
+        Self::packed(architecture, binding_bytes, WeightFormat::F32)
+    }
+
+    /// The same with matrices, embedding and head among them, in another format where their rows are of whole
+    /// groups.
+    ///
+    /// # Errors
+    /// As [`Params::new`].
+    pub fn packed(
+        architecture: Architecture,
+        binding_bytes: u64,
+        weights: WeightFormat,
+    ) -> Result<Self> {
         let capacity = (binding_bytes / 4) as usize / PART_ALIGN * PART_ALIGN;
-        Self::place(architecture, capacity, &|_| true)
+        Self::place(architecture, capacity, weights, &|_| true)
     }
 
     /// The layout of what only the trained weights have: gradients and optimizer state.
@@ -125,14 +148,19 @@ impl Params {
     /// # Errors
     /// None that the layout of all weights had not.
     pub fn trained(&self, trained: &dyn Fn(WeightId) -> bool) -> Result<Self> {
-        Self::place(self.architecture.clone(), self.capacity, trained)
+        Self::place(self.architecture.clone(), self.capacity, WeightFormat::F32, trained)
     }
 
     fn place(
         architecture: Architecture,
         capacity: usize,
+        weights: WeightFormat,
         wanted: &dyn Fn(WeightId) -> bool,
     ) -> Result<Self> {
+        let format = |id: WeightId| {
+            let packs = weights.packs(architecture.weights[id].columns);
+            if packs && architecture.is_matrix(id) { weights } else { WeightFormat::F32 }
+        };
         let mut builder = Builder::new(&architecture, capacity);
         for decay in [true, false] {
             if !decay {
@@ -140,13 +168,14 @@ impl Params {
             }
             for (id, weight) in architecture.weights.iter().enumerate() {
                 if weight.decay == decay && wanted(id) {
-                    builder.weight(id, weight)?;
+                    builder.weight(id, weight, format(id))?;
                 }
             }
         }
         builder.close();
         let Builder { matrices, tensors, shards, .. } = builder;
-        Ok(Self { architecture, matrices, tensors, shards, base: Base::default(), capacity })
+        let base = Base::default();
+        Ok(Self { architecture, matrices, tensors, shards, weights, base, capacity })
     }
 
     /// The layout over this one of an architecture with more weights.
@@ -155,7 +184,8 @@ impl Params {
     /// As [`Params::new`].
     pub fn adapted(&self, architecture: Architecture) -> Result<Self> {
         let base = Base { weights: self.matrices.len(), shards: self.shards.len() };
-        let own = Self::place(architecture, self.capacity, &|id| id >= base.weights)?;
+        let own =
+            Self::place(architecture, self.capacity, WeightFormat::F32, &|id| id >= base.weights)?;
         let parts: usize = self.matrices.iter().map(|matrix| matrix.parts.len()).sum();
         let behind = |mut matrix: Matrix| {
             matrix.first_part += parts;
@@ -165,12 +195,21 @@ impl Params {
         let more = own.matrices.into_iter().skip(base.weights).map(behind);
         let matrices = self.matrices.iter().cloned().chain(more).collect();
         let shards = [self.shards.clone(), own.shards].concat();
-        Ok(Self { matrices, shards, base, ..own })
+        Ok(Self { matrices, shards, weights: self.weights, base, ..own })
     }
 
     /// Its own shards, with their numbers.
     pub fn own_shards(&self) -> impl Iterator<Item = (usize, &Shard)> {
         self.shards.iter().enumerate().skip(self.base.shards)
+    }
+
+    /// Its own packed parts: the number of each one's buffer, and its bytes.
+    pub fn own_packed(&self) -> impl Iterator<Item = (usize, u64)> {
+        let own = self.matrices.iter().skip(self.base.weights);
+        own.filter(|matrix| matrix.format != WeightFormat::F32).flat_map(|matrix| {
+            let bytes = |part: &Part| matrix.format.bytes(part.rows, matrix.cols);
+            matrix.parts.iter().map(move |part| (part.shard, bytes(part)))
+        })
     }
 
     /// What the optimizer updates, `state` being the layout of the trained parameters.
@@ -229,9 +268,10 @@ impl Params {
         self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()
     }
 
-    /// Bytes of its own shards, once.
+    /// Bytes of its own shards and packed parts, once.
     pub fn bytes(&self) -> u64 {
-        self.own_shards().map(|(_, shard)| shard.len as u64 * 4).sum()
+        let shards: u64 = self.own_shards().map(|(_, shard)| shard.len as u64 * 4).sum();
+        shards + self.own_packed().map(|(_, bytes)| bytes).sum::<u64>()
     }
 }
 
@@ -252,6 +292,7 @@ impl Builder {
             cols: weight.columns,
             parts: vec![],
             first_part: 0,
+            format: WeightFormat::F32,
             decay: weight.decay,
         };
         Self {
@@ -265,10 +306,16 @@ impl Builder {
         }
     }
 
-    fn weight(&mut self, id: WeightId, weight: &Weight) -> Result<()> {
-        let parts = self.place(weight.rows, weight.columns, &weight.params[0].name)?;
+    fn weight(&mut self, id: WeightId, weight: &Weight, format: WeightFormat) -> Result<()> {
+        let Weight { rows, columns, params, .. } = weight;
+        let name = &params[0].name;
+        let parts = match format {
+            WeightFormat::F32 => self.place(*rows, *columns, name)?,
+            _ => self.packed(*rows, *columns, format, name)?,
+        };
         let matrix = &mut self.matrices[id];
         matrix.first_part = self.parts;
+        matrix.format = format;
         self.parts += parts.len();
         matrix.parts = parts;
         let mut row0 = 0;
@@ -288,13 +335,7 @@ impl Builder {
         let fits = rows.checked_mul(cols).is_some_and(|len| len <= self.capacity);
         let per_part = if fits { rows } else { self.capacity / cols / ALIGN * ALIGN };
         if per_part == 0 {
-            let need = (cols * ALIGN * 4) as u64;
-            return Err(Error::limit(
-                "maxStorageBufferBindingSize",
-                self.capacity as u64 * 4,
-                need,
-                name,
-            ));
+            return Err(self.too_wide((cols * ALIGN * 4) as u64, name));
         }
         let mut parts = Vec::new();
         let mut row0 = 0;
@@ -309,6 +350,33 @@ impl Builder {
             row0 += part_rows;
         }
         Ok(parts)
+    }
+
+    fn too_wide(&self, need: u64, name: &str) -> Error {
+        Error::limit("maxStorageBufferBindingSize", self.capacity as u64 * 4, need, name)
+    }
+
+    /// Parts of a packed matrix, each a buffer: cut as [`Builder::place`] cuts, by their packed bytes.
+    fn packed(
+        &self,
+        rows: usize,
+        cols: usize,
+        format: WeightFormat,
+        name: &str,
+    ) -> Result<Vec<Part>> {
+        let (most, step) = (self.capacity as u64 * 4, format.bytes(ALIGN, cols));
+        let fits = format.bytes(rows, cols) <= most;
+        let per_part = if fits { rows } else { (most / step) as usize * ALIGN };
+        if per_part == 0 {
+            return Err(self.too_wide(step, name));
+        }
+        let part = |(index, row0): (usize, usize)| Part {
+            shard: self.parts + index,
+            offset: 0,
+            row0,
+            rows: per_part.min(rows - row0),
+        };
+        Ok((0..rows).step_by(per_part).enumerate().map(part).collect())
     }
 
     fn end_decay(&mut self) {

@@ -1,6 +1,8 @@
 //! Products of matrices as data: their shapes, the tiles that compute them, and what was measured of
 //! them on a device, which takes the place of selection's estimate.
 
+use crate::format::WeightFormat;
+
 /// Which product, and which of its dimensions is the batch of tokens (a run-time value).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
@@ -35,14 +37,14 @@ pub struct LinearShape {
     /// Elements from one row of C to the next.
     pub c_stride: usize,
     pub tokens: usize,
-    /// B lies in f16, two elements per word; where rows are [by vectors](Self::by_vectors) alone.
-    pub half_b: bool,
+    /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
+    pub b: WeightFormat,
 }
 
 impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
-        Self { form, n, k, a_stride: k, c_stride: n, tokens, half_b: false }
+        Self { form, n, k, a_stride: k, c_stride: n, tokens, b: WeightFormat::F32 }
     }
 
     /// Every row begins at, and holds, a multiple of four elements.
@@ -100,19 +102,19 @@ impl TunedProduct {
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens, half_b } = product.shape;
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, b } = product.shape;
             let tile = match product.tile {
                 LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
                 LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
             };
             let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
-            let shape = [form as usize, n, k, a_stride, c_stride, tokens, usize::from(half_b)];
-            let [form, n, k, a_stride, c_stride, tokens, half_b] = shape.map(|x| x as f64);
+            let shape = [form as usize, n, k, a_stride, c_stride, tokens, b as usize];
+            let [form, n, k, a_stride, c_stride, tokens, b] = shape.map(|x| x as f64);
             let splits = product.splits as f64;
             let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
             [
-                form, n, k, a_stride, c_stride, tokens, half_b, bm, bn, bk, tm, tn, splits,
-                times[0], times[1],
+                form, n, k, a_stride, c_stride, tokens, b, bm, bn, bk, tm, tn, splits, times[0],
+                times[1],
             ]
         };
         products.iter().flat_map(numbers).collect()
@@ -129,7 +131,7 @@ impl TunedProduct {
                 a_stride,
                 c_stride,
                 tokens,
-                half_b,
+                b,
                 bm,
                 bn,
                 bk,
@@ -145,8 +147,8 @@ impl TunedProduct {
             } else {
                 LinearTile::Tiled { bm, bn, bk, tm, tn }
             };
-            let half_b = half_b == 1;
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, half_b };
+            let b = *WeightFormat::ALL.get(b)?;
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, b };
             let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
             Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
         };
@@ -168,7 +170,8 @@ mod tests {
             nanoseconds: 31_250,
             estimated_nanoseconds: 40_001,
         };
-        let shape = LinearShape { form: Form::Matmul, a_stride: 4096, half_b: true, ..shape };
+        let shape =
+            LinearShape { form: Form::Matmul, a_stride: 4096, b: WeightFormat::F16, ..shape };
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct]);

@@ -13,8 +13,8 @@ use tinyloom::config::{ALL_LINEAR, LoraConfig, ModelConfig};
 use tinyloom::error::Result;
 use tinyloom::kernels::{DenseMask, Element, KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, Probe, SampleChoices, TrainChoices, inference_plans, initialize_plan,
-    probe_plan, sample_plan, train_plans,
+    InferenceOptions, InferencePlans, Probe, SampleChoices, TrainChoices, inference_plans,
+    initialize_plan, probe_plan, sample_plan, train_plans,
 };
 use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom::params::Params;
@@ -33,8 +33,19 @@ struct Case {
 impl Case {
     /// The parameters on a device, an adapter's of rank 8 behind the base's where there are `targets`.
     fn layout(&self, caps: &Capabilities, targets: &[&str]) -> Result<Params> {
+        self.packed(caps, targets, WeightFormat::F32)
+    }
+
+    /// The same where the base holds its matrices in another format.
+    fn packed(
+        &self,
+        caps: &Capabilities,
+        targets: &[&str],
+        weights: WeightFormat,
+    ) -> Result<Params> {
         let architecture = Architecture::of(&ModelConfig::from_json(self.config).unwrap());
-        let params = Params::new(architecture, caps.limits.binding_bytes().min(1 << 30))?;
+        let binding = caps.limits.binding_bytes().min(1 << 30);
+        let params = Params::packed(architecture, binding, weights)?;
         if targets.is_empty() {
             return Ok(params);
         }
@@ -158,6 +169,31 @@ const FAMILIES: [(Case, &[&str]); 4] = [
             capacity: 256,
         },
         &[ALL_LINEAR],
+    ),
+];
+
+/// Adapters on models that hold their matrices packed, in a listing of their own: a vocabulary cut into parts, and
+/// an odd one.
+const PACKED: [(Case, &[&str]); 2] = [
+    (
+        Case {
+            name: "a packed base, its vocabulary cut",
+            config: r#"{"vocab_size":150000,"hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
+                "num_attention_heads":14,"num_key_value_heads":2,"head_dim":64,"tie_word_embeddings":true}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[ALL_LINEAR],
+    ),
+    (
+        Case {
+            name: "a packed base of odd vocabulary, untied",
+            config: r#"{"model_type":"qwen2","vocab_size":4099,"hidden_size":64,"intermediate_size":100,
+                "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &["q_proj", "down_proj"],
     ),
 ];
 
@@ -324,6 +360,33 @@ impl Listing {
         }
     }
 
+    /// Training and inference over a packed base, in each of its formats.
+    fn packed(&mut self, caps: &Capabilities, case: &Case, targets: &[&str]) {
+        for weights in [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4] {
+            let layout = case.packed(caps, targets, weights).unwrap();
+            let name = weights.name();
+            let choices = TrainChoices { tokens: case.tokens, ..TrainChoices::default() };
+            match train_plans(caps, &layout, choices) {
+                Ok(plans) => {
+                    self.note(caps, &format!("{name}, micro-step"), Ok(&plans.micro_step));
+                    self.note(caps, &format!("{name}, evaluate"), Ok(&plans.evaluate));
+                }
+                Err(error) => self.note(caps, &format!("{name}, train"), Err(error)),
+            }
+            let options = InferenceOptions { weights, ..Default::default() };
+            match inference_plans(caps, &layout, case.capacity, options) {
+                Ok(plans) => {
+                    let names = ["prefill", "logits", "decode", "sample", "pack"];
+                    let InferencePlans { prefill, logits, decode, sample, pack, .. } = &plans;
+                    for (part, plan) in names.iter().zip([prefill, logits, decode, sample, pack]) {
+                        self.note(caps, &format!("{name}, {part}"), Ok(plan));
+                    }
+                }
+                Err(error) => self.note(caps, &format!("{name}, inference"), Err(error)),
+            }
+        }
+    }
+
     /// The plans that draw a token with options of `generate` that need kernels of their own.
     fn sampling(&mut self, caps: &Capabilities, case: &Case, targets: &[&str]) {
         let Ok(layout) = case.layout(caps, targets) else { return };
@@ -428,6 +491,18 @@ fn plans_of_families_and_adapters_are_as_they_were() {
     let cases: Vec<_> = FAMILIES.iter().map(|(case, targets)| (case, *targets)).collect();
     note_all(&mut listing, &cases);
     hold(listing, "families.txt");
+}
+
+#[test]
+fn plans_of_packed_models_are_as_they_were() {
+    let mut listing = Listing::default();
+    for (case, targets) in &PACKED {
+        for caps in adapters::table(Target::Browser) {
+            let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
+            listing.packed(&caps, case, targets);
+        }
+    }
+    hold(listing, "packed.txt");
 }
 
 #[test]

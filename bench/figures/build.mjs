@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fingerprint, main, root, run, step, unlessDone } from "../../scripts/lib.mjs";
 import { FIGURES } from "./charts.mjs";
+import { documentWithEstimates, ESTIMATES } from "./estimates.mjs";
 import { newest, stamp } from "./sources.mjs";
 import { DOCUMENTS, documentWithTables } from "./tables.mjs";
 
@@ -15,6 +16,8 @@ const from = (path) => `bench/figures/${path}`;
 await main(async () => {
   step("writing the tables of the documents");
   for (const path of DOCUMENTS) writeFileSync(join(root, path), documentWithTables(path).wanted);
+  const { wanted } = await documentWithEstimates(await import("tinyloom"));
+  writeFileSync(join(root, ESTIMATES), wanted);
   const locked = fingerprint([from("package.json"), from("package-lock.json")]);
   await unlessDone("figures-npm", locked, [from("node_modules")], async () => {
     step("installing what draws the figures");

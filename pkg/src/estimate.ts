@@ -17,12 +17,14 @@ export interface TextEstimate {
   tokens?: number;
   /** As in {@link Model.generate}. */
   kvCache?: KvCache;
-  /** As in {@link Model.generate}. */
+  /** As in {@link Model.generate}; default the model's own. */
   weights?: WeightFormat;
 }
 
 /** What {@link estimate} adds to the model's weights. */
 export interface EstimateOptions {
+  /** The format in which the model holds its matrices, as in {@link Model.fromPretrained}; default "f32". */
+  weights?: WeightFormat;
   /** An adapter on the model: it is what the trainer trains, and generates with the model. */
   adapter?: AdapterOptions;
   /** A trainer with these options. */
@@ -68,7 +70,12 @@ export interface Estimate {
   readonly milliseconds?: { readonly step?: number; readonly token?: number };
 }
 
-const OPTIONS: Rules<EstimateOptions> = { adapter: object, trainer: object, generate: object };
+const OPTIONS: Rules<EstimateOptions> = {
+  weights,
+  adapter: object,
+  trainer: object,
+  generate: object,
+};
 const TEXT: Rules<TextEstimate> = { tokens: integer(1, 0xffff_ffff), kvCache, weights };
 
 /**
@@ -92,9 +99,10 @@ export async function estimate(
   options: EstimateOptions = {},
   capabilities?: Capabilities,
 ): Promise<Estimate> {
-  const { adapter, trainer, generate } = check("estimate", options, OPTIONS);
+  const { adapter, trainer, generate, weights } = check("estimate", options, OPTIONS);
   const json = configJson("estimate", config);
   const chosen = JSON.stringify({
+    weights,
     adapter: adapter && (await morePart()).adapterOptions("estimate: adapter", adapter),
     trainer: trainer && check("estimate: trainer", trainer, TRAINER),
     generate: generate && check("estimate: generate", generate, TEXT),

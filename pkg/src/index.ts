@@ -22,6 +22,7 @@ export {
   type AdapterFiles,
   type AdapterOptions,
   type LoadAdapterOptions,
+  type MergeOptions,
   type ResolvedAdapterOptions,
 } from "./lora.js";
 export {
@@ -33,6 +34,7 @@ export {
   type ModelConfig,
   type ModelFiles,
   type ModelOptions,
+  type PretrainedOptions,
   type RopeParameters,
 } from "./model.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";

@@ -1,7 +1,7 @@
 import { disposable } from "./dispose.js";
 import { type InnerAdapter, models } from "./internal.js";
 import { morePart } from "./lazy.js";
-import type { Model } from "./model.js";
+import type { Model, ModelFiles } from "./model.js";
 import {
   ADAPTER_FILES,
   type RunHandle,
@@ -43,6 +43,9 @@ export interface LoadAdapterOptions extends LoadOptions {
   /** Stands in for the file's `lora_dropout`. */
   dropout?: number;
 }
+
+/** Options of {@link Adapter.saveMerged}. */
+export interface MergeOptions extends SaveOptions, LoadOptions {}
 
 /** Files of {@link Adapter.save}, as PEFT has them. */
 export interface AdapterFiles {
@@ -149,10 +152,34 @@ export class Adapter {
    * Adds `scale · B·A` to the model's own weights and frees the adapter and its trainers. `model.save()` then has
    * both in one. Other adapters of the model go on from the changed weights.
    *
-   * @throws {@link TinyloomError} `freed`, also after a merge; `aborted` before anything was changed.
+   * @throws {@link TinyloomError} `freed`, also after a merge; `invalid-options` where the model holds its matrices
+   * packed: {@link Adapter.saveMerged} serves there; `aborted` before anything was changed.
    */
   async merge(options: LongOptions = {}): Promise<void> {
     return (await morePart()).mergeAdapter(this.#inner, options);
+  }
+
+  /**
+   * The files of the checkpoint under the adapter with the adapter added, as {@link Model.save} gives those of a
+   * model: weights in F32, in one file. The checkpoint is read again and passes in pieces, so that a model that
+   * holds its matrices packed is merged from the checkpoint's own numbers. Model and adapter stay as they are.
+   *
+   * @param source - what the model was loaded from, as in {@link Model.fromPretrained}.
+   * @param options - `to`, `signal` and `onProgress` as of {@link Model.save}, `cache` as of
+   * {@link Model.fromPretrained}.
+   * @throws {@link TinyloomError} as {@link Model.save} and {@link Model.fromPretrained}; `invalid-checkpoint` for
+   * a checkpoint of another shape.
+   */
+  saveMerged(
+    source: string | URL | CheckpointFiles | RunHandle,
+    options: MergeOptions & { to: SaveTarget },
+  ): Promise<undefined>;
+  saveMerged(
+    source: string | URL | CheckpointFiles | RunHandle,
+    options?: LoadOptions,
+  ): Promise<ModelFiles>;
+  async saveMerged(source: unknown, options: MergeOptions = {}): Promise<ModelFiles | undefined> {
+    return (await morePart()).saveMerged(this.#inner, source, options);
   }
 
   /**

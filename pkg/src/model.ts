@@ -108,7 +108,7 @@ export interface InferenceOptions extends LongOptions {
    * shows what a packed cache costs a model. Default "f32".
    */
   kvCache?: KvCache;
-  /** The format in which matrices are read, as in {@link GenerateOptions}. Default "f32". */
+  /** The format in which matrices are read, as in {@link GenerateOptions}. */
   weights?: WeightFormat;
   /** An adapter of the model; without it the model alone is asked. */
   adapter?: Adapter;
@@ -145,7 +145,20 @@ export interface GgufFiles {
   "model.gguf": Uint8Array<ArrayBuffer>;
 }
 
+/** Options of {@link Model.fromPretrained}. */
+export interface PretrainedOptions extends LoadOptions {
+  /**
+   * The format in which the model holds its matrices, embedding and head among them; default "f32". With "f16",
+   * "int8" and "int4" they take 1/2, 9/32 and 5/32 of the memory. They are packed as they arrive, so that no
+   * matrix is ever whole in f32; norms, biases and matrices whose rows are not a multiple of 32 stay f32. A packed
+   * model generates, and adapters are trained on it. It has not the checkpoint's own numbers: it is neither
+   * trained nor saved itself, no adapter is merged into it, and it is read in no other format.
+   */
+  weights?: WeightFormat;
+}
+
 const MODEL: Rules<ModelOptions> = { seed, ...LONG };
+const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 
 const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
 const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
@@ -165,6 +178,8 @@ export class Model {
   readonly #owned = new Set<OwnedByModel>();
   /** The config in full, with every default filled in. */
   readonly config: Readonly<ModelConfig>;
+  /** The format in which it holds its matrices, as {@link Model.fromPretrained} was asked. */
+  readonly weights: WeightFormat;
 
   private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
     const queue = new Queue();
@@ -183,6 +198,7 @@ export class Model {
       disown: (one) => this.#owned.delete(one),
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
+    this.weights = raw.weights();
     this.#inner.runtime.own(this);
   }
 
@@ -239,14 +255,14 @@ export class Model {
   static async fromPretrained(
     runtime: Runtime,
     source: string | URL | CheckpointFiles | RunHandle,
-    options: LoadOptions = {},
+    options: PretrainedOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.fromPretrained", runtime);
-    const chosen = check("Model.fromPretrained", options, LOAD);
+    const { weights, ...chosen } = check("Model.fromPretrained", options, PRETRAINED);
     const files = openSource("Model.fromPretrained", source, chosen);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
       const { loadWeights } = await morePart();
-      const loader = (config: string) => new module.RawLoader(raw, config);
+      const loader = (config: string) => new module.RawLoader(raw, config, weights);
       return loadWeights({ module, source: files, names: MODEL_FILES, loader }, long, seen);
     };
     return runtimes.of(runtime).lasting(async (raw, module) => {
@@ -290,7 +306,7 @@ export class Model {
     targets?: TokenIds,
     options: InferenceOptions = {},
   ): Promise<number> {
-    const [long, json] = inferenceOptions("loss", options, INFERENCE);
+    const [long, json] = this.#inference("loss", options, INFERENCE);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
     return this.#over(long.adapter).run(
@@ -337,6 +353,18 @@ export class Model {
     return this.#look("attention", tokens, options, ATTENTION);
   }
 
+  /** The checked options, and the module's own of them as JSON. */
+  #inference<O extends InferenceOptions>(
+    where: string,
+    options: O,
+    rules: Rules<O>,
+    look?: string,
+  ): [O, string] {
+    const chosen = check(where, options, rules);
+    const own = { weights: this.weights, ...chosen, signal: undefined, adapter: undefined, look };
+    return [chosen, JSON.stringify(own)];
+  }
+
   /** The model, or with an adapter over it. */
   #over(adapter: Adapter | undefined): Handle<RawModel> {
     if (!adapter) return this.#handle;
@@ -351,7 +379,7 @@ export class Model {
     options: O,
     rules: Rules<O>,
   ): Promise<Float32Array> {
-    const [long, json] = inferenceOptions(look, options, rules, look);
+    const [long, json] = this.#inference(look, options, rules, look);
     const ids = toSomeTokens("tokens", tokens);
     const { signal } = long;
     return this.#over(long.adapter).run(
@@ -402,7 +430,8 @@ export class Model {
       if (generation) end(generation);
       generation = undefined;
       const text = Uint32Array.from([...ids, ...drawn]);
-      const options = JSON.stringify({ ...JSON.parse(json), drawn: drawn.length });
+      const own = { weights: this.weights, ...JSON.parse(json), drawn: drawn.length };
+      const options = JSON.stringify(own);
       by = raw;
       generation = await raw.generate(text, options, biases?.fixed);
       return generation;
@@ -459,8 +488,9 @@ export class Model {
    * With `format: "gguf"` they are one file, `model.gguf`, which llama.cpp and what is built on it load. What
    * llama.cpp would compute otherwise is refused. `docs/guides/checkpoints.md` says how the file is made.
    *
-   * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails and for
-   * what a GGUF file cannot be of, `non-finite` for weights in it that are not finite, `storage-full`, `out-of-memory`.
+   * @throws {@link TinyloomError} `aborted`, `device-lost`, `invalid-options` for a stream that fails, where the
+   * model holds its matrices packed, and for what a GGUF file cannot be of, `non-finite` for weights in it that are
+   * not finite, `storage-full`, `out-of-memory`.
    *
    * @example
    * ```ts
@@ -517,17 +547,6 @@ export class Model {
       settled: (model) => model.#handle.settled(),
     });
   }
-}
-
-/** The checked options, and the module's own of them as JSON. */
-function inferenceOptions<O extends InferenceOptions>(
-  where: string,
-  options: O,
-  rules: Rules<O>,
-  look?: string,
-): [O, string] {
-  const chosen = check(where, options, rules);
-  return [chosen, JSON.stringify({ ...chosen, signal: undefined, adapter: undefined, look })];
 }
 
 /** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */

@@ -15,6 +15,7 @@ export { biases, withText } from "./decoding.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { loadRun, loadWeights } from "./loading.js";
+export { saveMerged } from "./merging.js";
 export { save, saveGguf } from "./saving.js";
 export { Tuning } from "./tuning.js";
 export { findFile } from "./url-source.js";

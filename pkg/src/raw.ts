@@ -4,6 +4,7 @@
  */
 
 import { TinyloomError, toError } from "./error.js";
+import type { WeightFormat } from "./generate.js";
 import { Life } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
 import type { TensorSink } from "./safetensors.js";
@@ -84,6 +85,8 @@ export interface RawSnapshot extends Releasable {
 export interface RawModel extends Releasable, RawWriter {
   /** The text of `config.json`, or of `adapter_config.json`. */
   config(): string;
+  /** The format in which it holds its matrices. */
+  weights(): WeightFormat;
   parameterCount(): number;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */
@@ -104,6 +107,8 @@ export interface RawModel extends Releasable, RawWriter {
   adaptAs(configJson: string, dropout?: number): Promise<RawLoader>;
   /** How an adapter was made; a model has none. */
   adapterOptions(): string;
+  /** What judges the files of the checkpoint that this model was loaded from; its tensors go nowhere. */
+  checker(configJson: string): RawLoader;
   /** Adds an adapter to its base and frees it. */
   merge(ask: Ask): Promise<void>;
 }
@@ -163,7 +168,7 @@ export interface RawExports {
     /** Numbers of a product in `tuned`, how many of the first are its shape's, the format's number. */
     tunedFormat(): Float64Array;
   };
-  RawLoader: new (runtime: RawRuntime, configJson: string) => RawLoader;
+  RawLoader: new (runtime: RawRuntime, configJson: string, weights?: WeightFormat) => RawLoader;
   RawModel: {
     create(runtime: RawRuntime, configJson: string, seed: number, ask: Ask): Promise<RawModel>;
     countParameters(configJson: string): number;

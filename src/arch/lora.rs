@@ -69,7 +69,7 @@ impl Architecture {
     }
 
     /// Matrices of the layers.
-    fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
+    pub(super) fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
         self.layers.iter().flat_map(|l| [l.qkv, l.output, l.gate_up, l.down])
     }
 

@@ -170,6 +170,12 @@ impl Architecture {
         Ok(self.layers[layers - count].attention_norm.weight)
     }
 
+    /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
+    pub fn is_matrix(&self, weight: WeightId) -> bool {
+        [self.embedding, self.head].contains(&weight)
+            || self.linear_weights().any(|id| id == weight)
+    }
+
     /// Positions that a layer's cache must reach back to, if every layer has a window.
     pub fn window(&self) -> Option<usize> {
         let windows: Option<Vec<usize>> =

@@ -8,7 +8,7 @@ use super::shape::{ActivationWidth, Constant};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::WriteMode;
+use crate::format::{WeightFormat, WriteMode};
 
 pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
@@ -48,6 +48,24 @@ pub fn embedding_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
     let bindings =
         [read("tokens"), read("weight"), read_write("output"), uniform("step"), uniform("range")];
     finish(composer, caps, &bindings, hidden)
+}
+
+/// `embedding_packed_forward` for vectors of `hidden` elements, from a packed part of so many rows. Grid: an
+/// invocation for each vector of a packed row. Bindings: tokens, packed, output, step, range.
+pub fn embedding_packed(
+    caps: &Capabilities,
+    hidden: usize,
+    rows: usize,
+    format: WeightFormat,
+) -> Result<Kernel> {
+    let vectors = format.vectors(hidden);
+    let composer = composer(caps, KernelSpec::EmbeddingPacked { hidden, rows, format })?
+        .size("VECTORS", vectors)
+        .module(shader!("lib/range"));
+    let composer = format.module(composer, rows * hidden).module(shader!("01_embedding_packed"));
+    let bindings =
+        [read("tokens"), read("packed"), read_write("output"), uniform("step"), uniform("range")];
+    finish(composer, caps, &bindings, vectors)
 }
 
 /// `embedding_backward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.

@@ -42,7 +42,7 @@ pub use attention::tile::attention_tiles;
 pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
     CHECKSUM_LANES, checksum, copy_row, dropout, embedding_backward, embedding_forward,
-    gated_activation, gated_activation_backward, initialize, rope, scale, zero,
+    embedding_packed, gated_activation, gated_activation_backward, initialize, rope, scale, zero,
 };
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};

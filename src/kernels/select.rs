@@ -21,6 +21,9 @@ impl KernelSpec {
             Self::Checksum { count } => k::checksum(caps, count),
             Self::Initialize { count } => k::initialize(caps, count),
             Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
+            Self::EmbeddingPacked { hidden, rows, format } => {
+                k::embedding_packed(caps, hidden, rows, format)
+            }
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
             Self::RmsNormForward { hidden, epsilon } => {
                 k::rms_norm_forward(caps, hidden, epsilon.0)

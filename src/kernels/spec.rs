@@ -51,6 +51,12 @@ pub enum KernelSpec {
     EmbeddingForward {
         hidden: usize,
     },
+    /// The same from a packed part of `rows` rows.
+    EmbeddingPacked {
+        hidden: usize,
+        rows: usize,
+        format: WeightFormat,
+    },
     EmbeddingBackward {
         hidden: usize,
     },
@@ -243,6 +249,7 @@ impl KernelSpec {
             Self::Checksum { .. } => "checksum_forward",
             Self::Initialize { .. } => "initialize_forward",
             Self::EmbeddingForward { .. } => "embedding_forward",
+            Self::EmbeddingPacked { .. } => "embedding_packed_forward",
             Self::EmbeddingBackward { .. } => "embedding_backward",
             Self::RmsNormForward { .. } => "rms_norm_forward",
             Self::RmsNormBackward { .. } => "rms_norm_backward",

@@ -9,17 +9,21 @@ use crate::plan::{Buffer, Builder, Phase, Plan, Slice};
 /// Bytes of the sums of a shard.
 pub const CHECKSUM_BYTES: u64 = k::CHECKSUM_LANES as u64 * 4;
 
-/// Sums of the words of each of a layout's shards, into [`Buffer::Checksums`], one shard's after the other's.
+/// Sums of the words of each of a layout's shards and packed parts, into [`Buffer::Checksums`], one after the
+/// other.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.
 pub fn checksum_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
-    for (index, shard) in params.shards.iter().enumerate() {
-        let words = Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4);
+    let shards =
+        params.own_shards().map(|(index, shard)| (Buffer::Weights(index), shard.len as u64 * 4));
+    let packed = params.own_packed().map(|(number, bytes)| (Buffer::Packed(number), bytes));
+    for (index, (buffer, bytes)) in shards.chain(packed).enumerate() {
         let sums = Slice::new(Buffer::Checksums, index as u64 * CHECKSUM_BYTES, CHECKSUM_BYTES);
-        let kernel = k::checksum(caps, shard.len)?;
-        builder.dispatch("checksum", kernel, vec![words, sums], 10.0 * shard.len as f64)?;
+        let kernel = k::checksum(caps, bytes as usize / 4)?;
+        let slices = vec![Slice::new(buffer, 0, bytes), sums];
+        builder.dispatch("checksum", kernel, slices, 2.5 * bytes as f64)?;
     }
     Ok(builder.finish(&[]))
 }

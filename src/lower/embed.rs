@@ -4,21 +4,35 @@ use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels as k;
-use crate::plan::{Range, Slice};
+use crate::kernels::{self as k, WeightFormat};
+use crate::params::Matrix;
+use crate::plan::{Buffer, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let output = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
-            let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
-            let range = self.vocabulary_range(weight, part);
-            let rows = self.part(weight, part, crate::plan::Buffer::Weights);
+            let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
+            let (kernel, rows) = match table.format {
+                WeightFormat::F32 => {
+                    let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
+                    (kernel, self.part(weight, part, Buffer::Weights))
+                }
+                format => {
+                    let (hidden, rows) = (self.hidden(), table.parts[part].rows);
+                    let kernel = k::embedding_packed(self.builder.caps, hidden, rows, format)?;
+                    (kernel, self.row_operand(weight, part))
+                }
+            };
             let (step, columns) = (self.builder.step(), self.builder.range(range));
             let slices = vec![self.inputs.tokens, rows, output, step, columns];
             self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, 0.0)?;
         }
         Ok(())
+    }
+
+    fn table(&self, weight: WeightId) -> &Matrix {
+        &self.params.matrices[weight]
     }
 
     /// The rows of a part of the vocabulary, for all tokens.

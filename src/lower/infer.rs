@@ -27,7 +27,8 @@ pub struct InferencePlans {
     pub decode: Plan,
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
     pub sample: Plan,
-    /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed.
+    /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed. Empty where the model
+    /// holds them packed.
     pub pack: Plan,
     /// Bytes of each packed part of a matrix.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests hold buffers to it"))]
@@ -103,7 +104,8 @@ pub enum Probe {
 pub struct InferenceOptions {
     /// How keys and values are kept: what they lose shows in the result.
     pub kv_cache: KvCache,
-    /// How matrices are read: what they lose does, too.
+    /// How matrices are read: what they lose does, too. A model that holds them packed has them in its own
+    /// format alone.
     pub weights: WeightFormat,
 }
 
@@ -275,6 +277,9 @@ impl<'a> Context<'a> {
         for node in &self.many.nodes {
             let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
             let matrix = &self.params.matrices[weight];
+            if matrix.format != WeightFormat::F32 {
+                continue; // as it is held
+            }
             for (index, part) in matrix.parts.iter().enumerate() {
                 let Some(slice) = lowering.packed(weight, index) else { continue };
                 packed.push((slice.buffer, slice.bytes));

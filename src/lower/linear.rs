@@ -49,7 +49,7 @@ impl Lowering<'_> {
                 a_stride: matrix.cols,
                 c_stride: matrix.rows,
                 tokens: rows.rows as usize,
-                half_b: false,
+                b: WeightFormat::F32,
             };
             let mode = added.map_or(Output::Mode(WriteMode::Overwrite), |(output, _)| output);
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
@@ -90,7 +90,7 @@ impl Lowering<'_> {
                 a_stride: matrix.rows,
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
-                half_b: false,
+                b: WeightFormat::F32,
             };
             let mode = if index == 0 { write } else { WriteMode::Add };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
@@ -130,7 +130,7 @@ impl Lowering<'_> {
                 a_stride: matrix.rows,
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
-                half_b: false,
+                b: WeightFormat::F32,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let operands = [d_output, input, self.gradient(weight, index)];
@@ -184,11 +184,15 @@ impl Lowering<'_> {
         part: usize,
         shape: LinearShape,
     ) -> Result<(Slice, LinearShape)> {
+        let held = self.params.matrices[weight].format;
+        if held != WeightFormat::F32 {
+            return Ok((self.row_operand(weight, part), LinearShape { b: held, ..shape }));
+        }
         if self.mirrored && shape.by_vectors() {
             let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
             let shard = self.params.matrices[weight].parts[part].shard;
             let mirror = Slice::new(Buffer::Mirror(shard), offset / 2, bytes / 2);
-            return Ok((mirror, LinearShape { half_b: true, ..shape }));
+            return Ok((mirror, LinearShape { b: WeightFormat::F16, ..shape }));
         }
         Ok((self.unpacked(label, weight, part)?, shape))
     }
@@ -217,10 +221,13 @@ impl Lowering<'_> {
         })
     }
 
-    /// How a matrix is read: an adapter's stays as it is.
+    /// How a matrix is read: as it is held, and an adapter's stays as it is.
     pub(super) fn format(&self, weight: WeightId) -> WeightFormat {
-        let own = self.params.architecture.is_low_rank(weight);
-        if own { WeightFormat::F32 } else { self.weights }
+        let as_held = self.params.weights != WeightFormat::F32;
+        if as_held || self.params.architecture.is_low_rank(weight) {
+            return self.params.matrices[weight].format;
+        }
+        self.weights
     }
 
     /// A part of a matrix as the products of one row read it: packed where its rows are.

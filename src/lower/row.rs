@@ -76,7 +76,7 @@ impl Lowering<'_> {
             k: self.hidden(),
             input: norm_input(norm),
             output: MatvecOutput::Gated(gate.activation),
-            weights: self.weights,
+            weights: self.format(weight),
         };
         let kernel = k::matvec(self.builder.caps, shape)?;
         let range = Range { row0: 0, rows: 1, col0: 0, cols: gate.width as u32 };
@@ -122,7 +122,7 @@ impl Lowering<'_> {
                 None => MatvecOutput::Heads(shape),
                 Some(_) => MatvecOutput::BiasedHeads(shape),
             },
-            weights: self.weights,
+            weights: self.format(weight),
         };
         let kernel = k::matvec(self.builder.caps, matvec)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());

@@ -4,7 +4,7 @@ use super::head::logits_chunk;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::WeightFormat;
 use crate::optim;
@@ -57,13 +57,21 @@ pub struct TrainChoices {
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
-/// `invalid-options` as [`Architecture::first_trained`](crate::arch::Architecture::first_trained).
+/// `invalid-options` as [`Architecture::first_trained`](crate::arch::Architecture::first_trained), and where what
+/// is to be trained is packed.
 pub fn train_plans(
     caps: &Capabilities,
     params: &Params,
     choices: TrainChoices,
 ) -> Result<TrainPlans> {
     let first = params.architecture.first_trained(choices.last_layers)?;
+    if params.matrices[first..].iter().any(|matrix| matrix.format != WeightFormat::F32) {
+        return Err(Error::options(format!(
+            "this model holds its matrices in {}, and a packed matrix has no gradient: train an adapter on it, or \
+             load the model with weights: \"f32\"",
+            params.weights.name()
+        )));
+    }
     train_plans_of(caps, params, choices, &|weight| weight >= first)
 }
 
@@ -97,7 +105,7 @@ pub fn train_plans_of(
                 documents: batch.documents(),
                 table: rope_table(params, tokens),
             },
-            weights: WeightFormat::F32,
+            weights: params.weights,
             mirrored: mixed,
             state: &state,
             values: vec![None; graph.values.len()],

@@ -4,7 +4,7 @@ use super::builder::Builder;
 use super::{Buffer, Phase, Plan, Range};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, Form, LinearPick, LinearShape, Output, WriteMode};
+use crate::kernels::{self as k, Form, LinearPick, LinearShape, Output, WeightFormat, WriteMode};
 
 /// A product by a given tile and split, over operands in slots of its own or in `slots`.
 ///
@@ -16,14 +16,16 @@ pub fn product_plan(
     pick: LinearPick,
     slots: &[u64],
 ) -> Result<Plan> {
-    let LinearShape { form, n, k, a_stride, c_stride, tokens, half_b } = *shape;
+    let LinearShape { form, n, k, a_stride, c_stride, tokens, b: format } = *shape;
     let mut builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
     let of_tokens = form == Form::MatmulAt;
     let mut operand =
         |what, rows: usize, columns: usize| builder.tensor(what, rows as u64 * columns as u64);
     let a = operand("operand a", tokens, a_stride)?;
-    let words = if half_b { n / 2 } else { n };
-    let b = operand("operand b", if of_tokens { tokens } else { k }, words)?;
+    let rows = if of_tokens { tokens } else { k };
+    let words =
+        if format == WeightFormat::F32 { rows * n } else { format.bytes(rows, n) as usize / 4 };
+    let b = operand("operand b", 1, words)?;
     let c = operand("result", if of_tokens { k } else { tokens }, c_stride)?;
     let cols = if form == Form::MatmulT { n } else { k };
     let range = Range { cols: cols as u32, ..builder.all_rows() };

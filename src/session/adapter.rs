@@ -68,10 +68,12 @@ impl Adapter {
     /// base go on from the changed one. No step of the base's own training may be under way.
     ///
     /// # Errors
-    /// `freed`, also after a merge; `device-lost`; `aborted` before anything is changed.
+    /// `freed`, also after a merge; `invalid-options` where the base is packed; `device-lost`; `aborted` before
+    /// anything is changed.
     pub async fn merge(&self, watch: Watch<'_>) -> Result<()> {
         // Held to the end: a call of `free` meanwhile does not leave the base half merged.
         let buffers = self.model.weights.buffers()?;
+        self.base.weights.expect_own_numbers("merge")?;
         watch.at(0, 1, "merge")?;
         let products = &self.model.layout().architecture.low_rank;
         let mut pending = Pending::default();

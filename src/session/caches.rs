@@ -2,6 +2,7 @@
 
 use super::key_value_cache::{Held, KeyValueCache};
 use super::model::Model;
+use super::weights::check_format;
 use crate::error::{Error, ErrorCode, Result};
 use crate::lower::InferenceOptions;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ impl Model {
         options: InferenceOptions,
     ) -> Result<Rc<KeyValueCache>> {
         self.weights.buffers()?;
+        check_format(self.layout(), options.weights)?;
         let most = self.config().max_position_embeddings;
         if tokens > most {
             return Err(Error::tokens(format!(

@@ -3,6 +3,7 @@
 use super::key_value_cache::capacity_for;
 use super::memory::MemoryBytes;
 use super::trainer::TrainerOptions;
+use super::weights::check_format;
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EstimateOptions {
+    /// How the model holds its matrices.
+    pub weights: WeightFormat,
     /// An adapter on the model, which is what is trained and generates then.
     pub adapter: Option<LoraConfig>,
     /// A trainer with these options.
@@ -32,12 +35,13 @@ pub struct TextOptions {
     /// Tokens of the prompt and of what is generated.
     pub tokens: usize,
     pub kv_cache: KvCache,
-    pub weights: WeightFormat,
+    /// None: as the model holds them.
+    pub weights: Option<WeightFormat>,
 }
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { tokens: 256, kv_cache: KvCache::F32, weights: WeightFormat::F32 }
+        Self { tokens: 256, kv_cache: KvCache::F32, weights: None }
     }
 }
 
@@ -79,7 +83,7 @@ pub fn estimate(
     let speed = Speed::of(caps);
     let architecture = Architecture::of(config);
     let parameters = architecture.parameter_count();
-    let layout = Params::new(architecture, caps.limits.shard_bytes())?;
+    let layout = Params::packed(architecture, caps.limits.shard_bytes(), options.weights)?;
     let mut bytes = MemoryBytes::of_weights(&layout);
     let layout = match &options.adapter {
         Some(lora) => layout.adapted(layout.architecture.adapted(lora)?)?,
@@ -94,7 +98,7 @@ pub fn estimate(
         options.validate()?;
         let plans = train_plans(caps, &layout, options.choices())?;
         trainable = plans.state.parameter_count() as u64;
-        bytes = bytes.plus(MemoryBytes::of_plans(plans.all()));
+        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         let micro_steps = options.gradient_accumulation as f64;
         let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);
         operations.step = Some(micro_steps * micro_step.flops() + optimizer.flops());
@@ -109,9 +113,11 @@ pub fn estimate(
                 "generate.tokens is {tokens}; it must be from 1 to max_position_embeddings, {most}"
             )));
         }
+        let weights = weights.unwrap_or(layout.weights);
+        check_format(&layout, weights)?;
         let options = InferenceOptions { kv_cache, weights };
         let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
-        bytes = bytes.plus(MemoryBytes::of_plans(plans.all()));
+        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         operations.token = Some(plans.decode.flops() + plans.sample.flops());
         let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
         // One readback serves the tokens of a submit, while the next is decoded.

@@ -11,6 +11,7 @@ use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, Pending};
+use crate::kernels::WeightFormat;
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -21,6 +22,8 @@ use std::rc::Rc;
 pub struct ModelLoader {
     gpu: Rc<dyn Gpu>,
     config: ModelConfig,
+    /// How the model is to hold its matrices.
+    weights: WeightFormat,
     reader: CheckpointReader,
     /// The model, once there is memory for it.
     model: Rc<OnceCell<Rc<Model>>>,
@@ -42,10 +45,19 @@ impl ModelLoader {
     /// # Errors
     /// `limit-exceeded`, `out-of-memory`.
     pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        Weights::planned(gpu, &config)?;
+        Self::packed(gpu, config, WeightFormat::F32)
+    }
+
+    /// The same of a model that holds its matrices in another format: a piece is packed as it comes in, so that
+    /// no matrix is ever whole in f32.
+    ///
+    /// # Errors
+    /// As [`ModelLoader::new`].
+    pub fn packed(gpu: &Rc<dyn Gpu>, config: ModelConfig, weights: WeightFormat) -> Result<Self> {
+        Weights::planned(gpu, &config, weights)?;
         let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
-        Ok(Self { gpu, config, reader, model: Rc::default(), pending, values: vec![] })
+        Ok(Self { gpu, config, weights, reader, model: Rc::default(), pending, values: vec![] })
     }
 
     /// Takes an adapter's tensors, by PEFT's names, where a model's would be allocated.
@@ -53,8 +65,34 @@ impl ModelLoader {
         let model = adapter.model();
         let (gpu, config) = (Rc::clone(model.gpu()), model.config().clone());
         let reader = CheckpointReader::new(&model.tensors());
+        let weights = model.weights();
         let model = Rc::new(OnceCell::from(Rc::clone(model)));
-        Self { gpu, config, reader, model, pending: Pending::default(), values: vec![] }
+        Self { gpu, config, weights, reader, model, pending: Pending::default(), values: vec![] }
+    }
+
+    /// Judges the files of a checkpoint of a model that is there already, and takes none of its tensors.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` where the config is another model's.
+    pub fn checking(model: &Rc<Model>, config: ModelConfig) -> Result<Self> {
+        let architecture = &model.layout().architecture;
+        if Architecture::of(&config) != *architecture {
+            return Err(Error::checkpoint(
+                "config.json is of another model than the one under this adapter; give the files that it was loaded from",
+            ));
+        }
+        let reader = CheckpointReader::new(&architecture.tensors());
+        let (gpu, weights) = (Rc::clone(model.gpu()), model.weights());
+        let model = Rc::new(OnceCell::from(Rc::clone(model)));
+        Ok(Self {
+            gpu,
+            config,
+            weights,
+            reader,
+            model,
+            pending: Pending::default(),
+            values: vec![],
+        })
     }
 
     /// What the model is that it loads, or that its adapter makes of its base.
@@ -75,7 +113,7 @@ impl ModelLoader {
         if let Some(adapter) = self.model.get() {
             return judged(gpu, adapter.layout(), options, MemoryBytes::default());
         }
-        let layout = Weights::planned(&self.gpu, &self.config)?;
+        let layout = Weights::planned(&self.gpu, &self.config, self.weights)?;
         judged(gpu, &layout, options, MemoryBytes::of_weights(&layout))
     }
 
@@ -108,7 +146,7 @@ impl ModelLoader {
             return Ok(Box::pin(async { Ok(()) })); // an adapter's
         }
         self.gpu.watch();
-        let made = Model::allocate(&self.gpu, self.config().clone());
+        let made = Model::allocate(&self.gpu, self.config().clone(), self.weights);
         let checked = self.gpu.checked();
         let slot = Rc::clone(&self.model);
         Ok(Box::pin(async move {
@@ -128,7 +166,7 @@ impl ModelLoader {
     }
 
     /// Converts and uploads the next bytes of a tensor, from its byte `begin` on, when the model is
-    /// allocated. Pieces come in order and hold whole elements.
+    /// allocated. Pieces come in order and hold whole elements; those of a packed matrix whole groups of 32.
     ///
     /// # Errors
     /// `invalid-checkpoint` if the bytes are not those that the header announced, or a number among

@@ -4,6 +4,7 @@
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
 use crate::order::order;
 use crate::params::Params;
 use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes, buffers};
@@ -29,14 +30,24 @@ pub struct MemoryBytes {
 impl MemoryBytes {
     /// The weights of a layout.
     pub fn of_weights(layout: &Params) -> Self {
-        let shards = layout.own_shards().map(|(_, shard)| allocated_bytes(shard.len as u64 * 4));
-        Self { weights: shards.sum(), ..Self::default() }
+        let shards = layout.own_shards().map(|(_, shard)| shard.len as u64 * 4);
+        let packed = layout.own_packed().map(|(_, bytes)| bytes);
+        let weights = shards.chain(packed).map(allocated_bytes).sum();
+        Self { weights, ..Self::default() }
     }
 
-    /// What plans need besides the weights that they are for.
-    pub fn of_plans<'a>(plans: impl IntoIterator<Item = &'a Plan> + Clone) -> Self {
+    /// What plans need besides the weights of the layout that they are for.
+    pub fn of_plans<'a>(
+        layout: &Params,
+        plans: impl IntoIterator<Item = &'a Plan> + Clone,
+    ) -> Self {
         let mut sizes = buffers(plans.clone());
-        sizes.retain(|name, _| !matches!(name, Buffer::Weights(_)));
+        let held = layout.weights != WeightFormat::F32;
+        sizes.retain(|name, _| match name {
+            Buffer::Weights(_) => false,
+            Buffer::Packed(_) => !held,
+            _ => true,
+        });
         Self::of_sizes(&sizes).with_ranges(plans)
     }
 
@@ -231,7 +242,7 @@ mod tests {
         let layout = Params::new(architecture, caps.limits.binding_bytes()).unwrap();
         let choices = TrainChoices { tokens, ..TrainChoices::default() };
         let plans = train_plans(&caps, &layout, choices).unwrap();
-        (caps, MemoryBytes::of_plans(plans.all()))
+        (caps, MemoryBytes::of_plans(&layout, plans.all()))
     }
 
     #[test]

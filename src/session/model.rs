@@ -8,6 +8,7 @@ use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
 use crate::params::Params;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -48,8 +49,12 @@ impl Model {
     }
 
     /// A model whose weights are all zero.
-    pub(super) fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        Weights::allocate(gpu, config).map(Self::new)
+    pub(super) fn allocate(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        format: WeightFormat,
+    ) -> Result<Self> {
+        Weights::allocate(gpu, config, format).map(Self::new)
     }
 
     /// As if the GPU had been seen to do so many units of work per millisecond.
@@ -79,6 +84,19 @@ impl Model {
 
     pub fn layout(&self) -> &Params {
         &self.weights.layout
+    }
+
+    /// How it holds its matrices.
+    pub fn weights(&self) -> WeightFormat {
+        self.layout().weights
+    }
+
+    /// Refuses a save of a packed model, whose numbers are not the checkpoint's.
+    ///
+    /// # Errors
+    /// `invalid-options`.
+    pub fn expect_saved(&self) -> Result<()> {
+        self.weights.expect_own_numbers("save")
     }
 
     pub fn parameter_count(&self) -> usize {

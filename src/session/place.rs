@@ -1,8 +1,9 @@
 //! A tensor's elements in the shards of a set of buffers: written and read in pieces.
 
 use crate::error::{Error, Result, room};
+use crate::format::{GROUP, WeightFormat, pack};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
-use crate::params::{Params, Tensor};
+use crate::params::{Matrix, Params, Tensor};
 use crate::plan::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,14 +23,44 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Writes the tensor's elements from `start` on.
+    /// Writes the tensor's elements from `start` on; those of a packed matrix are packed, in whole groups.
     pub fn write(&self, gpu: &Rc<dyn Gpu>, start: usize, values: &[f32]) -> Result<()> {
+        let packed = self.layout.matrices[self.tensor.matrix].format != WeightFormat::F32;
         for (first, shard, offset, len) in pieces(self.layout, self.tensor, start, values.len()) {
             let part = &values[first - start..][..len];
+            if packed {
+                self.write_packed(gpu, shard, offset, part)?;
+                continue;
+            }
             let buffer = (self.find)((self.set)(shard))?;
             gpu.write(buffer, offset as u64 * 4, bytemuck::cast_slice(part))?;
         }
         Ok(())
+    }
+
+    /// Packs elements into a packed part, from its element `offset` on.
+    fn write_packed(
+        &self,
+        gpu: &Rc<dyn Gpu>,
+        part: usize,
+        offset: usize,
+        values: &[f32],
+    ) -> Result<()> {
+        let Matrix { format, cols, parts, first_part, .. } =
+            &self.layout.matrices[self.tensor.matrix];
+        if !(offset.is_multiple_of(GROUP) && values.len().is_multiple_of(GROUP)) {
+            let piece = format!("{} elements from {offset} on", values.len());
+            return Err(Error::internal(format!("a piece of no whole groups: {piece}")));
+        }
+        let buffer = (self.find)(Buffer::Packed(part))?;
+        let (words, scales) = pack(*format, values);
+        gpu.write(buffer, 16 * format.vectors(offset) as u64, bytemuck::cast_slice(&words))?;
+        if scales.is_empty() {
+            return Ok(());
+        }
+        let rows = parts[part - first_part].rows;
+        let behind = 16 * format.vectors(rows * cols) as u64;
+        gpu.write(buffer, behind + 4 * (offset / GROUP) as u64, bytemuck::cast_slice(&scales))
     }
 
     /// Reads a range of the tensor's elements. All buffers are looked up before the first await.

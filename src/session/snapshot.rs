@@ -38,9 +38,10 @@ impl Snapshot {
     /// Copies a model's weights, behind the steps that are on their way.
     ///
     /// # Errors
-    /// `freed`, `out-of-memory`, `device-lost`.
+    /// `freed`, `out-of-memory`, `device-lost`; `invalid-options` of a packed model, which never changes.
     pub fn of_model(model: &Rc<Model>) -> Result<Taken> {
         let weights = model.weights.buffers()?;
+        model.expect_saved()?;
         let layout = &model.weights.layout;
         Self::take(model, layout, vec![("", Buffer::Weights)], None, &|name| weights.get(name))
     }

@@ -229,7 +229,7 @@ fn the_cache_grows_with_its_text_by_copies() {
         let options = InferenceOptions::default();
         inference_plans(caps, model.layout(), capacity, options).unwrap()
     };
-    let whole = |capacity| MemoryBytes::of_plans(plans(capacity).all()).cache;
+    let whole = |capacity| MemoryBytes::of_plans(model.layout(), plans(capacity).all()).cache;
     assert_eq!(model.gpu_bytes() - before - small, {
         let table = |capacity: usize| (capacity * model.config().head_dim * 4) as u64;
         whole(1024) - whole(256) + table(1024) - table(256)

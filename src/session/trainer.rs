@@ -101,7 +101,11 @@ impl Trainer {
         let gpu = Rc::clone(model.gpu());
         let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), options.choices());
         let mut plans = plans_on(gpu.capabilities())?;
-        memory::judge(&*gpu, Purpose::Trainer, &MemoryBytes::of_plans(plans.all()))?;
+        memory::judge(
+            &*gpu,
+            Purpose::Trainer,
+            &MemoryBytes::of_plans(model.layout(), plans.all()),
+        )?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
         if !tuned.is_empty() {
             plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
@@ -110,7 +114,7 @@ impl Trainer {
         gpu.prepare(&plans.all()).await;
         let weights = model.weights.buffers()?;
         watch.at(2, 5, "allocate")?;
-        let asked = MemoryBytes::of_plans(plans.all());
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
         memory::judge(&*gpu, Purpose::Trainer, &asked)?;
         let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
@@ -472,7 +476,7 @@ pub(super) fn judged(
     others: MemoryBytes,
 ) -> Result<()> {
     let plans = train_plans(gpu.capabilities(), layout, options.choices())?;
-    let asked = MemoryBytes::of_plans(plans.all()).plus(others);
+    let asked = MemoryBytes::of_plans(layout, plans.all()).plus(others);
     memory::judge(gpu, Purpose::Trainer, &asked)
 }
 

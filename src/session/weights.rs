@@ -11,6 +11,7 @@ use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::kernels::WeightFormat;
 use crate::lower::{CHECKSUM_BYTES, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
@@ -55,8 +56,8 @@ impl Weights {
     ///
     /// # Errors
     /// `limit-exceeded`, `out-of-memory`.
-    pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
-        let layout = Self::planned(gpu, &config)?;
+    pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig, format: WeightFormat) -> Result<Self> {
+        let layout = Self::planned(gpu, &config, format)?;
         Self::allocated(gpu, config, layout, None)
     }
 
@@ -81,13 +82,17 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The layout of weights for which there is memory, as far as that is known.
+    /// The layout of weights for which there is memory, as far as that is known, with matrices in a format.
     ///
     /// # Errors
     /// `limit-exceeded`, `out-of-memory`.
-    pub fn planned(gpu: &Rc<dyn Gpu>, config: &ModelConfig) -> Result<Params> {
+    pub fn planned(
+        gpu: &Rc<dyn Gpu>,
+        config: &ModelConfig,
+        format: WeightFormat,
+    ) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
-        let layout = Params::new(Architecture::of(config), binding)?;
+        let layout = Params::packed(Architecture::of(config), binding, format)?;
         memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         Ok(layout)
     }
@@ -101,6 +106,9 @@ impl Weights {
         let mut buffers = Resources::new(gpu);
         for (index, shard) in layout.own_shards() {
             buffers.add(Buffer::Weights(index), shard.len as u64 * 4)?;
+        }
+        for (number, bytes) in layout.own_packed() {
+            buffers.add(Buffer::Packed(number), bytes)?;
         }
         Ok(Self {
             gpu: GpuRef(Rc::clone(gpu)),
@@ -124,7 +132,7 @@ impl Weights {
         watch: Watch<'_>,
     ) -> Result<Self> {
         watch.at(0, 1, "initialise weights")?;
-        let layout = Self::planned(gpu, &config)?;
+        let layout = Self::planned(gpu, &config, WeightFormat::F32)?;
         let asked = MemoryBytes::of_weights(&layout);
         let allocate = || {
             let weights = Self::allocated(gpu, config, layout, None)?;
@@ -208,6 +216,21 @@ impl Weights {
         Ok(Rc::new(Resources::over(&self.gpu.0, [own, under])))
     }
 
+    /// Refuses what only a model does that holds the checkpoint's own numbers.
+    ///
+    /// # Errors
+    /// `invalid-options`.
+    pub fn expect_own_numbers(&self, what: &str) -> Result<()> {
+        if self.layout.own_packed().next().is_none() {
+            return Ok(());
+        }
+        Err(Error::options(format!(
+            "this model holds its matrices in {}, and {what} needs the checkpoint's own numbers: \
+             adapter.saveMerged(source) writes the checkpoint with an adapter added, adapter.save() the adapter",
+            self.layout.weights.name()
+        )))
+    }
+
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.buffers.borrow().as_ref().map_or(0, |buffers| buffers.bytes())
@@ -241,7 +264,8 @@ impl Weights {
         let run = made(&**gpu, || {
             resources.allocate(&plan.buffers(), &[&weights])?;
             let buffer = resources.get(Buffer::Checksums)?;
-            let bytes = self.layout.shards.len() as u64 * CHECKSUM_BYTES;
+            let sums = self.layout.shards.len() + self.layout.own_packed().count();
+            let bytes = sums as u64 * CHECKSUM_BYTES;
             let installed = resources.install(&plan, &[&weights])?;
             Ok((installed, Region { buffer, offset: 0, bytes }))
         });
@@ -277,11 +301,30 @@ impl Weights {
     /// Some of a weight tensor's bytes, whole elements.
     pub async fn read_piece(&self, index: usize, bytes: Range<u64>) -> Result<Vec<u8>> {
         let buffers = self.buffers()?;
+        self.expect_own_numbers("save")?;
         let tensor = tensor_at(&self.layout, index)?;
         let find = |name| buffers.get(name);
         let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
         place.read_bytes(&self.gpu.0, bytes)?.await
     }
+}
+
+/// Refuses to read matrices in another format than that in which a packed model holds them.
+///
+/// # Errors
+/// `invalid-options`.
+pub(super) fn check_format(layout: &Params, weights: WeightFormat) -> Result<()> {
+    let held = layout.weights;
+    if held == WeightFormat::F32 || held == weights {
+        return Ok(());
+    }
+    Err(Error::options(format!(
+        "weights is {:?}, and this model holds its matrices in {held}: leave weights out, or load the model with \
+         weights: {:?} or \"f32\"",
+        weights.name(),
+        weights.name(),
+        held = held.name()
+    )))
 }
 
 pub(super) fn tensor_at(layout: &Params, index: usize) -> Result<&Tensor> {

@@ -4,7 +4,7 @@ use super::candidates::Candidate;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{
-    self as k, Form, Linear, LinearPick, LinearShape, LinearTile, Output, WriteMode,
+    self as k, Form, Linear, LinearPick, LinearShape, LinearTile, Output, WeightFormat, WriteMode,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,8 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
         Form::MatmulAt => (work.m, work.k),
         Form::MatmulT | Form::Matmul => (work.k, work.m),
     };
-    let shape = LinearShape { half_b: work.half, ..LinearShape::new(form, work.n, k, tokens) };
+    let b = if work.half { WeightFormat::F16 } else { WeightFormat::F32 };
+    let shape = LinearShape { b, ..LinearShape::new(form, work.n, k, tokens) };
     let output = Output::Mode(WriteMode::Overwrite);
     let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
     for tile in k::linear_tiles(caps, form) {

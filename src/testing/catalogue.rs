@@ -108,9 +108,13 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                     }
                     Err(error) => entries.push((what, Err(error))),
                 };
-                if shape.by_vectors() {
-                    let shape = LinearShape { half_b: true, ..shape };
-                    add(format!("{what}, b in f16"), k::linear(caps, &shape, output));
+                let row = if form == Form::MatmulT { k } else { n };
+                for b in WeightFormat::ALL {
+                    let fits = b == WeightFormat::F16 && shape.by_vectors();
+                    if form != Form::MatmulAt && (fits || b.packs(row)) {
+                        let shape = LinearShape { b, ..shape };
+                        add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+                    }
                 }
                 add(what, k::linear(caps, &shape, output));
                 for tile in k::linear_tiles(caps, form) {
@@ -137,6 +141,7 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             let what = format!("{n}x{k} in {}", weights.name());
             entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
             entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
+            entries.push((format!("rows of {what}"), k::embedding_packed(caps, k, n, weights)));
         }
     }
     entries

@@ -5,8 +5,9 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, directional, dot, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::data::sorted_by_token;
-use crate::kernels as k;
+use crate::kernels::{self as k, WeightFormat};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
+use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use std::rc::Rc;
 
 const VOCABULARY: usize = 61;
@@ -14,7 +15,14 @@ const VOCABULARY: usize = 61;
 const PART: std::ops::Range<usize> = 17..47;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![Case::new("embedding_forward", forward), Case::new("embedding_backward", backward)]
+    let packed = WeightFormat::ALL.into_iter().filter(|format| *format != WeightFormat::F32);
+    let packed = packed.map(|format| {
+        let name = format!("embedding of {} rows", format.name());
+        Case::new(name, move |lane| from_packed(lane, format))
+    });
+    let plain =
+        [Case::new("embedding_forward", forward), Case::new("embedding_backward", backward)];
+    plain.into_iter().chain(packed).collect()
 }
 
 async fn forward(lane: Rc<Lane>) -> Outcome {
@@ -46,6 +54,40 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
                 .collect();
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                 same("x", got.words(0), &expected).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows of a packed part: its last group of scales is not full where rows are odd.
+async fn from_packed(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+    for (hidden, part) in [(32, 17..18), (96, 17..46), (160, 0..VOCABULARY)] {
+        let kernels = lane.variants(|caps| k::embedding_packed(caps, hidden, part.len(), format));
+        let made = kernels.map_err(text)?;
+        for rows in [1, 67] {
+            let tokens = lane.integers(rows, VOCABULARY);
+            let words = pack_weights_forward(format, &lane.normal(part.len() * hidden));
+            let table = unpack_weights_forward(format, &words, part.len() * hidden);
+            let before = lane.normal(rows * hidden);
+            let mut expected = wide(&before);
+            for (row, &token) in expected.chunks_exact_mut(hidden).zip(&tokens) {
+                if part.contains(&(token as usize)) {
+                    let at = (token as usize - part.start) * hidden;
+                    row.copy_from_slice(&table[at..at + hidden]);
+                }
+            }
+            let operands = vec![
+                Operand::words(&tokens),
+                Operand::words(&words),
+                Operand::floats(&before),
+                Operand::uniform(&Step::of(rows)),
+                Operand::range(0, rows, part.start, part.len()),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("x", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
             }
         }
     }

@@ -12,9 +12,10 @@ use crate::kernels::{
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
 use crate::twins::activation::gated_activation_forward;
+use crate::twins::cast;
 use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::twins::norm::rms_norm_forward;
-use crate::twins::weights::pack_weights_forward;
+use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -29,8 +30,10 @@ pub(super) fn cases() -> Vec<Case> {
         })
         .collect();
     for form in [Form::MatmulT, Form::Matmul] {
-        let name = format!("linear {} with b in f16", form.name());
-        cases.push(Case::new(name, move |lane| half(lane, form)));
+        for format in WeightFormat::ALL.into_iter().filter(|format| *format != WeightFormat::F32) {
+            let name = format!("linear {} with b in {}", form.name(), format.name());
+            cases.push(Case::new(name, move |lane| packed(lane, form, format)));
+        }
     }
     cases.push(Case::new("matvec", matvec));
     cases
@@ -137,21 +140,35 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
     Ok(lane.summary())
 }
 
-/// A product whose B lies in f16, in every tile.
-async fn half(lane: Rc<Lane>, form: Form) -> Outcome {
+/// The rows of a packed B are of whole groups, and so one of N and K is; the other is a multiple of four, or
+/// odd as that of a head is whose vocabulary is.
+fn packed_shape(form: Form, vectors: bool) -> LinearShape {
+    let (rows, columns) = if vectors { (132, 96) } else { (131, 160) };
+    match form {
+        Form::MatmulT => {
+            LinearShape { c_stride: rows + 8, ..LinearShape::new(form, rows, columns, 192) }
+        }
+        _ => LinearShape { a_stride: rows + 8, ..LinearShape::new(form, columns, rows, 192) },
+    }
+}
+
+/// A product whose B lies packed, in every tile.
+async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat) -> Outcome {
     let output = outputs(form)[0];
-    let shape = LinearShape { half_b: true, ..shape(form, true, true) };
-    let runs = [(1, 0, false), (129, 5, true)]
-        .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
-    let made = lane
-        .kernels(|caps| {
-            let all = products(caps, &shape, output, 1)?;
-            Ok(all.into_iter().map(|linear| linear.product).collect())
-        })
-        .map_err(text)?;
-    for kernel in &made {
-        let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
-        check(&lane, &jobs, &runs).await?;
+    for vectors in [true, false] {
+        let shape = LinearShape { b: format, ..packed_shape(form, vectors) };
+        let runs = [(1, 0, false), (129, 5, true)]
+            .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
+        let made = lane
+            .kernels(|caps| {
+                let all = products(caps, &shape, output, 1)?;
+                Ok(all.into_iter().map(|linear| linear.product).collect())
+            })
+            .map_err(text)?;
+        for kernel in &made {
+            let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
+            check(&lane, &jobs, &runs).await?;
+        }
     }
     Ok(lane.summary())
 }
@@ -174,9 +191,29 @@ struct Run {
     column: usize,
     accumulate: bool,
     operands: [Vec<f32>; 3],
+    /// The second operand packed, where it is.
+    words: Vec<u32>,
     /// A residual, or a bias.
     added: Option<Vec<f32>>,
     expected: Vec<f64>,
+}
+
+/// Of the slice of wider rows, where there are any.
+fn first_column(shape: &LinearShape) -> usize {
+    match shape.a_stride > shape.k || shape.c_stride > shape.n {
+        false => 0,
+        true if shape.by_vectors() => 4,
+        true => 3,
+    }
+}
+
+/// What a matrix stands for in a format, and its words where it is packed.
+fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
+    if format == WeightFormat::F32 {
+        return (matrix, vec![]);
+    }
+    let words = pack_weights_forward(format, &matrix);
+    (cast(&unpack_weights_forward(format, &words, matrix.len())), words)
 }
 
 impl Run {
@@ -189,14 +226,7 @@ impl Run {
         accumulate: bool,
     ) -> Self {
         let LinearShape { form, n, k, a_stride, c_stride, .. } = shape;
-        let wide_rows = a_stride > k || c_stride > n;
-        let column = if !wide_rows {
-            0
-        } else if n % 4 == 0 {
-            4
-        } else {
-            3
-        };
+        let column = first_column(&shape);
         let (rows_b, rows_c) = match form {
             Form::MatmulT => (n, tokens),
             Form::Matmul => (k, tokens),
@@ -204,10 +234,7 @@ impl Run {
         };
         let b_stride = if form == Form::MatmulT { k } else { n };
         let a = lane.normal(tokens * a_stride);
-        let mut b = lane.normal(rows_b * b_stride);
-        if shape.half_b {
-            b.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
-        }
+        let (b, words) = as_it_lies(shape.b, lane.normal(rows_b * b_stride));
         let added = match output {
             Output::Mode(_) => None,
             Output::Residual => Some(lane.normal(rows_c * c_stride)),
@@ -245,7 +272,17 @@ impl Run {
         for (row, values) in expected.chunks_exact_mut(c_stride).zip(product.chunks_exact(n)) {
             row[c_column..c_column + n].copy_from_slice(values);
         }
-        Self { shape, tokens, row0, column, accumulate, operands: [a, b, c], added, expected }
+        Self {
+            shape,
+            tokens,
+            row0,
+            column,
+            accumulate,
+            operands: [a, b, c],
+            words,
+            added,
+            expected,
+        }
     }
 
     /// The `step` and `range` uniforms. The batch ends inside the range: the range's own count is
@@ -259,9 +296,8 @@ impl Run {
 
     fn job(&self, kernel: &Kernel) -> Job {
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
-        if self.shape.half_b {
-            operands[1] =
-                Operand::words(&pack_weights_forward(WeightFormat::F16, &self.operands[1]));
+        if self.shape.b != WeightFormat::F32 {
+            operands[1] = Operand::words(&self.words);
         }
         operands.extend(self.uniforms());
         operands.extend(self.added.as_deref().map(Operand::floats));

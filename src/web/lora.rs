@@ -2,7 +2,7 @@
 
 use super::model::{RawLoader, RawModel, read};
 use super::{JsResult, asking, json, to_js};
-use crate::config::LoraConfig;
+use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::session::{Adapter, ModelLoader, UNWATCHED, Watch};
 use js_sys::Function;
@@ -40,6 +40,13 @@ impl RawModel {
         let adapter = Adapter::create(&base, lora, UNWATCHED).await.map_err(to_js)?;
         let loader = RefCell::new(Some(ModelLoader::of_adapter(&adapter)));
         Ok(RawLoader { loader, adapter: Some(adapter) })
+    }
+
+    /// What judges the files of a checkpoint of this model.
+    pub fn checker(&self, config: &str) -> JsResult<RawLoader> {
+        let config = ModelConfig::from_json(config).map_err(to_js)?;
+        let loader = ModelLoader::checking(&self.model, config).map_err(to_js)?;
+        Ok(RawLoader { loader: RefCell::new(Some(loader)), adapter: None })
     }
 
     /// How the adapter was made, as JSON.

@@ -98,6 +98,11 @@ impl RawModel {
         }
     }
 
+    /// The format in which it holds its matrices.
+    pub fn weights(&self) -> String {
+        self.model.weights().name().into()
+    }
+
     #[wasm_bindgen(js_name = parameterCount)]
     pub fn parameter_count(&self) -> f64 {
         self.model.parameter_count() as f64
@@ -148,8 +153,9 @@ impl RawModel {
     }
 
     #[wasm_bindgen(js_name = saveHeader)]
-    pub fn save_header(&self) -> Vec<u8> {
-        self.model.save_header()
+    pub fn save_header(&self) -> JsResult<Vec<u8>> {
+        self.model.expect_saved().map_err(to_js)?;
+        Ok(self.model.save_header())
     }
 
     #[wasm_bindgen(js_name = tensorCount)]
@@ -188,9 +194,11 @@ pub(super) fn finished() -> JsValue {
 #[wasm_bindgen]
 impl RawLoader {
     #[wasm_bindgen(constructor)]
-    pub fn new(runtime: &RawRuntime, config: &str) -> JsResult<RawLoader> {
+    pub fn new(runtime: &RawRuntime, config: &str, weights: Option<String>) -> JsResult<RawLoader> {
         let config = ModelConfig::from_json(config).map_err(to_js)?;
-        let loader = ModelLoader::new(&runtime.gpu()?, config).map_err(to_js)?;
+        let known = |name: String| WeightFormat::ALL.into_iter().find(|one| one.name() == name);
+        let weights = weights.and_then(known).unwrap_or_default();
+        let loader = ModelLoader::packed(&runtime.gpu()?, config, weights).map_err(to_js)?;
         Ok(Self { loader: RefCell::new(Some(loader)), adapter: None })
     }
 

@@ -4,8 +4,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { estimate } from "tinyloom";
+import { documentWithEstimates, FINE_TUNING } from "../../bench/figures/estimates.mjs";
 import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
+import { MODELS, tensorsOf } from "../../scripts/random-checkpoint.mjs";
 
 /** The measured steps: workload, tokens per step. */
 const STEPS = {
@@ -42,6 +44,27 @@ async function compare(t, file, least) {
   }
   assert.ok(compared >= least, `${compared} workloads compared`);
 }
+
+test("the table of docs/guides/adapters.md is what estimate() gives", async () => {
+  const { text, wanted } = await documentWithEstimates({ estimate });
+  assert.ok(text.includes("<!-- estimates -->"), "there is no table");
+  assert.equal(text, wanted, "run npm run figures");
+});
+
+test("an adapter on Qwen3-0.6B in int4 takes less than 2 GB", async (t) => {
+  const options = { ...FINE_TUNING, weights: "int4" };
+  const { bytes, parameters } = await estimate(MODELS["Qwen3-0.6B"], options);
+  t.diagnostic(JSON.stringify(bytes));
+  assert.equal(parameters, 596_049_920);
+  assert.ok(bytes.total < 2e9, `${bytes.total} bytes`);
+  const whole = tensorsOf(MODELS["Qwen3-0.6B"]);
+  const count = whole.reduce((sum, [, shape]) => sum + shape.reduce((all, n) => all * n, 1), 0);
+  assert.equal(
+    count,
+    parameters,
+    "weights of the checkpoint that scripts/random-checkpoint.mjs writes",
+  );
+});
 
 test("steps and tokens on an NVIDIA H200", (t) =>
   compare(t, "2026-11-22-nvidia-h200-chromium.json", 7));

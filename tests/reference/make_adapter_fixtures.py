@@ -238,7 +238,8 @@ def second_opinion(fixture, scale, base, initial, oracle, steps, dropped):
     return worst
 
 
-def make(name, spec, out):
+def make(name, spec, out, prepare=lambda model: None):
+    """`prepare` changes the base; it may give the weights that the adapter is merged into instead."""
     folder, fixture = out / name, FIXTURES[spec["base"]]
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*"):
@@ -246,6 +247,7 @@ def make(name, spec, out):
     model = AutoModelForCausalLM.from_pretrained(
         HERE / "fixtures" / spec["base"], dtype=torch.float32, attn_implementation="eager"
     )
+    own = prepare(model)
     base = {k: p.detach().clone() for k, p in model.named_parameters()}
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **spec["lora"]))
     # Where the base lay is of no use to others.
@@ -282,7 +284,9 @@ def make(name, spec, out):
     merged = dict(model.merge_and_unload().named_parameters())
     changed = {k: p for k, p in merged.items() if not torch.equal(p, base[k])}
     assert len(changed) * 2 == len(adapter), sorted(changed)
-    oracle |= {f"merged.{k}": p.detach() for k, p in changed.items()}
+    if own:
+        merged = merged_weights(own, initial, scale)
+    oracle |= {f"merged.{k}": merged[k].detach() for k in changed}
     arrays = {k: np.ascontiguousarray(v.numpy()) for k, v in oracle.items()}
     for key, value in zip(("tokens", "targets", "documents"), batch):
         arrays[key] = value.numpy().astype(np.uint32)

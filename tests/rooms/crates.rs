@@ -14,7 +14,7 @@ const MAY_NAME: [(&str, &[&str]); 26] = [
     ("config", &["libm", "serde", "serde_json"]),
     ("data", &["serde", "serde_json"]),
     ("error", &["thiserror"]),
-    ("format", &["serde"]),
+    ("format", &["half", "serde"]),
     ("kernels", &["bytemuck", "serde"]),
     ("lower", &["serde"]),
     ("ops", &["bytemuck"]),

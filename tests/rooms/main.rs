@@ -38,13 +38,13 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("format", &[]),
     ("random", &[]),
     ("order", &[]),
-    ("products", &[]),
+    ("products", &["format"]),
     ("caps", &["error", "products"]),
     ("config", &["error", "order"]),
     ("schedule", &["error"]),
     ("arch", &["config", "error"]),
     ("graph", &["arch", "config", "format"]),
-    ("params", &["arch", "caps", "error", "order"]),
+    ("params", &["arch", "caps", "error", "format", "order"]),
     ("kernels", &["caps", "config", "error", "format", "order", "products"]),
     ("plan", &["caps", "error", "kernels", "order"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
@@ -92,13 +92,14 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
 ];
 
 /// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
-const SESSION: [&str; 15] = [
+const SESSION: [&str; 16] = [
     "arch",
     "caps",
     "checkpoint",
     "config",
     "data",
     "error",
+    "format",
     "gpu",
     "kernels",
     "lower",

@@ -4,7 +4,7 @@
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::WriteMode;
+use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
@@ -115,8 +115,12 @@ fn product(
     if splits > 1 && !(shape.by_vectors() && matches!(tile, LinearTile::Tiled { .. })) {
         return Err(Error::internal("only tiles of vectors can be summed in parts"));
     }
-    if shape.half_b && !shape.by_vectors() {
-        return Err(Error::internal("only rows of vectors are read in f16"));
+    let b_row = if shape.form == Form::MatmulT { shape.k } else { shape.n };
+    let vectors = shape.b == WeightFormat::F16 && shape.by_vectors();
+    if shape.b != WeightFormat::F32 && !(vectors || shape.b.packs(b_row)) {
+        return Err(Error::internal(
+            "only rows of whole groups, or in f16 of vectors, are read packed",
+        ));
     }
     let size = match tile {
         LinearTile::Tiled { .. } => tile.invocations(),
@@ -129,17 +133,16 @@ fn product(
     let mut bindings =
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(target.output().added());
-    let vectors = match (shape.by_vectors(), shape.half_b) {
-        (true, true) => "vec4, b in f16",
-        (true, false) => "vec4",
-        (false, _) => "scalar",
-    };
+    let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
+    if shape.b != WeightFormat::F32 {
+        width = format!("{width}, b in {}", shape.b.name());
+    }
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
     composer.finish(
         caps,
         &bindings,
         grid(caps, shape, tile, splits, size)?,
-        format!("{}, {vectors}{parts}", tile.label()),
+        format!("{}, {width}{parts}", tile.label()),
         reason,
     )
 }
@@ -299,10 +302,17 @@ fn modules(
             Form::MatmulAt => shader!("lib/linear/rows_inner"),
             Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
         });
-    let composer = match (vectors, shape.half_b) {
-        (true, true) => composer.module(shader!("lib/linear/b_f16")),
-        (true, false) => composer.module(shader!("lib/linear/b_f32")),
-        (false, _) => composer.module(shader!("lib/linear/b_scalar")),
+    let scales = 4 * shape.b.vectors(shape.n * shape.k);
+    let composer = match shape.b {
+        WeightFormat::F32 if vectors => composer.module(shader!("lib/linear/b_f32")),
+        WeightFormat::F32 => composer.module(shader!("lib/linear/b_scalar")),
+        WeightFormat::F16 => composer.module(shader!("lib/linear/b_f16")),
+        WeightFormat::Int8 => {
+            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int8"))
+        }
+        WeightFormat::Int4 => {
+            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int4"))
+        }
     };
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer

@@ -5,6 +5,7 @@ use super::Double;
 use super::tests::gpu;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::data::Batch;
+use crate::kernels::WeightFormat;
 use crate::schedule::ScheduleKind;
 use crate::session::{
     Adapter, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions, UNWATCHED,
@@ -52,7 +53,9 @@ impl Fixture {
         let losses: Value = serde_json::from_str(&text(&folder, "losses.json")).unwrap();
         let base = losses["base"].as_str().unwrap();
         let config = ModelConfig::from_json(&text(base, "config.json")).unwrap();
-        let mut loader = ModelLoader::new(&gpu(&Double::floor()), config).unwrap();
+        let weights = losses["weights"].as_str().unwrap_or("f32");
+        let weights = WeightFormat::ALL.into_iter().find(|one| one.name() == weights).unwrap();
+        let mut loader = ModelLoader::packed(&gpu(&Double::floor()), config, weights).unwrap();
         feed(&mut loader, "model.safetensors", &file(base, "model.safetensors"));
         let model = block_on(loader.finish()).unwrap();
         let lora = LoraConfig::from_peft(&text(&folder, "adapter_config.json")).unwrap();
@@ -107,13 +110,16 @@ impl Fixture {
         let texts = texts.chunk_by(|a, b| a.1 == b.1);
         let of = |text: &[(&u32, &u32)]| {
             let tokens: Vec<u32> = text.iter().map(|(token, _)| **token).collect();
-            block_on(model.logits(&tokens, InferenceOptions::default(), UNWATCHED)).unwrap()
+            let options = InferenceOptions { weights: model.weights(), ..Default::default() };
+            block_on(model.logits(&tokens, options, UNWATCHED)).unwrap()
         };
         texts.flat_map(of).collect()
     }
 }
 
 const NAMES: [&str; 3] = ["llama", "qwen2-rslora", "qwen3"];
+/// On a base that holds its matrices packed.
+const PACKED: [&str; 2] = ["packed-int8", "packed-int4"];
 
 /// The distance of two vectors, relative to the second one's length.
 fn distance(got: &[f32], expected: &[f64]) -> f64 {
@@ -125,7 +131,7 @@ fn distance(got: &[f32], expected: &[f64]) -> f64 {
 
 #[test]
 fn logits_are_pefts() {
-    for name in NAMES {
+    for name in NAMES.into_iter().chain(PACKED) {
         let fixture = Fixture::new(name);
         let got = fixture.logits(fixture.adapter.model());
         assert_close(name, &got, &fixture.floats("logits"), 1e-4, 0.0);
@@ -134,7 +140,7 @@ fn logits_are_pefts() {
 
 #[test]
 fn gradients_and_ten_steps_are_pefts() {
-    for name in NAMES {
+    for name in NAMES.into_iter().chain(PACKED) {
         let fixture = Fixture::new(name);
         let (trainer, batch) = (fixture.trainer(), fixture.batch());
         for (index, step) in fixture.losses["steps"].as_array().unwrap().iter().enumerate() {

@@ -9,7 +9,6 @@ use crate::kernels::{
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;
-use crate::twins::cache::cache_expand_f16;
 use crate::twins::cast;
 use crate::twins::linear::{Product, bias_forward, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::twins::norm::rms_norm_forward;
@@ -64,8 +63,10 @@ pub(super) fn linear(
     output: Output,
     splits: usize,
 ) -> Result<()> {
-    let b =
-        if shape.half_b { cast(&cache_expand_f16(on.u32("b")?)) } else { on.f32("b")?.to_vec() };
+    let b = match shape.b {
+        WeightFormat::F32 => on.f32("b")?.to_vec(),
+        format => cast(&unpack_weights_forward(format, on.u32("b")?, shape.n * shape.k)),
+    };
     let rows = on.range()?.rows_of(on.tokens()?);
     let depth = if shape.form == Form::MatmulAt { rows } else { shape.k };
     if splits == 1 {

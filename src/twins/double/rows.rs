@@ -3,10 +3,11 @@
 use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
-use crate::format::WriteMode;
+use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::cast;
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
@@ -15,6 +16,7 @@ use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum
 use crate::twins::norm::{
     head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward,
 };
+use crate::twins::weights::unpack_weights_forward;
 
 pub(super) fn zero(on: &mut Operands, count: usize) -> Result<()> {
     if on.step()?.accumulate == 0 {
@@ -69,6 +71,24 @@ pub(super) fn embed(on: &mut Operands, hidden: usize) -> Result<()> {
     let weight = on.f32("weight")?.to_vec();
     for (t, id) in ids.into_iter().enumerate() {
         // Rows of the table that other dispatches hold are left to them.
+        let row = id.wrapping_sub(range.col0);
+        if row < range.cols {
+            on.write("output", t * hidden, &embedding_forward(&[row], &weight, hidden))?;
+        }
+    }
+    Ok(())
+}
+
+/// From a packed part of so many rows.
+pub(super) fn embed_packed(
+    on: &mut Operands,
+    [hidden, rows]: [usize; 2],
+    format: WeightFormat,
+) -> Result<()> {
+    let (tokens, range) = (on.tokens()?, on.range()?);
+    let ids = on.u32("tokens")?[..tokens].to_vec();
+    let weight: Vec<f32> = cast(&unpack_weights_forward(format, on.u32("packed")?, rows * hidden));
+    for (t, id) in ids.into_iter().enumerate() {
         let row = id.wrapping_sub(range.col0);
         if row < range.cols {
             on.write("output", t * hidden, &embedding_forward(&[row], &weight, hidden))?;

@@ -31,6 +31,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::Checksum { count } => rows::checksum(on, count),
         Spec::Initialize { count } => rows::initialize(on, count),
         Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),
+        Spec::EmbeddingPacked { hidden, rows, format } => {
+            rows::embed_packed(on, [hidden, rows], format)
+        }
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
         Spec::RmsNormForward { hidden, epsilon } => rows::norm(on, hidden, epsilon.0),
         Spec::RmsNormBackward { hidden, epsilon, mode, rows } => {

@@ -6,6 +6,7 @@ use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
 use crate::random::philox;
 use crate::session::{Model, ModelLoader};
 use crate::testing::adapters::table;
@@ -103,14 +104,28 @@ pub(super) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u
 }
 
 fn load(double: &Rc<Double>, config: &ModelConfig, weights: &Tensors<f32>) -> Rc<Model> {
-    let mut loader = ModelLoader::new(&gpu(double), config.clone()).unwrap();
+    load_as(double, config, weights, WeightFormat::F32)
+}
+
+/// In pieces of 96 elements, where they are packed.
+pub(super) fn load_as(
+    double: &Rc<Double>,
+    config: &ModelConfig,
+    weights: &Tensors<f32>,
+    format: WeightFormat,
+) -> Rc<Model> {
+    let mut loader = ModelLoader::packed(&gpu(double), config.clone(), format).unwrap();
     let tensors = Architecture::of(config).tensors();
     let (header, length) = header_of(&crate::checkpoint::write_header(&tensors, &[]), &tensors);
     loader.add_file("model.safetensors", &header, length).unwrap();
     block_on(async {
         loader.allocate().unwrap().await.unwrap();
         for (name, values) in weights {
-            loader.set_piece(name, 0, bytemuck::cast_slice(values)).unwrap();
+            let piece = if format == WeightFormat::F32 { values.len() } else { 96 };
+            for (index, part) in values.chunks(piece).enumerate() {
+                let begin = 4 * (index * piece) as u64;
+                loader.set_piece(name, begin, bytemuck::cast_slice(part)).unwrap();
+            }
         }
         loader.finish().await.unwrap()
     })

@@ -1,10 +1,12 @@
 // LoRA adapters against PEFT: its files, logits, gradients of A and B, ten losses and merged weights of the adapters
-// in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws.
-import { close, equal, ok, sameBytes } from "./assert.mjs";
+// in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws. Two are on
+// packed bases; PEFT then had what the packed matrices stand for, as Python unpacks them.
+import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { openFile } from "./kit.mjs";
 import { readReference } from "./reference.mjs";
 
 const NAMES = ["llama", "qwen2-rslora", "qwen3", "llama-dropout"];
+const PACKED = ["packed-int8", "packed-int4"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
 
 const json = async (path) => JSON.parse(new TextDecoder().decode(await readReference(path)));
@@ -32,11 +34,13 @@ export async function fixture({ tinyloom, runtime }, name) {
   const folder = `adapters/${name}`;
   const losses = await json(`${folder}/losses.json`);
   const base = await filesOf(losses.base, ["config.json", "model.safetensors"]);
-  const model = await tinyloom.Model.fromPretrained(runtime, base);
+  const { weights = "f32" } = losses;
+  const model = await tinyloom.Model.fromPretrained(runtime, base, { weights });
+  equal(model.weights, weights, "format of the weights");
   const files = await filesOf(folder, PEFT);
   const adapter = await tinyloom.Adapter.load(model, files);
   const oracle = tensorsOf(await readReference(`${folder}/oracle.safetensors`));
-  return { model, adapter, files, oracle, losses };
+  return { model, adapter, base, files, oracle, losses };
 }
 
 /** Logits of each of the packed documents, in one row. */
@@ -131,6 +135,39 @@ async function mergedAsPeft(host, name) {
   const before = tensorsOf((await model.save())["model.safetensors"]);
   await adapter.merge();
   const after = tensorsOf((await model.save())["model.safetensors"]);
+  const { worst, changed } = holdMerged(after, oracle, before);
+  const off = furthest(await logitsOf(model, oracle), oracle.logits);
+  ok(off <= 1e-4, `the logits differ by ${off}`);
+  model.free();
+  return `${changed} merged weights within ${digits(worst)}, logits within ${digits(off)}`;
+}
+
+/** A packed base is merged from its checkpoint, an f32 one gives the same that way. */
+async function exportedAsPeft(host, name) {
+  const { model, adapter, base, oracle } = await fixture(host, name);
+  const plain = await host.tinyloom.Model.fromPretrained(host.runtime, base);
+  const before = tensorsOf((await plain.save())["model.safetensors"]);
+  if (model.weights !== "f32") {
+    const words = [`holds its matrices in ${model.weights}`, "saveMerged"];
+    await refuses("invalid-options", words, () => adapter.merge());
+    await refuses("invalid-options", words, () => model.save());
+  }
+  const files = await adapter.saveMerged(base);
+  const after = tensorsOf(files["model.safetensors"]);
+  equal(Object.keys(after).sort(), Object.keys(before).sort(), "names of the tensors");
+  const { worst, changed } = holdMerged(after, oracle, before);
+  const merged = await host.tinyloom.Model.fromPretrained(host.runtime, files);
+  equal(merged.config, plain.config, "config");
+  if (model.weights === "f32") {
+    const off = furthest(await logitsOf(merged, oracle), oracle.logits);
+    ok(off <= 1e-4, `the logits differ by ${off}`);
+  }
+  for (const one of [plain, merged, model]) one.free();
+  return `${changed} exported weights within ${digits(worst)}`;
+}
+
+/** Holds merged tensors to PEFT's, and the others to what they were. */
+function holdMerged(after, oracle, before) {
   let [worst, changed] = [0, 0];
   for (const [tensor, values] of Object.entries(after)) {
     const wanted = oracle[`merged.${tensor}`];
@@ -145,20 +182,20 @@ async function mergedAsPeft(host, name) {
   }
   const merged = Object.keys(oracle).filter((key) => key.startsWith("merged."));
   equal(changed, merged.length, "merged tensors");
-  const off = furthest(await logitsOf(model, oracle), oracle.logits);
-  ok(off <= 1e-4, `the logits differ by ${off}`);
-  model.free();
-  return `${changed} merged weights within ${digits(worst)}, logits within ${digits(off)}`;
+  return { worst, changed };
 }
 
 export const cases = {
   ...Object.fromEntries(
-    NAMES.map((name) => [
+    [...NAMES, ...PACKED].map((name) => [
       `${name}: logits, gradients and ten losses`,
       (host) => againstPeft(host, name),
     ]),
   ),
   ...Object.fromEntries(
     NAMES.map((name) => [`${name}: merged`, (host) => mergedAsPeft(host, name)]),
+  ),
+  ...Object.fromEntries(
+    ["llama", ...PACKED].map((name) => [`${name}: exported`, (host) => exportedAsPeft(host, name)]),
   ),
 };

@@ -181,6 +181,11 @@ export const PLACES = {
     why: "which weights are read, trained and saved is decided in the module and in TypeScript",
     smoke: ["base and two adapters take turns while one is trained", "a merge is done once"],
   },
+  packed: {
+    whole: NODE,
+    why: "what is packed and what is refused is decided in the module; PEFT's numbers come from every host",
+    smoke: ["texts are those of an f32 model that reads the same format"],
+  },
   tensors: {
     whole: EVERYWHERE,
     why: "buffers, views and reads are the host's; the whole is quick",

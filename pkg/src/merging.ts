@@ -1,0 +1,184 @@
+/** Writes a checkpoint with an adapter added, as the checkpoint is read: neither is ever whole in memory. */
+
+import { throwIfAborted } from "./error.js";
+import type { FilePart } from "./file-part.js";
+import { fromHalves } from "./half.js";
+import { end } from "./handle.js";
+import { type InnerAdapter, models } from "./internal.js";
+import type { MergeOptions } from "./lora.js";
+import type { ModelFiles } from "./model.js";
+import type { RawModel, RawWriter } from "./raw.js";
+import { tensorSizes } from "./readback.js";
+import { PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
+import { MODEL_FILES, saveOptions } from "./save.js";
+import { save } from "./saving.js";
+import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
+import { readText, weightFiles } from "./source-files.js";
+
+/** The numbers of a checkpoint's types, from their bytes. */
+const NUMBERS: { readonly [dtype: string]: (bytes: Uint8Array) => Float32Array } = {
+  F32: (bytes) => new Float32Array(aligned(bytes)),
+  F16: (bytes) => fromHalves(new Uint16Array(aligned(bytes))),
+  BF16: (bytes) =>
+    new Float32Array(
+      Uint32Array.from(new Uint16Array(aligned(bytes)), (high) => high << 16).buffer,
+    ),
+};
+
+/** A tensor of the checkpoint. */
+interface Stored {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly dtype: string;
+  readonly file: FilePart;
+  /** Its first byte in the file. */
+  readonly begin: number;
+}
+
+/** What is added to a matrix: scale · B·A. */
+interface LowRank {
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+  readonly rank: number;
+  readonly scale: number;
+}
+
+interface Entry {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly data_offsets: readonly [number, number];
+}
+
+/** {@link Adapter.saveMerged}. */
+export async function saveMerged(
+  { base, handle }: InnerAdapter,
+  source: unknown,
+  options: MergeOptions,
+): Promise<ModelFiles | undefined> {
+  const chosen = saveOptions(options, MODEL_FILES, LOAD);
+  const files = openSource("saveMerged", source, chosen);
+  return handle.run(async (raw) => {
+    const under = models.of(base).handle.raw;
+    const checker = under.checker(await readText(files, "config.json", CONFIG_BYTES));
+    try {
+      const parts = await weightFiles(files);
+      const open = await readHeaders(parts, checker);
+      throwIfAborted(chosen.signal, "save");
+      await checker.allocate(); // refuses a checkpoint that lacks a tensor
+      const stored: Stored[] = [];
+      for (const { file, ranges } of open) {
+        const { tensors } = parse(await readHeader(file, checker.headerLimit()));
+        for (const { name, begin } of ranges) {
+          const { dtype, shape } = tensors[name] as unknown as Entry;
+          stored.push({ name, shape, dtype, file, begin });
+        }
+      }
+      const weights = new Merged(stored, await lowRanks(raw));
+      const saved = { names: MODEL_FILES, config: under.config(), weights };
+      return await save<ModelFiles | undefined>(chosen, saved);
+    } finally {
+      end(checker);
+    }
+  }, chosen.signal);
+}
+
+/** The adapter's products, by the names of the matrices that they are added to. */
+async function lowRanks(raw: RawModel): Promise<ReadonlyMap<string, LowRank>> {
+  const { rank, alpha, rsLora } = JSON.parse(raw.adapterOptions());
+  const scale = alpha / (rsLora ? Math.sqrt(rank) : rank);
+  const header = raw.saveHeader();
+  const sizes = tensorSizes(header);
+  const values = new Map<string, Float32Array>();
+  for (const [index, [name]] of parse(header.subarray(PREFIX)).order.entries()) {
+    const bytes = await raw.readPiece(index, 0, sizes[index] as number);
+    values.set(name, new Float32Array(aligned(bytes)));
+  }
+  const found = new Map<string, LowRank>();
+  for (const [name, a] of values) {
+    const module = name.match(/^base_model\.model\.(.*)\.lora_A\.weight$/)?.[1];
+    const b = values.get(name.replace(".lora_A.", ".lora_B."));
+    if (module && b) found.set(`${module}.weight`, { a, b, rank, scale });
+  }
+  return found;
+}
+
+/** The merged checkpoint, in F32 and in the order of its files. */
+class Merged implements RawWriter {
+  readonly #stored: readonly Stored[];
+  readonly #added: ReadonlyMap<string, LowRank>;
+  /** One read after the other: a file is cheapest forward. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(stored: readonly Stored[], added: ReadonlyMap<string, LowRank>) {
+    this.#stored = stored;
+    this.#added = added;
+  }
+
+  tensorCount(): number {
+    return this.#stored.length;
+  }
+
+  saveHeader(): Uint8Array {
+    let at = 0;
+    const entries = this.#stored.map(({ name, shape }) => {
+      const begin = at;
+      at += 4 * shape.reduce((product, n) => product * n, 1);
+      return [name, { dtype: "F32", shape, data_offsets: [begin, at] }] as const;
+    });
+    const header = { __metadata__: { format: "pt" }, ...Object.fromEntries(entries) };
+    const json = new TextEncoder().encode(JSON.stringify(header));
+    const length = Math.ceil(json.length / 8) * 8;
+    const made = new Uint8Array(PREFIX + length).fill(0x20);
+    new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
+    made.set(json, PREFIX);
+    return made;
+  }
+
+  readPiece(index: number, begin: number, end: number): Promise<Uint8Array> {
+    const read = this.#last.then(() =>
+      this.#read(this.#stored[index] as Stored, begin / 4, end / 4),
+    );
+    this.#last = read.catch(() => undefined);
+    return read;
+  }
+
+  async #read({ name, shape, dtype, file, begin }: Stored, first: number, last: number) {
+    const size = dtype === "F32" ? 4 : 2;
+    const bytes = await file.read(begin + size * first, begin + size * last);
+    const values = (NUMBERS[dtype] as (bytes: Uint8Array) => Float32Array)(bytes);
+    const low = this.#added.get(name);
+    if (low) add(values, first, shape[1] as number, low);
+    return new Uint8Array(values.buffer);
+  }
+}
+
+/** Adds the product to elements of a matrix of so many columns, from element `first` on. Sums are f64. */
+function add(
+  values: Float32Array,
+  first: number,
+  columns: number,
+  { a, b, rank, scale }: LowRank,
+): void {
+  const sums = new Float64Array(columns);
+  for (let at = 0; at < values.length; ) {
+    const row = Math.floor((first + at) / columns);
+    const from = first + at - row * columns;
+    const count = Math.min(columns - from, values.length - at);
+    sums.fill(0);
+    for (let r = 0; r < rank; r++) {
+      const factor = b[row * rank + r] as number;
+      const of = r * columns + from;
+      for (let i = 0; i < count; i++)
+        sums[i] = (sums[i] as number) + factor * (a[of + i] as number);
+    }
+    for (let i = 0; i < count; i++) {
+      values[at + i] = (values[at + i] as number) + scale * (sums[i] as number);
+    }
+    at += count;
+  }
+}
+
+/** The bytes in a buffer of their own, from its beginning. */
+function aligned(bytes: Uint8Array): ArrayBuffer {
+  return Uint8Array.from(bytes).buffer;
+}

@@ -1,0 +1,128 @@
+// Writes a checkpoint of random weights in BF16 with the names and sizes of a real model, for measurements where no
+// checkpoint can be fetched: node scripts/random-checkpoint.mjs MODEL FOLDER
+import { mkdirSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { isMain, main } from "./lib.mjs";
+
+/** Configs as their publishers have them. */
+export const MODELS = {
+  "SmolLM2-135M": {
+    model_type: "llama",
+    vocab_size: 49_152,
+    hidden_size: 576,
+    intermediate_size: 1536,
+    num_hidden_layers: 30,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    max_position_embeddings: 8192,
+    rms_norm_eps: 1e-5,
+    rope_theta: 100_000,
+    tie_word_embeddings: true,
+  },
+  "Qwen3-0.6B": {
+    model_type: "qwen3",
+    vocab_size: 151_936,
+    hidden_size: 1024,
+    intermediate_size: 3072,
+    num_hidden_layers: 28,
+    num_attention_heads: 16,
+    num_key_value_heads: 8,
+    head_dim: 128,
+    max_position_embeddings: 40_960,
+    rms_norm_eps: 1e-6,
+    rope_theta: 1_000_000,
+    tie_word_embeddings: true,
+  },
+};
+
+/** Numbers that are written at a time. */
+const PIECE = 1 << 20;
+
+/** The tensors of a config, as transformers names and lays them out. */
+export function tensorsOf(config) {
+  const { hidden_size: hidden, intermediate_size: feed, num_attention_heads: heads } = config;
+  const head = config.head_dim ?? hidden / heads;
+  const [query, keys] = [heads * head, (config.num_key_value_heads ?? heads) * head];
+  const tensors = [["model.embed_tokens.weight", [config.vocab_size, hidden]]];
+  for (let layer = 0; layer < config.num_hidden_layers; layer++) {
+    const add = (name, ...shape) => tensors.push([`model.layers.${layer}.${name}.weight`, shape]);
+    add("input_layernorm", hidden);
+    add("self_attn.q_proj", query, hidden);
+    add("self_attn.k_proj", keys, hidden);
+    add("self_attn.v_proj", keys, hidden);
+    if (config.model_type === "qwen3") {
+      add("self_attn.q_norm", head);
+      add("self_attn.k_norm", head);
+    }
+    add("self_attn.o_proj", hidden, query);
+    add("post_attention_layernorm", hidden);
+    add("mlp.gate_proj", feed, hidden);
+    add("mlp.up_proj", feed, hidden);
+    add("mlp.down_proj", hidden, feed);
+  }
+  tensors.push(["model.norm.weight", [hidden]]);
+  if (!config.tie_word_embeddings) tensors.push(["lm_head.weight", [config.vocab_size, hidden]]);
+  return tensors;
+}
+
+/** BF16 words of numbers spread evenly within ±1/16, drawn by xorshift; norms are one. */
+function* wordsOf(count, norm, seed) {
+  let state = seed;
+  for (let at = 0; at < count; at += PIECE) {
+    const words = new Uint16Array(Math.min(PIECE, count - at)).fill(0x3f80);
+    if (!norm) {
+      const numbers = new Float32Array(1);
+      const bits = new Uint32Array(numbers.buffer);
+      for (let i = 0; i < words.length; i++) {
+        state ^= state << 13;
+        state ^= state >>> 17;
+        state ^= state << 5;
+        numbers[0] = state / 2 ** 35;
+        words[i] = bits[0] >>> 16;
+      }
+    }
+    yield words;
+  }
+}
+
+/** Writes config.json and model.safetensors into a folder, a piece at a time. */
+export async function writeCheckpoint(folder, config) {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "config.json"), `${JSON.stringify(config, null, 2)}\n`);
+  const header = { __metadata__: { format: "pt" } };
+  let end = 0;
+  const tensors = tensorsOf(config);
+  for (const [name, shape] of tensors) {
+    const begin = end;
+    end += 2 * shape.reduce((product, n) => product * n, 1);
+    header[name] = { dtype: "BF16", shape, data_offsets: [begin, end] };
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const padded = Buffer.alloc(Math.ceil(json.length / 8) * 8, " ");
+  json.copy(padded);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(padded.length));
+  const file = await open(join(folder, "model.safetensors"), "w");
+  try {
+    await file.write(Buffer.concat([length, padded]));
+    for (const [index, [, shape]] of tensors.entries()) {
+      const count = shape.reduce((product, n) => product * n, 1);
+      for (const words of wordsOf(count, shape.length === 1, index + 1)) {
+        await file.write(new Uint8Array(words.buffer));
+      }
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    const [name, folder] = process.argv.slice(2);
+    if (!(name in MODELS) || !folder) {
+      throw new Error(`usage: random-checkpoint.mjs ${Object.keys(MODELS).join("|")} FOLDER`);
+    }
+    await writeCheckpoint(folder, MODELS[name]);
+  });
+}

@@ -1,0 +1,32 @@
+// uses: step, flat, range, weights/f16 or weights/int8 or weights/int4
+// embedding_packed_forward: x[t, :] = weight[tokens[t], :] of a packed table
+//
+//   0 tokens   read   u32 [tokens]
+//   1 packed   read   lib/weights/  [range.cols, VECTORS]   rows range.col0 … of the vocabulary
+//   2 output   write  f32 [tokens, VECTORS · QUADS · 4]     overwritten where the token is in this part
+//   3 step     uniform
+//   4 range    uniform
+//
+// Grid: one invocation per vector of a packed row, for each token.
+@group(0) @binding(0) var<storage, read> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> output: array<vec4<f32>>;
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let t = id / VECTORS;
+  if t >= step.tokens {
+    return;
+  }
+  let row = tokens[t] - range.col0; // wraps below the part, and so fails the next test too
+  if row >= range.cols {
+    return;
+  }
+  let i = row * VECTORS + id % VECTORS;
+  let words = fetch_packed(i);
+  let scale = scale_of(i);
+  for (var q = 0u; q < QUADS; q++) {
+    output[id * QUADS + q] = scale * quad_of(words, q);
+  }
+}

@@ -1,0 +1,196 @@
+// Models that hold their matrices packed: what they give, what they refuse, and what they come back from.
+import { equal, ok, refuses } from "./assert.mjs";
+import {
+  batch,
+  collect,
+  concat,
+  config,
+  dataset,
+  makeFile,
+  openFile,
+  trainerOptions,
+} from "./kit.mjs";
+
+const FORMATS = ["f16", "int8", "int4"];
+const LORA = { rank: 4, alpha: 8, seed: 9 };
+const PROMPT = [116, 104, 101];
+const GROUP = 32;
+
+/** The numbers that packed ones stand for, in 32-bit arithmetic, as docs/guides/adapters.md has them. */
+function unpacked(values, format) {
+  const f32 = Math.fround;
+  const made = new Float32Array(values.length);
+  for (let at = 0; at < values.length; at += GROUP) {
+    const group = values.subarray(at, at + GROUP);
+    const extreme = group.reduce((most, x) => (Math.abs(x) > Math.abs(most) ? x : most), 0);
+    const [scale, least, most] =
+      format === "int8" ? [f32(Math.abs(extreme) / 127), -127, 127] : [f32(extreme / -8), -8, 7];
+    const inverse = f32(1 / scale);
+    for (const [i, x] of group.entries()) {
+      const steps = f32(x * inverse);
+      const even = 2 * Math.round(steps / 2);
+      const nearest = Math.abs(steps % 1) === 0.5 ? even : Math.round(steps);
+      made[at + i] = scale * Math.min(Math.max(nearest, least), most);
+    }
+  }
+  return made;
+}
+
+/** The same checkpoint with each matrix at numbers that packing keeps. */
+function kept(files, format) {
+  const { header, data } = openFile(files["model.safetensors"]);
+  const pieces = [];
+  for (const [name, entry] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const values = new Float32Array(data.slice(...entry.data_offsets).buffer);
+    const half = (x) => Math.fround(Math.round(x * 4096) / 4096);
+    let own = values;
+    if (entry.shape.length === 2)
+      own = format === "f16" ? values.map(half) : unpacked(values, format);
+    pieces.push(new Uint8Array(own.buffer));
+  }
+  delete header.__metadata__; // its checksums are those of other numbers
+  return { ...files, "model.safetensors": makeFile(header, concat(pieces)) };
+}
+
+/** A checkpoint whose weights are spread as a trained model's, and not as a new one's. */
+async function checkpoint({ tinyloom, runtime }, more = {}) {
+  const shape = { ...config, initializer_range: 0.2, vocab_size: 257, ...more };
+  const model = await tinyloom.Model.create(runtime, shape, { seed: 42 });
+  const files = await model.save();
+  model.free();
+  return files;
+}
+
+const textOf = (model, options = {}) =>
+  collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, ...options }));
+
+const tokensOf = (drawn) => drawn.map(({ token }) => token);
+
+export const cases = {
+  async "texts are those of an f32 model that reads the same format"(host) {
+    const { Model } = host.tinyloom;
+    const files = await checkpoint(host, { tie_word_embeddings: false });
+    for (const weights of FORMATS) {
+      const source = kept(files, weights);
+      const [whole, packed] = [
+        await Model.fromPretrained(host.runtime, source),
+        await Model.fromPretrained(host.runtime, source, { weights }),
+      ];
+      equal([whole.weights, packed.weights], ["f32", weights]);
+      ok(packed.gpuBytes < whole.gpuBytes * 0.6, `${packed.gpuBytes} of ${whole.gpuBytes} bytes`);
+      const expected = tokensOf(await textOf(whole, { weights }));
+      equal(tokensOf(await textOf(packed)), expected, weights);
+      equal(tokensOf(await textOf(packed, { weights })), expected, `${weights}, asked for`);
+      const { tokens } = batch(40);
+      const losses = [await packed.loss(tokens), await whole.loss(tokens, undefined, { weights })];
+      ok(Math.abs(losses[0] - losses[1]) < 1e-5, `${losses} in ${weights}`);
+      for (const model of [whole, packed]) model.free();
+    }
+  },
+
+  async "an adapter is trained on it, saved, and resumed on the same base alone"(host) {
+    const { Adapter, Model, Trainer } = host.tinyloom;
+    const source = await checkpoint(host);
+    const load = (weights) => Model.fromPretrained(host.runtime, source, { weights });
+    const model = await load("int4");
+    const adapter = await Adapter.create(model, LORA);
+    const trainer = await Trainer.create(adapter, { ...trainerOptions, learningRate: 0.02 });
+    const plain = await textOf(model);
+    const metrics = await collect(trainer.run(await dataset(host.tinyloom), { until: 8 }));
+    ok(metrics.at(-1).loss < metrics[0].loss - 0.3, `${metrics[0].loss} to ${metrics.at(-1).loss}`);
+    equal(await textOf(model), plain, "the model's own text");
+    const files = await trainer.save();
+    const again = await Trainer.resume(model, files);
+    const step = (one) => one.step(batch(64));
+    const [here, there] = [await step(trainer), await step(again)];
+    equal(there.loss, here.loss, "the step after a resume");
+    for (const weights of ["int8", "f32"]) {
+      const other = await load(weights);
+      await refuses("invalid-checkpoint", "other weights", () => Trainer.resume(other, files));
+      other.free();
+    }
+    model.free();
+  },
+
+  async "bytes are those of estimate()"(host) {
+    const { Adapter, Model, Trainer, estimate } = host.tinyloom;
+    const source = await checkpoint(host);
+    const shape = JSON.parse(new TextDecoder().decode(source["config.json"]));
+    const trainer = { tokensPerStep: 64 };
+    for (const weights of ["f32", ...FORMATS]) {
+      const generate = { tokens: 60 };
+      const options = { weights, adapter: LORA, trainer, generate };
+      const told = await estimate(shape, options, host.runtime.capabilities);
+      const model = await Model.fromPretrained(host.runtime, source, { weights });
+      const adapter = await Adapter.create(model, LORA);
+      await Trainer.create(adapter, trainer);
+      await collect(model.generate(PROMPT, { maxTokens: 57, temperature: 0, adapter }));
+      equal(model.gpuBytes + adapter.gpuBytes, told.bytes.total, weights);
+      model.free();
+    }
+  },
+
+  async "what needs the checkpoint's own numbers is refused, and nothing changes"(host) {
+    const { Adapter, Model, Trainer, estimate } = host.tinyloom;
+    const source = await checkpoint(host);
+    const model = await Model.fromPretrained(host.runtime, source, { weights: "int8" });
+    const adapter = await Adapter.create(model, LORA);
+    const [before, bytes] = [await textOf(model, { adapter }), model.gpuBytes];
+    const words = ["int8", "leave weights out"];
+    const { tokens } = batch(9);
+    for (const weights of ["f32", "f16", "int4"]) {
+      await refuses("invalid-options", words, () => model.generate(PROMPT, { weights, adapter }));
+      await refuses("invalid-options", words, () => model.loss(tokens, undefined, { weights }));
+      await refuses("invalid-options", words, () => model.logits(tokens, { weights }));
+      const options = { weights: "int8", generate: { weights } };
+      await refuses("invalid-options", words, () => estimate(model.config, options));
+    }
+    await refuses("invalid-options", ["int8", "adapter"], () => Trainer.create(model, {}));
+    const written = [];
+    const stream = () => new WritableStream({ write: (bytes) => void written.push(bytes) });
+    const to = { "config.json": stream(), "model.safetensors": stream() };
+    await refuses("invalid-options", ["int8", "saveMerged"], () => model.save({ to }));
+    await refuses("invalid-options", ["int8", "saveMerged"], () => adapter.merge());
+    equal(written, [], "what a refused save has written");
+    const other = await checkpoint(host, { num_hidden_layers: 1 });
+    await refuses("invalid-checkpoint", "another model", () => adapter.saveMerged(other));
+    for (const weights of ["int2", 4, null]) {
+      const load = () => Model.fromPretrained(host.runtime, source, { weights });
+      await refuses("invalid-options", "weights", load);
+    }
+    equal(await textOf(model, { adapter }), before, "the text");
+    equal(model.gpuBytes, bytes, "bytes");
+    equal(tokensOf(await textOf(model)).length, 12);
+    model.free();
+  },
+
+  async "after a lost device it comes back from its source, or says that this is gone"(host) {
+    const { Adapter, Model, Runtime, Trainer } = host.tinyloom;
+    const runtime = await Runtime.create({ gpu: host.gpu });
+    const source = await checkpoint({ ...host, runtime });
+    const model = await Model.fromPretrained(runtime, source, { weights: "int4" });
+    const adapter = await Adapter.create(model, LORA);
+    const trainer = await Trainer.create(adapter, { ...trainerOptions, learningRate: 0.02 });
+    for (let at = 0; at < 3; at++) await trainer.step(batch(48, 40 * at));
+    const [plain, adapted] = [await textOf(model), await textOf(model, { adapter })];
+    runtime.simulateLoss();
+    equal(await textOf(model), plain, "the text of the model that came back");
+    equal(await textOf(model, { adapter }), adapted, "with its adapter");
+    equal([model.weights, trainer.steps], ["int4", 3]);
+    runtime.destroy();
+  },
+
+  async "a file that is no number is refused before it is packed"(host) {
+    const { Model } = host.tinyloom;
+    const source = await checkpoint(host);
+    const { header, data } = openFile(source["model.safetensors"]);
+    const [begin] = header["model.layers.1.mlp.up_proj.weight"].data_offsets;
+    const bad = data.slice();
+    new DataView(bad.buffer).setFloat32(begin + 400, Number.NaN, true);
+    delete header.__metadata__;
+    const files = { ...source, "model.safetensors": makeFile(header, bad) };
+    const load = () => Model.fromPretrained(host.runtime, files, { weights: "int4" });
+    await refuses("invalid-checkpoint", ["up_proj", "finite"], load);
+  },
+};
