@@ -60,8 +60,9 @@ export async function saveMerged(
   return handle.run(async (raw) => {
     const under = models.of(base).handle.raw;
     const checker = under.checker(await readText(files, "config.json", CONFIG_BYTES));
+    let parts: readonly FilePart[] = [];
     try {
-      const parts = await weightFiles(files);
+      parts = await weightFiles(files);
       const open = await readHeaders(parts, checker);
       throwIfAborted(chosen.signal, "save");
       await checker.allocate(); // refuses a checkpoint that lacks a tensor
@@ -77,6 +78,7 @@ export async function saveMerged(
       const saved = { names: MODEL_FILES, config: under.config(), weights };
       return await save<ModelFiles | undefined>(chosen, saved);
     } finally {
+      for (const part of parts) part.rest?.();
       end(checker);
     }
   }, chosen.signal);
