@@ -143,7 +143,7 @@ export const cases = {
       await refuses("invalid-options", words, () => model.generate(PROMPT, { weights, adapter }));
       await refuses("invalid-options", words, () => model.loss(tokens, undefined, { weights }));
       await refuses("invalid-options", words, () => model.logits(tokens, { weights }));
-      const options = { weights: "int8", generate: { weights } };
+      const options = { weights: "int8", generate: { tokens: 32, weights } };
       await refuses("invalid-options", words, () => estimate(model.config, options));
     }
     await refuses("invalid-options", ["int8", "adapter"], () => Trainer.create(model, {}));
