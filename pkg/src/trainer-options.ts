@@ -7,6 +7,7 @@ const MAX_U32 = 0xffff_ffff;
 
 /** Rules of {@link TrainerOptions}. */
 export const TRAINER: Rules<TrainerOptions> = {
+  optimizer: oneOf("adamw", "lion", "sgd"),
   learningRate: number(0, Number.POSITIVE_INFINITY, true),
   schedule: oneOf("constant", "linear", "cosine"),
   warmupSteps: integer(0, MAX_U32),
@@ -16,6 +17,7 @@ export const TRAINER: Rules<TrainerOptions> = {
   beta1: fraction(),
   beta2: fraction(),
   epsilon: number(0, Number.POSITIVE_INFINITY, true),
+  momentum: fraction(),
   maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
   gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
@@ -23,6 +25,12 @@ export const TRAINER: Rules<TrainerOptions> = {
   precision: oneOf("f32", "mixed"),
   lastLayers: orNull(integer(1, MAX_U32)),
   seed,
+};
+
+/** Where an optimizer's defaults are not AdamW's. A rate times its decay is the same for all. */
+export const DEFAULTS: { readonly [optimizer: string]: TrainerOptions } = {
+  lion: { learningRate: 1e-4, weightDecay: 1 },
+  sgd: { learningRate: 0.1, weightDecay: 1e-3 },
 };
 
 /** The options as the module reports them, as far as they differ from the public ones. */

@@ -21,7 +21,7 @@ import {
 } from "./save.js";
 import { type CheckpointFiles, LONG, type LongOptions, openSource } from "./source.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
-import { type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
+import { DEFAULTS, type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
 import { TrainerSteps } from "./trainer-steps.js";
 import type {
   Batch,
@@ -41,7 +41,7 @@ const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
 
 /**
- * Trains a model with AdamW. Training is deterministic: the same seed, data and adapter give the
+ * Trains a model, by default with AdamW. Training is deterministic: the same seed, data and adapter give the
  * same bits, also across `save()` and `resume()`.
  *
  * @example
@@ -116,7 +116,7 @@ export class Trainer {
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
     const { handle, runtime } = models.of(trained);
-    const json = JSON.stringify(chosen);
+    const json = JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen });
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);
