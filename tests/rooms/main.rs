@@ -104,6 +104,7 @@ const SESSION: [&str; 16] = [
     "kernels",
     "lower",
     "ops",
+    "optim",
     "params",
     "order",
     "plan",
