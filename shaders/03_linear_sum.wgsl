@@ -1,11 +1,12 @@
-// uses: step, range, flat, write_mode, linear/sum_residual or linear/sum_bias or linear/previous_vec4
+// uses: step, range, flat, write_mode, linear/sum_residual or linear/sum_bias or linear/sum_biased_residual or linear/previous_vec4
 // The second stage of a product that was split along K: adds up the parts, in their order.
 //
 //   0 parts     read        f32 [SPLITS, PART_ROWS, N]
-//   1 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual or bias + sum
+//   1 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + sum
 //   2 step      uniform
 //   3 range     uniform     token rows; first column of the slice of `c` in use
 //   4 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
+//   5 bias      read        f32 [C_STRIDE] (only behind a residual)
 //
 // M is the token dimension, or FIXED_ROWS if that is not 0. N is a multiple of 4.
 // Grid: an invocation for each four results, columns fastest.

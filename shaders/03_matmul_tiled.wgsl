@@ -1,13 +1,14 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
 //   0 a         read        f32 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
 //   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b_*.wgsl)
-//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual or bias + product
+//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
 //   3 step      uniform
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
+//   6 bias      read        f32 [C_STRIDE] (only behind a residual)
 //
 // The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
 // more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32

@@ -11,7 +11,7 @@
 //! A layout may hold its matrices packed ([`Params::packed`]): each part of one is a buffer of its own then, and
 //! the shards have what is left, which is f32.
 
-use crate::arch::{Architecture, Init, Weight, WeightId};
+use crate::arch::{Architecture, Init, Param, Weight, WeightId};
 pub use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::format::WeightFormat;
@@ -52,7 +52,7 @@ impl Matrix {
     }
 }
 
-/// A tensor of the checkpoint: some consecutive rows of a [`Matrix`].
+/// A tensor of the checkpoint: some consecutive rows of a [`Matrix`], there perhaps transposed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     pub name: String,
@@ -61,6 +61,8 @@ pub struct Tensor {
     pub matrix: WeightId,
     pub row0: usize,
     pub rows: usize,
+    /// The checkpoint has the columns of the rows that lie here: its shape is `[in, out]`.
+    pub transposed: bool,
     pub init: Init,
 }
 
@@ -263,6 +265,19 @@ impl Params {
         runs
     }
 
+    /// The deviations of what starts normal, each once.
+    pub fn deviations(&self) -> Vec<f64> {
+        let mut all: Vec<f64> = vec![];
+        for tensor in &self.tensors {
+            if let Init::Normal(std) = tensor.init
+                && !all.contains(&std)
+            {
+                all.push(std);
+            }
+        }
+        all
+    }
+
     /// Parameters, padding not counted.
     pub fn parameter_count(&self) -> usize {
         self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()
@@ -320,9 +335,9 @@ impl Builder {
         matrix.parts = parts;
         let mut row0 = 0;
         for param in &weight.params {
-            let rows = param.shape.iter().product::<usize>() / weight.columns;
-            let (name, shape, init) = (param.name.clone(), param.shape.clone(), param.init);
-            self.tensors.push(Tensor { name, shape, matrix: id, row0, rows, init });
+            let rows = param.rows(weight.columns);
+            let Param { name, shape, transposed, init } = param.clone();
+            self.tensors.push(Tensor { name, shape, matrix: id, row0, rows, transposed, init });
             row0 += rows;
         }
         Ok(())

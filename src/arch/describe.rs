@@ -1,17 +1,19 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
-use super::{Attention, HeadNorms, Init, Norm, Param, Rope, Weight, WeightId};
+use super::{Attention, HeadNorms, Init, Linear, Norm, NormKind, Param, Rope, Weight, WeightId};
 use crate::config::ModelConfig;
 
 /// What the families' descriptions are written with.
 pub(super) struct Describe<'a> {
     pub config: &'a ModelConfig,
     pub weights: Vec<Weight>,
+    /// The checkpoint has the next matrices as `[in, out]`.
+    pub transposed: bool,
 }
 
 impl<'a> Describe<'a> {
     pub fn new(config: &'a ModelConfig) -> Self {
-        Self { config, weights: Vec::new() }
+        Self { config, weights: Vec::new(), transposed: false }
     }
 
     fn add(&mut self, weight: Weight) -> WeightId {
@@ -22,9 +24,11 @@ impl<'a> Describe<'a> {
     /// Matrices of `columns` inputs, stacked: each by its module's name and its number of outputs.
     pub fn matrix(&mut self, columns: usize, members: &[(String, usize)]) -> WeightId {
         let init = Init::Normal(self.config.initializer_range);
+        let transposed = self.transposed;
         let param = |(module, rows): &(String, usize)| Param {
             name: format!("{module}.weight"),
-            shape: vec![*rows, columns],
+            shape: if transposed { vec![columns, *rows] } else { vec![*rows, columns] },
+            transposed,
             init,
         };
         self.add(Weight {
@@ -40,6 +44,7 @@ impl<'a> Describe<'a> {
         let param = |(module, rows): &(String, usize)| Param {
             name: format!("{module}.bias"),
             shape: vec![*rows],
+            transposed: false,
             init: Init::Zeros,
         };
         self.add(Weight {
@@ -53,9 +58,23 @@ impl<'a> Describe<'a> {
     /// The weight of a norm over rows of `columns` elements.
     pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
         let name = format!("{module}.weight");
-        let params = vec![Param { name, shape: vec![columns], init: Init::Ones }];
+        let params =
+            vec![Param { name, shape: vec![columns], transposed: false, init: Init::Ones }];
         let weight = self.add(Weight { params, rows: 1, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps }
+        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Rms }
+    }
+
+    /// The two rows of a layer norm over rows of `columns` elements.
+    pub fn layer_norm(&mut self, module: &str, columns: usize) -> Norm {
+        let param = |(what, init)| Param {
+            name: format!("{module}.{what}"),
+            shape: vec![columns],
+            transposed: false,
+            init,
+        };
+        let params = [("weight", Init::Ones), ("bias", Init::Zeros)].map(param).to_vec();
+        let weight = self.add(Weight { params, rows: 2, columns, decay: false });
+        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Layer }
     }
 
     /// Norms of each head's queries and keys, by the modules of both.
@@ -64,11 +83,12 @@ impl<'a> Describe<'a> {
         let param = |module| Param {
             name: format!("{block}.{module}.weight"),
             shape: vec![columns],
+            transposed: false,
             init: Init::Ones,
         };
         let params = modules.map(param).to_vec();
         let weight = self.add(Weight { params, rows: 2, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps }
+        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Rms }
     }
 
     pub fn attention(&self) -> Attention {
@@ -83,5 +103,11 @@ impl<'a> Describe<'a> {
 
     pub fn rope(&self) -> Rope {
         Rope { head_dim: self.config.head_dim, config: self.config.rope }
+    }
+
+    /// A product with matrices of `columns` inputs, stacked, and with their biases if there are any.
+    pub fn linear(&mut self, columns: usize, members: &[(String, usize)], biased: bool) -> Linear {
+        let weight = self.matrix(columns, members);
+        Linear { weight, bias: biased.then(|| self.bias(members)) }
     }
 }

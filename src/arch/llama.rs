@@ -32,8 +32,9 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         vocab_size,
         hidden,
         positions: config.max_position_embeddings,
-        rope: model.rope(),
+        rope: Some(model.rope()),
         embedding,
+        position_embedding: None,
         layers,
         final_norm,
         head,
@@ -55,15 +56,15 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
     let gate_up = [(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
     Layer {
         attention_norm: model.norm(&name("input_layernorm"), hidden),
-        qkv: model.matrix(hidden, &qkv),
-        qkv_bias: differences.qkv_bias.then(|| model.bias(&qkv)),
+        qkv: model.linear(hidden, &qkv, differences.qkv_bias),
         head_norms: (differences.head_norms)(model, index),
         attention,
-        output: model.matrix(query, &[(name("self_attn.o_proj"), hidden)]),
+        output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], false),
         mlp_norm: model.norm(&name("post_attention_layernorm"), hidden),
-        gate_up: model.matrix(hidden, &gate_up),
+        gate_up: model.linear(hidden, &gate_up, false),
+        gated: true,
         feed,
         activation: model.config.hidden_act,
-        down: model.matrix(feed, &[(name("mlp.down_proj"), hidden)]),
+        down: model.linear(feed, &[(name("mlp.down_proj"), hidden)], false),
     }
 }

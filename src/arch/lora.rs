@@ -5,7 +5,7 @@
 //! module's columns of what the weight gives. Names and shapes are PEFT's, so that the tensors of the
 //! added weights are those of `adapter_model.safetensors`.
 
-use super::{Architecture, Init, Param, Weight, WeightId};
+use super::{Architecture, Init, Layer, Param, Weight, WeightId};
 use crate::config::LoraConfig;
 use crate::error::{Error, Result};
 
@@ -44,7 +44,7 @@ impl Architecture {
             let Weight { params, columns, .. } = &self.weights[target];
             let mut row0 = 0;
             for param in params {
-                let (module, rows) = (module(param), param.shape[0]);
+                let (module, rows) = (module(param), param.rows(*columns));
                 let mut named = false;
                 for (used, name) in used.iter_mut().zip(&lora.targets) {
                     let names = LoraConfig::names(name, module);
@@ -70,7 +70,8 @@ impl Architecture {
 
     /// Matrices of the layers.
     pub(super) fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
-        self.layers.iter().flat_map(|l| [l.qkv, l.output, l.gate_up, l.down])
+        let linear = |l: &Layer| [l.qkv, l.output, l.gate_up, l.down].map(|linear| linear.weight);
+        self.layers.iter().flat_map(linear)
     }
 
     fn add_low_rank(
@@ -84,7 +85,8 @@ impl Architecture {
         let a = Init::Uniform(1.0 / libm::sqrt(columns as f64));
         let mut add = |name: &str, [rows, columns]: [usize; 2], init| {
             let name = format!("base_model.model.{module}.{name}.weight");
-            let params = vec![Param { name, shape: vec![rows, columns], init }];
+            let shape = vec![rows, columns];
+            let params = vec![Param { name, shape, transposed: false, init }];
             self.weights.push(Weight { params, rows, columns, decay: true });
             self.weights.len() - 1
         };
@@ -148,8 +150,11 @@ mod tests {
         ];
         assert_eq!(tensors, expected);
         let places: Vec<_> = adapted.low_rank.iter().map(|l| (l.target, l.row0, l.rows)).collect();
-        let [first, second] = [base.layers[0].qkv, base.layers[1].qkv];
-        assert_eq!(places, [(first, 96, 32), (second, 96, 32), (base.layers[1].gate_up, 100, 100)]);
+        let [first, second] = [base.layers[0].qkv.weight, base.layers[1].qkv.weight];
+        assert_eq!(
+            places,
+            [(first, 96, 32), (second, 96, 32), (base.layers[1].gate_up.weight, 100, 100)]
+        );
         assert!(adapted.low_rank.iter().all(|low| low.scale == 2.0));
         for id in 0..adapted.weights.len() {
             assert_eq!(adapted.is_low_rank(id), id >= base.weights.len());

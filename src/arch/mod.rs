@@ -31,9 +31,18 @@ pub enum Init {
 pub struct Param {
     /// The name in the checkpoint.
     pub name: String,
-    /// Row-major: `[out, in]` of a matrix, `[n]` of a vector.
+    /// In the checkpoint, row-major: `[out, in]` of a matrix, `[n]` of a vector.
     pub shape: Vec<usize>,
+    /// The checkpoint has the matrix as `[in, out]`: kernels see it transposed.
+    pub transposed: bool,
     pub init: Init,
+}
+
+impl Param {
+    /// Rows of the weight of so many columns that it is a part of.
+    pub fn rows(&self, columns: usize) -> usize {
+        self.shape.iter().product::<usize>() / columns
+    }
 }
 
 /// Index into [`Architecture::weights`].
@@ -50,11 +59,21 @@ pub struct Weight {
     pub decay: bool,
 }
 
-/// Root mean square normalisation by a weight.
+/// How rows are normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// By the root of their mean square, times the weight.
+    Rms,
+    /// By their mean and deviation. The weight has two rows: factors, then what is added.
+    Layer,
+}
+
+/// Normalisation of rows, by a weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
     pub weight: WeightId,
     pub epsilon: f64,
+    pub kind: NormKind,
 }
 
 /// Norms of each head's queries and of its keys: a weight of two rows, queries' first.
@@ -84,24 +103,30 @@ impl Attention {
     }
 }
 
+/// A product with a matrix, and the bias that is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    pub weight: WeightId,
+    pub bias: Option<WeightId>,
+}
+
 /// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub attention_norm: Norm,
     /// Queries, keys and values, stacked.
-    pub qkv: WeightId,
-    /// Added to what `qkv` gives.
-    pub qkv_bias: Option<WeightId>,
+    pub qkv: Linear,
     pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
-    pub output: WeightId,
+    pub output: Linear,
     pub mlp_norm: Norm,
-    /// Gate and up, stacked.
-    pub gate_up: WeightId,
-    /// Elements of a row of the gate, or of its product with up.
+    /// Gate and up, stacked; where the block is not gated up alone.
+    pub gate_up: Linear,
+    pub gated: bool,
+    /// Elements of a row that the activation gives.
     pub feed: usize,
     pub activation: Activation,
-    pub down: WeightId,
+    pub down: Linear,
 }
 
 /// A decoder-only language model.
@@ -112,8 +137,11 @@ pub struct Architecture {
     pub vocab_size: usize,
     pub hidden: usize,
     pub positions: usize,
-    pub rope: Rope,
+    /// The rotary embedding of queries and keys, if there is one.
+    pub rope: Option<Rope>,
     pub embedding: WeightId,
+    /// A row for each position, added to the embedding.
+    pub position_embedding: Option<WeightId>,
     pub layers: Vec<Layer>,
     pub final_norm: Norm,
     /// Equal to `embedding` when the embeddings are tied.

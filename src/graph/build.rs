@@ -1,7 +1,7 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Layer, WeightId};
+use crate::arch::{Architecture, Layer, Linear, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
@@ -19,6 +19,9 @@ fn forward(architecture: &Architecture, training: bool) -> Graph {
     let mut build = Build { architecture, graph, layer: None, hidden, training };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
+    if let Some(weight) = architecture.position_embedding {
+        build.node(Op::Positions { weight }, "positions", &[x], &[x]);
+    }
     for (index, layer) in architecture.layers.iter().enumerate() {
         build.layer = Some(index);
         x = build.decoder_layer(layer, x);
@@ -56,34 +59,41 @@ impl Build<'_> {
         let normed = self.value("attention norm", self.hidden);
         self.node(Op::Norm(layer.attention_norm), "attention norm", &[x], &[normed]);
         let mut qkv = self.value("qkv", attention.stride());
-        let product = Op::Linear { weight: layer.qkv, bias: layer.qkv_bias };
-        self.node(product, "q, k, v", &[normed], &[qkv]);
-        self.low_rank(layer.qkv, "q, k, v adapter", normed, qkv);
+        self.linear(layer.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
         if let Some(norms) = layer.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
             self.node(Op::HeadNorms { norms, attention }, "q, k norms", &[raw], &[qkv]);
         }
-        self.node(Op::Rope { attention }, "rope", &[qkv], &[qkv]);
+        if self.architecture.rope.is_some() {
+            self.node(Op::Rope { attention }, "rope", &[qkv], &[qkv]);
+        }
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);
         self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
         let middle = self.value("residual", self.hidden);
-        self.node(linear(layer.output), "output", &[output, x], &[middle]);
-        self.low_rank(layer.output, "output adapter", output, middle);
+        self.linear(layer.output, ["output", "output adapter"], &[output, x], middle);
 
         let normed = self.value("mlp norm", self.hidden);
         self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
-        let gate_up = self.value("gate and up", 2 * layer.feed);
-        self.node(linear(layer.gate_up), "gate, up", &[normed], &[gate_up]);
-        self.low_rank(layer.gate_up, "gate, up adapter", normed, gate_up);
-        let activated = self.value("activation", layer.feed);
-        let gate = Gate { width: layer.feed, activation: layer.activation };
+        let (gated, width) = (layer.gated, layer.feed);
+        let (name, columns) = if gated { ("gate and up", 2 * width) } else { ("up", width) };
+        let gate_up = self.value(name, columns);
+        let whats = if gated { ["gate, up", "gate, up adapter"] } else { ["up", "up adapter"] };
+        self.linear(layer.gate_up, whats, &[normed], gate_up);
+        let activated = self.value("activation", width);
+        let gate = Gate { width, activation: layer.activation, gated };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
         let next = self.value("residual", self.hidden);
-        self.node(linear(layer.down), "down", &[activated, middle], &[next]);
-        self.low_rank(layer.down, "down adapter", activated, next);
+        self.linear(layer.down, ["down", "down adapter"], &[activated, middle], next);
         next
+    }
+
+    /// A product, and what an adapter adds to it; each by its name.
+    fn linear(&mut self, linear: Linear, whats: [&'static str; 2], reads: &[ValueId], y: ValueId) {
+        let Linear { weight, bias } = linear;
+        self.node(Op::Linear { weight, bias }, whats[0], reads, &[y]);
+        self.low_rank(weight, whats[1], reads[0], y);
     }
 
     /// What an adapter adds to `y`, the product of `x` with a weight. B multiplies short rows that are
@@ -102,16 +112,11 @@ impl Build<'_> {
                 x = kept;
             }
             let z = self.value("short rows", a.rows);
-            self.node(linear(low.a), what, &[x], &[z]);
+            self.node(Op::Linear { weight: low.a, bias: None }, what, &[x], &[z]);
             if low.scale != 1.0 {
                 self.node(Op::Scale { factor: low.scale }, what, &[z], &[z]);
             }
             self.node(Op::LowRank(low), what, &[z, y], &[y]);
         }
     }
-}
-
-/// A product without a bias.
-const fn linear(weight: WeightId) -> Op {
-    Op::Linear { weight, bias: None }
 }

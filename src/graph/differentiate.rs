@@ -41,7 +41,9 @@ fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> HashSet<ValueI
     let mut needed = HashSet::new();
     for node in &forward.nodes {
         let weights = match node.op {
-            Op::Embed { weight } | Op::Head { weight } => [Some(weight), None],
+            Op::Embed { weight } | Op::Positions { weight } | Op::Head { weight } => {
+                [Some(weight), None]
+            }
             Op::Linear { weight, bias } => [Some(weight), bias],
             Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => [Some(norm.weight), None],
             Op::LowRank(low) => [Some(low.b), None],
@@ -166,11 +168,13 @@ impl Pass<'_> {
                 self.emit(Op::GateBackward(gate), node.site, &[x, d_y], &[d_x, again]);
                 self.flush();
             }
+            Op::Embed { weight } | Op::Positions { weight } if !(self.trained)(weight) => {}
+            Op::Positions { weight } => {
+                self.emit(Op::PositionsBackward { weight }, node.site, &[d_y], &[]);
+            }
             Op::Embed { weight } => {
-                if (self.trained)(weight) {
-                    let clear = self.written.insert(weight);
-                    self.emit(Op::EmbedBackward { weight, clear }, node.site, &[d_y], &[]);
-                }
+                let clear = self.written.insert(weight);
+                self.emit(Op::EmbedBackward { weight, clear }, node.site, &[d_y], &[]);
             }
             _ => panic!("{} is not of a forward pass", node.site),
         }

@@ -33,7 +33,7 @@ fn joined(before: &Node, node: &Node, behind: &[Node]) -> Option<Node> {
     let op = match (before.op, node.op) {
         (Op::Norm(norm), Op::Linear { weight, bias }) => Op::NormLinear { norm, weight, bias },
         (Op::Norm(norm), Op::Head { weight }) => Op::NormLinear { norm, weight, bias: None },
-        (Op::NormLinear { norm, weight, bias: None }, Op::Gate(gate)) => {
+        (Op::NormLinear { norm, weight, bias: None }, Op::Gate(gate)) if gate.gated => {
             Op::NormLinearGate { norm, weight, gate }
         }
         (Op::NormLinear { norm, weight, bias }, Op::Rope { attention }) => {

@@ -51,11 +51,12 @@ impl fmt::Display for Site {
     }
 }
 
-/// Width of a gated feed-forward block, and its activation.
+/// Width of a feed-forward block, its activation, and whether that gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     pub width: usize,
     pub activation: Activation,
+    pub gated: bool,
 }
 
 /// Inputs of an adapter's module that training leaves out.
@@ -72,9 +73,11 @@ pub struct Dropout {
 pub enum Op {
     /// → rows.
     Embed { weight: WeightId },
+    /// rows, to which each position's row of the weight is added in place.
+    Positions { weight: WeightId },
     /// x → y.
     Norm(Norm),
-    /// x → y = x · weightᵀ, plus a bias or a second read if there is one.
+    /// x → y = x · weightᵀ, plus a bias and a second read if there are any.
     Linear { weight: WeightId, bias: Option<WeightId> },
     /// rows, multiplied in place.
     Scale { factor: f64 },
@@ -88,7 +91,7 @@ pub enum Op {
     Rope { attention: Attention },
     /// qkv → output, logsumexp.
     Attention { attention: Attention },
-    /// gate | up → activate(gate) · up.
+    /// gate | up → activate(gate) · up, or up → activate(up).
     Gate(Gate),
     /// x → logits, or their loss.
     Head { weight: WeightId },
@@ -124,10 +127,12 @@ pub enum Op {
     RopeBackward { attention: Attention },
     /// qkv, output, logsumexp, d_output → d_qkv.
     AttentionBackward { attention: Attention },
-    /// gate | up, d_y → gradients of gate | up, and what [`Op::Gate`] gave.
+    /// What [`Op::Gate`] read, d_y → its gradient, and what [`Op::Gate`] gave.
     GateBackward(Gate),
     /// d_rows → the weight's gradient, which is cleared first unless another node has written it.
     EmbedBackward { weight: WeightId, clear: bool },
+    /// d_rows → the gradient of [`Op::Positions`]'s weight.
+    PositionsBackward { weight: WeightId },
 }
 
 /// An operation on values.

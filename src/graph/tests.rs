@@ -134,7 +134,7 @@ fn what_is_not_trained_has_no_gradient_state_or_dispatch() {
 #[test]
 fn nothing_runs_below_the_lowest_trained_weight() {
     let architecture = architecture(3, false);
-    let top = architecture.layers[2].down;
+    let top = architecture.layers[2].down.weight;
     let training = differentiate(&build(&architecture), &|weight| weight == top);
     let backward = labels(&training.nodes[training.backward..]);
     assert_eq!(backward, ["logits", "final norm", "layer 2 down"]);

@@ -1,5 +1,5 @@
-//! Kernels in which each output element has one invocation: embedding, RoPE, gated
-//! activations, and two small helpers.
+//! Kernels in which each output element has one invocation: embedding, positions, RoPE, activations,
+//! and small helpers.
 
 use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
@@ -77,6 +77,35 @@ pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> 
     let bindings = [
         read("order"),
         read("tokens"),
+        read("d_output"),
+        read_write("d_weight"),
+        uniform("step"),
+        uniform("range"),
+    ];
+    finish(composer, caps, &bindings, hidden)
+}
+
+/// `position_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
+pub fn position_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
+    let composer = composer(caps, KernelSpec::PositionForward { hidden })?
+        .size("HIDDEN", hidden)
+        .module(shader!("lib/range"))
+        .module(shader!("01_position_forward"));
+    let bindings =
+        [read_write("x"), read("weight"), read("documents"), uniform("step"), uniform("range")];
+    finish(composer, caps, &bindings, hidden)
+}
+
+/// `position_backward` for vectors of `hidden` elements, of a batch whose documents' ends lie `ends`
+/// elements behind their starts. Grid: `tokens · hidden` invocations.
+pub fn position_backward(caps: &Capabilities, hidden: usize, ends: usize) -> Result<Kernel> {
+    let composer = composer(caps, KernelSpec::PositionBackward { hidden, ends })?
+        .size("HIDDEN", hidden)
+        .size("ENDS", ends)
+        .module(shader!("lib/range"))
+        .module(shader!("01_position_backward"));
+    let bindings = [
+        read("documents"),
         read("d_output"),
         read_write("d_weight"),
         uniform("step"),
@@ -181,25 +210,28 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
         .module(activation_module(shape.activation))
 }
 
-/// `gated_activation_forward`. Grid: `tokens · width` invocations.
-pub fn gated_activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let composer = with_activation(composer(caps, KernelSpec::GatedActivation(shape))?, shape)
-        .module(shader!("06_gated_activation_forward"));
-    let bindings = [read("gate_up"), read_write("output"), uniform("step")];
-    finish(composer, caps, &bindings, shape.width)
+/// `gated_activation_forward` or `activation_forward`. Grid: `tokens · width` invocations.
+pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
+    let (kernel, input) = if shape.gated {
+        (shader!("06_gated_activation_forward"), "gate_up")
+    } else {
+        (shader!("06_activation_forward"), "input")
+    };
+    let composer =
+        with_activation(composer(caps, KernelSpec::Activation(shape))?, shape).module(kernel);
+    finish(composer, caps, &[read(input), read_write("output"), uniform("step")], shape.width)
 }
 
-/// `gated_activation_backward`. Grid: `tokens · width` invocations.
-pub fn gated_activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let composer =
-        with_activation(composer(caps, KernelSpec::GatedActivationBackward(shape))?, shape)
-            .module(shader!("09_gated_activation_backward"));
-    let bindings = [
-        read("gate_up"),
-        read("d_output"),
-        read_write("d_gate_up"),
-        read_write("output"),
-        uniform("step"),
-    ];
+/// `gated_activation_backward` or `activation_backward`. Grid: `tokens · width` invocations.
+pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
+    let (kernel, [input, d_input]) = if shape.gated {
+        (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"])
+    } else {
+        (shader!("09_activation_backward"), ["input", "d_input"])
+    };
+    let composer = with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape)
+        .module(kernel);
+    let bindings =
+        [read(input), read("d_output"), read_write(d_input), read_write("output"), uniform("step")];
     finish(composer, caps, &bindings, shape.width)
 }

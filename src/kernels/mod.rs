@@ -41,8 +41,9 @@ pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attenti
 pub use attention::tile::attention_tiles;
 pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
-    CHECKSUM_LANES, checksum, copy_row, dropout, embedding_backward, embedding_forward,
-    embedding_packed, gated_activation, gated_activation_backward, initialize, rope, scale, zero,
+    CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
+    embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
+    position_forward, rope, scale, zero,
 };
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
@@ -50,8 +51,8 @@ pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, smoothed_cross_entropy};
 pub use norm::{
-    column_sum, head_norm_backward, head_norm_forward, norm_rows, rms_norm_backward,
-    rms_norm_forward,
+    column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
+    norm_rows, rms_norm_backward, rms_norm_forward,
 };
 pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, lion, sgd, step_decision};
 pub use sample::{sample, top_logits};

@@ -1,6 +1,6 @@
-//! RMSNorm, forward and backward.
+//! RMSNorm and LayerNorm, forward and backward.
 
-use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
 use super::shape::{AttentionShape, Constant};
 use super::spec::KernelSpec;
@@ -8,7 +8,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::WriteMode;
 
-/// Rows that one workgroup of `rms_norm_backward` folds into one partial weight gradient: as many
+/// Rows that one workgroup of `rms_norm_backward` or `layer_norm_backward` folds into one partial weight gradient: as many
 /// as leave about `BLOCKS` workgroups, since it works on one row after the other.
 pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
     if caps.software {
@@ -26,9 +26,23 @@ const BLOCKS: usize = 1024;
 /// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
 pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
     let spec = KernelSpec::RmsNormForward { hidden, epsilon: Constant(epsilon) };
-    let name = spec.name();
+    forward(caps, spec, (hidden, epsilon), shader!("02_rms_norm_forward"))
+}
+
+/// `layer_norm_forward`, as [`rms_norm_forward`].
+pub fn layer_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
+    let spec = KernelSpec::LayerNormForward { hidden, epsilon: Constant(epsilon) };
+    forward(caps, spec, (hidden, epsilon), shader!("02_layer_norm_forward"))
+}
+
+fn forward(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    (hidden, epsilon): (usize, f64),
+    kernel: &'static Module,
+) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, hidden, name)?;
+    let size = row_workgroup(caps, hidden, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
     Composer::new(spec, size)
         .size("HIDDEN", hidden)
@@ -36,7 +50,7 @@ pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Res
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .reduction(subgroups)
-        .module(shader!("02_rms_norm_forward"))
+        .module(kernel)
         .finish(
             caps,
             &[read("x"), read("weight"), read_write("y"), uniform("step")],
@@ -56,9 +70,30 @@ pub fn rms_norm_backward(
     rows: usize,
 ) -> Result<Kernel> {
     let spec = KernelSpec::RmsNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
-    let name = spec.name();
+    backward(caps, spec, (hidden, epsilon), (mode, rows), shader!("02_rms_norm_backward"))
+}
+
+/// `layer_norm_backward`, as [`rms_norm_backward`].
+pub fn layer_norm_backward(
+    caps: &Capabilities,
+    hidden: usize,
+    epsilon: f64,
+    mode: WriteMode,
+    rows: usize,
+) -> Result<Kernel> {
+    let spec = KernelSpec::LayerNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
+    backward(caps, spec, (hidden, epsilon), (mode, rows), shader!("02_layer_norm_backward"))
+}
+
+fn backward(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    (hidden, epsilon): (usize, f64),
+    (mode, rows): (WriteMode, usize),
+    kernel: &'static Module,
+) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, hidden, name)?;
+    let size = row_workgroup(caps, hidden, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
     Composer::new(spec, size)
         .size("HIDDEN", hidden)
@@ -70,7 +105,7 @@ pub fn rms_norm_backward(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .reduction(subgroups)
-        .module(shader!("02_rms_norm_backward"))
+        .module(kernel)
         .finish(
             caps,
             &[

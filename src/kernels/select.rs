@@ -25,11 +25,19 @@ impl KernelSpec {
                 k::embedding_packed(caps, hidden, rows, format)
             }
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
+            Self::PositionForward { hidden } => k::position_forward(caps, hidden),
+            Self::PositionBackward { hidden, ends } => k::position_backward(caps, hidden, ends),
             Self::RmsNormForward { hidden, epsilon } => {
                 k::rms_norm_forward(caps, hidden, epsilon.0)
             }
             Self::RmsNormBackward { hidden, epsilon, mode, rows } => {
                 k::rms_norm_backward(caps, hidden, epsilon.0, mode, rows)
+            }
+            Self::LayerNormForward { hidden, epsilon } => {
+                k::layer_norm_forward(caps, hidden, epsilon.0)
+            }
+            Self::LayerNormBackward { hidden, epsilon, mode, rows } => {
+                k::layer_norm_backward(caps, hidden, epsilon.0, mode, rows)
             }
             Self::HeadNormForward { shape, epsilon } => {
                 k::head_norm_forward(caps, shape, epsilon.0)
@@ -81,8 +89,8 @@ impl KernelSpec {
                 k::attention_decode_merge_tensors(caps, shape, element, &splits, batch)
             }
             Self::Softmax { columns, element } => k::softmax(caps, columns, element),
-            Self::GatedActivation(shape) => k::gated_activation(caps, shape),
-            Self::GatedActivationBackward(shape) => k::gated_activation_backward(caps, shape),
+            Self::Activation(shape) => k::activation(caps, shape),
+            Self::ActivationBackward(shape) => k::activation_backward(caps, shape),
             Self::CrossEntropy { vocabulary, gradient } => {
                 k::cross_entropy(caps, vocabulary, gradient)
             }

@@ -193,6 +193,8 @@ pub enum Output {
     Residual,
     /// C = bias + product, a number for each column of C, bound last: only for tokens times a matrix's rows.
     Bias,
+    /// C = residual + bias + product, bound in this order.
+    BiasedResidual,
 }
 
 /// Width of the feed-forward block's hidden layer, and its activation.
@@ -200,6 +202,8 @@ pub enum Output {
 pub struct ActivationWidth {
     pub width: usize,
     pub activation: Activation,
+    /// Rows have another `width` elements, which the activation of the first ones multiplies.
+    pub gated: bool,
 }
 
 /// What a matrix multiplies.
@@ -218,6 +222,8 @@ pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
     Residual,
+    /// The same with a bias, which is bound behind the residual.
+    BiasedResidual,
     /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
     Gated(Activation),
     /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the

@@ -60,12 +60,32 @@ pub enum KernelSpec {
     EmbeddingBackward {
         hidden: usize,
     },
+    /// Adds the rows of those positions that are within the range's columns, in place.
+    PositionForward {
+        hidden: usize,
+    },
+    /// Document ends lie `ends` elements behind the starts.
+    PositionBackward {
+        hidden: usize,
+        ends: usize,
+    },
     RmsNormForward {
         hidden: usize,
         epsilon: Constant,
     },
     /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
     RmsNormBackward {
+        hidden: usize,
+        epsilon: Constant,
+        mode: WriteMode,
+        rows: usize,
+    },
+    LayerNormForward {
+        hidden: usize,
+        epsilon: Constant,
+    },
+    /// As [`KernelSpec::RmsNormBackward`]; a partial sum has the factors' columns, then those of what is added.
+    LayerNormBackward {
         hidden: usize,
         epsilon: Constant,
         mode: WriteMode,
@@ -189,8 +209,8 @@ pub enum KernelSpec {
         columns: usize,
         element: Element,
     },
-    GatedActivation(ActivationWidth),
-    GatedActivationBackward(ActivationWidth),
+    Activation(ActivationWidth),
+    ActivationBackward(ActivationWidth),
     /// Losses, and with `gradient` the gradient of the logits in their place.
     CrossEntropy {
         vocabulary: usize,
@@ -264,8 +284,12 @@ impl KernelSpec {
             Self::EmbeddingForward { .. } => "embedding_forward",
             Self::EmbeddingPacked { .. } => "embedding_packed_forward",
             Self::EmbeddingBackward { .. } => "embedding_backward",
+            Self::PositionForward { .. } => "position_forward",
+            Self::PositionBackward { .. } => "position_backward",
             Self::RmsNormForward { .. } => "rms_norm_forward",
             Self::RmsNormBackward { .. } => "rms_norm_backward",
+            Self::LayerNormForward { .. } => "layer_norm_forward",
+            Self::LayerNormBackward { .. } => "layer_norm_backward",
             Self::HeadNormForward { .. } => "head_norm_forward",
             Self::HeadNormBackward { .. } => "head_norm_backward",
             Self::ColumnSum { .. } => "column_sum_forward",
@@ -296,8 +320,10 @@ impl KernelSpec {
                 "attention_decode_merge"
             }
             Self::Softmax { .. } => "softmax_forward",
-            Self::GatedActivation(_) => "gated_activation_forward",
-            Self::GatedActivationBackward(_) => "gated_activation_backward",
+            Self::Activation(ActivationWidth { gated: false, .. }) => "activation_forward",
+            Self::Activation(_) => "gated_activation_forward",
+            Self::ActivationBackward(ActivationWidth { gated: false, .. }) => "activation_backward",
+            Self::ActivationBackward(_) => "gated_activation_backward",
             Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
             Self::CrossEntropy { .. } => "cross_entropy_forward",
             Self::SmoothedCrossEntropy { .. } => "smoothed_cross_entropy_backward",

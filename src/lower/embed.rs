@@ -1,4 +1,4 @@
-//! Token embeddings: rows gathered, and their gradient scattered.
+//! Embeddings of tokens and of positions: rows gathered, and their gradient scattered.
 
 use super::Lowering;
 use crate::arch::WeightId;
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         &self.params.matrices[weight]
     }
 
-    /// The rows of a part of the vocabulary, for all tokens.
+    /// The rows of a part of a table, for all tokens.
     fn vocabulary_range(&self, weight: WeightId, part: usize) -> Range {
         let part = &self.params.matrices[weight].parts[part];
         Range { col0: part.row0 as u32, cols: part.rows as u32, ..self.builder.all_rows() }
@@ -53,15 +53,49 @@ impl Lowering<'_> {
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             if clear {
-                let kernel = k::zero(self.builder.caps, gradient.bytes as usize / 4)?;
-                let slices = vec![gradient, self.builder.step()];
-                self.builder.dispatch(super::label(node.site, "zero"), kernel, slices, 0.0)?;
+                self.clear(node, gradient)?;
             }
             let kernel = k::embedding_backward(self.builder.caps, hidden)?;
             let range = self.vocabulary_range(weight, part);
             let (step, columns) = (self.builder.step(), self.builder.range(range));
             let slices = vec![order, tokens, d_rows, gradient, step, columns];
             let flops = (self.builder.tokens * hidden) as f64;
+            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+        }
+        Ok(())
+    }
+
+    /// On the first micro-step.
+    fn clear(&mut self, node: &Node, gradient: Slice) -> Result<()> {
+        let kernel = k::zero(self.builder.caps, gradient.bytes as usize / 4)?;
+        let slices = vec![gradient, self.builder.step()];
+        self.builder.dispatch(super::label(node.site, "zero"), kernel, slices, 0.0)
+    }
+
+    pub(super) fn positions(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+        let rows = self.written(node, 0)?;
+        for part in 0..self.params.matrices[weight].parts.len() {
+            let kernel = k::position_forward(self.builder.caps, self.hidden())?;
+            let range = self.vocabulary_range(weight, part);
+            let table = self.part(weight, part, crate::plan::Buffer::Weights);
+            let (step, columns) = (self.builder.step(), self.builder.range(range));
+            let slices = vec![rows, table, self.inputs.documents, step, columns];
+            let flops = (self.builder.tokens * self.hidden()) as f64;
+            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn positions_backward(&mut self, node: &Node, weight: WeightId) -> Result<()> {
+        let (d_rows, ends) = (self.read(node, 0), self.batch().0.padded);
+        for part in 0..self.params.matrices[weight].parts.len() {
+            let gradient = self.gradient(weight, part);
+            self.clear(node, gradient)?;
+            let kernel = k::position_backward(self.builder.caps, self.hidden(), ends)?;
+            let range = self.vocabulary_range(weight, part);
+            let (step, columns) = (self.builder.step(), self.builder.range(range));
+            let slices = vec![self.inputs.documents, d_rows, gradient, step, columns];
+            let flops = (self.builder.tokens * self.hidden()) as f64;
             self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
         }
         Ok(())

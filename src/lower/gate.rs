@@ -1,4 +1,4 @@
-//! The gated activation of the feed-forward block.
+//! The activation of the feed-forward block.
 
 use super::Lowering;
 use crate::error::Result;
@@ -7,7 +7,8 @@ use crate::kernels::{self as k, ActivationWidth};
 use crate::plan::Slice;
 
 fn width(gate: Gate) -> ActivationWidth {
-    ActivationWidth { width: gate.width, activation: gate.activation }
+    let Gate { width, activation, gated } = gate;
+    ActivationWidth { width, activation, gated }
 }
 
 impl Lowering<'_> {
@@ -16,7 +17,7 @@ impl Lowering<'_> {
         self.activate(node.site.to_string(), gate, input, output)
     }
 
-    /// `activate(gate) · up` of rows `gate | up`.
+    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`.
     pub(super) fn activate(
         &mut self,
         label: String,
@@ -24,7 +25,7 @@ impl Lowering<'_> {
         input: Slice,
         output: Slice,
     ) -> Result<()> {
-        let kernel = k::gated_activation(self.builder.caps, width(gate))?;
+        let kernel = k::activation(self.builder.caps, width(gate))?;
         let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(label, kernel, vec![input, output, self.builder.step()], flops)
     }
@@ -32,7 +33,7 @@ impl Lowering<'_> {
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
         let (input, d_output) = (self.read(node, 0), self.read(node, 1));
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
-        let kernel = k::gated_activation_backward(self.builder.caps, width(gate))?;
+        let kernel = k::activation_backward(self.builder.caps, width(gate))?;
         let slices = vec![input, d_output, d_input, output, self.builder.step()];
         let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)

@@ -1,6 +1,7 @@
 //! The head: logits, their loss, and the gradients of both, a chunk of rows at a time where the
 //! logits of all rows would not fit a binding.
 
+use super::linear::OVERWRITE;
 use super::{Lowering, Rows};
 use crate::arch::{Architecture, WeightId};
 use crate::caps::Capabilities;
@@ -50,7 +51,7 @@ impl Lowering<'_> {
         }
         let (label, rows) = (node.site.to_string(), self.builder.all_rows());
         let logits = self.logits();
-        self.product_rows(&label, weight, [input, logits], None, rows)
+        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), rows)
     }
 
     /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
@@ -94,7 +95,7 @@ impl Lowering<'_> {
                 ..slice
             };
             self.builder.phase = Phase::Forward;
-            self.product_rows("logits", weight, [cut(input), logits], None, rows)?;
+            self.product_rows("logits", weight, [cut(input), logits], (OVERWRITE, &[]), rows)?;
             self.cross_entropy(logits, batch.targets(), rows, backward)?;
             if !backward {
                 continue;

@@ -4,20 +4,25 @@ use crate::arch::Init;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
-use crate::params::Params;
+use crate::params::{ALIGN, Params};
 use crate::plan::{Buffer, Builder, Phase, Plan, Range, STEP_BYTES, Slice};
 
+/// Every device can bind a uniform at multiples of this.
+pub const OPTIONS_STRIDE: u64 = 4 * ALIGN as u64;
+
 /// Draws the weights that start normal; others are left as they are. [`Buffer::Step`] holds the
-/// options of `00_initialize.wgsl`, and a `Range` of this plan what that calls a run.
+/// options of `00_initialize.wgsl` for each of [`Params::deviations`], [`OPTIONS_STRIDE`] bytes apart, and a `Range` of this plan what that calls a run.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.
 pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
+    let deviations = params.deviations();
     for (stream, tensor) in (0u32..).zip(&params.tensors) {
         let mut index = 0;
         for run in params.runs(tensor) {
-            if matches!(tensor.init, Init::Normal(_)) {
+            if let Init::Normal(std) = tensor.init {
+                let place = deviations.iter().position(|&other| other == std).unwrap_or(0);
                 let shard = Buffer::Weights(run.shard);
                 let weights = Slice::new(shard, 0, params.shards[run.shard].len as u64 * 4);
                 let of_run = Range {
@@ -26,7 +31,7 @@ pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
                     col0: index,
                     cols: stream,
                 };
-                let options = Slice::new(Buffer::Step, 0, STEP_BYTES);
+                let options = Slice::new(Buffer::Step, place as u64 * OPTIONS_STRIDE, STEP_BYTES);
                 let slices = vec![weights, options, builder.range(of_run)];
                 let kernel = k::initialize(caps, run.len)?;
                 builder.dispatch(&tensor.name, kernel, slices, 400.0 * run.len as f64)?;

@@ -7,6 +7,9 @@ use crate::graph::Node;
 use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
+/// A product of which nothing is kept but itself.
+pub(super) const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
+
 impl Lowering<'_> {
     pub(super) fn linear(
         &mut self,
@@ -15,29 +18,32 @@ impl Lowering<'_> {
         bias: Option<WeightId>,
     ) -> Result<()> {
         let input = self.read(node, 0);
-        let residual = (node.reads.len() > 1).then(|| (Output::Residual, self.read(node, 1)));
-        let bias = bias.map(|bias| (Output::Bias, self.whole(bias)));
-        assert!(residual.is_none() || bias.is_none(), "no product adds a residual and a bias");
-        let added = residual.or(bias);
+        let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
+        let bias = bias.map(|bias| self.whole(bias));
+        let kind = match (residual, bias) {
+            (None, None) => OVERWRITE,
+            (Some(_), None) => Output::Residual,
+            (None, Some(_)) => Output::Bias,
+            (Some(_), Some(_)) => Output::BiasedResidual,
+        };
+        let added: Vec<Slice> = residual.into_iter().chain(bias).collect();
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
         if let Rows::One(_) = self.rows {
-            // Of one row, a bias is a residual.
-            let residual = added.map(|(_, slice)| slice);
-            return self.matvec(&label, weight, input, output, residual);
+            return self.matvec(&label, weight, input, output, &added);
         }
         let rows = self.builder.all_rows();
-        self.product_rows(&label, weight, [input, output], added, rows)
+        self.product_rows(&label, weight, [input, output], (kind, &added), rows)
     }
 
-    /// `output = input · weightᵀ`, optionally plus a residual or a bias, as the kind that comes with it
+    /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
     /// says; `rows` are the token rows covered.
     pub(super) fn product_rows(
         &mut self,
         label: &str,
         weight: WeightId,
         [input, output]: [Slice; 2],
-        added: Option<(Output, Slice)>,
+        (mode, added): (Output, &[Slice]),
         rows: Range,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -51,11 +57,10 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 b: WeightFormat::F32,
             };
-            let mode = added.map_or(Output::Mode(WriteMode::Overwrite), |(output, _)| output);
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [input, weights, output];
-            self.product(label, &product, mode, operands, added.map(|(_, slice)| slice), range)?;
+            self.product(label, &product, mode, operands, added, range)?;
         }
         Ok(())
     }
@@ -96,7 +101,7 @@ impl Lowering<'_> {
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [d_output, weights, d_input];
-            self.product(label, &product, Output::Mode(mode), operands, None, range)?;
+            self.product(label, &product, Output::Mode(mode), operands, &[], range)?;
         }
         Ok(())
     }
@@ -134,7 +139,7 @@ impl Lowering<'_> {
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let operands = [d_output, input, self.gradient(weight, index)];
-            self.product(label, &product, Output::Mode(write), operands, None, range)?;
+            self.product(label, &product, Output::Mode(write), operands, &[], range)?;
         }
         Ok(())
     }
@@ -155,7 +160,7 @@ impl Lowering<'_> {
         shape: &LinearShape,
         output: Output,
         [a, b, c]: [Slice; 3],
-        added: Option<Slice>,
+        added: &[Slice],
         range: Range,
     ) -> Result<()> {
         self.builder.note_product(*shape);
@@ -164,14 +169,14 @@ impl Lowering<'_> {
         let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
         let Some(sum) = linear.sum else {
             let mut slices = vec![a, b, c, step, columns];
-            slices.extend(added);
+            slices.extend_from_slice(added);
             return self.builder.dispatch_rows(label, linear.product, slices, range, flops);
         };
         let parts = self.builder.tensor("parts of a product", sum.elements)?;
         let slices = vec![a, b, parts, step, columns];
         self.builder.dispatch_rows(label, linear.product, slices, range, flops)?;
         let mut slices = vec![parts, c, step, columns];
-        slices.extend(added);
+        slices.extend_from_slice(added);
         let label = format!("{label} sum");
         self.builder.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
     }

@@ -90,7 +90,7 @@ impl Lowering<'_> {
             let range = Range { col0, cols: part.rows as u32, ..self.builder.all_rows() };
             let (label, output) = (label(node.site, name), Output::Mode(write));
             let operands = operands.map(|operand| operand.unwrap_or(of_b));
-            self.product(&label, &shape, output, operands, None, range)?;
+            self.product(&label, &shape, output, operands, &[], range)?;
             if form == Form::Matmul {
                 write = WriteMode::Add;
             }

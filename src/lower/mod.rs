@@ -22,7 +22,7 @@ pub use infer::{
     CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
     SampleChoices, inference_plans, probe_plan, sample_plan,
 };
-pub use initialize::initialize_plan;
+pub use initialize::{OPTIONS_STRIDE, initialize_plan};
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};
@@ -93,6 +93,7 @@ impl Lowering<'_> {
     fn node(&mut self, node: &Node) -> Result<()> {
         match node.op {
             Op::Embed { weight } => self.embed(node, weight),
+            Op::Positions { weight } => self.positions(node, weight),
             Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => self.linear(node, weight, bias),
             Op::Scale { factor } => self.scale(node, factor),
@@ -126,6 +127,7 @@ impl Lowering<'_> {
             Op::AttentionBackward { attention } => self.attention_backward(node, attention),
             Op::GateBackward(gate) => self.gate_backward(node, gate),
             Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
+            Op::PositionsBackward { weight } => self.positions_backward(node, weight),
         }
     }
 

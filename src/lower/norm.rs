@@ -1,7 +1,7 @@
-//! Root mean square normalisation.
+//! Normalisation of rows.
 
 use super::{Lowering, label};
-use crate::arch::{Attention, HeadNorms, Norm};
+use crate::arch::{Attention, HeadNorms, Norm, NormKind};
 use crate::error::Result;
 use crate::graph::Node;
 use crate::kernels::{self as k, WriteMode};
@@ -21,7 +21,11 @@ impl Lowering<'_> {
         output: Slice,
     ) -> Result<()> {
         let hidden = self.params.matrices[norm.weight].cols;
-        let kernel = k::rms_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
+        let forward = match norm.kind {
+            NormKind::Rms => k::rms_norm_forward,
+            NormKind::Layer => k::layer_norm_forward,
+        };
+        let kernel = forward(self.builder.caps, hidden, norm.epsilon)?;
         let slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
         let flops = 4.0 * (self.builder.tokens * hidden) as f64;
         self.builder.dispatch(label, kernel, slices, flops)
@@ -36,13 +40,18 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (input, d_output) = (self.read(node, 0), self.read(node, 1));
         let d_input = self.written(node, 0)?;
-        let hidden = self.params.matrices[norm.weight].cols;
+        let matrix = &self.params.matrices[norm.weight];
+        let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
         let blocks = tokens.div_ceil(rows);
-        let elements = blocks as u64 * hidden as u64;
+        let elements = blocks as u64 * columns as u64;
         let partial = self.builder.tensor("norm weight gradient partials", elements)?;
-        let kernel = k::rms_norm_backward(caps, hidden, norm.epsilon, write, rows)?;
+        let backward = match norm.kind {
+            NormKind::Rms => k::rms_norm_backward,
+            NormKind::Layer => k::layer_norm_backward,
+        };
+        let kernel = backward(caps, hidden, norm.epsilon, write, rows)?;
         let weight = self.whole(norm.weight);
         let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
         let flops = 12.0 * (tokens * hidden) as f64;
@@ -50,9 +59,9 @@ impl Lowering<'_> {
         if !trained {
             return Ok(());
         }
-        let kernel = k::column_sum(caps, hidden, rows)?;
+        let kernel = k::column_sum(caps, columns, rows)?;
         let slices = vec![partial, self.gradient(norm.weight, 0), self.builder.step()];
-        let flops = (blocks * hidden) as f64;
+        let flops = (blocks * columns) as f64;
         self.builder.dispatch(label(node.site, "weight"), kernel, slices, flops)
     }
 

@@ -2,24 +2,28 @@
 //! rotation after them in the same kernel where that is faster.
 
 use super::{Lowering, Rows, label};
-use crate::arch::{Attention, Norm, WeightId};
+use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Gate, Node, Site};
 use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, MatvecShape};
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, optionally plus a residual or a bias.
+    /// `output = matrix · input`, plus what is `added`: a residual or a bias, which are the same of one row, or both.
     pub(super) fn matvec(
         &mut self,
         label: &str,
         weight: WeightId,
         input: Slice,
         output: Slice,
-        residual: Option<Slice>,
+        added: &[Slice],
     ) -> Result<()> {
-        let then = residual.map_or(MatvecOutput::Plain, |_| MatvecOutput::Residual);
-        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], residual)
+        let then = match added.len() {
+            0 => MatvecOutput::Plain,
+            1 => MatvecOutput::Residual,
+            _ => MatvecOutput::BiasedResidual,
+        };
+        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], added)
     }
 
     pub(super) fn norm_linear(
@@ -45,14 +49,14 @@ impl Lowering<'_> {
         output: Slice,
     ) -> Result<()> {
         let bias = bias.map(|bias| self.whole(bias));
-        if bias.is_some() || !k::matvec_fuses(self.builder.caps) {
+        if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
             self.norm_rows(label(site, "norm"), norm, input, normed)?;
-            return self.matvec(&site.to_string(), weight, normed, output, bias);
+            return self.matvec(&site.to_string(), weight, normed, output, bias.as_slice());
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
         let io = [input, output];
-        self.rows_of_matrix(&site.to_string(), weight, from, MatvecOutput::Plain, io, Some(scale))
+        self.rows_of_matrix(&site.to_string(), weight, from, MatvecOutput::Plain, io, &[scale])
     }
 
     /// `activate(gate) · up` of the two halves of `matrix · norm(input)`.
@@ -64,7 +68,7 @@ impl Lowering<'_> {
         gate: Gate,
     ) -> Result<()> {
         let (input, site) = (self.read(node, 0), node.site);
-        if !self.fuses_pairs(weight) {
+        if !self.fuses_pairs(norm, weight) {
             let gate_up = self.tensor("gate and up", 2 * gate.width)?;
             self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
             let output = self.written(node, 0)?;
@@ -87,10 +91,15 @@ impl Lowering<'_> {
         self.builder.dispatch(site.to_string(), kernel, slices, flops)
     }
 
-    /// Whether a kernel can multiply pairs of rows, a gate's and the one above it or those half a head
-    /// apart: the two may lie in different parts of a matrix that is cut.
-    fn fuses_pairs(&self, weight: WeightId) -> bool {
-        self.params.matrices[weight].parts.len() == 1 && k::matvec_fuses(self.builder.caps)
+    /// Whether the kernel of a product also computes the norm before it.
+    fn fuses(&self, norm: Norm) -> bool {
+        norm.kind == NormKind::Rms && k::matvec_fuses(self.builder.caps)
+    }
+
+    /// Whether a kernel can do so and multiply pairs of rows, a gate's and the one above it or those half a
+    /// head apart: the two may lie in different parts of a matrix that is cut.
+    fn fuses_pairs(&self, norm: Norm, weight: WeightId) -> bool {
+        self.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
     }
 
     /// The newest row's queries, rotated, at the beginning of a row; where one kernel can, with its
@@ -105,7 +114,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let Rows::One(cache) = self.rows else { panic!("only one row is decoded by joined nodes") };
         let input = self.read(node, 0);
-        if cache.format != KvCache::F32 || !self.fuses_pairs(weight) {
+        if cache.format != KvCache::F32 || !self.fuses_pairs(norm, weight) {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
@@ -134,7 +143,7 @@ impl Lowering<'_> {
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
-    /// A dispatch for each part of a matrix; `last` is the residual or the norm's weight.
+    /// A dispatch for each part of a matrix; `last` is what is added, or the norm's weight.
     fn rows_of_matrix(
         &mut self,
         label: &str,
@@ -142,7 +151,7 @@ impl Lowering<'_> {
         input: MatvecInput,
         output: MatvecOutput,
         [from, to]: [Slice; 2],
-        last: Option<Slice>,
+        last: &[Slice],
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         for (index, part) in matrix.parts.iter().enumerate() {
@@ -152,7 +161,7 @@ impl Lowering<'_> {
             let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
             let rows = self.row_operand(weight, index);
             let mut slices = vec![from, rows, to, self.builder.range(range)];
-            slices.extend(last);
+            slices.extend_from_slice(last);
             let flops = 2.0 * (part.rows * matrix.cols) as f64;
             self.builder.dispatch(label, kernel, slices, flops)?;
         }

@@ -131,7 +131,9 @@ pub fn train_plans_of(
     Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
 }
 
+/// Empty where nothing reads it.
 pub(super) fn rope_table(params: &Params, positions: usize) -> Slice {
-    let bytes = positions as u64 * params.architecture.rope.head_dim as u64 * 4;
+    let head_dim = params.architecture.rope.map_or(0, |rope| rope.head_dim);
+    let bytes = positions as u64 * head_dim as u64 * 4;
     Slice::new(Buffer::RopeTable, 0, bytes)
 }

@@ -7,7 +7,7 @@ use super::resources::Resources;
 use super::step::write_rope_table;
 use super::weights::Weights;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferId, PlanId, Replay, made};
+use crate::gpu::{PlanId, Replay, made};
 use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -82,8 +82,8 @@ pub(super) fn capacity_for(tokens: usize, most: usize) -> usize {
 
 impl Room {
     /// What another room of the model, or this one grown, has another of.
-    pub fn mark(&self) -> Result<BufferId> {
-        self.resources.get(Buffer::RopeTable)
+    pub const fn mark(&self) -> PlanId {
+        self.prefill
     }
 
     /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
@@ -175,9 +175,10 @@ impl KeyValueCache {
         }
         let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
-        let positions = old..capacity;
-        let table = larger.resources.get(Buffer::RopeTable)?;
-        write_rope_table(&**gpu, table, positions, &model.layout.architecture.rope).await?;
+        if let Some(rope) = &model.layout.architecture.rope {
+            let table = larger.resources.get(Buffer::RopeTable)?;
+            write_rope_table(&**gpu, table, old..capacity, rope).await?;
+        }
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());

@@ -29,8 +29,9 @@ pub struct ModelLoader {
     model: Rc<OnceCell<Rc<Model>>>,
     /// The uploads.
     pending: Pending,
-    /// The numbers of a piece.
+    /// The numbers of a piece, and those of a tensor that waits for its last one.
     values: Vec<f32>,
+    held: Vec<f32>,
 }
 
 impl std::fmt::Debug for ModelLoader {
@@ -57,7 +58,8 @@ impl ModelLoader {
         Weights::planned(gpu, &config, weights)?;
         let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
-        Ok(Self { gpu, config, weights, reader, model: Rc::default(), pending, values: vec![] })
+        let (values, held) = (vec![], vec![]);
+        Ok(Self { gpu, config, weights, reader, model: Rc::default(), pending, values, held })
     }
 
     /// Takes an adapter's tensors, by PEFT's names, where a model's would be allocated.
@@ -67,7 +69,8 @@ impl ModelLoader {
         let reader = CheckpointReader::new(&model.tensors());
         let weights = model.weights();
         let model = Rc::new(OnceCell::from(Rc::clone(model)));
-        Self { gpu, config, weights, reader, model, pending: Pending::default(), values: vec![] }
+        let (values, held) = (vec![], vec![]);
+        Self { gpu, config, weights, reader, model, pending: Pending::default(), values, held }
     }
 
     /// Judges the files of a checkpoint of a model that is there already, and takes none of its tensors.
@@ -92,6 +95,7 @@ impl ModelLoader {
             model,
             pending: Pending::default(),
             values: vec![],
+            held: vec![],
         })
     }
 
@@ -184,7 +188,8 @@ impl ModelLoader {
         let weights = model.weights.buffers()?;
         let find = |name| weights.get(name);
         let place = Place { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
-        let upload = || place.write(&self.gpu, start as usize, &self.values);
+        let held = &mut self.held;
+        let upload = || place.write_stored(&self.gpu, start as usize, &self.values, held);
         self.pending.queue(&*self.gpu, upload)
     }
 

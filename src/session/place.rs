@@ -1,4 +1,5 @@
-//! A tensor's elements in the shards of a set of buffers: written and read in pieces.
+//! A tensor's elements in the shards of a set of buffers: written and read in pieces. A tensor that the
+//! checkpoint has as `[in, out]` is transposed here, between the host's bytes and the shards.
 
 use crate::error::{Error, Result, room};
 use crate::format::{GROUP, WeightFormat, pack};
@@ -10,6 +11,9 @@ use std::rc::Rc;
 
 /// Bytes brought back at a time: host memory holds them two more times meanwhile.
 const READ_BYTES: usize = 64 << 20;
+
+/// Elements of a transposed tensor that are written at a time.
+const PART: usize = 1 << 20;
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
 type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
@@ -92,6 +96,46 @@ impl Place<'_> {
         }))
     }
 
+    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here transposed,
+    /// pieces come in order and wait in `held` for the last one.
+    ///
+    /// # Errors
+    /// `out-of-memory`, `device-lost`.
+    pub fn write_stored(
+        &self,
+        gpu: &Rc<dyn Gpu>,
+        start: usize,
+        values: &[f32],
+        held: &mut Vec<f32>,
+    ) -> Result<()> {
+        if !self.tensor.transposed {
+            return self.write(gpu, start, values);
+        }
+        let total = self.tensor.shape.iter().product::<usize>();
+        if start == 0 {
+            *held = room(&format!("tensor {}", self.tensor.name), total as u64)?;
+        }
+        if held.len() != start {
+            return Err(Error::internal("the pieces of two tensors came among each other"));
+        }
+        held.extend_from_slice(values);
+        if held.len() < total {
+            return Ok(());
+        }
+        let stored = std::mem::take(held);
+        let rows = self.tensor.rows;
+        let columns = (total / rows).max(1);
+        // Rows in parts of a few megabytes: the host holds the tensor once, not twice.
+        for first in (0..rows).step_by((PART / columns).max(1)) {
+            let last = rows.min(first + (PART / columns).max(1));
+            let part: Vec<f32> = (first * columns..last * columns)
+                .map(|i| stored[i % columns * rows + i / columns])
+                .collect();
+            self.write(gpu, first * columns, &part)?;
+        }
+        Ok(())
+    }
+
     /// Reads the tensor's bytes from `begin` to `end` of its bytes in a file, f32 little endian.
     pub fn read_bytes(
         &self,
@@ -103,7 +147,18 @@ impl Place<'_> {
         if start > end || end > total || start % 4 != 0 || end % 4 != 0 {
             return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
         }
-        self.read(gpu, (start / 4) as usize..(end / 4) as usize)
+        let range = (start / 4) as usize..(end / 4) as usize;
+        if !self.tensor.transposed {
+            return self.read(gpu, range);
+        }
+        let (rows, all) = (self.tensor.rows, (total / 4) as usize);
+        let columns = (all / rows).max(1);
+        let whole = self.read(gpu, 0..all)?;
+        Ok(Box::pin(async move {
+            let whole = whole.await?;
+            let element = |i: usize| &whole[(i % rows * columns + i / rows) * 4..][..4];
+            Ok(range.flat_map(element).copied().collect())
+        }))
     }
 }
 

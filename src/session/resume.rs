@@ -25,8 +25,9 @@ pub struct Resume {
     trainer: Rc<OnceCell<Rc<Trainer>>>,
     /// The uploads.
     pending: Pending,
-    /// The numbers of a piece.
+    /// The numbers of a piece, and those of a tensor that waits for its last one.
     values: Vec<f32>,
+    held: Vec<f32>,
 }
 
 impl Resume {
@@ -73,7 +74,8 @@ impl Resume {
             .collect();
         let reader = CheckpointReader::new(&tensors);
         let pending = Pending::default();
-        Ok(Self { state, reader, trainer: Rc::default(), pending, values: vec![] })
+        let (values, held) = (vec![], vec![]);
+        Ok(Self { state, reader, trainer: Rc::default(), pending, values, held })
     }
 
     /// The longest header that a file of these tensors may have.
@@ -147,7 +149,8 @@ impl Resume {
             let find = |name| trainer.buffer(name);
             let place = Place { layout, tensor, set, find: &find };
             let gpu = trainer.model.gpu();
-            let upload = || place.write(gpu, start as usize, &self.values);
+            let held = &mut self.held;
+            let upload = || place.write_stored(gpu, start as usize, &self.values, held);
             return self.pending.queue(&**gpu, upload);
         }
         Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")))

@@ -3,6 +3,7 @@
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
+use super::place::Place;
 use super::resources::Resources;
 use super::trainer::{SavedSet, Trainer, TrainerState};
 use crate::checkpoint::write_header;
@@ -126,12 +127,34 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Bytes of the file's data, which follow its header. Tensors that lie side by side come in one
-    /// readback.
+    /// Bytes of the file's data, which follow its header.
     ///
     /// # Errors
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
+        let find = |name| self.copies.get(name);
+        let (mut data, mut next, mut at) = (vec![], bytes.start, 0);
+        for (tensor, (_, set)) in self.tensors() {
+            let end = at + tensor.shape.iter().product::<usize>() as u64 * 4;
+            let (first, last) = (at.max(bytes.start), end.min(bytes.end));
+            if tensor.transposed && first < last {
+                data.extend(self.read_rows(next..first).await?);
+                let place = Place { layout: &self.layout, tensor, set, find: &find };
+                data.extend(place.read_bytes(self.model.gpu(), first - at..last - at)?.await?);
+                next = last;
+            }
+            at = end;
+        }
+        if data.is_empty() {
+            return self.read_rows(bytes).await;
+        }
+        data.extend(self.read_rows(next..bytes.end).await?);
+        Ok(data)
+    }
+
+    /// Bytes of tensors that lie here as they do in the file. Tensors that lie side by side come in one
+    /// readback.
+    async fn read_rows(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let stretches = self.stretches(bytes.clone())?;
         let mut data = Vec::new();
         for near in stretches.chunk_by(|one, next| {

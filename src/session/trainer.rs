@@ -123,9 +123,11 @@ impl Trainer {
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         let architecture = &model.layout().architecture;
-        let positions = 0..options.tokens_per_step.min(architecture.positions);
-        let table = resources.get(Buffer::RopeTable)?;
-        write_rope_table(&*gpu, table, positions, &architecture.rope).await?;
+        if let Some(rope) = &architecture.rope {
+            let positions = 0..options.tokens_per_step.min(architecture.positions);
+            let table = resources.get(Buffer::RopeTable)?;
+            write_rope_table(&*gpu, table, positions, rope).await?;
+        }
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
         for (done, plan) in

@@ -12,7 +12,7 @@ use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, Pending, Region, Replay, made};
 use crate::kernels::WeightFormat;
-use crate::lower::{CHECKSUM_BYTES, checksum_plan, initialize_plan};
+use crate::lower::{CHECKSUM_BYTES, OPTIONS_STRIDE, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use crate::random::{fill_uniform, fill_weights};
@@ -191,8 +191,11 @@ impl Weights {
         // Given back at the end of this function: the GPU keeps what submitted work uses.
         let mut resources = Resources::new(gpu);
         resources.allocate(&plan.buffers(), &[weights])?;
-        let values = Initialize::new(seed, self.config.initializer_range);
-        gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&values))?;
+        for (place, std) in (0u64..).zip(self.layout.deviations()) {
+            let values = Initialize::new(seed, std);
+            let (buffer, offset) = (resources.get(Buffer::Step)?, place * OPTIONS_STRIDE);
+            gpu.write(buffer, offset, bytemuck::bytes_of(&values))?;
+        }
         let plan = resources.install(&plan, &[weights])?;
         gpu.submit(&[Replay::new(plan, 1)], submits, None).map(drop)
     }

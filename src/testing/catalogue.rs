@@ -34,6 +34,8 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, 1e-6));
         add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add, 2));
+        add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
+        add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2));
         add("loss", k::cross_entropy(caps, width, false));
         add("loss with gradient", k::cross_entropy(caps, width, true));
@@ -70,6 +72,8 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("embedding", k::embedding_forward(caps, width));
         add("embedding backward", k::embedding_backward(caps, width));
+        add("positions", k::position_forward(caps, width));
+        add("positions backward", k::position_backward(caps, width, 64));
         add("initialize", k::initialize(caps, width * 100_000));
         add("zero", k::zero(caps, width * 100_000));
         add("copy", k::copy_row(caps, width));
@@ -81,9 +85,11 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("sgd with momentum", k::sgd(caps, width * 40_000, true));
         add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
-            let shape = ActivationWidth { width, activation };
-            add("activation", k::gated_activation(caps, shape));
-            add("activation backward", k::gated_activation_backward(caps, shape));
+            for gated in [true, false] {
+                let shape = ActivationWidth { width, activation, gated };
+                add("activation", k::activation(caps, shape));
+                add("activation backward", k::activation_backward(caps, shape));
+            }
         }
     }
     entries
@@ -100,8 +106,10 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 Output::Mode(WriteMode::AddAfterFirst),
                 Output::Residual,
                 Output::Bias,
+                Output::BiasedResidual,
             ] {
-                if output == Output::Bias && form != Form::MatmulT {
+                let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+                if biased && form != Form::MatmulT {
                     continue;
                 }
                 let shape = LinearShape::new(form, n, k, tokens);
@@ -133,6 +141,7 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Residual),
+            (MatvecInput::Plain, MatvecOutput::BiasedResidual),
             (norm, MatvecOutput::Plain),
             (norm, MatvecOutput::Gated(Activation::Silu)),
         ] {

@@ -1,4 +1,4 @@
-//! Families 00, 04, 06 and 09: helpers, RoPE, gated activations.
+//! Families 00, 04, 06 and 09: helpers, RoPE, activations.
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
@@ -9,7 +9,9 @@ use crate::config::Activation;
 use crate::kernels::{self as k, ActivationWidth, Kernel, WriteMode};
 use crate::random::{fill_weights, split};
 use crate::session::step::Initialize;
-use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::activation::{
+    activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
+};
 use crate::twins::attention::AttentionShape;
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
@@ -30,6 +32,11 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(Activation::ALL.map(|activation| {
         Case::new(format!("gated_activation {}", activation.name()), move |lane| {
             gated_activation(lane, activation)
+        })
+    }));
+    cases.extend(Activation::ALL.map(|activation| {
+        Case::new(format!("activation {}", activation.name()), move |lane| {
+            plain_activation(lane, activation)
         })
     }));
     cases
@@ -215,7 +222,7 @@ const ACTIVATION: f64 = 4e-6;
 
 async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (rows, width) in [(1, 1), (13, 67)] {
-        let shape = ActivationWidth { width, activation };
+        let shape = ActivationWidth { width, activation, gated: true };
         let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
         let exact = wide(&gate_up);
         let output = gated_activation_forward(activation, &exact, width);
@@ -234,7 +241,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
             .collect();
         let step = Operand::uniform(&Step::of(rows));
 
-        let made = lane.variants(|caps| k::gated_activation(caps, shape)).map_err(text)?;
+        let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
         let forward = [Operand::floats(&gate_up), Operand::poison(output.len()), step.clone()];
         let forward = jobs(&made, rows, &forward);
         for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
@@ -242,7 +249,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
                 .map_err(of(&job.kernel))?;
         }
 
-        let made = lane.variants(|caps| k::gated_activation_backward(caps, shape)).map_err(text)?;
+        let made = lane.variants(|caps| k::activation_backward(caps, shape)).map_err(text)?;
         let (gradient, _) = gated_activation_backward(activation, &exact, &wide(&d_output), width);
         let backward = [
             Operand::floats(&gate_up),
@@ -260,6 +267,43 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
             let loss =
                 |x: &[f64]| dot(&gated_activation_forward(activation, x, width), &wide(&d_output));
             directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
+                .map_err(&named)?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Without a gate: an element of each size, and the same of its gradient.
+async fn plain_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
+    for (rows, width) in [(1, 1), (13, 134)] {
+        let shape = ActivationWidth { width, activation, gated: false };
+        let (x, d_output) = (gates(&lane, rows, width.div_ceil(2)), lane.normal(rows * width));
+        let x = &x[..rows * width];
+        let (exact, d_exact) = (wide(x), wide(&d_output));
+        let (gradient, output) = activation_backward(activation, &exact, &d_exact);
+        // As above: rounding is relative to these.
+        let slopes: Vec<f64> =
+            exact.iter().zip(&d_exact).map(|(x, d)| d * x.abs().max(1.0)).collect();
+        let step = Operand::uniform(&Step::of(rows));
+        let (input, poison) = (Operand::floats(x), Operand::poison(rows * width));
+
+        let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
+        let forward = jobs(&made, rows, &[input.clone(), poison.clone(), step.clone()]);
+        for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
+            each_close("output", &got.floats(0), &output, &exact, ACTIVATION)
+                .map_err(of(&job.kernel))?;
+        }
+
+        let made = lane.variants(|caps| k::activation_backward(caps, shape)).map_err(text)?;
+        let operands = [input, Operand::floats(&d_output), poison.clone(), poison, step];
+        let backward = jobs(&made, rows, &operands);
+        for (job, got) in backward.iter().zip(lane.run(&backward).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            each_close("d_input", &got.floats(0), &gradient, &slopes, ACTIVATION)
+                .map_err(&named)?;
+            each_close("output", &got.floats(1), &output, &exact, ACTIVATION).map_err(&named)?;
+            let loss = |x: &[f64]| dot(&activation_forward(activation, x), &d_exact);
+            directional("d_input", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
                 .map_err(&named)?;
         }
     }

@@ -1,12 +1,14 @@
-//! Family 01: rows of a table in parts, and their deterministic gradient.
+//! Family 01: rows of a table in parts, by token or by position, and their deterministic gradients.
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, directional, dot, of, same, text, wide};
 use super::{Case, Outcome};
-use crate::data::sorted_by_token;
+use crate::data::{sorted_by_token, write_document_ends};
 use crate::kernels::{self as k, WeightFormat};
-use crate::twins::embedding::{embedding_backward, embedding_forward};
+use crate::twins::embedding::{
+    embedding_backward, embedding_forward, position_backward, position_forward,
+};
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use std::rc::Rc;
 
@@ -20,8 +22,12 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("embedding of {} rows", format.name());
         Case::new(name, move |lane| from_packed(lane, format))
     });
-    let plain =
-        [Case::new("embedding_forward", forward), Case::new("embedding_backward", backward)];
+    let plain = [
+        Case::new("embedding_forward", forward),
+        Case::new("embedding_backward", backward),
+        Case::new("position_forward", positions),
+        Case::new("position_backward", positions_backward),
+    ];
     plain.into_iter().chain(packed).collect()
 }
 
@@ -152,4 +158,86 @@ fn differences(
         weight[PART.start * hidden..PART.end * hidden].copy_from_slice(part);
         dot(&embedding_forward(tokens, &weight, hidden), d_output)
     })
+}
+
+/// Positions of a table: more than a batch of 67 rows behind 13 others reaches.
+const POSITIONS: usize = 83;
+
+/// Rows whose position is in another part of the table stay as they were.
+async fn positions(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 5, 40] {
+        let made = lane.variants(|caps| k::position_forward(caps, hidden)).map_err(text)?;
+        for (rows, position) in [(1, 0), (67, 0), (1, 30), (67, 13)] {
+            let documents = if position > 0 { vec![0; rows] } else { lane.documents(rows) };
+            let (weight, before) = (lane.normal(POSITIONS * hidden), lane.normal(rows * hidden));
+            // Adding nothing changes no bit.
+            let mut part = vec![0.0; weight.len()];
+            let own = PART.start * hidden..PART.end * hidden;
+            part[own.clone()].copy_from_slice(&weight[own.clone()]);
+            let mut expected = before.clone();
+            position_forward(&mut expected, &part, &documents, position, hidden);
+            let expected = Operand::floats(&expected);
+            let step = Step { position: position as u32, ..Step::of(rows) };
+            let operands = vec![
+                Operand::floats(&before),
+                Operand::floats(&weight[own]),
+                Operand::words(&documents),
+                Operand::uniform(&step),
+                Operand::range(0, rows, PART.start, PART.len()),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                same("x", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn positions_backward(lane: Rc<Lane>) -> Outcome {
+    for hidden in [1, 37] {
+        for rows in [1, 67, 130] {
+            let ends = rows + 3;
+            let made =
+                lane.variants(|caps| k::position_backward(caps, hidden, ends)).map_err(text)?;
+            let documents = lane.documents(rows);
+            let d_output = lane.normal(rows * hidden);
+            let before = lane.normal(PART.len() * hidden);
+            let whole = position_backward(&documents, &wide(&d_output), hidden, rows.max(PART.end));
+            let own = &whole[PART.start * hidden..PART.end * hidden];
+            let expected: Vec<f64> =
+                own.iter().zip(&before).map(|(d, &b)| d + f64::from(b)).collect();
+            let mut words = documents.clone();
+            words.resize(2 * ends, 0);
+            write_document_ends(&documents, &mut words[ends..ends + rows]);
+            let operands = vec![
+                Operand::words(&words),
+                Operand::floats(&d_output),
+                Operand::floats(&before),
+                Operand::uniform(&Step::of(rows)),
+                Operand::range(0, rows, PART.start, PART.len()),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+            let got = lane.run(&jobs).await.map_err(text)?;
+            for (job, got) in jobs.iter().zip(&got) {
+                let named = of(&job.kernel);
+                close("d_weight", &got.floats(0), &expected, ROUNDING).map_err(&named)?;
+                let gradient: Vec<f32> =
+                    got.floats(0).iter().zip(&before).map(|(d, b)| d - b).collect();
+                let (part, direction) =
+                    (wide(&lane.normal(gradient.len())), lane.normal(gradient.len()));
+                directional("d_weight", &gradient, &part, &direction, |part| {
+                    let mut weight = vec![0.0; rows.max(PART.end) * hidden];
+                    weight[PART.start * hidden..PART.end * hidden].copy_from_slice(part);
+                    let mut x = vec![0.0; rows * hidden];
+                    position_forward(&mut x, &weight, &documents, 0, hidden);
+                    dot(&x, &wide(&d_output))
+                })
+                .map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
 }

@@ -12,10 +12,10 @@ use crate::kernels::{
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
 use crate::twins::activation::gated_activation_forward;
-use crate::twins::cast;
 use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::twins::norm::rms_norm_forward;
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
+use crate::twins::{add_assign, cast};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -44,7 +44,7 @@ fn outputs(form: Form) -> &'static [Output] {
     const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
     const ADD: Output = Output::Mode(WriteMode::Add);
     match form {
-        Form::MatmulT => &[OVERWRITE, Output::Residual, Output::Bias, ADD],
+        Form::MatmulT => &[OVERWRITE, Output::Residual, Output::Bias, Output::BiasedResidual, ADD],
         Form::Matmul => &[OVERWRITE, ADD],
         Form::MatmulAt => &[Output::Mode(WriteMode::AddAfterFirst), ADD],
     }
@@ -93,7 +93,8 @@ fn products(
 
 async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
     for (index, &output) in outputs(form).iter().enumerate() {
-        let shape = shape(form, vectors, index == 0 || output == Output::Bias);
+        let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+        let shape = shape(form, vectors, index == 0 || biased);
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
@@ -106,7 +107,7 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
         };
         // All tiles once; what a product is added to does not depend on them.
         let whole = made(1).map_err(text)?;
-        let most = if output == Output::Bias { 1 } else { 3 };
+        let most = if biased { 1 } else { 3 };
         for kernel in &whole[if index == 0 { 0 } else { whole.len().saturating_sub(most) }..] {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
             check(&lane, &jobs, &runs).await?;
@@ -194,7 +195,8 @@ struct Run {
     /// The second operand packed, where it is.
     words: Vec<u32>,
     /// A residual, or a bias.
-    added: Option<Vec<f32>>,
+    /// In the order of their bindings.
+    added: Vec<Vec<f32>>,
     expected: Vec<f64>,
 }
 
@@ -236,12 +238,16 @@ impl Run {
         let a = lane.normal(tokens * a_stride);
         let (b, words) = as_it_lies(shape.b, lane.normal(rows_b * b_stride));
         let added = match output {
-            Output::Mode(_) => None,
-            Output::Residual => Some(lane.normal(rows_c * c_stride)),
-            Output::Bias => Some(lane.normal(c_stride)),
+            Output::Mode(_) => vec![],
+            Output::Residual => vec![lane.normal(rows_c * c_stride)],
+            Output::Bias => vec![lane.normal(c_stride)],
+            Output::BiasedResidual => vec![lane.normal(rows_c * c_stride), lane.normal(c_stride)],
         };
         let adds = match output {
-            Output::Mode(WriteMode::Overwrite) | Output::Residual | Output::Bias => false,
+            Output::Mode(WriteMode::Overwrite)
+            | Output::Residual
+            | Output::Bias
+            | Output::BiasedResidual => false,
             Output::Mode(WriteMode::Add) => true,
             Output::Mode(WriteMode::AddAfterFirst) => accumulate,
         };
@@ -251,13 +257,13 @@ impl Run {
             c.fill(f32::NAN);
         }
         // A bias is the same in each row.
-        let each_row = |x: &Vec<f32>| x.repeat(rows_c * c_stride / x.len());
-        let base = if adds { Some(c.clone()) } else { added.as_ref().map(each_row) };
-        let cut = |x: &[f32], stride: usize, width: usize, column: usize| -> Vec<f64> {
-            x.chunks_exact(stride).flat_map(|row| wide(&row[column..column + width])).collect()
+        let each_row = |x: &Vec<f32>| wide(&x.repeat(rows_c * c_stride / x.len()));
+        let base = if adds { Some(wide(&c)) } else { added.iter().map(each_row).reduce(sum) };
+        let cut = |x: &[f64], stride: usize, width: usize, column: usize| -> Vec<f64> {
+            x.chunks_exact(stride).flat_map(|row| &row[column..column + width]).copied().collect()
         };
         let (a_column, c_column) = if form == Form::MatmulT { (0, column) } else { (column, 0) };
-        let left = cut(&a, a_stride, k, a_column);
+        let left = cut(&wide(&a), a_stride, k, a_column);
         let base = base.map(|base| cut(&base, c_stride, n, c_column));
         let product = match form {
             Form::MatmulT => {
@@ -300,7 +306,7 @@ impl Run {
             operands[1] = Operand::words(&self.words);
         }
         operands.extend(self.uniforms());
-        operands.extend(self.added.as_deref().map(Operand::floats));
+        operands.extend(self.added.iter().map(|x| Operand::floats(x)));
         Job::new(kernel, self.tokens, operands)
     }
 
@@ -317,19 +323,19 @@ impl Run {
     fn sum_job(&self, kernel: &Kernel, parts: &[u32]) -> Job {
         let mut operands = vec![Operand::words(parts), Operand::floats(&self.operands[2])];
         operands.extend(self.uniforms());
-        operands.extend(self.added.as_deref().map(Operand::floats));
+        operands.extend(self.added.iter().map(|x| Operand::floats(x)));
         Job::new(kernel, self.tokens, operands)
     }
 }
 
 /// Every form of the matrix-vector product: the input as it is and normed; the products as they
-/// are, added to a residual, and gated.
+/// are, added to a residual or to that and a bias, and gated.
 async fn matvec(lane: Rc<Lane>) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
     let weights = WeightFormat::F32;
     for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
-        for output in [MatvecOutput::Plain, MatvecOutput::Residual] {
+        for output in [MatvecOutput::Plain, MatvecOutput::Residual, MatvecOutput::BiasedResidual] {
             row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output, weights }).await?;
         }
         for output in [MatvecOutput::Plain].into_iter().chain(gates) {
@@ -340,6 +346,11 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
 }
 
 pub(super) const EPSILON: f64 = 1e-5;
+
+fn sum(mut a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
+    add_assign(&mut a, &b);
+    a
+}
 
 /// The product with a matrix of numbers as they are.
 async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String> {
@@ -378,15 +389,18 @@ pub(super) async fn row_by(
             rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
         }
     };
-    let residual = (output == MatvecOutput::Residual).then(|| {
-        operands.push(Operand::floats(&base));
-        wide(&base[column..])
-    });
-    let products = matvec_forward(&x, matrix, residual.as_deref());
+    let added = match output {
+        MatvecOutput::Residual => vec![base],
+        MatvecOutput::BiasedResidual => vec![base, lane.normal(column + n)],
+        _ => vec![],
+    };
+    operands.extend(added.iter().map(|x| Operand::floats(x)));
+    let base = added.iter().map(|x| wide(&x[column..])).reduce(sum);
+    let products = matvec_forward(&x, matrix, base.as_deref());
     let mut expected = wide(&c[..column]);
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
-        MatvecOutput::Plain | MatvecOutput::Residual => products,
+        MatvecOutput::Plain | MatvecOutput::Residual | MatvecOutput::BiasedResidual => products,
         MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
             return Err("heads have bindings and a case of their own".into());
         }

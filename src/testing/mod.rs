@@ -26,6 +26,7 @@ mod embedding;
 mod harness;
 mod head_norm;
 mod lane;
+mod layer_norm;
 mod linear;
 mod loss;
 mod measure;
@@ -125,6 +126,7 @@ fn every_case() -> Vec<Case> {
         elementwise::cases(),
         embedding::cases(),
         norm::cases(),
+        layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
         attention::cases(),

@@ -105,6 +105,7 @@ async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Residual),
+            (MatvecInput::Plain, MatvecOutput::BiasedResidual),
             (norm, MatvecOutput::Plain),
             (norm, gated),
         ] {

@@ -1,5 +1,5 @@
-//! Twins of families 06 and 09: the gated feed-forward activation (SwiGLU, GeGLU: Shazeer,
-//! arXiv:2002.05202).
+//! Twins of families 06 and 09: the feed-forward activation, gated (SwiGLU, GeGLU: Shazeer,
+//! arXiv:2002.05202) or not.
 
 use super::Real;
 use crate::config::Activation;
@@ -54,6 +54,21 @@ pub fn gated_activation_forward<R: Real>(
         .chunks_exact(2 * width)
         .flat_map(|row| (0..width).map(move |i| activate(activation, row[i]) * row[width + i]))
         .collect()
+}
+
+/// output = activate(x)
+pub fn activation_forward<R: Real>(activation: Activation, x: &[R]) -> Vec<R> {
+    x.iter().map(|&x| activate(activation, x)).collect()
+}
+
+/// (d_x, output), as [`gated_activation_backward`].
+pub fn activation_backward<R: Real>(
+    activation: Activation,
+    x: &[R],
+    d_output: &[R],
+) -> (Vec<R>, Vec<R>) {
+    let slope = |(&x, &d): (&R, &R)| d * activate_derivative(activation, x);
+    (x.iter().zip(d_output).map(slope).collect(), activation_forward(activation, x))
 }
 
 /// (d_gate_up, output): the gradient, and the forward's output that the kernel recomputes.
@@ -111,6 +126,12 @@ mod tests {
                 assert_eq!(output, gated_activation_forward(activation, &gate_up, width));
                 assert_gradient("d_gate_up", &gradient, &gate_up, &d_output, |x| {
                     gated_activation_forward(activation, x, width)
+                });
+                let (x, d_output) = (noise(3, rows * width), noise(4, rows * width));
+                let (gradient, output) = activation_backward(activation, &x, &d_output);
+                assert_eq!(output, activation_forward(activation, &x));
+                assert_gradient("d_x", &gradient, &x, &d_output, |x| {
+                    activation_forward(activation, x)
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! Twins of family 01: rows of a table, and their gradient.
+//! Twins of family 01: rows of a table by token or by position, and their gradients.
 
 use super::{Real, add_assign};
 use crate::data::sorted_by_token;
@@ -23,6 +23,33 @@ pub fn embedding_backward<R: Real>(
     d_weight
 }
 
+/// x[t, :] += weight[position + t − start of t's document, :], for the rows behind `position` others.
+pub fn position_forward<R: Real>(
+    x: &mut [R],
+    weight: &[R],
+    documents: &[u32],
+    position: usize,
+    hidden: usize,
+) {
+    for ((t, row), &start) in x.chunks_exact_mut(hidden).enumerate().zip(documents) {
+        add_assign(row, &weight[(position + t - start as usize) * hidden..][..hidden]);
+    }
+}
+
+/// d_weight[p, :] = Σ over positions t that are the p-th of their document of d_output[t, :].
+pub fn position_backward<R: Real>(
+    documents: &[u32],
+    d_output: &[R],
+    hidden: usize,
+    positions: usize,
+) -> Vec<R> {
+    let mut d_weight = vec![R::ZERO; positions * hidden];
+    for ((t, row), &start) in d_output.chunks_exact(hidden).enumerate().zip(documents) {
+        add_assign(&mut d_weight[(t - start as usize) * hidden..][..hidden], row);
+    }
+    d_weight
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +61,24 @@ mod tests {
             embedding_forward(&[2, 0], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2),
             [5.0, 6.0, 1.0, 2.0]
         );
+    }
+
+    #[test]
+    fn positions_begin_again_with_each_document() {
+        let mut x = vec![10.0, 20.0, 30.0, 40.0];
+        position_forward(&mut x, &[1.0, 2.0, 3.0], &[0, 0, 2, 2], 0, 1);
+        assert_eq!(x, [11.0, 22.0, 31.0, 42.0]);
+        position_forward(&mut x[..1], &[1.0, 2.0, 3.0], &[0], 2, 1);
+        assert_eq!(x[0], 14.0);
+        let (weight, d_output) = (noise(1, 6 * 3), noise(2, 5 * 3));
+        let documents = [0, 1, 1, 1, 4];
+        let gradient = position_backward(&documents, &d_output, 3, 6);
+        assert_gradient("d_weight", &gradient, &weight, &d_output, |w| {
+            let mut x = vec![0.0; 5 * 3];
+            position_forward(&mut x, w, &documents, 0, 3);
+            x
+        });
+        assert_eq!(gradient[9..], [0.0; 9]);
     }
 
     #[test]

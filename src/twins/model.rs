@@ -1,25 +1,32 @@
 //! A whole model from the twins: the graph's nodes in f32 or f64, as the oracle of the plans that are
 //! lowered from the same graph. What the graph computes is held to PyTorch and to differences.
 
-use super::activation::{gated_activation_backward, gated_activation_forward};
+use super::activation::{
+    activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
+};
 use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
 use super::dropout::{Masks, dropout_forward};
-use super::embedding::{embedding_backward, embedding_forward};
+use super::embedding::{
+    embedding_backward, embedding_forward, position_backward, position_forward,
+};
 use super::linear::{
     Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
 };
 use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
-use super::norm::{head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward};
+use super::norm::{
+    head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
+    rms_norm_backward, rms_norm_forward,
+};
 use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
-use crate::arch::{Architecture, Attention, LowRank, Norm, Weight, WeightId};
+use crate::arch::{Architecture, Attention, LowRank, Norm, NormKind, Param, Weight, WeightId};
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::format::WriteMode;
-use crate::graph::{Dropout, Graph, Node, Op, ValueId, build, build_training, differentiate};
+use crate::graph::{Dropout, Gate, Graph, Node, Op, ValueId, build, build_training, differentiate};
 use std::collections::BTreeMap;
 
 /// Weights or gradients by safetensors name.
@@ -197,7 +204,11 @@ impl<'a, R: Real> Run<'a, R> {
     /// Parameters that are stacked into one weight.
     fn weight(&self, id: WeightId) -> Vec<R> {
         let params = &self.architecture.weights[id].params;
-        params.iter().flat_map(|param| &self.weights[&param.name]).copied().collect()
+        let of = |param: &Param| {
+            let stored = &self.weights[&param.name];
+            if param.transposed { transpose(stored, param.shape[0]) } else { stored.clone() }
+        };
+        params.iter().flat_map(of).collect()
     }
 
     fn columns(&self, id: WeightId) -> usize {
@@ -233,9 +244,9 @@ impl<'a, R: Real> Run<'a, R> {
                 let rows = embedding_forward(inputs.tokens, &table, self.columns(weight));
                 self.put(node, rows);
             }
+            Op::Positions { weight } => self.positions(node, weight, inputs.documents),
             Op::Norm(norm) => {
-                let y =
-                    rms_norm_forward(self.read(node, 0), &self.weight(norm.weight), norm.epsilon);
+                let y = self.normed(norm, self.read(node, 0));
                 self.put(node, y);
             }
             Op::Linear { weight, bias } => {
@@ -279,8 +290,7 @@ impl<'a, R: Real> Run<'a, R> {
                 self.put(node, y);
             }
             Op::Gate(gate) => {
-                let x = self.read(node, 0);
-                let y = gated_activation_forward(gate.activation, x, gate.width);
+                let y = activated(gate, self.read(node, 0));
                 self.put(node, y);
             }
             Op::Head { weight } => self.logits = self.product(weight, self.read(node, 0), None),
@@ -335,8 +345,7 @@ impl<'a, R: Real> Run<'a, R> {
                 self.put(node, d_qkv);
             }
             Op::GateBackward(gate) => {
-                let (x, d_y) = (self.read(node, 0), self.read(node, 1));
-                let (d_x, y) = gated_activation_backward(gate.activation, x, d_y, gate.width);
+                let (d_x, y) = activated_backward(gate, self.read(node, 0), self.read(node, 1));
                 self.put(node, d_x);
                 self.write(node.writes[1], y, WriteMode::Overwrite);
             }
@@ -344,6 +353,9 @@ impl<'a, R: Real> Run<'a, R> {
                 let (rows, hidden) = (self.architecture.vocab_size, self.columns(weight));
                 let d_table = embedding_backward(inputs.tokens, self.read(node, 0), hidden, rows);
                 self.gradient(weight, d_table);
+            }
+            Op::PositionsBackward { weight } => {
+                self.positions_backward(node, weight, inputs.documents);
             }
             other => panic!("{other:?} is for one row"),
         }
@@ -365,9 +377,32 @@ impl<'a, R: Real> Run<'a, R> {
         }
     }
 
+    fn positions(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {
+        let (table, hidden) = (self.weight(weight), self.columns(weight));
+        position_forward(&mut self.values[node.writes[0]], &table, documents, 0, hidden);
+    }
+
+    fn positions_backward(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {
+        let (rows, hidden) = (self.architecture.weights[weight].rows, self.columns(weight));
+        let d_table = position_backward(documents, self.read(node, 0), hidden, rows);
+        self.gradient(weight, d_table);
+    }
+
+    fn normed(&self, norm: Norm, x: &[R]) -> Vec<R> {
+        let forward = match norm.kind {
+            NormKind::Rms => rms_norm_forward,
+            NormKind::Layer => layer_norm_forward,
+        };
+        forward(x, &self.weight(norm.weight), norm.epsilon)
+    }
+
     fn norm_backward(&mut self, node: &Node, norm: Norm, trained: bool, write: WriteMode) {
         let (x, d_y) = (self.read(node, 0), self.read(node, 1));
-        let (d_x, d_weight) = rms_norm_backward(x, &self.weight(norm.weight), d_y, norm.epsilon);
+        let backward = match norm.kind {
+            NormKind::Rms => rms_norm_backward,
+            NormKind::Layer => layer_norm_backward,
+        };
+        let (d_x, d_weight) = backward(x, &self.weight(norm.weight), d_y, norm.epsilon);
         self.write(node.writes[0], d_x, write);
         if trained {
             self.gradient(norm.weight, d_weight);
@@ -376,7 +411,7 @@ impl<'a, R: Real> Run<'a, R> {
 
     fn rotate(&mut self, node: &Node, attention: Attention, documents: &[u32], forward: bool) {
         let shape = shape(attention, documents.len());
-        let rope = &self.architecture.rope;
+        let rope = self.architecture.rope.as_ref().expect("what is rotated has angles");
         let rows = &mut self.values[node.writes[0]];
         let rotate = if forward { rope_forward } else { rope_backward };
         rotate(shape, rows, documents, 0, rope);
@@ -412,12 +447,37 @@ impl<'a, R: Real> Run<'a, R> {
             let mut rest = gradient.as_slice();
             for param in &self.architecture.weights[id].params {
                 let (part, tail) = rest.split_at(param.shape.iter().product());
-                named.insert(param.name.clone(), part.to_vec());
+                let stored =
+                    if param.transposed { transpose(part, param.shape[1]) } else { part.to_vec() };
+                named.insert(param.name.clone(), stored);
                 rest = tail;
             }
         }
         named
     }
+}
+
+fn activated<R: Real>(gate: Gate, x: &[R]) -> Vec<R> {
+    if gate.gated {
+        gated_activation_forward(gate.activation, x, gate.width)
+    } else {
+        activation_forward(gate.activation, x)
+    }
+}
+
+/// The gradient, and what [`activated`] gives.
+fn activated_backward<R: Real>(gate: Gate, x: &[R], d_y: &[R]) -> (Vec<R>, Vec<R>) {
+    if gate.gated {
+        gated_activation_backward(gate.activation, x, d_y, gate.width)
+    } else {
+        activation_backward(gate.activation, x, d_y)
+    }
+}
+
+/// A matrix of `rows` rows as the rows of its columns.
+fn transpose<R: Real>(matrix: &[R], rows: usize) -> Vec<R> {
+    let columns = matrix.len() / rows;
+    (0..matrix.len()).map(|i| matrix[i % rows * columns + i / rows]).collect()
 }
 
 fn shape(attention: Attention, tokens: usize) -> AttentionShape {

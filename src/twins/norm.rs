@@ -1,4 +1,5 @@
-//! Twins of family 02: root mean square normalisation (Zhang and Sennrich, arXiv:1910.07467).
+//! Twins of family 02: root mean square normalisation (Zhang and Sennrich, arXiv:1910.07467) and layer
+//! normalisation (Ba, Kiros and Hinton, arXiv:1607.06450).
 
 use super::attention::AttentionShape;
 use super::{Real, add_assign, dot};
@@ -37,6 +38,55 @@ pub fn rms_norm_backward<R: Real>(
         for i in 0..n {
             d_x.push(r * weight[i] * d_row[i] - row[i] * pull);
             d_weight[i] += d_row[i] * row[i] * r;
+        }
+    }
+    (d_x, d_weight)
+}
+
+/// A row without its mean, and 1 / sqrt(its mean square + epsilon).
+fn centred<R: Real>(row: &[R], epsilon: f64) -> (Vec<R>, R) {
+    let mean = row.iter().copied().sum::<R>() / R::from_usize(row.len());
+    let centred: Vec<R> = row.iter().map(|&x| x - mean).collect();
+    let scale = inverse_rms(&centred, epsilon);
+    (centred, scale)
+}
+
+/// y[t, :] = (x[t, :] − mean) / sqrt(variance + epsilon) · weight[0] + weight[1], the weight `[2, hidden]`
+pub fn layer_norm_forward<R: Real>(x: &[R], weight: &[R], epsilon: f64) -> Vec<R> {
+    let (factors, shifts) = weight.split_at(weight.len() / 2);
+    let row = |row: &[R]| {
+        let (centred, scale) = centred(row, epsilon);
+        let both = factors.iter().zip(shifts);
+        centred
+            .into_iter()
+            .zip(both)
+            .map(move |(x, (&w, &b))| x * scale * w + b)
+            .collect::<Vec<R>>()
+    };
+    x.chunks_exact(factors.len()).flat_map(row).collect()
+}
+
+/// (d_x, d_weight): with n = (x − mean) · r of a row and g = weight[0] · d_y,
+/// d_x = r · (g − mean(g) − n · mean(g · n)), d_weight = Σ over rows d_y · n, then d_y.
+pub fn layer_norm_backward<R: Real>(
+    x: &[R],
+    weight: &[R],
+    d_y: &[R],
+    epsilon: f64,
+) -> (Vec<R>, Vec<R>) {
+    let n = weight.len() / 2;
+    let (size, factors) = (R::from_usize(n), &weight[..n]);
+    let mut d_weight = vec![R::ZERO; 2 * n];
+    let mut d_x = Vec::with_capacity(x.len());
+    for (row, d_row) in x.chunks_exact(n).zip(d_y.chunks_exact(n)) {
+        let (centred, r) = centred(row, epsilon);
+        let slopes: Vec<R> = factors.iter().zip(d_row).map(|(&w, &d)| w * d).collect();
+        let level = slopes.iter().copied().sum::<R>() / size;
+        let pull = dot(&slopes, &centred) * r * r / size;
+        for i in 0..n {
+            d_x.push(r * (slopes[i] - level - centred[i] * pull));
+            d_weight[i] += d_row[i] * centred[i] * r;
+            d_weight[n + i] += d_row[i];
         }
     }
     (d_x, d_weight)
@@ -120,6 +170,28 @@ mod tests {
             assert_gradient("d_x", &d_x, &x, &d_y, |x| rms_norm_forward(x, &weight, 1e-2));
             assert_gradient("d_weight", &d_weight, &weight, &d_y, |w| {
                 rms_norm_forward(&x, w, 1e-2)
+            });
+        }
+    }
+
+    #[test]
+    fn rows_get_mean_and_deviation() {
+        let weight = [1.0, 2.0, 3.0, 0.5, 0.0, -1.0];
+        let y = layer_norm_forward(&[1.0, 2.0, 6.0, 7.0, 7.0, 7.0], &weight, 0.0000001);
+        let r = 1.0 / (14.0f64 / 3.0 + 1e-7).sqrt();
+        assert_close("y", &y[..3], &[0.5 - 2.0 * r, -2.0 * r, 9.0 * r - 1.0], 1e-15, 0.0);
+        // Of a row without deviation what is added remains.
+        assert_eq!(y[3..], weight[3..]);
+    }
+
+    #[test]
+    fn layer_norm_gradients_match_finite_differences() {
+        for (rows, n) in [(1, 2), (3, 7), (2, 16)] {
+            let (x, weight, d_y) = (noise(1, rows * n), noise(2, 2 * n), noise(3, rows * n));
+            let (d_x, d_weight) = layer_norm_backward(&x, &weight, &d_y, 1e-2);
+            assert_gradient("d_x", &d_x, &x, &d_y, |x| layer_norm_forward(x, &weight, 1e-2));
+            assert_gradient("d_weight", &d_weight, &weight, &d_y, |w| {
+                layer_norm_forward(&x, w, 1e-2)
             });
         }
     }

@@ -15,7 +15,7 @@ impl MatvecOutput {
     /// Rows of the matrix in each of N results.
     pub(crate) const fn products(self) -> usize {
         match self {
-            Self::Plain | Self::Residual => 1,
+            Self::Plain | Self::Residual | Self::BiasedResidual => 1,
             Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
         }
     }
@@ -31,7 +31,7 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software
 }
 
-/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight or the residual; see
+/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight, or the residual and the bias; see
 /// [`MatvecOutput::Heads`] for that one's.
 ///
 /// # Errors
@@ -75,6 +75,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = match output {
         MatvecOutput::Residual => ", residual",
+        MatvecOutput::BiasedResidual => ", residual and bias",
         MatvecOutput::Gated(_) => ", norm and activation fused",
         MatvecOutput::Heads(_) => ", norm, rotation and append fused",
         MatvecOutput::BiasedHeads(_) => ", norm, bias, rotation and append fused",
@@ -100,7 +101,7 @@ fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Resul
     let normed = matches!(input, MatvecInput::Norm { .. });
     let fits = match output {
         MatvecOutput::Plain => true,
-        MatvecOutput::Residual => !normed,
+        MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
         MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
     };
     if !fits {
@@ -112,13 +113,13 @@ fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Resul
     let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
     if normed {
         bindings.push(read("norm_weight"));
-    } else if output == MatvecOutput::Residual {
+    } else if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
         bindings.push(read("residual"));
     }
     if heads {
         bindings.extend([read("table"), read_write("cache")]);
     }
-    if matches!(output, MatvecOutput::BiasedHeads(_)) {
+    if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
         bindings.push(read("bias"));
     }
     Ok(bindings)
@@ -152,6 +153,9 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
     match output {
         MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
         MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
+        MatvecOutput::BiasedResidual => {
+            rows(composer).module(shader!("lib/matvec/store_biased_residual"))
+        }
         MatvecOutput::Gated(activation) => rows(composer)
             .module(shader!("lib/math"))
             .module(activation_module(activation))

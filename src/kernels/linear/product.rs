@@ -18,12 +18,14 @@ impl Output {
         mode.constant() as usize
     }
 
-    /// What is bound last.
-    fn added(self) -> Option<Binding> {
+    /// What is bound last, in this order.
+    fn added(self) -> &'static [Binding] {
+        const BOTH: [Binding; 2] = [read("residual"), read("bias")];
         match self {
-            Self::Mode(_) => None,
-            Self::Residual => Some(read("residual")),
-            Self::Bias => Some(read("bias")),
+            Self::Mode(_) => &[],
+            Self::Residual => &BOTH[..1],
+            Self::Bias => &BOTH[1..],
+            Self::BiasedResidual => &BOTH,
         }
     }
 }
@@ -31,7 +33,7 @@ impl Output {
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Bindings: a, b, c, step, range, and the residual or bias if there is one and K is not split.
+    /// Bindings: a, b, c, step, range, and the residual, the bias or both and K is not split.
     pub product: Kernel,
     pub sum: Option<LinearSum>,
 }
@@ -39,7 +41,7 @@ pub struct Linear {
 /// The second stage of a split product.
 #[derive(Clone, Debug)]
 pub struct LinearSum {
-    /// Bindings: parts, c, step, range, and the residual or bias if there is one.
+    /// Bindings: parts, c, step, range, and the residual, the bias or both.
     pub kernel: Kernel,
     /// Elements of the parts, which the product writes instead of c.
     pub elements: u64,
@@ -192,6 +194,7 @@ pub(in crate::kernels) fn linear_sum(
         .module(match output {
             Output::Residual => shader!("lib/linear/sum_residual"),
             Output::Bias => shader!("lib/linear/sum_bias"),
+            Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
             Output::Mode(_) => shader!("lib/linear/previous_vec4"),
         })
         .module(shader!("03_linear_sum"));
@@ -295,6 +298,8 @@ fn modules(
             (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
             (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
             (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
+            (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
+            (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
             (Output::Mode(_), true) => shader!("lib/linear/previous_vec4"),
             (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
         })

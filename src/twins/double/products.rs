@@ -99,8 +99,11 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
                 add_assign(&mut sum, result);
                 on.write("c", at, &sum)?;
             }
-            Output::Bias => {
+            Output::Bias | Output::BiasedResidual => {
                 let mut sum = on.first("bias", shape.c_stride)?[column..column + shape.n].to_vec();
+                if output == Output::BiasedResidual {
+                    add_assign(&mut sum, &on.f32("residual")?[at..at + shape.n]);
+                }
                 add_assign(&mut sum, result);
                 on.write("c", at, &sum)?;
             }
@@ -144,9 +147,12 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
             let at = column(on)?;
             on.write("c", at, &y)
         }
-        MatvecOutput::Residual => {
+        MatvecOutput::Residual | MatvecOutput::BiasedResidual => {
             let at = column(on)?;
             let mut sum = on.f32("residual")?[at..at + n].to_vec();
+            if output == MatvecOutput::BiasedResidual {
+                add_assign(&mut sum, &on.f32("bias")?[at..at + n]);
+            }
             add_assign(&mut sum, &y);
             on.write("c", at, &sum)
         }

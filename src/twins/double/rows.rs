@@ -6,18 +6,23 @@ use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, Objective};
 use crate::random::philox;
-use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::activation::{
+    activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
+};
 use crate::twins::cast;
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
-use crate::twins::embedding::{embedding_backward, embedding_forward};
+use crate::twins::embedding::{
+    embedding_backward, embedding_forward, position_backward, position_forward,
+};
 use crate::twins::linear::scale_forward;
 use crate::twins::loss::{
     cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
     smoothed_cross_entropy_backward,
 };
 use crate::twins::norm::{
-    head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward,
+    head_norm_backward, head_norm_forward, layer_norm_backward as layer_gradient,
+    layer_norm_forward, rms_norm_backward, rms_norm_forward,
 };
 use crate::twins::weights::unpack_weights_forward;
 
@@ -115,6 +120,33 @@ pub(super) fn embed_backward(on: &mut Operands, hidden: usize) -> Result<()> {
     on.write_by("d_weight", 0, &d_weight, true)
 }
 
+pub(super) fn positions(on: &mut Operands, hidden: usize) -> Result<()> {
+    let (step, range) = (on.step()?, on.range()?);
+    let weight = on.f32("weight")?.to_vec();
+    for (t, start) in on.u32("documents")?[..step.tokens as usize].to_vec().into_iter().enumerate()
+    {
+        // Rows of the table that other dispatches hold are left to them.
+        let row = (step.position + t as u32 - start).wrapping_sub(range.col0);
+        if row < range.cols {
+            let x = &mut on.f32_mut("x")?[t * hidden..][..hidden];
+            position_forward(x, &weight, &[0], row as usize, hidden);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn positions_backward(on: &mut Operands, hidden: usize, ends: usize) -> Result<()> {
+    let (tokens, range) = (on.tokens()?, on.range()?);
+    let documents = on.u32("documents")?;
+    let (starts, after) = (documents[..tokens].to_vec(), &documents[ends..ends + tokens]);
+    assert!(starts.iter().zip(after).all(|(start, end)| start < end), "ends lie behind starts");
+    let d_output = on.first("d_output", tokens * hidden)?;
+    let all = position_backward(&starts, d_output, hidden, tokens);
+    let own = (range.col0 as usize * hidden).min(all.len());
+    let last = (own + range.cols as usize * hidden).min(all.len());
+    on.write_by("d_weight", 0, &all[own..last], true)
+}
+
 pub(super) fn norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()> {
     let x = on.first("x", on.tokens()? * hidden)?;
     let y = rms_norm_forward(x, on.first("weight", hidden)?, epsilon);
@@ -128,14 +160,41 @@ pub(super) fn norm_backward(
     epsilon: f64,
     mode: WriteMode,
 ) -> Result<()> {
-    let (all, adds) = (on.tokens()? * hidden, on.adds(mode)?);
-    let (x, d_y) = (on.first("x", all)?.to_vec(), on.first("d_y", all)?.to_vec());
     let weight = on.first("weight", hidden)?.to_vec();
-    let block = rows * hidden;
+    let gradient = |x: &[f32], d_y: &[f32]| rms_norm_backward(x, &weight, d_y, epsilon);
+    normed_backward(on, [hidden, rows], mode, &gradient)
+}
+
+pub(super) fn layer_norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()> {
+    let x = on.first("x", on.tokens()? * hidden)?;
+    let y = layer_norm_forward(x, on.first("weight", 2 * hidden)?, epsilon);
+    on.write("y", 0, &y)
+}
+
+pub(super) fn layer_norm_backward(
+    on: &mut Operands,
+    [hidden, rows]: [usize; 2],
+    epsilon: f64,
+    mode: WriteMode,
+) -> Result<()> {
+    let weight = on.first("weight", 2 * hidden)?.to_vec();
+    let gradient = |x: &[f32], d_y: &[f32]| layer_gradient(x, &weight, d_y, epsilon);
+    normed_backward(on, [hidden, rows], mode, &gradient)
+}
+
+/// Blocks of `rows` rows by `gradient`, which gives d_x and a partial sum of the weight's gradient.
+fn normed_backward(
+    on: &mut Operands,
+    [hidden, rows]: [usize; 2],
+    mode: WriteMode,
+    gradient: &dyn Fn(&[f32], &[f32]) -> (Vec<f32>, Vec<f32>),
+) -> Result<()> {
+    let (all, adds, block) = (on.tokens()? * hidden, on.adds(mode)?, rows * hidden);
+    let (x, d_y) = (on.first("x", all)?.to_vec(), on.first("d_y", all)?.to_vec());
     for (index, (x, d_y)) in x.chunks(block).zip(d_y.chunks(block)).enumerate() {
-        let (d_x, d_weight) = rms_norm_backward(x, &weight, d_y, epsilon);
+        let (d_x, d_weight) = gradient(x, d_y);
         on.write_by("d_x", index * block, &d_x, adds)?;
-        on.write("partial_sums", index * hidden, &d_weight)?;
+        on.write("partial_sums", index * d_weight.len(), &d_weight)?;
     }
     Ok(())
 }
@@ -178,17 +237,28 @@ pub(super) fn column_sum(on: &mut Operands, hidden: usize, rows: usize) -> Resul
 }
 
 pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
-    let x = on.first("gate_up", on.tokens()? * 2 * of.width)?;
-    let y = gated_activation_forward(of.activation, x, of.width);
+    let count = on.tokens()? * of.width;
+    let y = if of.gated {
+        gated_activation_forward(of.activation, on.first("gate_up", 2 * count)?, of.width)
+    } else {
+        activation_forward(of.activation, on.first("input", count)?)
+    };
     on.write("output", 0, &y)
 }
 
 pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()> {
-    let tokens = on.tokens()?;
-    let x = on.first("gate_up", tokens * 2 * of.width)?;
-    let d_y = on.first("d_output", tokens * of.width)?;
-    let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);
-    on.write("d_gate_up", 0, &d_x)?;
+    let count = on.tokens()? * of.width;
+    let d_y = on.first("d_output", count)?;
+    let y = if of.gated {
+        let x = on.first("gate_up", 2 * count)?;
+        let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);
+        on.write("d_gate_up", 0, &d_x)?;
+        y
+    } else {
+        let (d_x, y) = activation_backward(of.activation, on.first("input", count)?, d_y);
+        on.write("d_input", 0, &d_x)?;
+        y
+    };
     on.write("output", 0, &y)
 }
 

@@ -35,17 +35,23 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
             rows::embed_packed(on, [hidden, rows], format)
         }
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
+        Spec::PositionForward { hidden } => rows::positions(on, hidden),
+        Spec::PositionBackward { hidden, ends } => rows::positions_backward(on, hidden, ends),
         Spec::RmsNormForward { hidden, epsilon } => rows::norm(on, hidden, epsilon.0),
         Spec::RmsNormBackward { hidden, epsilon, mode, rows } => {
             rows::norm_backward(on, [hidden, rows], epsilon.0, mode)
+        }
+        Spec::LayerNormForward { hidden, epsilon } => rows::layer_norm(on, hidden, epsilon.0),
+        Spec::LayerNormBackward { hidden, epsilon, mode, rows } => {
+            rows::layer_norm_backward(on, [hidden, rows], epsilon.0, mode)
         }
         Spec::HeadNormForward { shape, epsilon } => rows::head_norm(on, &shape, epsilon.0),
         Spec::HeadNormBackward { shape, epsilon, rows } => {
             rows::head_norm_gradient(on, &shape, epsilon.0, rows)
         }
         Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
-        Spec::GatedActivation(shape) => rows::gate(on, shape),
-        Spec::GatedActivationBackward(shape) => rows::gate_backward(on, shape),
+        Spec::Activation(shape) => rows::gate(on, shape),
+        Spec::ActivationBackward(shape) => rows::gate_backward(on, shape),
         Spec::CrossEntropy { vocabulary, gradient } => {
             rows::cross_entropy(on, vocabulary, gradient)
         }

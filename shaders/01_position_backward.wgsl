@@ -1,0 +1,36 @@
+// uses: step, flat, range
+// position_backward: d_weight[p, :] += Σ over documents that reach position p of d_output there
+//
+//   0 documents  read        u32 [ENDS + tokens]         start of each row's document; ENDS further its end
+//   1 d_output   read        f32 [tokens, HIDDEN]
+//   2 d_weight   read_write  f32 [range.cols, HIDDEN]    accumulates; rows that no document reaches stay
+//   3 step       uniform
+//   4 range      uniform
+//
+// Grid: one invocation per element of [tokens, HIDDEN], the positions that a batch can reach. It walks
+// over the documents, so that each element has one owner and one order of addition.
+@group(0) @binding(0) var<storage, read> documents: array<u32>;
+@group(0) @binding(1) var<storage, read> d_output: array<f32>;
+@group(0) @binding(2) var<storage, read_write> d_weight: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let position = id / HIDDEN;
+  let row = position - range.col0;
+  if position >= step.tokens || row >= range.cols {
+    return;
+  }
+  let column = id % HIDDEN;
+  var total = 0.0;
+  var start = 0u;
+  while start + position < step.tokens {
+    let end = documents[ENDS + start];
+    if start + position < end {
+      total += d_output[(start + position) * HIDDEN + column];
+    }
+    start = end;
+  }
+  d_weight[row * HIDDEN + column] += total;
+}
