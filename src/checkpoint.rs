@@ -20,6 +20,8 @@ const PREFIX: u64 = 8;
 const HEADER_BYTES: [usize; 2] = [1 << 20, 4 << 10];
 /// The entry of a header that is no tensor.
 const METADATA: &str = "__metadata__";
+/// What the names of GPT-2's tensors begin with, but for files of the model without its head.
+const NAME_PREFIX: &str = "transformer.";
 /// How many names an error lists before it only counts.
 const LISTED: usize = 8;
 
@@ -137,7 +139,11 @@ impl CheckpointReader {
         self.refuse_unexpected(file, &entries)?;
         let mut wanted = vec![];
         for (name, entry) in entries {
+            let name = self.whole(&name);
             let Some(expected) = self.expected.get(&name) else { continue };
+            if wanted.iter().any(|wanted: &Wanted| wanted.name == name) {
+                return Err(Error::checkpoint(format!("tensor {name} is in {file} twice")));
+            }
             if let Some(Found { file: other, .. }) = &expected.found {
                 return Err(Error::checkpoint(format!(
                     "tensor {name} is in both {other} and {file}"
@@ -165,12 +171,19 @@ impl CheckpointReader {
         Ok(wanted)
     }
 
+    /// The name under which a file's tensor is expected, which [`NAME_PREFIX`] may have to complete.
+    fn whole(&self, name: &str) -> String {
+        let whole = format!("{NAME_PREFIX}{name}");
+        let lacks = !self.expected.contains_key(name) && self.expected.contains_key(&whole);
+        if lacks { whole } else { name.to_owned() }
+    }
+
     /// A tensor that nothing will read means that file and config disagree about the model.
     fn refuse_unexpected(&self, file: &str, entries: &[(String, Entry)]) -> Result<()> {
         let unexpected: Vec<&str> = entries
             .iter()
             .map(|(name, _)| name.as_str())
-            .filter(|name| !self.expected.contains_key(*name) && !is_harmless(name))
+            .filter(|name| !self.expected.contains_key(&self.whole(name)) && !is_harmless(name))
             .collect();
         if unexpected.is_empty() {
             return Ok(());
@@ -265,10 +278,11 @@ impl CheckpointReader {
     }
 }
 
-/// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, and
+/// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, masks, and
 /// the copy of a tied embedding (an untied `lm_head.weight` is always expected).
 fn is_harmless(name: &str) -> bool {
-    name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight"
+    let buffers = ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
+    buffers.iter().any(|buffer| name.ends_with(buffer)) || name == "lm_head.weight"
 }
 
 fn none_of(names: &[String], problem: &str) -> Result<()> {

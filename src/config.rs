@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Gate activation of the feed-forward block.
+/// Activation of the feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activation {
     #[serde(rename = "silu")]
@@ -103,40 +103,52 @@ impl ModelConfig {
             fields.drop(rewritten);
         }
         refused::refuse_unsupported(&fields)?;
-        keys::refuse_near_misses(&fields)?;
-        let hidden_size = fields.size("hidden_size", 4096, 1 << 20)?;
-        let num_attention_heads = fields.size("num_attention_heads", 32, 1 << 16)?;
-        let num_key_value_heads = fields
-            .optional_size("num_key_value_heads", num_attention_heads)?
-            .unwrap_or(missing.num_key_value_heads.unwrap_or(usize::MAX).min(num_attention_heads));
-        let head_dim = head_dim(&mut fields, hidden_size, num_attention_heads, missing.head_dim)?;
-        let max_position_embeddings =
-            fields.size("max_position_embeddings", missing.max_position_embeddings, 1 << 24)?;
+        keys::refuse_near_misses(&fields, model_type)?;
+        let spelled = |field| model_type.spelled(field);
+        let [layers, heads] = missing.depth;
+        let hidden_size = fields.size(spelled("hidden_size"), missing.hidden_size, 1 << 20)?;
+        let num_attention_heads = fields.size(spelled("num_attention_heads"), heads, 1 << 16)?;
+        let positions = (spelled("max_position_embeddings"), missing.max_position_embeddings);
+        let max_position_embeddings = fields.size(positions.0, positions.1, 1 << 24)?;
+        // GPT-2 has as many key-value heads, of this size, and no rotary embedding.
+        let rotary = model_type != ModelType::Gpt2;
+        let num_key_value_heads = if rotary {
+            fields.optional_size("num_key_value_heads", num_attention_heads)?.unwrap_or(
+                missing.num_key_value_heads.unwrap_or(usize::MAX).min(num_attention_heads),
+            )
+        } else {
+            num_attention_heads
+        };
+        let head_dim = head_dim(&mut fields, model_type, hidden_size, num_attention_heads)?;
+        let rope = rotary.then(|| rope::rope(&mut fields, max_position_embeddings)).transpose()?;
+        let feed = fields.optional_size(spelled("intermediate_size"), 1 << 22)?;
         let config = Self {
             model_type,
             vocab_size: fields.size("vocab_size", missing.vocab_size, 1 << 24)?,
             hidden_size,
-            intermediate_size: fields.size(
-                "intermediate_size",
-                missing.intermediate_size,
-                1 << 22,
-            )?,
-            num_hidden_layers: fields.size("num_hidden_layers", 32, 4096)?,
+            intermediate_size: feed.or(missing.intermediate_size).unwrap_or(4 * hidden_size),
+            num_hidden_layers: fields.size(spelled("num_hidden_layers"), layers, 4096)?,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
             max_position_embeddings,
-            rms_norm_eps: fields.real("rms_norm_eps", 1e-6)?,
-            rope: rope::rope(&mut fields, max_position_embeddings)?,
-            tie_word_embeddings: fields.flag("tie_word_embeddings", false)?,
-            hidden_act: hidden_act(&mut fields)?,
+            rms_norm_eps: fields.real(spelled("rms_norm_eps"), missing.norm_eps)?,
+            rope: rope.unwrap_or_default(),
+            tie_word_embeddings: fields.flag("tie_word_embeddings", missing.tied)?,
+            hidden_act: hidden_act(&mut fields, spelled("hidden_act"), missing.activation)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
             sliding_window: sliding_window(&mut fields, model_type)?,
             attn_logit_softcapping: fields.optional_real("attn_logit_softcapping")?,
             extra: fields.rest(),
         };
         config.check()?;
+        config.check_sizes()?;
         Ok(config)
+    }
+
+    /// A field's name as the config's family spells it.
+    pub fn spelled(&self, field: &'static str) -> &'static str {
+        self.model_type.spelled(field)
     }
 
     /// The checks that span several fields or need the resolved values.
@@ -151,7 +163,7 @@ impl ModelConfig {
         let positive_f32 = |x: f64| (x as f32).is_normal() && x > 0.0;
         for (name, value, good, allowed) in [
             (
-                "rms_norm_eps",
+                self.spelled("rms_norm_eps"),
                 self.rms_norm_eps,
                 positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
                 "a number above 0 and at most 1",
@@ -174,8 +186,26 @@ impl ModelConfig {
                 return Err(refuse(name, &json!(value), allowed));
             }
         }
+        // Of old files. Newer ones have another name for it.
+        let context = self.extra.get("n_ctx").filter(|_| self.model_type == ModelType::Gpt2);
+        match context.filter(|text| **text != self.max_position_embeddings.to_string()) {
+            None => Ok(()),
+            Some(text) => {
+                let allowed = format!("n_positions, {}", self.max_position_embeddings);
+                Err(refuse("n_ctx", &json!(text), &allowed))
+            }
+        }
+    }
+
+    /// Kernels can index every tensor.
+    fn check_sizes(&self) -> Result<()> {
+        let positions = match self.model_type {
+            ModelType::Gpt2 => self.max_position_embeddings as u64,
+            _ => 0,
+        };
         let [hidden, heads, kv_heads, head_dim] =
-            [self.hidden_size, heads, kv_heads, self.head_dim].map(|n| n as u64);
+            [self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim]
+                .map(|n| n as u64);
         for (what, elements) in [
             ("vocab_size × hidden_size", self.vocab_size as u64 * hidden),
             (
@@ -183,6 +213,7 @@ impl ModelConfig {
                 (heads + 2 * kv_heads) * head_dim * hidden,
             ),
             ("hidden_size × 2 × intermediate_size", hidden * 2 * self.intermediate_size as u64),
+            ("n_positions × n_embd", positions * hidden),
         ] {
             if elements > MAX_TENSOR_ELEMENTS {
                 return Err(Error::config(format!(
@@ -207,28 +238,39 @@ impl ModelConfig {
             write("attn_logit_softcapping", json!(cap));
             write(NOTE, json!(SOFT_CAP_NOTE));
         }
+        let gpt2 = self.model_type == ModelType::Gpt2;
+        // GPT-2's own name of the function, and no number for what follows from the hidden size.
+        let act = if gpt2 && self.hidden_act == Activation::GeluTanh {
+            "gelu_new"
+        } else {
+            self.hidden_act.name()
+        };
+        let feed = self.intermediate_size;
+        let feed = if gpt2 && feed == 4 * self.hidden_size { Value::Null } else { json!(feed) };
         for (name, value) in [
             ("model_type", json!(model_type)),
             ("architectures", json!([architecture])),
             ("vocab_size", json!(self.vocab_size)),
             ("hidden_size", json!(self.hidden_size)),
-            ("intermediate_size", json!(self.intermediate_size)),
+            ("intermediate_size", feed),
             ("num_hidden_layers", json!(self.num_hidden_layers)),
             ("num_attention_heads", json!(self.num_attention_heads)),
-            ("num_key_value_heads", json!(self.num_key_value_heads)),
-            ("head_dim", json!(self.head_dim)),
             ("max_position_embeddings", json!(self.max_position_embeddings)),
             ("rms_norm_eps", json!(self.rms_norm_eps)),
             ("tie_word_embeddings", json!(self.tie_word_embeddings)),
-            ("hidden_act", json!(self.hidden_act.name())),
+            ("hidden_act", json!(act)),
             ("initializer_range", json!(self.initializer_range)),
             ("dtype", json!("float32")),
             ("torch_dtype", json!("float32")),
-        ]
-        .into_iter()
-        .chain(self.rope.fields())
-        {
-            write(name, value);
+        ] {
+            write(self.spelled(name), value);
+        }
+        if !gpt2 {
+            write("num_key_value_heads", json!(self.num_key_value_heads));
+            write("head_dim", json!(self.head_dim));
+            for (name, value) in self.rope.fields() {
+                write(name, value);
+            }
         }
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
@@ -256,27 +298,26 @@ const NOTE: &str = "tinyloom_note";
 const SOFT_CAP_NOTE: &str =
     "transformers ignores attn_logit_softcapping in this model: it computes other logits";
 
-fn head_dim(
-    fields: &mut Fields,
-    hidden: usize,
-    heads: usize,
-    missing: Option<usize>,
-) -> Result<usize> {
+fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize) -> Result<usize> {
     let allowed = format!("a multiple of 4 up to {MAX_HEAD_DIM}");
-    let Some(value) = fields.take_set("head_dim")? else {
-        if let Some(head_dim) = missing {
+    let own = if family == ModelType::Gpt2 { None } else { fields.take_set("head_dim")? };
+    let Some(value) = own else {
+        if let Some(head_dim) = family.defaults().head_dim {
             return Ok(head_dim);
         }
+        let (of_hidden, of_heads) =
+            (family.spelled("hidden_size"), family.spelled("num_attention_heads"));
         if !hidden.is_multiple_of(heads) {
             return Err(Error::config(format!(
-                "hidden_size ({hidden}) is not a multiple of num_attention_heads ({heads}): \
-                 change one of them, or give head_dim"
+                "{of_hidden} ({hidden}) is not a multiple of {of_heads} ({heads}): \
+                 change one of them{}",
+                if family == ModelType::Gpt2 { "" } else { ", or give head_dim" }
             )));
         }
         let head_dim = hidden / heads;
         if !head_dim.is_multiple_of(4) || head_dim > MAX_HEAD_DIM {
             return Err(Error::config(format!(
-                "head_dim, taken as hidden_size / num_attention_heads ({hidden} / {heads}), is \
+                "head_dim, taken as {of_hidden} / {of_heads} ({hidden} / {heads}), is \
                  {head_dim}; it must be {allowed}"
             )));
         }
@@ -288,12 +329,12 @@ fn head_dim(
         .ok_or_else(|| refuse("head_dim", &value, &allowed))
 }
 
-fn hidden_act(fields: &mut Fields) -> Result<Activation> {
-    let Some(value) = fields.take("hidden_act")? else { return Ok(Activation::Silu) };
+fn hidden_act(fields: &mut Fields, name: &str, missing: Activation) -> Result<Activation> {
+    let Some(value) = fields.take(name)? else { return Ok(missing) };
     value
         .as_str()
         .and_then(Activation::from_name)
-        .ok_or_else(|| refuse("hidden_act", &value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
+        .ok_or_else(|| refuse(name, &value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ export interface RopeParameters {
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama" | "mistral" | "qwen2" | "qwen3";
+  model_type?: "llama" | "mistral" | "qwen2" | "qwen3" | "gpt2";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -92,6 +92,16 @@ export interface ModelConfig {
    * config that transformers' Llama and Mistral ignore it.
    */
   attn_logit_softcapping?: number | null;
+  /** GPT-2 spells these fields so; they stand for `hidden_size` and so on. */
+  n_embd?: number;
+  /** Default 4 · `n_embd`. */
+  n_inner?: number | null;
+  n_layer?: number;
+  n_head?: number;
+  n_positions?: number;
+  layer_norm_epsilon?: number;
+  /** Default `"gelu_new"`. */
+  activation_function?: ModelConfig["hidden_act"];
   [name: string]: unknown;
 }
 
@@ -417,7 +427,8 @@ export class Model {
     throwIfAborted(signal, "generate");
     const more = tokenizer || bias ? await morePart() : undefined;
     const withText = tokenizer && more?.withText(tokenizer, stop);
-    const { vocab_size: vocabulary, max_position_embeddings: positions } = this.config;
+    const { vocab_size: vocabulary, max_position_embeddings, n_positions } = this.config;
+    const positions = max_position_embeddings ?? n_positions;
     const most = ids.length + maxTokens;
     const biases =
       bias && more?.biases(bias, vocabulary as number, ids, Math.min(most, positions as number));

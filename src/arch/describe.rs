@@ -66,13 +66,13 @@ impl<'a> Describe<'a> {
 
     /// The two rows of a layer norm over rows of `columns` elements.
     pub fn layer_norm(&mut self, module: &str, columns: usize) -> Norm {
-        let param = |(what, init)| Param {
+        let param = |what: &str, init| Param {
             name: format!("{module}.{what}"),
             shape: vec![columns],
             transposed: false,
             init,
         };
-        let params = [("weight", Init::Ones), ("bias", Init::Zeros)].map(param).to_vec();
+        let params = vec![param("weight", Init::Ones), param("bias", Init::Zeros)];
         let weight = self.add(Weight { params, rows: 2, columns, decay: false });
         Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Layer }
     }

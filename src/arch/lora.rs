@@ -70,7 +70,7 @@ impl Architecture {
 
     /// Matrices of the layers.
     pub(super) fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
-        let linear = |l: &Layer| [l.qkv, l.output, l.gate_up, l.down].map(|linear| linear.weight);
+        let linear = |l: &Layer| [l.qkv.weight, l.output.weight, l.gate_up.weight, l.down.weight];
         self.layers.iter().flat_map(linear)
     }
 

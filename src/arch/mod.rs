@@ -3,6 +3,7 @@
 //! [`Architecture`] and knows no family by name.
 
 mod describe;
+mod gpt2;
 mod llama;
 mod lora;
 mod qwen;
@@ -157,6 +158,7 @@ impl Architecture {
             ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
             ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
             ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
+            ModelType::Gpt2 => gpt2::describe(Describe::new(config)),
         }
     }
 

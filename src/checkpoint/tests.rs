@@ -257,3 +257,28 @@ fn headers_that_only_keep_busy_are_refused() {
         assert!(message.contains(needle) && message.contains("f.st"), "{message}");
     }
 }
+
+/// Files of GPT-2 without its head lack the prefix, and old ones hold masks.
+#[test]
+fn names_may_lack_the_prefix_of_the_whole_model() {
+    let expected = [("transformer.h.0.ln_1.weight".to_owned(), vec![3])];
+    let file = |names: &[&str]| {
+        let tensors: Vec<_> = names.iter().map(|name| ((*name).to_owned(), vec![3])).collect();
+        write_header(&tensors, &[])
+    };
+    let add = |names: &[&str]| {
+        let file = file(names);
+        let length = (file.len() + 12 * names.len()) as u64;
+        CheckpointReader::new(&expected).add_file("f", &file[8..], length)
+    };
+    let masks = ["h.0.attn.bias", "transformer.h.0.attn.masked_bias"];
+    for name in ["h.0.ln_1.weight", "transformer.h.0.ln_1.weight"] {
+        let wanted = add(&[masks[0], name, masks[1]]).unwrap();
+        assert_eq!(wanted.len(), 1);
+        assert_eq!(wanted[0].name, expected[0].0);
+    }
+    let twice = message(add(&["h.0.ln_1.weight", "transformer.h.0.ln_1.weight"]));
+    assert!(twice.contains("transformer.h.0.ln_1.weight is in f twice"), "{twice}");
+    let other = message(add(&["h.0.ln_1.weight", "h.0.attn.c_attn.bias"]));
+    assert!(other.contains("c_attn.bias"), "{other}");
+}

@@ -1,5 +1,6 @@
 //! The model families that a config may name, and what transformers takes for their missing fields.
 
+use super::Activation;
 use super::fields::{Fields, refuse, size};
 use crate::error::Result;
 use serde_json::{Value, json};
@@ -15,13 +16,33 @@ pub enum ModelType {
     Qwen2,
     /// Llama with a norm of each head's queries and keys.
     Qwen3,
+    /// Layer norms with biases, learned positions, biases of all products; DistilGPT-2 too.
+    Gpt2,
 }
+
+/// Fields of Llama's config, and how GPT-2's spells them.
+const GPT2_NAMES: [(&str, &str); 7] = [
+    ("hidden_size", "n_embd"),
+    ("intermediate_size", "n_inner"),
+    ("num_hidden_layers", "n_layer"),
+    ("num_attention_heads", "n_head"),
+    ("max_position_embeddings", "n_positions"),
+    ("rms_norm_eps", "layer_norm_epsilon"),
+    ("hidden_act", "activation_function"),
+];
 
 /// What stands for fields that are missing.
 pub(super) struct Defaults {
     pub vocab_size: usize,
-    pub intermediate_size: usize,
+    pub hidden_size: usize,
+    /// `None`: four times the hidden size.
+    pub intermediate_size: Option<usize>,
+    /// Layers, and heads of queries.
+    pub depth: [usize; 2],
     pub max_position_embeddings: usize,
+    pub norm_eps: f64,
+    pub tied: bool,
+    pub activation: Activation,
     /// `None`: as many as there are query heads.
     pub num_key_value_heads: Option<usize>,
     /// `None`: `hidden_size / num_attention_heads`.
@@ -29,7 +50,7 @@ pub(super) struct Defaults {
 }
 
 impl ModelType {
-    const ALL: [Self; 4] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+    const ALL: [Self; 5] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3, Self::Gpt2];
 
     /// `model_type` and `architectures` as `config.json` has them.
     pub(super) const fn names(self) -> [&'static str; 2] {
@@ -38,31 +59,55 @@ impl ModelType {
             Self::Mistral => ["mistral", "MistralForCausalLM"],
             Self::Qwen2 => ["qwen2", "Qwen2ForCausalLM"],
             Self::Qwen3 => ["qwen3", "Qwen3ForCausalLM"],
+            Self::Gpt2 => ["gpt2", "GPT2LMHeadModel"],
         }
     }
 
+    /// The family's own name of a field that Llama's config has too.
+    pub(crate) fn spelled(self, field: &'static str) -> &'static str {
+        let own = GPT2_NAMES.iter().find(|(name, _)| self == Self::Gpt2 && *name == field);
+        own.map_or(field, |(_, own)| own)
+    }
+
     pub(super) const fn defaults(self) -> Defaults {
+        const LLAMA: Defaults = Defaults {
+            vocab_size: 32_000,
+            hidden_size: 4096,
+            intermediate_size: Some(11_008),
+            depth: [32, 32],
+            max_position_embeddings: 2048,
+            norm_eps: 1e-6,
+            tied: false,
+            activation: Activation::Silu,
+            num_key_value_heads: None,
+            head_dim: None,
+        };
         match self {
-            Self::Llama => Defaults {
-                vocab_size: 32_000,
-                intermediate_size: 11_008,
-                max_position_embeddings: 2048,
-                num_key_value_heads: None,
-                head_dim: None,
-            },
+            Self::Llama => LLAMA,
             Self::Mistral => Defaults {
-                vocab_size: 32_000,
-                intermediate_size: 14_336,
+                intermediate_size: Some(14_336),
                 max_position_embeddings: 131_072,
                 num_key_value_heads: Some(8),
-                head_dim: None,
+                ..LLAMA
             },
             Self::Qwen2 | Self::Qwen3 => Defaults {
                 vocab_size: 151_936,
-                intermediate_size: 22_016,
+                intermediate_size: Some(22_016),
                 max_position_embeddings: 32_768,
                 num_key_value_heads: Some(32),
                 head_dim: if matches!(self, Self::Qwen3) { Some(128) } else { None },
+                ..LLAMA
+            },
+            Self::Gpt2 => Defaults {
+                vocab_size: 50_257,
+                hidden_size: 768,
+                intermediate_size: None,
+                depth: [12, 12],
+                max_position_embeddings: 1024,
+                norm_eps: 1e-5,
+                tied: true,
+                activation: Activation::GeluTanh,
+                ..LLAMA
             },
         }
     }
@@ -96,7 +141,7 @@ pub(super) fn model_type(fields: &mut Fields) -> Result<ModelType> {
 /// Positions that a query sees, by the rules of the family.
 pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<Option<usize>> {
     match family {
-        ModelType::Llama => {
+        ModelType::Llama | ModelType::Gpt2 => {
             let allowed = "absent, or model_type \"mistral\"";
             fields.require_neutral("sliding_window", |_| false, allowed)?;
             Ok(None)

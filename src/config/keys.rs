@@ -4,6 +4,7 @@
 //! meant to shape the model must not be ignored. So a misspelt name is refused where the field it
 //! stands for is missing: a config that has both was written by someone who knew.
 
+use super::family::ModelType;
 use super::fields::Fields;
 use crate::error::{Error, Result};
 
@@ -27,7 +28,7 @@ const FIELDS: [&str; 15] = [
 ];
 
 /// Names that other model families and programs have for the same fields.
-const ALIASES: [(&str, &[&str]); 8] = [
+const ALIASES: [(&str, &[&str]); 9] = [
     ("vocab_size", &["n_vocab", "vocabulary_size"]),
     ("hidden_size", &["d_model", "n_embd", "n_embed", "embed_dim", "dim", "model_dim"]),
     ("intermediate_size", &["d_ff", "n_inner", "ffn_dim", "hidden_dim", "ffn_hidden_size"]),
@@ -39,12 +40,13 @@ const ALIASES: [(&str, &[&str]); 8] = [
         &["n_positions", "n_ctx", "max_seq_len", "block_size", "context_length"],
     ),
     ("rms_norm_eps", &["norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_epsilon"]),
+    ("hidden_act", &["activation_function"]),
 ];
 
 /// Refuses a field that stands for a missing one under another name, and says which.
-pub(super) fn refuse_near_misses(fields: &Fields) -> Result<()> {
+pub(super) fn refuse_near_misses(fields: &Fields, family: ModelType) -> Result<()> {
     for name in fields.names() {
-        if let Some(meant) = meant(name).filter(|meant| !fields.has(meant)) {
+        if let Some(meant) = meant(name, family).filter(|meant| !fields.has(meant)) {
             return Err(Error::config(format!(
                 "config field {name} is unknown and looks like a misspelt {meant}: rename it, or \
                  remove it"
@@ -55,12 +57,16 @@ pub(super) fn refuse_near_misses(fields: &Fields) -> Result<()> {
 }
 
 /// The field that a name stands for, where it is not the field's own.
-fn meant(name: &str) -> Option<&'static str> {
-    if FIELDS.contains(&name) {
+fn meant(name: &str, family: ModelType) -> Option<&'static str> {
+    let spelled = |field| family.spelled(field);
+    if FIELDS.into_iter().any(|field| spelled(field) == name) {
         return None;
     }
-    let alias = ALIASES.iter().find(|(_, others)| others.contains(&name)).map(|(field, _)| *field);
-    alias.or_else(|| FIELDS.into_iter().find(|field| near(name, field)))
+    // A family's own name takes the place of Llama's, which then is one of the others.
+    let alias = ALIASES.iter().find(|(field, others)| *field == name || others.contains(&name));
+    alias
+        .map(|(field, _)| spelled(field))
+        .or_else(|| FIELDS.into_iter().map(spelled).find(|field| near(name, field)))
 }
 
 /// Whether a name is a field's in another spelling (`hiddenSize`, `hidden-size`) or with a slip of
@@ -177,7 +183,33 @@ mod tests {
             use_cache use_sliding_window"
             .split_whitespace()
         {
-            assert_eq!(meant(name), None, "{name}");
+            assert_eq!(meant(name, ModelType::Llama), None, "{name}");
+        }
+        for name in "activation_function attn_pdrop embd_pdrop gradient_checkpointing \
+            initializer_range layer_norm_epsilon n_embd n_head n_inner n_layer n_positions \
+            reorder_and_upcast_attn resid_pdrop scale_attn_by_inverse_layer_idx \
+            scale_attn_weights summary_activation summary_first_dropout summary_proj_to_labels \
+            summary_type summary_use_proj task_specific_params tie_word_embeddings vocab_size"
+            .split_whitespace()
+        {
+            assert_eq!(meant(name, ModelType::Gpt2), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_another_family_are_refused_with_the_own_one() {
+        for (name, field) in [
+            ("hidden_size", "n_embd"),
+            ("n_embed", "n_embd"),
+            ("n_layers", "n_layer"),
+            ("num_hidden_layers", "n_layer"),
+            ("max_position_embeddings", "n_positions"),
+            ("layer_norm_eps", "layer_norm_epsilon"),
+            ("hidden_act", "activation_function"),
+        ] {
+            let text = format!(r#"{{"model_type":"gpt2","{name}":64}}"#);
+            let message = ModelConfig::from_json(&text).unwrap_err().message;
+            assert!(message.contains(name) && message.contains(field), "{message}");
         }
     }
 }

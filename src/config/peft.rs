@@ -17,13 +17,12 @@ const EMPTY: Neutral = |value| match value {
 
 /// Fields that would change the adapter, which of their values ask for nothing beside `null`, and what
 /// is allowed, in words.
-const FIELDS: [(&str, Neutral, &str); 13] = [
+const FIELDS: [(&str, Neutral, &str); 12] = [
     ("peft_type", |value| *value == "LORA", "\"LORA\": tinyloom has no other adapters"),
     ("use_dora", OFF, "false: tinyloom has no DoRA"),
     ("modules_to_save", EMPTY, "null: tinyloom trains no whole modules beside an adapter"),
     ("bias", |value| *value == "none", "\"none\": tinyloom trains no biases beside an adapter"),
     ("lora_bias", OFF, "false: tinyloom's adapters have no biases"),
-    ("fan_in_fan_out", OFF, "false: the matrices of these models are stored [out, in]"),
     ("rank_pattern", EMPTY, "empty: the modules of an adapter have one rank"),
     ("alpha_pattern", EMPTY, "empty: the modules of an adapter have one alpha"),
     ("layers_to_transform", NOTHING, "null: name modules with their layers in target_modules"),
@@ -38,9 +37,11 @@ const FIELDS: [(&str, Neutral, &str); 13] = [
 ];
 
 /// Fields that change nothing here, whatever they hold.
-const NOTES: [&str; 10] = [
+const NOTES: [&str; 11] = [
     "auto_mapping",
     "base_model_name_or_path",
+    // How the base stores its matrices, which its family says.
+    "fan_in_fan_out",
     "inference_mode",
     "layers_pattern",
     "megatron_core",
@@ -130,7 +131,6 @@ mod tests {
             ("modules_to_save", r#"["lm_head"]"#),
             ("bias", r#""lora_only""#),
             ("lora_bias", "true"),
-            ("fan_in_fan_out", "true"),
             ("rank_pattern", r#"{"q_proj":4}"#),
             ("alpha_pattern", r#"{"q_proj":4}"#),
             ("layers_to_transform", "[1]"),

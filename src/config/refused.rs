@@ -5,6 +5,7 @@ use crate::error::Result;
 use serde_json::Value;
 
 const OFF: Neutral = |value| *value == Value::Bool(false);
+const ON: Neutral = |value| *value == Value::Bool(true);
 const ZERO: Neutral = |value| value.as_f64() == Some(0.0);
 pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
 const NOTHING: Neutral = |_| false;
@@ -12,7 +13,7 @@ const NOTHING: Neutral = |_| false;
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
-const FIELDS: [(&str, Neutral, &str); 16] = [
+const FIELDS: [(&str, Neutral, &str); 20] = [
     ("attention_bias", OFF, "false: only qwen2 has biases of queries, keys and values"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
     ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
@@ -29,6 +30,14 @@ const FIELDS: [(&str, Neutral, &str); 16] = [
     ("residual_multiplier", ONE, "1: tinyloom does not scale residuals"),
     ("attention_multiplier", NOTHING, "null: tinyloom scales scores by 1/√head_dim"),
     ("logits_scaling", ONE, "1: tinyloom does not scale logits"),
+    ("scale_attn_weights", ON, "true: tinyloom scales scores by 1/√head_dim"),
+    (
+        "scale_attn_by_inverse_layer_idx",
+        OFF,
+        "false: tinyloom scales the scores of all layers alike",
+    ),
+    ("reorder_and_upcast_attn", OFF, "false: tinyloom's attention is f32 as it is"),
+    ("add_cross_attention", OFF, "false: tinyloom has no encoders to attend to"),
 ];
 
 /// Refuses a field that asks for what tinyloom lacks, by name. The others stay: `save` gives them back.

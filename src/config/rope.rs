@@ -34,6 +34,12 @@ pub struct RopeConfig {
     pub scaling: RopeScaling,
 }
 
+impl Default for RopeConfig {
+    fn default() -> Self {
+        Self { theta: 10_000.0, scaling: RopeScaling::Default }
+    }
+}
+
 const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 

@@ -49,7 +49,7 @@ fn mistral_has_a_window() {
         (r#"{"sliding_window":256}"#, "sliding_window"),
         (r#"{"model_type":"mistral","sliding_window":0}"#, "sliding_window"),
         (r#"{"model_type":"mistral","architectures":["LlamaForCausalLM"]}"#, "architectures"),
-        (r#"{"model_type":"gpt2"}"#, "model_type"),
+        (r#"{"model_type":"gpt_neox"}"#, "model_type"),
         (r#"{"attn_logit_softcapping":-1}"#, "attn_logit_softcapping"),
     ] {
         let error = ModelConfig::from_json(text).unwrap_err();
@@ -188,11 +188,11 @@ fn fields_that_ask_for_nothing_load_and_stay() {
 #[test]
 fn an_unknown_family_is_refused_before_its_names() {
     for text in [
-        r#"{"model_type":"gpt2","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12}"#,
-        r#"{"n_ctx":1024,"architectures":["GPT2LMHeadModel"],"model_type":"gpt2"}"#,
+        r#"{"model_type":"gptj","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12}"#,
+        r#"{"n_ctx":1024,"architectures":["GPTJForCausalLM"],"model_type":"gptj"}"#,
     ] {
         let message = ModelConfig::from_json(text).unwrap_err().message;
-        assert!(message.contains(r#"model_type is "gpt2""#), "{message}");
+        assert!(message.contains(r#"model_type is "gptj""#), "{message}");
         assert!(!message.contains("n_ctx"), "{message}");
     }
 }
@@ -324,4 +324,59 @@ fn qwen3_has_norms_of_queries_and_keys() {
     }
     let again = ModelConfig::from_json(&config.to_json()).unwrap();
     assert_eq!(again.to_json(), config.to_json());
+}
+
+#[test]
+fn gpt2_keeps_its_own_names() {
+    let config = ModelConfig::from_json(r#"{"model_type":"gpt2"}"#).unwrap();
+    // GPT-2 of 124 million parameters.
+    assert_eq!(Architecture::of(&config).parameter_count(), 124_439_808);
+    assert_eq!((config.hidden_act, config.rms_norm_eps), (Activation::GeluTanh, 1e-5));
+    let text = r#"{"model_type":"gpt2","vocab_size":67,"n_embd":36,"n_layer":2,"n_head":3,"n_inner":null,
+        "n_ctx":64,"n_positions":64,"activation_function":"gelu_new","layer_norm_epsilon":1e-5,
+        "scale_attn_weights":true,"scale_attn_by_inverse_layer_idx":false,"reorder_and_upcast_attn":false,
+        "add_cross_attention":false,"attn_pdrop":0.1,"task_specific_params":{"a":{"max_length":50}}}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    assert_eq!((config.hidden_size, config.intermediate_size, config.head_dim), (36, 144, 12));
+    let saved: Value = serde_json::from_str(&config.to_json()).unwrap();
+    let read: Value = serde_json::from_str(text).unwrap();
+    for (name, value) in read.as_object().unwrap() {
+        assert_eq!(saved[name], *value, "{name}");
+    }
+    for name in ["hidden_size", "num_hidden_layers", "head_dim", "rope_theta", "rope_parameters"] {
+        assert!(saved.get(name).is_none(), "{name}");
+    }
+    assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
+    let tensors = Architecture::of(&config).tensors();
+    for (name, shape) in [
+        ("transformer.wpe.weight", vec![64, 36]),
+        ("transformer.h.1.attn.c_attn.weight", vec![36, 108]),
+        ("transformer.h.1.attn.c_attn.bias", vec![108]),
+        ("transformer.h.0.mlp.c_proj.weight", vec![144, 36]),
+        ("transformer.ln_f.bias", vec![36]),
+    ] {
+        assert!(tensors.contains(&(name.into(), shape)), "{name}");
+    }
+    assert!(!tensors.iter().any(|(name, _)| name == "lm_head.weight"));
+}
+
+#[test]
+fn what_gpt2_has_and_tinyloom_not_is_refused_by_name() {
+    for (field, value) in [
+        ("scale_attn_weights", "false"),
+        ("scale_attn_by_inverse_layer_idx", "true"),
+        ("reorder_and_upcast_attn", "true"),
+        ("add_cross_attention", "true"),
+        ("activation_function", "\"relu\""),
+        ("n_ctx", "512"),
+        ("n_head", "5"),
+        ("layer_norm_epsilon", "0"),
+        ("n_inner", "0"),
+        ("sliding_window", "8"),
+        ("architectures", "[\"GPT2Model\",\"GPT2LMHeadModel\"]"),
+    ] {
+        let text = format!(r#"{{"model_type":"gpt2","{field}":{value}}}"#);
+        let message = ModelConfig::from_json(&text).unwrap_err().message;
+        assert!(message.contains(field), "{field}: {message}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Kernels in which each output element has one invocation: embedding, positions, RoPE, activations,
 //! and small helpers.
 
-use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
 use super::modules::activation_module;
 use super::shape::{ActivationWidth, Constant};
@@ -87,30 +87,29 @@ pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> 
 
 /// `position_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
 pub fn position_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::PositionForward { hidden })?
-        .size("HIDDEN", hidden)
-        .module(shader!("lib/range"))
-        .module(shader!("01_position_forward"));
-    let bindings =
-        [read_write("x"), read("weight"), read("documents"), uniform("step"), uniform("range")];
-    finish(composer, caps, &bindings, hidden)
+    let composer = composer(caps, KernelSpec::PositionForward { hidden })?;
+    let tensors = [read_write("x"), read("weight"), read("documents")];
+    positions(composer, caps, hidden, tensors, shader!("01_position_forward"))
 }
 
 /// `position_backward` for vectors of `hidden` elements, of a batch whose documents' ends lie `ends`
 /// elements behind their starts. Grid: `tokens · hidden` invocations.
 pub fn position_backward(caps: &Capabilities, hidden: usize, ends: usize) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::PositionBackward { hidden, ends })?
-        .size("HIDDEN", hidden)
-        .size("ENDS", ends)
-        .module(shader!("lib/range"))
-        .module(shader!("01_position_backward"));
-    let bindings = [
-        read("documents"),
-        read("d_output"),
-        read_write("d_weight"),
-        uniform("step"),
-        uniform("range"),
-    ];
+    let spec = KernelSpec::PositionBackward { hidden, ends };
+    let composer = composer(caps, spec)?.size("ENDS", ends);
+    let tensors = [read("documents"), read("d_output"), read_write("d_weight")];
+    positions(composer, caps, hidden, tensors, shader!("01_position_backward"))
+}
+
+fn positions(
+    composer: Composer,
+    caps: &Capabilities,
+    hidden: usize,
+    [first, second, third]: [Binding; 3],
+    kernel: &'static Module,
+) -> Result<Kernel> {
+    let composer = composer.size("HIDDEN", hidden).module(shader!("lib/range")).module(kernel);
+    let bindings = [first, second, third, uniform("step"), uniform("range")];
     finish(composer, caps, &bindings, hidden)
 }
 

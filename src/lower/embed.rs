@@ -76,12 +76,9 @@ impl Lowering<'_> {
         let rows = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
             let kernel = k::position_forward(self.builder.caps, self.hidden())?;
-            let range = self.vocabulary_range(weight, part);
             let table = self.part(weight, part, crate::plan::Buffer::Weights);
-            let (step, columns) = (self.builder.step(), self.builder.range(range));
-            let slices = vec![rows, table, self.inputs.documents, step, columns];
-            let flops = (self.builder.tokens * self.hidden()) as f64;
-            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+            let slices = [rows, table, self.inputs.documents];
+            self.positions_part(node, (weight, part), kernel, slices)?;
         }
         Ok(())
     }
@@ -92,13 +89,23 @@ impl Lowering<'_> {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
             let kernel = k::position_backward(self.builder.caps, self.hidden(), ends)?;
-            let range = self.vocabulary_range(weight, part);
-            let (step, columns) = (self.builder.step(), self.builder.range(range));
-            let slices = vec![self.inputs.documents, d_rows, gradient, step, columns];
-            let flops = (self.builder.tokens * self.hidden()) as f64;
-            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+            let slices = [self.inputs.documents, d_rows, gradient];
+            self.positions_part(node, (weight, part), kernel, slices)?;
         }
         Ok(())
+    }
+
+    fn positions_part(
+        &mut self,
+        node: &Node,
+        (weight, part): (WeightId, usize),
+        kernel: k::Kernel,
+        [first, second, third]: [Slice; 3],
+    ) -> Result<()> {
+        let range = self.vocabulary_range(weight, part);
+        let slices = vec![first, second, third, self.builder.step(), self.builder.range(range)];
+        let flops = (self.builder.tokens * self.hidden()) as f64;
+        self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)
     }
 
     fn sorted_tokens(&self) -> (Slice, Slice) {

@@ -20,7 +20,8 @@ impl Model {
         let most = self.config().max_position_embeddings;
         if tokens > most {
             return Err(Error::tokens(format!(
-                "{tokens} tokens of context are more than max_position_embeddings, {most}; give a shorter text, such as its last tokens"
+                "{tokens} tokens of context are more than {}, {most}; give a shorter text, such as its last tokens",
+                self.config().spelled("max_position_embeddings")
             )));
         }
         let cache = self.cache(options);

@@ -110,7 +110,8 @@ pub fn estimate(
         let most = config.max_position_embeddings;
         if !(1..=most).contains(&tokens) {
             return Err(Error::options(format!(
-                "generate.tokens is {tokens}; it must be from 1 to max_position_embeddings, {most}"
+                "generate.tokens is {tokens}; it must be from 1 to {}, {most}",
+                config.spelled("max_position_embeddings")
             )));
         }
         let weights = weights.unwrap_or(layout.weights);

@@ -125,13 +125,14 @@ impl Place<'_> {
         let stored = std::mem::take(held);
         let rows = self.tensor.rows;
         let columns = (total / rows).max(1);
-        // Rows in parts of a few megabytes: the host holds the tensor once, not twice.
-        for first in (0..rows).step_by((PART / columns).max(1)) {
-            let last = rows.min(first + (PART / columns).max(1));
-            let part: Vec<f32> = (first * columns..last * columns)
-                .map(|i| stored[i % columns * rows + i / columns])
-                .collect();
-            self.write(gpu, first * columns, &part)?;
+        // Parts of a few megabytes: the host holds the tensor once, not twice.
+        let mut part = vec![];
+        for i in 0..total {
+            part.push(stored[i % columns * rows + i / columns]);
+            if part.len() == PART || i + 1 == total {
+                self.write(gpu, i + 1 - part.len(), &part)?;
+                part.clear();
+            }
         }
         Ok(())
     }
@@ -156,8 +157,11 @@ impl Place<'_> {
         let whole = self.read(gpu, 0..all)?;
         Ok(Box::pin(async move {
             let whole = whole.await?;
-            let element = |i: usize| &whole[(i % rows * columns + i / rows) * 4..][..4];
-            Ok(range.flat_map(element).copied().collect())
+            let mut bytes = room("a piece of a tensor", range.len() as u64 * 4)?;
+            for i in range {
+                bytes.extend_from_slice(&whole[(i % rows * columns + i / rows) * 4..][..4]);
+            }
+            Ok(bytes)
         }))
     }
 }

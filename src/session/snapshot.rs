@@ -133,22 +133,31 @@ impl Snapshot {
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let find = |name| self.copies.get(name);
-        let (mut data, mut next, mut at) = (vec![], bytes.start, 0);
+        // Stretches of the file, each with the tensor that it is of if that lies here transposed.
+        let (mut cuts, mut next, mut at) = (vec![], bytes.start, 0);
         for (tensor, (_, set)) in self.tensors() {
             let end = at + tensor.shape.iter().product::<usize>() as u64 * 4;
             let (first, last) = (at.max(bytes.start), end.min(bytes.end));
             if tensor.transposed && first < last {
-                data.extend(self.read_rows(next..first).await?);
+                cuts.push((next..first, None));
                 let place = Place { layout: &self.layout, tensor, set, find: &find };
-                data.extend(place.read_bytes(self.model.gpu(), first - at..last - at)?.await?);
+                cuts.push((first - at..last - at, Some(place)));
                 next = last;
             }
             at = end;
         }
-        if data.is_empty() {
-            return self.read_rows(bytes).await;
+        cuts.push((next..bytes.end, None));
+        let (count, mut data) = (cuts.len(), vec![]);
+        for (bytes, place) in cuts {
+            let part = match place {
+                None => self.read_rows(bytes).await?,
+                Some(place) => place.read_bytes(self.model.gpu(), bytes)?.await?,
+            };
+            if count == 1 {
+                return Ok(part);
+            }
+            data.extend_from_slice(&part);
         }
-        data.extend(self.read_rows(next..bytes.end).await?);
         Ok(data)
     }
 

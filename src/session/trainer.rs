@@ -350,8 +350,9 @@ impl Trainer {
             .unwrap_or(0);
         if longest > most {
             return Err(Error::tokens(format!(
-                "a document of {longest} tokens is longer than max_position_embeddings, {most}; cut it, or give the \
-                 dataset a smaller sequenceLength"
+                "a document of {longest} tokens is longer than {}, {most}; cut it, or give the dataset a smaller \
+                 sequenceLength",
+                config.spelled("max_position_embeddings")
             )));
         }
         Ok(())

@@ -6,7 +6,7 @@
 Every adapter is written by PEFT's own `save_pretrained`. B is as random as A: at B = 0, where training
 begins, every gradient of A is 0, and a wrong one would not show. The oracle is float32 on one CPU
 thread, as in make_fixtures.py, on the batch of the base's fixture. Before anything is kept, it is
-compared with packed_llama.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
+compared with packed_llama.py or packed_gpt2.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
 
 With dropout, PEFT draws no masks of its own: each of its Dropout modules is replaced by one that applies
 the masks of tinyloom, drawn here once more from the numbers that decide them.
@@ -37,6 +37,7 @@ from make_fixtures import (
     forward,
     make_batch,
     mean_loss,
+    second,
     write_json,
 )
 
@@ -59,6 +60,12 @@ ADAPTERS = {
         "base": "qwen3",
         "seed": 33,
         "lora": dict(r=8, lora_alpha=8, target_modules=["k_proj", "o_proj", "up_proj"]),
+    },
+    # Its matrices are stored [in, out].
+    "gpt2": {
+        "base": "gpt2",
+        "seed": 35,
+        "lora": dict(r=4, lora_alpha=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True),
     },
     "llama-dropout": {
         "base": "llama",
@@ -166,7 +173,8 @@ def merged_weights(base, adapter, scale):
     for name, a in adapter.items():
         if ".lora_A." in name:
             module = name.removeprefix("base_model.model.").replace(".lora_A", "")
-            merged[module] = base[module] + scale * (adapter[name.replace("lora_A", "lora_B")] @ a)
+            product = scale * (adapter[name.replace("lora_A", "lora_B")] @ a)
+            merged[module] = base[module] + (product.T if ".h." in module else product)
     return merged
 
 
@@ -195,11 +203,11 @@ def train(model, masks, batch):
 
 
 def second_logits(config, base, adapter, scale, dropped, batch):
-    """Logits by packed_llama; `dropped` has the masks and the modules by number."""
+    """Logits by packed_llama or packed_gpt2; `dropped` has the masks and the modules by number."""
     tokens, _, starts = batch
     masks, modules = dropped
     if masks.rate == 0:
-        return packed_llama.logits(config, merged_weights(base, adapter, scale), tokens, starts)
+        return second(config).logits(config, merged_weights(base, adapter, scale), tokens, starts)
     masks.row = 0
 
     def beside(module, x):
@@ -225,7 +233,8 @@ def second_opinion(fixture, scale, base, initial, oracle, steps, dropped):
         gradients = dict(zip(weights, torch.autograd.grad(loss, weights.values())))
         if step == 1:
             merged = merged_weights(base, weights, scale)
-            plain = packed_llama.logits(fixture["config"], merged, batch[0], batch[2])
+            config = fixture["config"]
+            plain = second(config).logits(config, merged, batch[0], batch[2])
             worst["logit"] = (plain - oracle["logits"]).abs().max().item()
             for name, g in gradients.items():
                 distance = ((oracle[f"grad.{name}"] - g).norm() / g.norm()).item()

@@ -6,7 +6,7 @@
 Every fixture is a tiny model of a class in CLASSES, written by transformers' own `save_pretrained`,
 with an oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come
 from numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
-Before anything is kept, the oracle is compared with packed_llama.py, a float64 model that shares
+Before anything is kept, the oracle is compared with packed_llama.py or packed_gpt2.py, float64 models that share
 no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
 """
 
@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from transformers import (
     GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -32,6 +34,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+import packed_gpt2
 import packed_llama
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +54,8 @@ LOGIT_NOISE, GRADIENT_NOISE, LOSS_NOISE = 1e-5, 1e-4, 1e-5
 # Greedy texts: tokens of the prompt and of the answer. A margin below ten times what the tests allow in
 # a logit would let rounding choose the token.
 PROMPT, ANSWER, LEAST_MARGIN = 7, 32, 1e-3
+
+UNDROPPED = dict(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
 
 # `lengths` are the packed documents; `ignored` are positions whose target does not count.
 # Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
@@ -158,6 +163,36 @@ FIXTURES = {
             use_sliding_window=False, sliding_window=8, max_window_layers=1,
         ),
     },
+    "gpt2": {
+        "seed": 30,
+        "lengths": [1, 23, 21],
+        "ignored": [0, 40],
+        "config": dict(
+            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3, n_inner=58,
+            activation_function="gelu_new", layer_norm_epsilon=1e-5, **UNDROPPED,
+        ),
+    },
+    # The sizes of gpt2, for its kernels, as files of the model without its head have it, with masks.
+    "gpt2-bare-f16-sharded": {
+        "seed": 31,
+        "lengths": [5, 39],
+        "dtype": torch.float16,
+        "max_shard_size": "16KB",
+        "bare": True,
+        "config": dict(
+            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3, n_inner=58,
+            activation_function="gelu_new", layer_norm_epsilon=1e-5, **UNDROPPED,
+        ),
+    },
+    "gpt2-bf16": {
+        "seed": 32,
+        "lengths": [44],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3,
+            activation_function="gelu", layer_norm_epsilon=1e-3, **UNDROPPED,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -187,6 +222,7 @@ CLASSES = {
     "mistral": (MistralConfig, MistralForCausalLM),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "gpt2": (GPT2Config, GPT2LMHeadModel),
 }
 
 
@@ -195,7 +231,14 @@ def classes(sizes):
     return CLASSES[sizes.get("model_type", "llama")]
 
 
+def second(sizes):
+    """The float64 model that computes the same."""
+    return packed_gpt2 if sizes.get("model_type") == "gpt2" else packed_llama
+
+
 def hf_config(sizes):
+    if sizes.get("model_type") == "gpt2":
+        return GPT2Config(**sizes, n_positions=64, attn_implementation="eager")
     sizes = dict(sizes)
     theta = sizes.pop("rope_theta")
     config_class, _ = classes(sizes)
@@ -211,6 +254,23 @@ def hf_config(sizes):
 
 def v4_config(sizes, dtype):
     """The same model in the spelling of transformers 4, for the config reader's tests."""
+    if sizes.get("model_type") == "gpt2":
+        return {
+            "architectures": ["GPT2LMHeadModel"],
+            "attn_pdrop": 0.0,
+            "bos_token_id": 50256,
+            "eos_token_id": 50256,
+            "initializer_range": 0.02,
+            "n_ctx": 64,
+            "n_positions": 64,
+            "summary_activation": None,
+            "summary_first_dropout": 0.1,
+            "summary_proj_to_labels": True,
+            "summary_type": "cls_index",
+            "summary_use_proj": True,
+            "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+            **sizes,
+        }
     return {
         "architectures": [classes(sizes)[1].__name__],
         "attention_bias": False,
@@ -239,8 +299,13 @@ def fill(model, seed):
                 normal *= 0.5
             elif p.dim() == 1:
                 normal = 1.0 + 0.2 * normal
-            elif name.endswith("embed_tokens.weight"):
+            elif name.endswith(("embed_tokens.weight", "wte.weight", "wpe.weight")):
                 normal *= 0.3
+            elif ".h." in name:
+                # Stored [in, out]; queries and keys are two thirds of what c_attn gives.
+                normal *= p.shape[0] ** -0.5
+                if "c_attn" in name:
+                    normal[:, : p.shape[1] * 2 // 3] *= 1.5
             else:
                 # Queries and keys above unit variance: attention that picks, not averages.
                 normal *= (1.5 if "q_proj" in name or "k_proj" in name else 1.0) * p.shape[1] ** -0.5
@@ -299,7 +364,7 @@ def second_opinion(fixture, options, initial, oracle, steps, final):
     weights = {k: v.double().requires_grad_() for k, v in initial.items()}
     moments, worst = {}, {"gradient": 0.0, "loss": 0.0, "weight": 0.0}
     for step in range(1, len(steps) + 1):
-        logits = packed_llama.logits(fixture["config"], weights, tokens, starts)
+        logits = second(fixture["config"]).logits(fixture["config"], weights, tokens, starts)
         loss = mean_loss(logits, targets)
         gradients = dict(zip(weights, torch.autograd.grad(loss, weights.values())))
         if step == 1:
@@ -351,7 +416,7 @@ def logits_oracle(model, fixture):
     with torch.no_grad():
         logits = forward(model, tokens, starts)
     weights = {k: p.detach().double() for k, p in model.named_parameters()}
-    exact = packed_llama.logits(fixture["config"], weights, tokens, starts)
+    exact = second(fixture["config"]).logits(fixture["config"], weights, tokens, starts)
     worst = (exact - logits).abs().max().item()
     assert worst < LOGIT_NOISE, worst
     return {"logits": logits}
@@ -377,6 +442,23 @@ def greedy(model, fixture):
     return {"prompt": prompt[0].tolist(), "tokens": tokens, "least_margin": min(margins)}
 
 
+def with_masks(folder):
+    """Puts beside a GPT-2's weights the masks that files of old releases hold, and names the whole model."""
+    path = sorted(folder.glob("*.safetensors"))[-1]
+    tensors = load_file(path)
+    layers = {name.split(".")[1] for name in tensors if name.startswith("h.")}
+    mask = np.tril(np.ones((1, 1, 64, 64), np.uint8))
+    masks = {f"h.{layer}.attn.bias": mask.copy() for layer in layers}
+    masks |= {f"h.{layer}.attn.masked_bias": np.array(-1e4, np.float32) for layer in layers}
+    save_file(tensors | masks, path, {"format": "pt"})
+    index = folder / "model.safetensors.index.json"
+    value = json.loads(index.read_text())
+    value["weight_map"] |= {name: path.name for name in masks}
+    write_json(index, value)
+    config = json.loads((folder / "config.json").read_text())
+    write_json(folder / "config.json", config | {"architectures": ["GPT2LMHeadModel"]})
+
+
 def write_json(path, value):
     path.write_text(json.dumps(value, indent=2) + "\n")
 
@@ -391,17 +473,26 @@ def make(name, fixture, out):
     config_class, model_class = classes(fixture["config"])
     model = model_class(hf_config(fixture["config"]))
     fill(model, fixture["seed"])
-    model.to(dtype).save_pretrained(folder, max_shard_size=fixture.get("max_shard_size", "1GB"))
-    (folder / "generation_config.json").unlink()
+    saved = model.to(dtype)
+    if fixture.get("bare"):
+        saved = model.transformer
+        saved.config.architectures = [model_class.__name__]
+    saved.save_pretrained(folder, max_shard_size=fixture.get("max_shard_size", "1GB"))
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if fixture.get("bare"):
+        with_masks(folder)
     write_json(folder / "config.v4.json", v4_config(fixture["config"], dtype))
 
     # Read back, so that the oracle is of the bytes on disk; a cast model keeps a cast RoPE table.
     model, info = model_class.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
+    # Masks that transformers no longer knows by name.
+    info["unexpected_keys"] = {k for k in info["unexpected_keys"] if "masked_bias" not in k}
     assert not any(info.values()), info
     v4 = config_class.from_pretrained(folder / "config.v4.json")
-    assert v4.rope_parameters == model.config.rope_parameters, v4
+    own = getattr(model.config, "rope_parameters", None)
+    assert getattr(v4, "rope_parameters", None) == own, v4
     write_json(folder / "greedy.json", greedy(model, fixture))
     if dtype == torch.float32:
         oracle, losses = training_oracle(model, fixture)

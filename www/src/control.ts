@@ -21,6 +21,7 @@ import { failureOf, presetFor } from "./presets.ts";
 import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
+import { shapeOf } from "./shape.ts";
 import { isInUse, Shelf } from "./shelf.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
@@ -331,7 +332,7 @@ export async function bring(folder: Folder): Promise<void> {
   const pretrained = await importModel(lab, folder);
   const { config } = pretrained.model;
   const choices = setup.choices();
-  const longest = Math.min(choices.sequenceLength!, config.max_position_embeddings ?? 128);
+  const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
   const settings = settingsOf({ ...choices, config, sequenceLength: longest });
   const text = await chosenText(settings);
   await take(await beginRun(lab, shelf, { name: folder.name, settings, text, pretrained }));

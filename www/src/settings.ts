@@ -57,12 +57,9 @@ export function resolveSettings(
 
 /** A config for a model of bytes: the vocabulary and the longest document follow the data unless they are given. */
 function byteConfig(config: ModelConfig, sequenceLength: number): ModelConfig {
-  const positions = config.max_position_embeddings ?? sequenceLength;
-  return {
-    vocab_size: 256,
-    ...config,
-    max_position_embeddings: Math.max(positions, sequenceLength),
-  };
+  const field = config.model_type === "gpt2" ? "n_positions" : "max_position_embeddings";
+  const positions = Math.max(config[field] ?? sequenceLength, sequenceLength);
+  return { vocab_size: 256, ...config, [field]: positions };
 }
 
 /** Share of a text that is kept for validation: its last part. */

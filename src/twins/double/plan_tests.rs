@@ -2,7 +2,7 @@
 
 use super::Double;
 use super::tests::{
-    BIASED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software,
+    BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software,
 };
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
@@ -102,21 +102,21 @@ fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2
 
 #[test]
 fn a_step_has_the_twins_loss_gradients_and_weights() {
-    for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED] {
+    for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED, LEARNED] {
         trains(&Double::floor(), config, false, [40, 23]);
     }
 }
 
 #[test]
 fn recomputed_activations_give_the_same() {
-    for config in [TIED, NORMED, BIASED] {
+    for config in [TIED, NORMED, BIASED, LEARNED] {
         trains(&software(), config, true, [40, 23]);
     }
 }
 
 #[test]
 fn kernels_for_hardware_give_the_same() {
-    for config in [UNTIED, NORMED, BIASED] {
+    for config in [UNTIED, NORMED, BIASED, LEARNED] {
         trains(&named("NVIDIA"), config, false, [40, 23]);
     }
 }
@@ -150,6 +150,7 @@ fn logits_and_loss_of_a_prompt_are_the_twins() {
         (software(), WINDOWED),
         (named("NVIDIA"), NORMED),
         (named("NVIDIA"), BIASED),
+        (named("NVIDIA"), LEARNED),
     ] {
         let pair = Pair::new(&double, config);
         for tokens in [1, 33] {
@@ -203,6 +204,8 @@ fn decoded_tokens_are_the_twins_in_each_cache() {
             (named("NVIDIA"), WINDOWED),
             (software(), NORMED),
             (named("NVIDIA"), BIASED),
+            (software(), LEARNED),
+            (named("NVIDIA"), LEARNED),
         ] {
             let pair = Pair::new(&double, config);
             let prompt = integers(13, 9, pair.config.vocab_size as u32);

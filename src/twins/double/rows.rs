@@ -123,8 +123,8 @@ pub(super) fn embed_backward(on: &mut Operands, hidden: usize) -> Result<()> {
 pub(super) fn positions(on: &mut Operands, hidden: usize) -> Result<()> {
     let (step, range) = (on.step()?, on.range()?);
     let weight = on.f32("weight")?.to_vec();
-    for (t, start) in on.u32("documents")?[..step.tokens as usize].to_vec().into_iter().enumerate()
-    {
+    let documents = on.u32("documents")?[..step.tokens as usize].to_vec();
+    for (t, start) in documents.into_iter().enumerate() {
         // Rows of the table that other dispatches hold are left to them.
         let row = (step.position + t as u32 - start).wrapping_sub(range.col0);
         if row < range.cols {
@@ -182,12 +182,15 @@ pub(super) fn layer_norm_backward(
     normed_backward(on, [hidden, rows], mode, &gradient)
 }
 
+/// d_x and a weight's gradient, of x and d_y.
+type Gradient<'a> = dyn Fn(&[f32], &[f32]) -> (Vec<f32>, Vec<f32>) + 'a;
+
 /// Blocks of `rows` rows by `gradient`, which gives d_x and a partial sum of the weight's gradient.
 fn normed_backward(
     on: &mut Operands,
     [hidden, rows]: [usize; 2],
     mode: WriteMode,
-    gradient: &dyn Fn(&[f32], &[f32]) -> (Vec<f32>, Vec<f32>),
+    gradient: &Gradient<'_>,
 ) -> Result<()> {
     let (all, adds, block) = (on.tokens()? * hidden, on.adds(mode)?, rows * hidden);
     let (x, d_y) = (on.first("x", all)?.to_vec(), on.first("d_y", all)?.to_vec());

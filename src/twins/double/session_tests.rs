@@ -1,7 +1,9 @@
 //! Sessions on the double: step, evaluate, generate, save, resume.
 
 use super::Double;
-use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights};
+use super::tests::{
+    BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights,
+};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::session::{
     GenerateOptions, Generation, Model, ModelLoader, Resume, Snapshot, Trainer, TrainerOptions,
@@ -70,6 +72,22 @@ fn a_loss_is_the_twins() {
 }
 
 #[test]
+fn a_table_of_positions_ends_a_text() {
+    let pair = Pair::new(&Double::floor(), &LEARNED.replace("512", "16"));
+    let trainer = trainer(&pair.model);
+    let text = |count| Batch::next_tokens(integers(31, count, 61));
+    let message = block_on(trainer.step(&text(17))).unwrap_err().message;
+    assert!(message.contains("17 tokens") && message.contains("n_positions, 16"), "{message}");
+    block_on(trainer.step(&text(16))).unwrap();
+    let loss = |count| {
+        block_on(pair.model.loss(&integers(31, count, 61), None, Default::default(), UNWATCHED))
+    };
+    let message = loss(17).unwrap_err().message;
+    assert!(message.contains("n_positions, 16"), "{message}");
+    loss(16).unwrap();
+}
+
+#[test]
 fn a_loss_is_the_same_however_its_text_is_cut() {
     let model = Pair::new(&Double::floor(), UNTIED).model;
     let tokens = integers(29, 90, 61);
@@ -108,7 +126,7 @@ pub(super) fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, 
 
 #[test]
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_bit() {
-    for config in [TIED, NORMED, BIASED] {
+    for config in [TIED, NORMED, BIASED, LEARNED] {
         let whole = Pair::new(&Double::floor(), config);
         let expected = steps(&trainer(&whole.model), 5);
         let parted = Pair::new(&Double::floor(), config);
@@ -131,7 +149,7 @@ pub(super) fn file_of(snapshot: &Snapshot, length: u64, piece: usize) -> Vec<u8>
 
 #[test]
 fn a_snapshot_is_what_a_save_at_its_moment_gives() {
-    for config in [TIED, NORMED, UNTIED] {
+    for config in [TIED, NORMED, UNTIED, LEARNED] {
         let double = Double::floor();
         let pair = Pair::new(&double, config);
         let (model, trainer) = (&pair.model, trainer(&pair.model));

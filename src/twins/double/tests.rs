@@ -37,6 +37,11 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
 
+/// With layer norms, learned positions, biases everywhere and no gate: matrices stored transposed, an odd
+/// vocabulary.
+pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
+    "n_head":3,"initializer_range":0.2,"n_positions":512}"#;
+
 /// A double under the name of an adapter of the tests' table.
 pub(super) fn named(description: &str) -> Rc<Double> {
     let table = table(crate::caps::Target::Native);

@@ -6,6 +6,9 @@ use crate::data::IGNORE_INDEX;
 use crate::twins::check::{assert_close, numeric_gradient};
 
 fn config(extra: &str) -> ModelConfig {
+    if extra == GPT2 {
+        return ModelConfig::from_json(GPT2).unwrap();
+    }
     let text = format!(
         r#"{{"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,
             "num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"initializer_range":0.5,
@@ -13,6 +16,10 @@ fn config(extra: &str) -> ModelConfig {
     );
     ModelConfig::from_json(&text).unwrap()
 }
+
+/// Stands for the whole config.
+const GPT2: &str = r#"{"model_type":"gpt2","vocab_size":7,"n_embd":8,"n_inner":5,"n_layer":2,"n_head":2,
+    "n_positions":6,"initializer_range":0.5,"layer_norm_epsilon":1e-3}"#;
 
 fn batch() -> Batch {
     Batch {
@@ -30,6 +37,7 @@ fn every_gradient_matches_finite_differences() {
         r#","hidden_act":"gelu_new""#,
         r#","model_type":"qwen2""#,
         r#","model_type":"qwen3""#,
+        GPT2,
     ] {
         let (config, batch) = (config(extra), batch());
         let weights = random_tensors(&config, 1);
@@ -65,6 +73,7 @@ fn an_adapters_gradients_match_finite_differences() {
         (r#","hidden_act":"gelu""#, &SOME[..], true),
         (r#","model_type":"qwen2""#, &SOME[..], false),
         (r#","model_type":"qwen3""#, &["k_proj", "gate_proj"][..], false),
+        (GPT2, &["c_attn", "mlp.c_proj"][..], false),
     ] {
         let (config, batch) = (config(extra), batch());
         let adapted = adapted(&config, targets, rs_lora);

@@ -13,7 +13,7 @@ export const cases = {
     await wrong("hidden_size", { hidden_size: 0 });
     await wrong("vocab_size", { vocab_size: -5 });
     await wrong("num_hidden_layers", { num_hidden_layers: 1.5 });
-    await wrong("model_type", { model_type: "gpt2" });
+    await wrong("model_type", { model_type: "gptj" });
     await wrong("hidden_act", { hidden_act: "mystery" });
     await wrong("rope_type", { rope_scaling: { rope_type: "longrope", factor: 4 } });
     await wrong("attention_bias", { attention_bias: true });

@@ -42,7 +42,7 @@ async function thrown(work) {
 export const cases = {
   async "an error survives structuredClone and a message port"({ tinyloom, runtime }) {
     const { TinyloomError } = tinyloom;
-    const error = await thrown(() => tinyloom.Model.create(runtime, { model_type: "gpt2" }));
+    const error = await thrown(() => tinyloom.Model.create(runtime, { model_type: "gptj" }));
     ok(error instanceof TinyloomError && error instanceof Error, "its class");
     equal(String(error), `TinyloomError: ${error.message}`);
     ok(error.stack.includes("\n") || error.stack.includes("@"), `its stack: ${error.stack}`);

@@ -106,14 +106,14 @@ export const cases = {
     const { Model, Trainer } = host.tinyloom;
     const files = {
       ...(await savedModel(host)),
-      "config.json": encode({ model_type: "gpt2", n_ctx: 1024, n_embd: 768 }),
+      "config.json": encode({ model_type: "gptj", n_ctx: 1024, n_embd: 768 }),
       "trainer_state.json": encode({}),
     };
     const asked = await served(files, {}, async () => {
-      await refuses("invalid-config", ["model_type", "gpt2"], () =>
+      await refuses("invalid-config", ["model_type", "gptj"], () =>
         Model.fromPretrained(host.runtime, BASE),
       );
-      await refuses("invalid-config", ["model_type", "gpt2"], () =>
+      await refuses("invalid-config", ["model_type", "gptj"], () =>
         Trainer.resume(host.runtime, BASE),
       );
     });

@@ -3,6 +3,7 @@ import { TinyloomError } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import { Embeddings, likeliestNext, type Read, read } from "../looking.ts";
 import type { WrittenToken } from "../sample.ts";
+import { shapeOf } from "../shape.ts";
 import type { Training } from "../training.ts";
 import { drawAttention, rowAt } from "./attention-map.ts";
 import { showError } from "./status.ts";
@@ -75,7 +76,7 @@ export class InsidePanel {
     this.#sample = training.exampleText;
     this.#place = 0;
     this.#token = Number.POSITIVE_INFINITY;
-    const { num_hidden_layers: layers = 1, num_attention_heads: heads = 1 } = training.model.config;
+    const { layers = 1, heads = 1 } = shapeOf(training.model.config);
     const places: Place[] = ["embeddings", ...Array.from({ length: layers }, (_, at) => at)];
     this.#stack.replaceChildren(...places.reverse().map((place) => this.#button(place)));
     const options = Array.from({ length: heads }, (_, at) => new Option(`head ${at + 1}`, `${at}`));
@@ -124,7 +125,7 @@ export class InsidePanel {
   }
 
   async #ask({ model, codec, text, step }: Training): Promise<void> {
-    const { max_position_embeddings: most = TOKENS } = model.config;
+    const { positions: most = TOKENS } = shapeOf(model.config);
     const place = this.#place;
     const tokens = await read(codec, this.#sample, Math.min(TOKENS, most));
     const head = Number(this.#head.value);

@@ -3,6 +3,7 @@ import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, make, whole } from "../dom.ts";
 import type { Stored } from "../keeper.ts";
 import type { RunSettings } from "../settings.ts";
+import { shapeOf } from "../shape.ts";
 import { keptOf, type Shelf } from "../shelf.ts";
 import { fill, tableRow } from "../table.ts";
 
@@ -39,7 +40,7 @@ function noteOf({ lasting, full }: Shelf): string {
 }
 
 function described({ config, learningRate, tokensPerStep, seed }: RunSettings): string {
-  const { num_hidden_layers: layers, hidden_size: width } = config;
+  const { layers, width } = shapeOf(config);
   const shape = `${layers} ${layers === 1 ? "layer" : "layers"} × ${width}`;
   return `${shape}, ${whole(tokensPerStep)} per step, rate ${learningRate}, seed ${seed}`;
 }
