@@ -76,12 +76,19 @@ impl ModelLoader {
     /// Judges the files of a checkpoint of a model that is there already, and takes none of its tensors.
     ///
     /// # Errors
-    /// `invalid-checkpoint` where the config is another model's.
+    /// `invalid-checkpoint` where the config is another model's; `invalid-options` for matrices that are stored
+    /// transposed.
     pub fn checking(model: &Rc<Model>, config: ModelConfig) -> Result<Self> {
         let architecture = &model.layout().architecture;
         if Architecture::of(&config) != *architecture {
             return Err(Error::checkpoint(
                 "config.json is of another model than the one under this adapter; give the files that it was loaded from",
+            ));
+        }
+        if architecture.params().any(|param| param.transposed) {
+            return Err(Error::options(
+                "saveMerged cannot add an adapter to matrices that a checkpoint has as [in, out]; load the model in \
+                 f32, then adapter.merge() and model.save()",
             ));
         }
         let reader = CheckpointReader::new(&architecture.tensors());
