@@ -29,7 +29,7 @@ import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenImports } from "./shorten.mjs";
 
 /** Most bytes that the module may take on the wire, gzipped. */
-const WASM_BUDGET = 420_000;
+const WASM_BUDGET = 430_000;
 
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");

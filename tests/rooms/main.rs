@@ -92,7 +92,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
 ];
 
 /// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
-const SESSION: [&str; 16] = [
+const SESSION: [&str; 17] = [
     "arch",
     "caps",
     "checkpoint",
