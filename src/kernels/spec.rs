@@ -273,6 +273,7 @@ impl KernelSpec {
     }
 
     /// The entry point of the kernel.
+    #[expect(clippy::too_many_lines, reason = "a table of names")]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Zero { .. } => "zero_forward",

@@ -18,7 +18,7 @@ fn assert_same(sorted: &SortedMap<String, u32>, tree: &BTreeMap<String, u32>) {
 }
 
 #[test]
-fn is_the_standard_librarys_map() {
+fn entries_are_those_of_a_tree() {
     for count in [0, 1, 7, 250] {
         let (mut sorted, mut tree) = both(count);
         assert_same(&sorted, &tree);
@@ -40,7 +40,7 @@ fn is_the_standard_librarys_map() {
 }
 
 #[test]
-fn json_is_that_of_the_standard_librarys_map() {
+fn json_is_that_of_a_tree() {
     let (sorted, tree) = both(250);
     let text = serde_json::to_string(&sorted).unwrap();
     assert_eq!(text, serde_json::to_string(&tree).unwrap());

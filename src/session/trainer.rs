@@ -103,11 +103,8 @@ impl Trainer {
         let gpu = Rc::clone(model.gpu());
         let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), options.choices());
         let mut plans = plans_on(gpu.capabilities())?;
-        memory::judge(
-            &*gpu,
-            Purpose::Trainer,
-            &MemoryBytes::of_plans(model.layout(), plans.all()),
-        )?;
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
+        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
         if !tuned.is_empty() {
             plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
@@ -122,12 +119,7 @@ impl Trainer {
         let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
-        let architecture = &model.layout().architecture;
-        if let Some(rope) = &architecture.rope {
-            let positions = 0..options.tokens_per_step.min(architecture.positions);
-            let table = resources.get(Buffer::RopeTable)?;
-            write_rope_table(&*gpu, table, positions, rope).await?;
-        }
+        Self::write_rope(model, &resources, options.tokens_per_step).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
         for (done, plan) in
@@ -166,6 +158,15 @@ impl Trainer {
         let mut resources = Resources::new(model.gpu());
         resources.allocate(&buffers(plans.all()), &[weights])?;
         Ok(resources)
+    }
+
+    /// The rotation of each position that a step may have, where the model rotates.
+    async fn write_rope(model: &Model, resources: &Resources, tokens: usize) -> Result<()> {
+        let architecture = &model.layout().architecture;
+        let Some(rope) = &architecture.rope else { return Ok(()) };
+        let positions = 0..tokens.min(architecture.positions);
+        let table = resources.get(Buffer::RopeTable)?;
+        write_rope_table(&**model.gpu(), table, positions, rope).await
     }
 
     pub fn model(&self) -> &Rc<Model> {

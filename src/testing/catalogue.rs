@@ -95,6 +95,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of kernels")]
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (n, k, tokens) in

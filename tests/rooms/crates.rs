@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 27] = [
+const MAY_NAME: [(&str, &[&str]); 29] = [
     ("arch", &["libm"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
@@ -29,7 +29,9 @@ const MAY_NAME: [(&str, &[&str]); 27] = [
     ("gpu/program.rs", &[]),
     ("gpu/host.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "web_sys"]),
     ("gpu/device/browser.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
-    ("gpu/device/scopes.rs", &["wasm_bindgen_futures", "wgpu"]),
+    ("gpu/device/nudge.rs", &["futures_channel", "js_sys", "wasm_bindgen_futures", "wgpu"]),
+    ("gpu/device/readback.rs", &["futures_channel", "js_sys", "wgpu"]),
+    ("gpu/device/scopes.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
     (
         "web",
         &[
