@@ -25,7 +25,7 @@ mod optimizer;
 mod optimizer_tests;
 #[cfg(all(test, feature = "testing"))]
 mod packed_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod peft_tests;
 #[cfg(all(test, feature = "testing"))]
 mod plan_tests;
