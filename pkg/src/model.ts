@@ -208,7 +208,7 @@ export class Model {
       disown: (one) => this.#owned.delete(one),
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
-    this.weights = raw.weights();
+    this.weights = raw.weights() as WeightFormat;
     this.#inner.runtime.own(this);
   }
 

@@ -86,7 +86,7 @@ export interface RawModel extends Releasable, RawWriter {
   /** The text of `config.json`, or of `adapter_config.json`. */
   config(): string;
   /** The format in which it holds its matrices. */
-  weights(): WeightFormat;
+  weights(): string;
   parameterCount(): number;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */

@@ -27,14 +27,16 @@ export type Remote<T> = {
     : Crossed<T[K]>;
 };
 
-/** A function that runs in the worker: of the last two of its overloads, if it has several. */
+/** A function that runs in the worker: of the last three of its overloads, if it has several. */
 export type RemoteMethod<F> = F extends {
   (...values: infer A): infer R;
   (...values: infer B): infer S;
+  (...values: infer C): infer T;
 }
-  ? unknown extends R
-    ? RemoteCall<B, S>
-    : RemoteCall<A, R> & RemoteCall<B, S>
+  ? // An overload that it has not gives unknown, which an intersection leaves out.
+    (unknown extends R ? unknown : RemoteCall<A, R>) &
+      (unknown extends S ? unknown : RemoteCall<B, S>) &
+      RemoteCall<C, T>
   : F extends (...values: infer A) => infer R
     ? RemoteCall<A, R>
     : never;
