@@ -1,7 +1,8 @@
-// uses: step, range, flat, reduce_subgroup or reduce_tree
+// uses: logit/plain or logit/capped, math or none, step, range, flat, reduce_subgroup or reduce_tree
 // cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
 // logits[target], in nats; with GRADIENT the logits are replaced by
-// dLogits = (softmax(logits) − onehot(target)) · step.loss_scale.
+// dLogits = (softmax(logits) − onehot(target)) · step.loss_scale. Logits are what logit_of makes of the
+// numbers in the buffer, and dLogits goes on to these.
 // A target of 0xffffffff gives loss 0 and dLogits 0.
 //
 //   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
@@ -30,7 +31,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var largest = -1e30;
   var total = 0.0;
   for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    let value = logits[base + i];
+    let value = logit_of(logits[base + i]);
     let next = max(largest, value);
     total = total * exp(largest - next) + exp(value - next);
     largest = next;
@@ -39,7 +40,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row_sum = reduce_sum(lane, total * exp(largest - row_max));
   if lane == 0u {
     // Relative to the maximum: a logit of thousands would round the loss away.
-    let above = row_max - logits[base + min(target_id, VOCABULARY - 1u)];
+    let above = row_max - logit_of(logits[base + min(target_id, VOCABULARY - 1u)]);
     losses[range.row0 + row] = select(0.0, log(row_sum) + above, counted);
   }
   if GRADIENT {
@@ -47,8 +48,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     workgroupBarrier();
     let inverse = 1.0 / row_sum;
     for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-      let probability = exp(logits[base + i] - row_max) * inverse;
-      let slope = step.loss_scale * (probability - select(0.0, 1.0, i == target_id));
+      let logit = logit_of(logits[base + i]);
+      let probability = exp(logit - row_max) * inverse;
+      let slope = step.loss_scale * (probability - select(0.0, 1.0, i == target_id)) * logit_slope(logit);
       logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
     }
   }

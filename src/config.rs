@@ -8,8 +8,8 @@ mod peft;
 mod refused;
 mod rope;
 
-pub use family::ModelType;
-use family::{model_type, sliding_window};
+pub use family::{LayerType, ModelType};
+use family::{layer_types, model_type, sliding_window};
 pub use lora::{ALL_LINEAR, LoraConfig};
 pub use rope::{RopeConfig, RopeScaling};
 
@@ -70,14 +70,22 @@ pub struct ModelConfig {
     pub max_position_embeddings: usize,
     pub rms_norm_eps: f64,
     pub rope: RopeConfig,
+    /// Its base in layers with a window, where they have another one.
+    pub rope_local_base_freq: Option<f64>,
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
     /// A position sees at most this many of the latest positions, itself among them.
     pub sliding_window: Option<usize>,
+    /// Which layers have that window; none: all.
+    pub layer_types: Vec<LayerType>,
     /// Attention scores are squashed into ± this by tanh. Not a field that transformers' Llama or
     /// Mistral know: they ignore it.
     pub attn_logit_softcapping: Option<f64>,
+    /// Logits are, too.
+    pub final_logit_softcapping: Option<f64>,
+    /// Scores are divided by its root; none: by that of `head_dim`.
+    pub query_pre_attn_scalar: Option<usize>,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
     pub extra: SortedMap<String, String>,
@@ -102,16 +110,28 @@ impl ModelConfig {
         for rewritten in ["dtype", "torch_dtype", NOTE] {
             fields.drop(rewritten);
         }
-        refused::refuse_unsupported(&fields)?;
+        refused::refuse_unsupported(&fields, model_type)?;
         keys::refuse_near_misses(&fields)?;
-        let hidden_size = fields.size("hidden_size", 4096, 1 << 20)?;
-        let num_attention_heads = fields.size("num_attention_heads", 32, 1 << 16)?;
+        let hidden_size = fields.size("hidden_size", missing.hidden_size, 1 << 20)?;
+        let num_attention_heads =
+            fields.size("num_attention_heads", missing.num_attention_heads, 1 << 16)?;
+        let num_hidden_layers =
+            fields.size("num_hidden_layers", missing.num_hidden_layers, 4096)?;
         let num_key_value_heads = fields
             .optional_size("num_key_value_heads", num_attention_heads)?
             .unwrap_or(missing.num_key_value_heads.unwrap_or(usize::MAX).min(num_attention_heads));
         let head_dim = head_dim(&mut fields, hidden_size, num_attention_heads, missing.head_dim)?;
         let max_position_embeddings =
             fields.size("max_position_embeddings", missing.max_position_embeddings, 1 << 24)?;
+        let (rope, rope_local_base_freq) =
+            rope::rope(&mut fields, max_position_embeddings, model_type)?;
+        let (final_logit_softcapping, query_pre_attn_scalar) = if model_type.alternates() {
+            let default = missing.final_logit_softcapping;
+            let cap = fields.real_or("final_logit_softcapping", default)?;
+            (cap, Some(fields.size("query_pre_attn_scalar", 256, 1 << 24)?))
+        } else {
+            (None, None)
+        };
         let config = Self {
             model_type,
             vocab_size: fields.size("vocab_size", missing.vocab_size, 1 << 24)?,
@@ -121,18 +141,23 @@ impl ModelConfig {
                 missing.intermediate_size,
                 1 << 22,
             )?,
-            num_hidden_layers: fields.size("num_hidden_layers", 32, 4096)?,
+            num_hidden_layers,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
             max_position_embeddings,
             rms_norm_eps: fields.real("rms_norm_eps", 1e-6)?,
-            rope: rope::rope(&mut fields, max_position_embeddings)?,
-            tie_word_embeddings: fields.flag("tie_word_embeddings", false)?,
-            hidden_act: hidden_act(&mut fields)?,
+            rope,
+            rope_local_base_freq,
+            tie_word_embeddings: fields.flag("tie_word_embeddings", missing.tie_word_embeddings)?,
+            hidden_act: hidden_act(&mut fields, model_type)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
             sliding_window: sliding_window(&mut fields, model_type)?,
-            attn_logit_softcapping: fields.optional_real("attn_logit_softcapping")?,
+            layer_types: layer_types(&mut fields, model_type, num_hidden_layers)?,
+            attn_logit_softcapping: fields
+                .real_or("attn_logit_softcapping", missing.attn_logit_softcapping)?,
+            final_logit_softcapping,
+            query_pre_attn_scalar,
             extra: fields.rest(),
         };
         config.check()?;
@@ -149,6 +174,9 @@ impl ModelConfig {
             )));
         }
         let positive_f32 = |x: f64| (x as f32).is_normal() && x > 0.0;
+        let caps = [self.attn_logit_softcapping, self.final_logit_softcapping]
+            .map(|cap| cap.unwrap_or(1.0));
+        let local = self.rope_local_base_freq.unwrap_or(1.0);
         for (name, value, good, allowed) in [
             (
                 "rms_norm_eps",
@@ -157,18 +185,15 @@ impl ModelConfig {
                 "a number above 0 and at most 1",
             ),
             ("rope_theta", self.rope.theta, positive_f32(self.rope.theta), "a number above 0"),
+            ("rope_local_base_freq", local, positive_f32(local), "a number above 0"),
             (
                 "initializer_range",
                 self.initializer_range,
                 (0.0..=1.0).contains(&self.initializer_range),
                 "a number from 0 to 1",
             ),
-            (
-                "attn_logit_softcapping",
-                self.attn_logit_softcapping.unwrap_or(1.0),
-                self.attn_logit_softcapping.is_none_or(positive_f32),
-                "null or a number above 0",
-            ),
+            ("attn_logit_softcapping", caps[0], positive_f32(caps[0]), "null or a number above 0"),
+            ("final_logit_softcapping", caps[1], positive_f32(caps[1]), "null or a number above 0"),
         ] {
             if !good {
                 return Err(refuse(name, &json!(value), allowed));
@@ -193,6 +218,14 @@ impl ModelConfig {
         Ok(())
     }
 
+    /// Positions that the queries of a layer see.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        match self.layer_types.get(layer) {
+            Some(LayerType::Full) => None,
+            _ => self.sliding_window,
+        }
+    }
+
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
@@ -200,11 +233,20 @@ impl ModelConfig {
         let mut map: SortedMap<&str, Written> = kept.collect();
         let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
-        if self.model_type == ModelType::Mistral {
+        let alternates = self.model_type.alternates();
+        if alternates || self.model_type == ModelType::Mistral {
             write("sliding_window", json!(self.sliding_window));
         }
-        if let Some(cap) = self.attn_logit_softcapping {
-            write("attn_logit_softcapping", json!(cap));
+        if alternates {
+            let names = self.layer_types.iter().map(|kind| json!(kind.name())).collect();
+            write("layer_types", Value::Array(names));
+            write("final_logit_softcapping", json!(self.final_logit_softcapping));
+            write("query_pre_attn_scalar", json!(self.query_pre_attn_scalar));
+        }
+        if self.attn_logit_softcapping.is_some() || alternates {
+            write("attn_logit_softcapping", json!(self.attn_logit_softcapping));
+        }
+        if self.attn_logit_softcapping.is_some() && self.model_type != ModelType::Gemma2 {
             write(NOTE, json!(SOFT_CAP_NOTE));
         }
         for (name, value) in [
@@ -220,13 +262,13 @@ impl ModelConfig {
             ("max_position_embeddings", json!(self.max_position_embeddings)),
             ("rms_norm_eps", json!(self.rms_norm_eps)),
             ("tie_word_embeddings", json!(self.tie_word_embeddings)),
-            ("hidden_act", json!(self.hidden_act.name())),
+            (self.model_type.activation_fields().0, json!(self.hidden_act.name())),
             ("initializer_range", json!(self.initializer_range)),
             ("dtype", json!("float32")),
             ("torch_dtype", json!("float32")),
         ]
         .into_iter()
-        .chain(self.rope.fields())
+        .chain(self.rope.fields(self.rope_local_base_freq))
         {
             write(name, value);
         }
@@ -288,12 +330,25 @@ fn head_dim(
         .ok_or_else(|| refuse("head_dim", &value, &allowed))
 }
 
-fn hidden_act(fields: &mut Fields) -> Result<Activation> {
-    let Some(value) = fields.take("hidden_act")? else { return Ok(Activation::Silu) };
-    value
-        .as_str()
-        .and_then(Activation::from_name)
-        .ok_or_else(|| refuse("hidden_act", &value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
+/// The activation. A second field that names another one would be for a version of transformers that
+/// computes something else.
+fn hidden_act(fields: &mut Fields, family: ModelType) -> Result<Activation> {
+    let named = |name, value: &Value| {
+        let known = value.as_str().and_then(Activation::from_name);
+        known.ok_or_else(|| refuse(name, value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
+    };
+    let (name, other) = family.activation_fields();
+    let found = match fields.take(name)? {
+        None => family.defaults().activation,
+        Some(value) => named(name, &value)?,
+    };
+    if let Some(other) = other
+        && let Some(value) = fields.take_set(other)?
+        && named(other, &value)? != found
+    {
+        return Err(refuse(other, &value, &format!("\"{}\", as {name}", found.name())));
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -113,9 +113,9 @@ const CASES: [Case; 9] = [
     },
 ];
 
-/// Families and adapters, in a listing of their own: biases of queries, keys and values; norms of heads; an adapter
-/// on some modules, and one on all modules of a model with biases.
-const FAMILIES: [(Case, &[&str]); 4] = [
+/// Families and adapters, in a listing of their own: biases of queries, keys and values; norms of heads, and behind
+/// blocks; soft caps; an adapter on some modules, and one on all modules of a model with biases.
+const FAMILIES: [(Case, &[&str]); 7] = [
     (
         Case {
             name: "qwen2, tied",
@@ -158,6 +158,37 @@ const FAMILIES: [(Case, &[&str]); 4] = [
             capacity: 256,
         },
         &[ALL_LINEAR],
+    ),
+    (
+        Case {
+            name: "gemma2, both kinds of layers",
+            config: r#"{"model_type":"gemma2","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,
+                "sliding_window":300,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "gemma3, both kinds of layers",
+            config: r#"{"model_type":"gemma3_text","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,
+                "sliding_window":300,"sliding_window_pattern":2,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "gemma 2 2B's sizes, two layers, a vocabulary cut into parts",
+            config: r#"{"model_type":"gemma2","num_hidden_layers":2}"#,
+            tokens: 512,
+            capacity: 4096,
+        },
+        &[],
     ),
 ];
 

@@ -43,6 +43,8 @@ import { evaluated, watched } from "./watch.js";
 export interface RopeParameters {
   rope_type?: "default" | "linear" | "llama3" | "yarn";
   rope_theta?: number;
+  /** The same in layers with a window (Gemma 3). */
+  rope_local_base_freq?: number;
   factor?: number;
   low_freq_factor?: number;
   high_freq_factor?: number;
@@ -59,7 +61,7 @@ export interface RopeParameters {
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama" | "mistral" | "qwen2" | "qwen3";
+  model_type?: "llama" | "mistral" | "qwen2" | "qwen3" | "gemma" | "gemma2" | "gemma3_text";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -72,12 +74,16 @@ export interface ModelConfig {
   max_position_embeddings?: number;
   rms_norm_eps?: number;
   rope_theta?: number;
+  /** The same in layers with a window (Gemma 3). */
+  rope_local_base_freq?: number;
   /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
   rope_parameters?: RopeParameters | null;
   rope_scaling?: RopeParameters | null;
   tie_word_embeddings?: boolean;
   /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
   hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  /** The same, as Gemma 2 and 3 call it. Default `"gelu_pytorch_tanh"`. */
+  hidden_activation?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
   initializer_range?: number;
   /**
    * A position sees at most this many of the latest positions, itself included (Mistral). The cache of
@@ -85,10 +91,19 @@ export interface ModelConfig {
    */
   sliding_window?: number | null;
   /**
+   * Which layers of Gemma 2 and 3 have that window, one for each layer. If it is left out: every other
+   * layer, in Gemma 3 five of six.
+   */
+  layer_types?: ("sliding_attention" | "full_attention")[] | null;
+  /**
    * Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved
-   * config that transformers' Llama and Mistral ignore it.
+   * config where transformers' model ignores it; that of Gemma 2 reads it.
    */
   attn_logit_softcapping?: number | null;
+  /** Logits become `cap · tanh(logit / cap)` (Gemma 2). */
+  final_logit_softcapping?: number | null;
+  /** Attention scores are divided by its square root (Gemma 2 and 3); elsewhere by that of `head_dim`. */
+  query_pre_attn_scalar?: number;
   [name: string]: unknown;
 }
 

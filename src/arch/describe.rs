@@ -1,17 +1,19 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
-use super::{Attention, HeadNorms, Init, Norm, Param, Rope, Weight, WeightId};
+use super::{Attention, HeadNorms, Init, Norm, NormKind, Param, Rope, Weight, WeightId};
 use crate::config::ModelConfig;
 
 /// What the families' descriptions are written with.
 pub(super) struct Describe<'a> {
     pub config: &'a ModelConfig,
+    /// What its norms are.
+    pub norms: NormKind,
     pub weights: Vec<Weight>,
 }
 
 impl<'a> Describe<'a> {
     pub fn new(config: &'a ModelConfig) -> Self {
-        Self { config, weights: Vec::new() }
+        Self { config, norms: NormKind::Rms, weights: Vec::new() }
     }
 
     fn add(&mut self, weight: Weight) -> WeightId {
@@ -52,32 +54,38 @@ impl<'a> Describe<'a> {
 
     /// The weight of a norm over rows of `columns` elements.
     pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
-        let name = format!("{module}.weight");
-        let params = vec![Param { name, shape: vec![columns], init: Init::Ones }];
-        let weight = self.add(Weight { params, rows: 1, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps }
+        self.norm_of(vec![module.to_owned()], columns)
+    }
+
+    /// Weights of norms, stacked, by their modules.
+    fn norm_of(&mut self, modules: Vec<String>, columns: usize) -> Norm {
+        let (kind, rows) = (self.norms, modules.len());
+        // Norms begin as those of weight 1.
+        let init = match kind {
+            NormKind::Rms => Init::Ones,
+            NormKind::RmsPlusOne => Init::Zeros,
+        };
+        let param = |module| Param { name: format!("{module}.weight"), shape: vec![columns], init };
+        let params = modules.into_iter().map(param).collect();
+        let weight = self.add(Weight { params, rows, columns, decay: false });
+        Norm { kind, weight, epsilon: self.config.rms_norm_eps }
     }
 
     /// Norms of each head's queries and keys, by the modules of both.
     pub fn head_norms(&mut self, block: &str, modules: [&str; 2]) -> HeadNorms {
-        let columns = self.config.head_dim;
-        let param = |module| Param {
-            name: format!("{block}.{module}.weight"),
-            shape: vec![columns],
-            init: Init::Ones,
-        };
-        let params = modules.map(param).to_vec();
-        let weight = self.add(Weight { params, rows: 2, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps }
+        let modules = modules.map(|module| format!("{block}.{module}")).to_vec();
+        self.norm_of(modules, self.config.head_dim)
     }
 
-    pub fn attention(&self) -> Attention {
+    /// Attention of the layer of this index.
+    pub fn attention(&self, layer: usize) -> Attention {
         Attention {
             heads: self.config.num_attention_heads,
             kv_heads: self.config.num_key_value_heads,
             head_dim: self.config.head_dim,
-            window: self.config.sliding_window,
+            window: self.config.window(layer),
             soft_cap: self.config.attn_logit_softcapping,
+            scale: self.config.query_pre_attn_scalar.map(|scalar| 1.0 / libm::sqrt(scalar as f64)),
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`Architecture`] and knows no family by name.
 
 mod describe;
+mod gemma;
 mod llama;
 mod lora;
 mod qwen;
@@ -50,9 +51,20 @@ pub struct Weight {
     pub decay: bool,
 }
 
-/// Root mean square normalisation by a weight.
+/// What a norm does with its weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormKind {
+    /// Root mean square normalisation, times the weight.
+    #[default]
+    Rms,
+    /// The same times 1 + the weight.
+    RmsPlusOne,
+}
+
+/// Normalisation of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
+    pub kind: NormKind,
     pub weight: WeightId,
     pub epsilon: f64,
 }
@@ -70,6 +82,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Scores are squashed into ± this by tanh.
     pub soft_cap: Option<f64>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f64>,
 }
 
 impl Attention {
@@ -84,7 +98,7 @@ impl Attention {
     }
 }
 
-/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`. What is added may be normed first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub attention_norm: Norm,
@@ -95,6 +109,8 @@ pub struct Layer {
     pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
     pub output: WeightId,
+    /// Of what attention adds.
+    pub attention_post_norm: Option<Norm>,
     pub mlp_norm: Norm,
     /// Gate and up, stacked.
     pub gate_up: WeightId,
@@ -102,6 +118,8 @@ pub struct Layer {
     pub feed: usize,
     pub activation: Activation,
     pub down: WeightId,
+    /// Of what the feed-forward block adds.
+    pub mlp_post_norm: Option<Norm>,
 }
 
 /// A decoder-only language model.
@@ -113,11 +131,17 @@ pub struct Architecture {
     pub hidden: usize,
     pub positions: usize,
     pub rope: Rope,
+    /// That of layers with a window, where they have another one.
+    pub window_rope: Option<Rope>,
     pub embedding: WeightId,
+    /// Factor on the embeddings.
+    pub embedding_scale: Option<f64>,
     pub layers: Vec<Layer>,
     pub final_norm: Norm,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
+    /// Logits are squashed into ± this by tanh.
+    pub logit_soft_cap: Option<f64>,
     /// What an adapter adds, in the order of its targets; its weights are the last ones.
     pub low_rank: Vec<LowRank>,
 }
@@ -129,6 +153,9 @@ impl Architecture {
             ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
             ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
             ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
+            ModelType::Gemma => gemma::describe(Describe::new(config)),
+            ModelType::Gemma2 => gemma::describe_2(Describe::new(config)),
+            ModelType::Gemma3 => gemma::describe_3(Describe::new(config)),
         }
     }
 
@@ -168,6 +195,11 @@ impl Architecture {
             )));
         }
         Ok(self.layers[layers - count].attention_norm.weight)
+    }
+
+    /// Whether a layer turns its queries and keys by [`Architecture::window_rope`].
+    pub fn turns_by_window(&self, attention: Attention) -> bool {
+        self.window_rope.is_some() && attention.window.is_some()
     }
 
     /// Positions that a layer's cache must reach back to, if every layer has a window.

@@ -1,5 +1,6 @@
 //! The model families that a config may name, and what transformers takes for their missing fields.
 
+use super::Activation;
 use super::fields::{Fields, refuse, size};
 use crate::error::Result;
 use serde_json::{Value, json};
@@ -15,21 +16,101 @@ pub enum ModelType {
     Qwen2,
     /// Llama with a norm of each head's queries and keys.
     Qwen3,
+    /// Llama with norms by 1 + the weight, and scaled embeddings.
+    Gemma,
+    /// The same with norms behind each block too, windows in every other layer, and soft caps.
+    Gemma2,
+    /// Gemma 2 without soft caps, with a norm of each head's queries and keys, and other angles in layers with a
+    /// window. Text alone.
+    Gemma3,
+}
+
+/// What the queries of a layer see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerType {
+    /// All keys before them.
+    Full,
+    /// Those in the sliding window.
+    Sliding,
+}
+
+impl LayerType {
+    const ALL: [Self; 2] = [Self::Full, Self::Sliding];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full_attention",
+            Self::Sliding => "sliding_attention",
+        }
+    }
 }
 
 /// What stands for fields that are missing.
 pub(super) struct Defaults {
     pub vocab_size: usize,
+    pub hidden_size: usize,
+    pub num_hidden_layers: usize,
+    pub num_attention_heads: usize,
     pub intermediate_size: usize,
     pub max_position_embeddings: usize,
     /// `None`: as many as there are query heads.
     pub num_key_value_heads: Option<usize>,
     /// `None`: `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
+    pub tie_word_embeddings: bool,
+    pub activation: Activation,
+    pub attn_logit_softcapping: Option<f64>,
+    pub final_logit_softcapping: Option<f64>,
 }
 
+const LLAMA: Defaults = Defaults {
+    vocab_size: 32_000,
+    hidden_size: 4096,
+    num_hidden_layers: 32,
+    num_attention_heads: 32,
+    intermediate_size: 11_008,
+    max_position_embeddings: 2048,
+    num_key_value_heads: None,
+    head_dim: None,
+    tie_word_embeddings: false,
+    activation: Activation::Silu,
+    attn_logit_softcapping: None,
+    final_logit_softcapping: None,
+};
+
+const GEMMA: Defaults = Defaults {
+    vocab_size: 256_000,
+    hidden_size: 3072,
+    num_hidden_layers: 28,
+    num_attention_heads: 16,
+    intermediate_size: 24_576,
+    max_position_embeddings: 8192,
+    num_key_value_heads: Some(16),
+    head_dim: Some(256),
+    tie_word_embeddings: true,
+    activation: Activation::GeluTanh,
+    ..LLAMA
+};
+
+const GEMMA_2_AND_3: Defaults = Defaults {
+    hidden_size: 2304,
+    num_hidden_layers: 26,
+    num_attention_heads: 8,
+    intermediate_size: 9216,
+    num_key_value_heads: Some(4),
+    ..GEMMA
+};
+
 impl ModelType {
-    const ALL: [Self; 4] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+    const ALL: [Self; 7] = [
+        Self::Llama,
+        Self::Mistral,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Gemma,
+        Self::Gemma2,
+        Self::Gemma3,
+    ];
 
     /// `model_type` and `architectures` as `config.json` has them.
     pub(super) const fn names(self) -> [&'static str; 2] {
@@ -38,24 +119,20 @@ impl ModelType {
             Self::Mistral => ["mistral", "MistralForCausalLM"],
             Self::Qwen2 => ["qwen2", "Qwen2ForCausalLM"],
             Self::Qwen3 => ["qwen3", "Qwen3ForCausalLM"],
+            Self::Gemma => ["gemma", "GemmaForCausalLM"],
+            Self::Gemma2 => ["gemma2", "Gemma2ForCausalLM"],
+            Self::Gemma3 => ["gemma3_text", "Gemma3ForCausalLM"],
         }
     }
 
     pub(super) const fn defaults(self) -> Defaults {
         match self {
-            Self::Llama => Defaults {
-                vocab_size: 32_000,
-                intermediate_size: 11_008,
-                max_position_embeddings: 2048,
-                num_key_value_heads: None,
-                head_dim: None,
-            },
+            Self::Llama => LLAMA,
             Self::Mistral => Defaults {
-                vocab_size: 32_000,
                 intermediate_size: 14_336,
                 max_position_embeddings: 131_072,
                 num_key_value_heads: Some(8),
-                head_dim: None,
+                ..LLAMA
             },
             Self::Qwen2 | Self::Qwen3 => Defaults {
                 vocab_size: 151_936,
@@ -63,7 +140,41 @@ impl ModelType {
                 max_position_embeddings: 32_768,
                 num_key_value_heads: Some(32),
                 head_dim: if matches!(self, Self::Qwen3) { Some(128) } else { None },
+                ..LLAMA
             },
+            Self::Gemma => GEMMA,
+            Self::Gemma2 => Defaults {
+                attn_logit_softcapping: Some(50.0),
+                final_logit_softcapping: Some(30.0),
+                ..GEMMA_2_AND_3
+            },
+            Self::Gemma3 => {
+                Defaults { vocab_size: 262_208, max_position_embeddings: 131_072, ..GEMMA_2_AND_3 }
+            }
+        }
+    }
+
+    /// Whether the family reads `layer_types` and scales scores by `query_pre_attn_scalar`.
+    pub(super) const fn alternates(self) -> bool {
+        matches!(self, Self::Gemma2 | Self::Gemma3)
+    }
+
+    /// Whether it reads `final_logit_softcapping`.
+    pub(super) const fn caps_logits(self) -> bool {
+        self.alternates()
+    }
+
+    /// Whether layers with a window have a rotary embedding of their own.
+    pub(super) const fn has_two_ropes(self) -> bool {
+        matches!(self, Self::Gemma3)
+    }
+
+    /// The field that names the activation, and one that other versions of transformers read instead.
+    pub(super) const fn activation_fields(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Gemma => ("hidden_act", Some("hidden_activation")),
+            Self::Gemma2 | Self::Gemma3 => ("hidden_activation", Some("hidden_act")),
+            _ => ("hidden_act", None),
         }
     }
 
@@ -96,7 +207,7 @@ pub(super) fn model_type(fields: &mut Fields) -> Result<ModelType> {
 /// Positions that a query sees, by the rules of the family.
 pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<Option<usize>> {
     match family {
-        ModelType::Llama => {
+        ModelType::Llama | ModelType::Gemma => {
             let allowed = "absent, or model_type \"mistral\"";
             fields.require_neutral("sliding_window", |_| false, allowed)?;
             Ok(None)
@@ -106,6 +217,9 @@ pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<O
             Some(Value::Null) => Ok(None),
             Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
         },
+        ModelType::Gemma2 | ModelType::Gemma3 => {
+            fields.size("sliding_window", 4096, 1 << 24).map(Some)
+        }
         // The field counts only beside this one, and then for some of the layers.
         ModelType::Qwen2 | ModelType::Qwen3 => {
             let off = |value: &Value| *value == Value::Bool(false);
@@ -118,4 +232,36 @@ pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<O
             Ok(None)
         }
     }
+}
+
+/// What the queries of each layer see, where a family has both kinds of layers. If no field says so, all have a
+/// window but every second, or in Gemma 3 every sixth.
+pub(super) fn layer_types(
+    fields: &mut Fields,
+    family: ModelType,
+    layers: usize,
+) -> Result<Vec<LayerType>> {
+    if !family.alternates() {
+        return Ok(vec![]);
+    }
+    let mut kinds = vec![];
+    if let Some(value) = fields.take_set("layer_types")? {
+        let names = value.as_array().map_or(&[][..], Vec::as_slice);
+        for name in names {
+            kinds.extend(LayerType::ALL.into_iter().find(|kind| name == kind.name()));
+        }
+        if names.len() != layers || kinds.len() != layers {
+            let allowed = "\"sliding_attention\" or \"full_attention\" for each layer";
+            return Err(refuse("layer_types", &value, allowed));
+        }
+        return Ok(kinds);
+    }
+    let pattern = match family {
+        ModelType::Gemma3 => fields.size("sliding_window_pattern", 6, 4096)?,
+        _ => 2,
+    };
+    for layer in 1..=layers {
+        kinds.push(if layer % pattern == 0 { LayerType::Full } else { LayerType::Sliding });
+    }
+    Ok(kinds)
 }

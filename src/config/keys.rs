@@ -8,7 +8,7 @@ use super::fields::Fields;
 use crate::error::{Error, Result};
 
 /// The fields that shape the model.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 20] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -21,9 +21,14 @@ const FIELDS: [&str; 15] = [
     "rope_theta",
     "tie_word_embeddings",
     "hidden_act",
+    "hidden_activation",
     "initializer_range",
+    "rope_local_base_freq",
     "sliding_window",
+    "sliding_window_pattern",
     "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
 ];
 
 /// Names that other model families and programs have for the same fields.

@@ -1,7 +1,7 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Layer, WeightId};
+use crate::arch::{Architecture, Layer, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
@@ -19,6 +19,9 @@ fn forward(architecture: &Architecture, training: bool) -> Graph {
     let mut build = Build { architecture, graph, layer: None, hidden, training };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
+    if let Some(factor) = architecture.embedding_scale {
+        build.node(Op::Scale { factor }, "embedding", &[x], &[x]);
+    }
     for (index, layer) in architecture.layers.iter().enumerate() {
         build.layer = Some(index);
         x = build.decoder_layer(layer, x);
@@ -68,9 +71,8 @@ impl Build<'_> {
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);
         self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
-        let middle = self.value("residual", self.hidden);
-        self.node(linear(layer.output), "output", &[output, x], &[middle]);
-        self.low_rank(layer.output, "output adapter", output, middle);
+        let names = ["output", "output adapter", "attention post norm"];
+        let middle = self.add_product(layer.output, layer.attention_post_norm, names, output, x);
 
         let normed = self.value("mlp norm", self.hidden);
         self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
@@ -80,10 +82,31 @@ impl Build<'_> {
         let activated = self.value("activation", layer.feed);
         let gate = Gate { width: layer.feed, activation: layer.activation };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
-        let next = self.value("residual", self.hidden);
-        self.node(linear(layer.down), "down", &[activated, middle], &[next]);
-        self.low_rank(layer.down, "down adapter", activated, next);
-        next
+        let names = ["down", "down adapter", "mlp post norm"];
+        self.add_product(layer.down, layer.mlp_post_norm, names, activated, middle)
+    }
+
+    /// x plus the product of `from` with a weight, which is normed first if there is a norm. `names` are of
+    /// the product, of what an adapter adds to it, and of the norm.
+    fn add_product(
+        &mut self,
+        weight: WeightId,
+        norm: Option<Norm>,
+        names: [&'static str; 3],
+        from: ValueId,
+        x: ValueId,
+    ) -> ValueId {
+        let sum = self.value("residual", self.hidden);
+        let Some(norm) = norm else {
+            self.node(linear(weight), names[0], &[from, x], &[sum]);
+            self.low_rank(weight, names[1], from, sum);
+            return sum;
+        };
+        let product = self.value("product", self.hidden);
+        self.node(linear(weight), names[0], &[from], &[product]);
+        self.low_rank(weight, names[1], from, product);
+        self.node(Op::Norm(norm), names[2], &[product, x], &[sum]);
+        sum
     }
 
     /// What an adapter adds to `y`, the product of `x` with a weight. B multiplies short rows that are

@@ -72,7 +72,7 @@ pub struct Dropout {
 pub enum Op {
     /// → rows.
     Embed { weight: WeightId },
-    /// x → y.
+    /// x → y, plus a second read if there is one.
     Norm(Norm),
     /// x → y = x · weightᵀ, plus a bias or a second read if there is one.
     Linear { weight: WeightId, bias: Option<WeightId> },

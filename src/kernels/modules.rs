@@ -1,7 +1,7 @@
 //! Shared modules that read and write what a format or an option says.
 
 use super::compose::{Composer, Module, shader};
-use super::shape::{AttentionShape, DenseMask};
+use super::shape::{AttentionShape, DenseMask, NormTerms};
 use crate::config::Activation;
 use crate::format::{Element, KvCache, WeightFormat};
 
@@ -62,6 +62,11 @@ impl WeightFormat {
             .size("SCALES", self.vectors(elements))
             .module(module)
     }
+}
+
+/// What a norm adds, as constants.
+pub(super) fn with_terms(composer: Composer, terms: NormTerms) -> Composer {
+    composer.float("EPSILON", terms.epsilon.0 as f32).float("OFFSET", terms.offset.0 as f32)
 }
 
 /// The module that says in which row a position lies, with its constants.

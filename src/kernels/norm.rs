@@ -2,7 +2,8 @@
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
-use super::shape::{AttentionShape, Constant};
+use super::modules::with_terms;
+use super::shape::{AttentionShape, NormTerms};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -23,27 +24,34 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
-/// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
-pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormForward { hidden, epsilon: Constant(epsilon) };
+/// `rms_norm_forward` over rows of `hidden` elements, optionally plus a residual, which is bound last.
+/// Grid: one workgroup per row.
+pub fn rms_norm_forward(
+    caps: &Capabilities,
+    hidden: usize,
+    terms: NormTerms,
+    residual: bool,
+) -> Result<Kernel> {
+    let spec = KernelSpec::RmsNormForward { hidden, terms, residual };
     let name = spec.name();
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, name)?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    Composer::new(spec, size)
+    let mut bindings = vec![read("x"), read("weight"), read_write("y"), uniform("step")];
+    let (finished, form) = if residual {
+        bindings.push(read("residual"));
+        (shader!("lib/norm/residual"), ", residual")
+    } else {
+        (shader!("lib/norm/plain"), "")
+    };
+    with_terms(Composer::new(spec, size), terms)
         .size("HIDDEN", hidden)
-        .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
+        .module(finished)
         .reduction(subgroups)
         .module(shader!("02_rms_norm_forward"))
-        .finish(
-            caps,
-            &[read("x"), read("weight"), read_write("y"), uniform("step")],
-            grid,
-            variant(subgroups),
-            why,
-        )
+        .finish(caps, &bindings, grid, variant(subgroups) + form, why)
 }
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written. Grid: one
@@ -51,21 +59,20 @@ pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Res
 pub fn rms_norm_backward(
     caps: &Capabilities,
     hidden: usize,
-    epsilon: f64,
+    terms: NormTerms,
     mode: WriteMode,
     rows: usize,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
+    let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows };
     let name = spec.name();
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, name)?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    Composer::new(spec, size)
+    with_terms(Composer::new(spec, size), terms)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
         .size("COLUMNS", hidden.div_ceil(size as usize))
         .size("WRITE_MODE", mode.constant() as usize)
-        .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
@@ -92,14 +99,14 @@ pub fn rms_norm_backward(
 pub fn head_norm_forward(
     caps: &Capabilities,
     shape: AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::HeadNormForward { shape, epsilon: Constant(epsilon) };
+    let spec = KernelSpec::HeadNormForward { shape, terms };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let heads = shape.stride() / shape.head_dim;
     let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
-    head_norm(spec, size, shape, epsilon)
+    head_norm(spec, size, shape, terms)
         .size("ROW_HEADS", heads)
         .reduction(subgroups)
         .module(shader!("02_head_norm_forward"))
@@ -117,14 +124,14 @@ pub fn head_norm_forward(
 pub fn head_norm_backward(
     caps: &Capabilities,
     shape: AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
     rows: usize,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::HeadNormBackward { shape, epsilon: Constant(epsilon), rows };
+    let spec = KernelSpec::HeadNormBackward { shape, terms, rows };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    head_norm(spec, size, shape, epsilon)
+    head_norm(spec, size, shape, terms)
         .size("ROWS", rows)
         .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
         .reduction(subgroups)
@@ -144,13 +151,12 @@ pub fn head_norm_backward(
         )
 }
 
-fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
-    Composer::new(spec, size)
+fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, terms: NormTerms) -> Composer {
+    with_terms(Composer::new(spec, size), terms)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("STRIDE", shape.stride())
-        .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
 }

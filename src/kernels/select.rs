@@ -22,17 +22,15 @@ impl KernelSpec {
             Self::Initialize { count } => k::initialize(caps, count),
             Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
-            Self::RmsNormForward { hidden, epsilon } => {
-                k::rms_norm_forward(caps, hidden, epsilon.0)
+            Self::RmsNormForward { hidden, terms, residual } => {
+                k::rms_norm_forward(caps, hidden, terms, residual)
             }
-            Self::RmsNormBackward { hidden, epsilon, mode, rows } => {
-                k::rms_norm_backward(caps, hidden, epsilon.0, mode, rows)
+            Self::RmsNormBackward { hidden, terms, mode, rows } => {
+                k::rms_norm_backward(caps, hidden, terms, mode, rows)
             }
-            Self::HeadNormForward { shape, epsilon } => {
-                k::head_norm_forward(caps, shape, epsilon.0)
-            }
-            Self::HeadNormBackward { shape, epsilon, rows } => {
-                k::head_norm_backward(caps, shape, epsilon.0, rows)
+            Self::HeadNormForward { shape, terms } => k::head_norm_forward(caps, shape, terms),
+            Self::HeadNormBackward { shape, terms, rows } => {
+                k::head_norm_backward(caps, shape, terms, rows)
             }
             Self::ColumnSum { hidden, rows } => k::column_sum(caps, hidden, rows),
             Self::Linear { shape, output, splits, tile } => {
@@ -80,9 +78,10 @@ impl KernelSpec {
             Self::Softmax { columns, element } => k::softmax(caps, columns, element),
             Self::GatedActivation(shape) => k::gated_activation(caps, shape),
             Self::GatedActivationBackward(shape) => k::gated_activation_backward(caps, shape),
-            Self::CrossEntropy { vocabulary, gradient } => {
-                k::cross_entropy(caps, vocabulary, gradient)
+            Self::CrossEntropy { vocabulary, gradient, soft_cap } => {
+                k::cross_entropy(caps, vocabulary, gradient, soft_cap.map(|cap| cap.0))
             }
+            Self::SoftCap { columns, cap } => k::soft_cap(caps, columns, cap.0),
             Self::LossSum => k::loss_sum(caps),
             Self::PackWeights { format, rows, columns } => {
                 k::pack_weights(caps, format, rows, columns)

@@ -186,14 +186,27 @@ pub struct ActivationWidth {
     pub activation: Activation,
 }
 
+/// What RMSNorm adds: to the mean square, and to the weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NormTerms {
+    pub epsilon: Constant,
+    /// 1 where checkpoints hold a weight's distance from 1, else 0.
+    pub offset: Constant,
+}
+
+impl NormTerms {
+    /// Those of a weight that is multiplied as it is.
+    pub const fn plain(epsilon: f64) -> Self {
+        Self { epsilon: Constant(epsilon), offset: Constant(0.0) }
+    }
+}
+
 /// What a matrix multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecInput {
     Plain,
     /// The RMSNorm of the row; the norm's weight is bound behind `range`.
-    Norm {
-        epsilon: Constant,
-    },
+    Norm(NormTerms),
 }
 
 /// What becomes of the products.

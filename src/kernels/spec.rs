@@ -5,7 +5,7 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecShape, Output,
+    DenseMask, KeyValueOwner, MatvecShape, NormTerms, Output,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -54,25 +54,27 @@ pub enum KernelSpec {
     EmbeddingBackward {
         hidden: usize,
     },
+    /// With `residual` that is added to the result.
     RmsNormForward {
         hidden: usize,
-        epsilon: Constant,
+        terms: NormTerms,
+        residual: bool,
     },
     /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
     RmsNormBackward {
         hidden: usize,
-        epsilon: Constant,
+        terms: NormTerms,
         mode: WriteMode,
         rows: usize,
     },
     HeadNormForward {
         shape: AttentionShape,
-        epsilon: Constant,
+        terms: NormTerms,
     },
     /// In place; `rows` as for [`KernelSpec::RmsNormBackward`], queries' columns before keys'.
     HeadNormBackward {
         shape: AttentionShape,
-        epsilon: Constant,
+        terms: NormTerms,
         rows: usize,
     },
     /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch.
@@ -185,10 +187,17 @@ pub enum KernelSpec {
     },
     GatedActivation(ActivationWidth),
     GatedActivationBackward(ActivationWidth),
-    /// Losses, and with `gradient` the gradient of the logits in their place.
+    /// Losses, and with `gradient` the gradient of the logits in their place. With `soft_cap` the logits are
+    /// squashed into ± this first.
     CrossEntropy {
         vocabulary: usize,
         gradient: bool,
+        soft_cap: Option<Constant>,
+    },
+    /// Rows of `columns` logits, squashed into ± `cap` in place.
+    SoftCap {
+        columns: usize,
+        cap: Constant,
     },
     LossSum,
     PackWeights {
@@ -280,6 +289,7 @@ impl KernelSpec {
             Self::GatedActivationBackward(_) => "gated_activation_backward",
             Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
             Self::CrossEntropy { .. } => "cross_entropy_forward",
+            Self::SoftCap { .. } => "soft_cap_forward",
             Self::LossSum => "loss_sum_forward",
             Self::PackWeights { .. } => "pack_weights_forward",
             Self::UnpackWeights { .. } => "unpack_weights_forward",

@@ -87,7 +87,8 @@ impl Lowering<'_> {
             };
             self.builder.phase = Phase::Forward;
             self.product_rows("logits", weight, [cut(input), logits], None, rows)?;
-            self.cross_entropy(logits, batch.targets(), rows, backward)?;
+            let soft_cap = self.params.architecture.logit_soft_cap;
+            self.cross_entropy(logits, batch.targets(), rows, (backward, soft_cap))?;
             if !backward {
                 continue;
             }
@@ -105,16 +106,17 @@ impl Lowering<'_> {
         self.loss_sum(batch.targets())
     }
 
-    /// The loss of rows of logits; with `gradient` their gradient overwrites them.
+    /// The loss of rows of logits, which are capped first if there is a cap; with `gradient` their gradient
+    /// overwrites them.
     fn cross_entropy(
         &mut self,
         logits: Slice,
         targets: Slice,
         rows: Range,
-        gradient: bool,
+        (gradient, soft_cap): (bool, Option<f64>),
     ) -> Result<()> {
         let vocabulary = self.params.architecture.vocab_size;
-        let kernel = k::cross_entropy(self.builder.caps, vocabulary, gradient)?;
+        let kernel = k::cross_entropy(self.builder.caps, vocabulary, gradient, soft_cap)?;
         let (step, range) = (self.builder.step(), self.builder.range(rows));
         let slices = vec![logits, targets, self.losses(), step, range];
         let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
@@ -132,9 +134,19 @@ impl Lowering<'_> {
         self.builder.dispatch("loss sum", kernel, slices, self.builder.tokens as f64)
     }
 
+    /// Squashes [`Buffer::Logits`] where the model does, for all who read it.
+    pub(super) fn cap_logits(&mut self) -> Result<()> {
+        let Some(cap) = self.params.architecture.logit_soft_cap else { return Ok(()) };
+        let vocabulary = self.params.architecture.vocab_size;
+        let kernel = k::soft_cap(self.builder.caps, vocabulary, cap)?;
+        let flops = 8.0 * (self.builder.tokens * vocabulary) as f64;
+        let slices = vec![self.logits(), self.builder.step()];
+        self.builder.dispatch("logits soft cap", kernel, slices, flops)
+    }
+
     /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`]. The host adds them up.
     pub(super) fn chunk_loss(&mut self, targets: Slice) -> Result<()> {
         let (logits, rows) = (self.logits(), self.builder.all_rows());
-        self.cross_entropy(logits, targets, rows, false)
+        self.cross_entropy(logits, targets, rows, (false, None))
     }
 }

@@ -1,11 +1,12 @@
 //! Nodes of one decoded row: matrix-vector products, with the norm before and the activation or
 //! rotation after them in the same kernel where that is faster.
 
+use super::norm::terms;
 use super::{Lowering, Rows, label};
 use crate::arch::{Attention, Norm, WeightId};
 use crate::error::Result;
 use crate::graph::{Gate, Node, Site};
-use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::{self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape};
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
@@ -47,7 +48,7 @@ impl Lowering<'_> {
         let bias = bias.map(|bias| self.whole(bias));
         if bias.is_some() || !k::matvec_fuses(self.builder.caps) {
             let normed = self.tensor("norm", self.hidden())?;
-            self.norm_rows(label(site, "norm"), norm, input, normed)?;
+            self.norm_rows(label(site, "norm"), norm, [input, normed], None)?;
             return self.matvec(&site.to_string(), weight, normed, output, bias);
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
@@ -127,8 +128,8 @@ impl Lowering<'_> {
         let kernel = k::matvec(self.builder.caps, matvec)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
-        let mut slices =
-            vec![input, rows, query, step, self.whole(norm.weight), self.inputs.table, keys];
+        let table = self.table(attention);
+        let mut slices = vec![input, rows, query, step, self.whole(norm.weight), table, keys];
         slices.extend(bias.map(|bias| self.whole(bias)));
         let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
@@ -161,5 +162,5 @@ impl Lowering<'_> {
 }
 
 fn norm_input(norm: Norm) -> MatvecInput {
-    MatvecInput::Norm { epsilon: Constant(norm.epsilon) }
+    MatvecInput::Norm(terms(norm))
 }

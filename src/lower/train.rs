@@ -9,7 +9,7 @@ use crate::graph::{self, Graph};
 use crate::kernels::WeightFormat;
 use crate::optim;
 use crate::params::Params;
-use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
+use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
 use std::rc::Rc;
 
 /// Everything a trainer replays.
@@ -95,7 +95,7 @@ pub fn train_plans_of(
             inputs: Inputs {
                 tokens: batch.tokens(),
                 documents: batch.documents(),
-                table: rope_table(params, tokens),
+                positions: tokens,
             },
             weights: WeightFormat::F32,
             mirrored: mixed,
@@ -115,9 +115,4 @@ pub fn train_plans_of(
     let optimizer = optim::adamw(caps, params, &state)?;
     let (slots, state) = (evaluate.slots.clone(), Rc::new(state));
     Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
-}
-
-pub(super) fn rope_table(params: &Params, positions: usize) -> Slice {
-    let bytes = positions as u64 * params.architecture.rope.head_dim as u64 * 4;
-    Slice::new(Buffer::RopeTable, 0, bytes)
 }

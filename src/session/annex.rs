@@ -5,7 +5,7 @@ use super::memory::{self, MemoryBytes, Purpose};
 use super::resources::Resources;
 use super::weights::Weights;
 use crate::error::Result;
-use crate::gpu::{BufferId, PlanId, made};
+use crate::gpu::{PlanId, made};
 use crate::lower::CacheShape;
 use crate::plan::Plan;
 
@@ -15,7 +15,7 @@ pub(super) struct Annex {
     pub resources: Resources,
     pub plan: PlanId,
     /// The room whose buffers the plan binds.
-    room: BufferId,
+    room: PlanId,
 }
 
 impl Annex {
@@ -31,7 +31,7 @@ impl Annex {
     ) -> Result<(Self, Plan)> {
         let (gpu, weights) = (&*model.gpu.0, model.buffers()?);
         let (plan, room, shape) =
-            cache.with(|room| Ok((make(room.shape, &room.slots)?, room.mark()?, room.shape)))?;
+            cache.with(|room| Ok((make(room.shape, &room.slots)?, room.mark(), room.shape)))?;
         let sizes = cache.lacking(&[&plan], &weights);
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges([&plan].iter().copied());
         let purpose = Purpose::Inference { tokens: shape.capacity };
@@ -50,6 +50,6 @@ impl Annex {
 
     /// Whether its plan is bound to what the room has now.
     pub fn fits(&self, room: &Room) -> bool {
-        room.mark() == Ok(self.room)
+        room.mark() == self.room
     }
 }

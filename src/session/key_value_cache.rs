@@ -4,10 +4,10 @@ use super::costs::Costs;
 use super::memory::{self, MemoryBytes, Purpose};
 use super::pace::{Pace, SUBMIT_MILLISECONDS};
 use super::resources::Resources;
-use super::step::write_rope_table;
+use super::step::write_rope_tables;
 use super::weights::Weights;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferId, PlanId, Replay, made};
+use crate::gpu::{PlanId, Replay, made};
 use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -82,8 +82,8 @@ pub(super) fn capacity_for(tokens: usize, most: usize) -> usize {
 
 impl Room {
     /// What another room of the model, or this one grown, has another of.
-    pub fn mark(&self) -> Result<BufferId> {
-        self.resources.get(Buffer::RopeTable)
+    pub const fn mark(&self) -> PlanId {
+        self.prefill
     }
 
     /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
@@ -176,8 +176,8 @@ impl KeyValueCache {
         let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
-        let table = larger.resources.get(Buffer::RopeTable)?;
-        write_rope_table(&**gpu, table, positions, &model.layout.architecture.rope).await?;
+        let architecture = &model.layout.architecture;
+        write_rope_tables(&**gpu, &larger.resources, positions, architecture).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -253,7 +253,7 @@ impl KeyValueCache {
         let room = self.room.borrow();
         let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
-        for name in layers.chain([Buffer::RopeTable]) {
+        for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
                 model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, bytes)?;
             }

@@ -20,7 +20,7 @@ use super::model::Model;
 use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::place::Place;
 use super::resources::Resources;
-use super::step::{Step, StepResult, write_rope_table};
+use super::step::{Step, StepResult, write_rope_tables};
 use super::tune::tune;
 use super::watch::Watch;
 use super::weights::tensor_at;
@@ -118,8 +118,7 @@ impl Trainer {
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         let architecture = &model.layout().architecture;
         let positions = 0..options.tokens_per_step.min(architecture.positions);
-        let table = resources.get(Buffer::RopeTable)?;
-        write_rope_table(&*gpu, table, positions, &architecture.rope).await?;
+        write_rope_tables(&*gpu, &resources, positions, architecture).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
         for (done, plan) in

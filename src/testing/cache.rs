@@ -5,13 +5,14 @@ use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::linear::{EPSILON, matvec_matrix};
+use super::linear::matvec_matrix;
 use super::measure::{ROUNDING, close, of, same, text, wide};
+use super::norm::EPSILON;
 use super::weights;
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::kernels::{
-    self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, WeightFormat, ring_rows,
+    self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, NormTerms, WeightFormat, ring_rows,
 };
 use crate::twins::attention::{AttentionShape, attention_prefill};
 use crate::twins::linear::matvec_forward;
@@ -32,7 +33,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.push(Case::new("matvec of heads into a cache", heads_of_rows));
     for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
-        let setting = Setting { heads, window: Some(window), soft_cap };
+        let setting = Setting { window: Some(window), soft_cap, ..Setting::plain(heads) };
         let case = format!("attention prefill with a ring, {}", setting.name());
         cases.push(Case::new(case, move |lane| prefill(lane, setting)));
     }
@@ -109,7 +110,7 @@ async fn newest_row(
     let matvec = MatvecShape {
         n: width / 2,
         k: columns,
-        input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
+        input: MatvecInput::Norm(NormTerms::plain(EPSILON)),
         output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
             k::AttentionShape { ring, ..kernel_shape },
         ),

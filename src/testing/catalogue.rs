@@ -7,11 +7,13 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, DenseMask, Element, Form, Kernel,
     KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, Output, WeightFormat, WriteMode,
+    MatvecShape, NormTerms, Output, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
 pub type Entry = (String, Result<Kernel>);
+
+const TERMS: NormTerms = NormTerms::plain(1e-6);
 
 /// All of them.
 pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
@@ -32,11 +34,14 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     ];
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
-        add("norm", k::rms_norm_forward(caps, width, 1e-6));
-        add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add, 2));
+        add("norm", k::rms_norm_forward(caps, width, TERMS, false));
+        add("norm and residual", k::rms_norm_forward(caps, width, TERMS, true));
+        add("norm backward", k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2));
-        add("loss", k::cross_entropy(caps, width, false));
-        add("loss with gradient", k::cross_entropy(caps, width, true));
+        for cap in [None, Some(30.0)] {
+            add("loss", k::cross_entropy(caps, width, false, cap));
+            add("loss with gradient", k::cross_entropy(caps, width, true, cap));
+        }
         add("sample", k::sample(caps, width, false));
         add("sample with a bias", k::sample(caps, width, true));
         add("likeliest", k::top_logits(caps, width, width.min(3)));
@@ -56,8 +61,8 @@ fn head_norms(caps: &Capabilities) -> Vec<Entry> {
         let mut add = |what: &str, kernel| {
             entries.push((format!("{what} of {heads}/{kv_heads} x {head_dim}"), kernel));
         };
-        add("head norms", k::head_norm_forward(caps, shape, 1e-6));
-        add("head norms backward", k::head_norm_backward(caps, shape, 1e-6, 2));
+        add("head norms", k::head_norm_forward(caps, shape, TERMS));
+        add("head norms backward", k::head_norm_backward(caps, shape, TERMS, 2));
     }
     entries
 }
@@ -72,6 +77,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("zero", k::zero(caps, width * 100_000));
         add("copy", k::copy_row(caps, width));
         add("scale", k::scale(caps, width, 0.5));
+        add("soft cap", k::soft_cap(caps, width, 30.0));
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
@@ -120,7 +126,7 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 }
             }
         }
-        let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
+        let norm = MatvecInput::Norm(TERMS);
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Residual),
@@ -157,7 +163,7 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let matvec = MatvecShape {
                 n: shape.stride() / 2,
                 k: heads * head_dim,
-                input: MatvecInput::Norm { epsilon: k::Constant(1e-5) },
+                input: MatvecInput::Norm(TERMS),
                 output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
                 weights,
             };

@@ -3,6 +3,7 @@
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, text, wide};
+use super::norm::norm_terms;
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::config::Activation;
@@ -13,7 +14,7 @@ use crate::kernels::{
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
-use crate::twins::norm::rms_norm_forward;
+use crate::twins::norm::{rms_norm_forward, with_offset};
 use crate::twins::weights::pack_weights_forward;
 use std::rc::Rc;
 
@@ -289,10 +290,12 @@ impl Run {
 /// Every form of the matrix-vector product: the input as it is and normed; the products as they
 /// are, added to a residual, and gated.
 async fn matvec(lane: Rc<Lane>) -> Outcome {
-    let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
     let weights = WeightFormat::F32;
-    for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
+    for (n, k, offset) in
+        [(1, 4, 0.0), (131, 19, 1.0), (70, 260, 1.0), (3, 1, 0.0), (61, 2304, 0.0)]
+    {
+        let norm = MatvecInput::Norm(norm_terms(offset));
         for output in [MatvecOutput::Plain, MatvecOutput::Residual] {
             row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output, weights }).await?;
         }
@@ -302,8 +305,6 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
     }
     Ok(lane.summary())
 }
-
-pub(super) const EPSILON: f64 = 1e-5;
 
 /// The product with a matrix of numbers as they are.
 async fn row(lane: &Lane, shape: MatvecShape) -> std::result::Result<(), String> {
@@ -337,9 +338,10 @@ pub(super) async fn row_by(
         vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, 1, column, n)];
     let x = match input {
         MatvecInput::Plain => wide(&a),
-        MatvecInput::Norm { epsilon: k::Constant(epsilon) } => {
+        MatvecInput::Norm(terms) => {
             operands.push(Operand::floats(&weight));
-            rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
+            let factor = with_offset(&wide(&weight), terms.offset.0);
+            rms_norm_forward(&wide(&a), &factor, terms.epsilon.0)
         }
     };
     let residual = (output == MatvecOutput::Residual).then(|| {

@@ -6,7 +6,10 @@ use super::measure::{ROUNDING, close, close_to_terms, directional, of, same, tex
 use super::{Case, Outcome};
 use crate::data::IGNORE_INDEX;
 use crate::kernels as k;
-use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use crate::twins::loss::{
+    capped_backward, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    soft_cap_forward,
+};
 use std::rc::Rc;
 
 /// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them.
@@ -16,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::new("cross_entropy_forward", |lane| cross_entropy(lane, false)),
         Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
+        Case::new("soft_cap", soft_cap),
         Case::new("cross_entropy of large and broken logits", extremes),
         Case::new("loss_sum", loss_sum),
     ]
@@ -29,9 +33,12 @@ fn targets(lane: &Lane, rows: usize, vocabulary: usize) -> Vec<u32> {
 
 async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     const SCALE: f32 = 0.125;
-    for vocabulary in VOCABULARIES {
-        let made =
-            lane.variants(|caps| k::cross_entropy(caps, vocabulary, gradient)).map_err(text)?;
+    let plain = VOCABULARIES.map(|vocabulary| (vocabulary, None));
+    // A cap above most logits, and one that squashes them.
+    for (vocabulary, cap) in plain.into_iter().chain([(61, Some(30.0)), (1031, Some(2.5))]) {
+        let made = lane
+            .variants(|caps| k::cross_entropy(caps, vocabulary, gradient, cap))
+            .map_err(text)?;
         // Chunk of a longer batch: rows before it and behind it are not its own.
         for (row0, rows) in [(0, 1), (3, 7)] {
             let targets = targets(&lane, row0 + rows + 2, vocabulary);
@@ -39,11 +46,7 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
             let logits: Vec<f32> =
                 lane.normal(rows * vocabulary).into_iter().map(|x| 3.0 * x).collect();
             let mut expected = wide(&logits);
-            let losses = if gradient {
-                cross_entropy_backward(&mut expected, own, vocabulary, f64::from(SCALE))
-            } else {
-                cross_entropy_forward(&expected, own, vocabulary)
-            };
+            let losses = capped_backward(&mut expected, own, vocabulary, f64::from(SCALE), cap);
             let step = Step { loss_scale: SCALE, ..Step::of(row0 + rows) };
             let operands = [
                 Operand::floats(&logits),
@@ -73,7 +76,9 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
                 close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
                     .map_err(&named)?;
                 let loss = |x: &[f64]| {
-                    let losses = cross_entropy_forward(x, own, vocabulary);
+                    let mut x = x.to_vec();
+                    soft_cap_forward(&mut x, cap);
+                    let losses = cross_entropy_forward(&x, own, vocabulary);
                     f64::from(SCALE) * losses.iter().sum::<f64>()
                 };
                 let direction = lane.normal(logits.len());
@@ -89,7 +94,8 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
 /// counted row shows in its loss.
 async fn extremes(lane: Rc<Lane>) -> Outcome {
     const VOCABULARY: usize = 67;
-    let made = lane.variants(|caps| k::cross_entropy(caps, VOCABULARY, true)).map_err(text)?;
+    let made =
+        lane.variants(|caps| k::cross_entropy(caps, VOCABULARY, true, None)).map_err(text)?;
     let mut logits = lane.normal(5 * VOCABULARY);
     logits[3] = f32::NAN;
     logits[VOCABULARY + 5] = f32::INFINITY;
@@ -122,6 +128,28 @@ async fn extremes(lane: Rc<Lane>) -> Outcome {
             .map_err(&named)?;
         if got.floats(1)[4].is_finite() {
             return Err(named("NaN in a counted row left its loss finite".into()));
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows of the batch alone: what lies behind them stays. A logit beyond the range of drivers' own tanh is the
+/// cap.
+async fn soft_cap(lane: Rc<Lane>) -> Outcome {
+    for (columns, cap) in [(1, 30.0), (61, 1.5), (300, 30.0)] {
+        let made = lane.variants(|caps| k::soft_cap(caps, columns, cap)).map_err(text)?;
+        for rows in [1, 9] {
+            let mut before: Vec<f32> =
+                lane.normal(9 * columns).into_iter().map(|x| 20.0 * x).collect();
+            before[0] = 1e6;
+            let mut expected = wide(&before);
+            soft_cap_forward(&mut expected[..rows * columns], Some(cap));
+            let operands = [Operand::floats(&before), Operand::uniform(&Step::of(rows))];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("logits", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+            }
         }
     }
     Ok(lane.summary())

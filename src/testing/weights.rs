@@ -2,8 +2,9 @@
 
 use super::harness::{Job, Operand};
 use super::lane::Lane;
-use super::linear::{EPSILON, matvec_matrix, row_by};
+use super::linear::{matvec_matrix, row_by};
 use super::measure::{ROUNDING, close, of, text};
+use super::norm::norm_terms;
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, WeightFormat};
@@ -99,9 +100,9 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
 }
 
 async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
-    let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gated = MatvecOutput::Gated(Activation::Silu);
-    for (n, k) in [(1, 32), (70, 256), (13, 2304)] {
+    for (n, k, offset) in [(1, 32, 0.0), (70, 256, 1.0), (13, 2304, 0.0)] {
+        let norm = MatvecInput::Norm(norm_terms(offset));
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Residual),

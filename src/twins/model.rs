@@ -10,12 +10,16 @@ use super::embedding::{embedding_backward, embedding_forward};
 use super::linear::{
     Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
 };
-use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
-use super::norm::{head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward};
+use super::loss::{capped_backward, cross_entropy_forward, loss_sum_forward, soft_cap_forward};
+use super::norm::{
+    head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward, with_offset,
+};
 use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
-use crate::arch::{Architecture, Attention, LowRank, Norm, Weight, WeightId};
+use crate::arch::{
+    Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Weight, WeightId,
+};
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::format::WriteMode;
@@ -25,17 +29,18 @@ use std::collections::BTreeMap;
 /// Weights or gradients by safetensors name.
 pub type Tensors<R> = BTreeMap<String, Vec<R>>;
 
-/// Test weights: norms near 1, everything else normal with the config's `initializer_range`.
+/// Test weights: norms and biases near 1 (near 0 where 1 is added to them), everything else normal with the
+/// config's `initializer_range`.
 pub fn random_tensors<R: Real>(config: &ModelConfig, seed: u64) -> Tensors<R> {
-    let fill = |(stream, (name, shape)): (usize, (String, Vec<usize>))| {
-        let mut values = vec![0.0; shape.iter().product()];
+    let fill = |(stream, param): (usize, &Param)| {
+        let mut values = vec![0.0; param.shape.iter().product()];
         fill_normal(seed, stream as u64, 0, config.initializer_range as f32, &mut values);
-        if shape.len() == 1 {
+        if param.init == Init::Ones || param.name.ends_with(".bias") {
             values.iter_mut().for_each(|x| *x += 1.0);
         }
-        (name, cast(&values))
+        (param.name.clone(), cast(&values))
     };
-    Architecture::of(config).tensors().into_iter().enumerate().map(fill).collect()
+    Architecture::of(config).params().enumerate().map(fill).collect()
 }
 
 /// Test weights of an adapter, B as random as A: at B = 0 no gradient of A can be wrong.
@@ -200,6 +205,12 @@ impl<'a, R: Real> Run<'a, R> {
         params.iter().flat_map(|param| &self.weights[&param.name]).copied().collect()
     }
 
+    /// What a norm multiplies by.
+    fn norm_weight(&self, norm: Norm) -> Vec<R> {
+        let offset = f64::from(u8::from(norm.kind == NormKind::RmsPlusOne));
+        with_offset(&self.weight(norm.weight), offset)
+    }
+
     fn columns(&self, id: WeightId) -> usize {
         self.architecture.weights[id].columns
     }
@@ -233,11 +244,7 @@ impl<'a, R: Real> Run<'a, R> {
                 let rows = embedding_forward(inputs.tokens, &table, self.columns(weight));
                 self.put(node, rows);
             }
-            Op::Norm(norm) => {
-                let y =
-                    rms_norm_forward(self.read(node, 0), &self.weight(norm.weight), norm.epsilon);
-                self.put(node, y);
-            }
+            Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => {
                 let base = node.reads.get(1).map(|&value| self.values[value].as_slice());
                 let mut y = self.product(weight, self.read(node, 0), base);
@@ -274,7 +281,7 @@ impl<'a, R: Real> Run<'a, R> {
             }
             Op::HeadNorms { norms, attention } => {
                 let shape = shape(attention, inputs.documents.len());
-                let weight = self.weight(norms.weight);
+                let weight = self.norm_weight(norms);
                 let y = head_norm_forward(shape, self.read(node, 0), &weight, norms.epsilon);
                 self.put(node, y);
             }
@@ -283,7 +290,10 @@ impl<'a, R: Real> Run<'a, R> {
                 let y = gated_activation_forward(gate.activation, x, gate.width);
                 self.put(node, y);
             }
-            Op::Head { weight } => self.logits = self.product(weight, self.read(node, 0), None),
+            Op::Head { weight } => {
+                self.logits = self.product(weight, self.read(node, 0), None);
+                soft_cap_forward(&mut self.logits, self.architecture.logit_soft_cap);
+            }
             _ => self.backward(node, inputs),
         }
     }
@@ -321,7 +331,7 @@ impl<'a, R: Real> Run<'a, R> {
             Op::HeadNormsBackward { norms, attention, trained } => {
                 let shape = shape(attention, inputs.documents.len());
                 let (x, d_y) = (self.read(node, 0), self.read(node, 1));
-                let weight = self.weight(norms.weight);
+                let weight = self.norm_weight(norms);
                 let (d_x, d_weight) = head_norm_backward(shape, x, &weight, d_y, norms.epsilon);
                 self.put(node, d_x);
                 if trained {
@@ -354,7 +364,8 @@ impl<'a, R: Real> Run<'a, R> {
         let counted = inputs.targets.iter().filter(|&&t| t != crate::data::IGNORE_INDEX).count();
         let scale = R::ONE / R::from_usize(counted);
         let vocabulary = self.architecture.vocab_size;
-        self.losses = cross_entropy_backward(&mut logits, inputs.targets, vocabulary, scale);
+        let cap = self.architecture.logit_soft_cap;
+        self.losses = capped_backward(&mut logits, inputs.targets, vocabulary, scale, cap);
         if !node.writes.is_empty() {
             let d_x = self.input_gradient(weight, &logits);
             self.put(node, d_x);
@@ -365,9 +376,17 @@ impl<'a, R: Real> Run<'a, R> {
         }
     }
 
+    fn norm(&mut self, node: &Node, norm: Norm) {
+        let mut y = rms_norm_forward(self.read(node, 0), &self.norm_weight(norm), norm.epsilon);
+        if let Some(&residual) = node.reads.get(1) {
+            add_assign(&mut y, &self.values[residual]);
+        }
+        self.put(node, y);
+    }
+
     fn norm_backward(&mut self, node: &Node, norm: Norm, trained: bool, write: WriteMode) {
         let (x, d_y) = (self.read(node, 0), self.read(node, 1));
-        let (d_x, d_weight) = rms_norm_backward(x, &self.weight(norm.weight), d_y, norm.epsilon);
+        let (d_x, d_weight) = rms_norm_backward(x, &self.norm_weight(norm), d_y, norm.epsilon);
         self.write(node.writes[0], d_x, write);
         if trained {
             self.gradient(norm.weight, d_weight);
@@ -376,7 +395,9 @@ impl<'a, R: Real> Run<'a, R> {
 
     fn rotate(&mut self, node: &Node, attention: Attention, documents: &[u32], forward: bool) {
         let shape = shape(attention, documents.len());
-        let rope = &self.architecture.rope;
+        let architecture = self.architecture;
+        let of_window = architecture.window_rope.as_ref().filter(|_| attention.window.is_some());
+        let rope = of_window.unwrap_or(&architecture.rope);
         let rows = &mut self.values[node.writes[0]];
         let rotate = if forward { rope_forward } else { rope_backward };
         rotate(shape, rows, documents, 0, rope);
@@ -428,6 +449,7 @@ fn shape(attention: Attention, tokens: usize) -> AttentionShape {
         tokens,
         window: attention.window,
         soft_cap: attention.soft_cap,
+        scale: attention.scale,
     }
 }
 

@@ -8,6 +8,11 @@ fn inverse_rms<R: Real>(x: &[R], epsilon: f64) -> R {
     R::ONE / (dot(x, x) / R::from_usize(x.len()) + R::from_f64(epsilon)).sqrt()
 }
 
+/// What a row is multiplied by: the weight with the kernel's OFFSET added.
+pub fn with_offset<R: Real>(weight: &[R], offset: f64) -> Vec<R> {
+    weight.iter().map(|&w| w + R::from_f64(offset)).collect()
+}
+
 /// y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + epsilon) · weight
 pub fn rms_norm_forward<R: Real>(x: &[R], weight: &[R], epsilon: f64) -> Vec<R> {
     x.chunks_exact(weight.len())

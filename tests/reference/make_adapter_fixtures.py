@@ -60,6 +60,12 @@ ADAPTERS = {
         "seed": 33,
         "lora": dict(r=8, lora_alpha=8, target_modules=["k_proj", "o_proj", "up_proj"]),
     },
+    # Products whose sums with an adapter's are normed.
+    "gemma2": {
+        "base": "gemma2",
+        "seed": 35,
+        "lora": dict(r=4, lora_alpha=6, target_modules=["q_proj", "o_proj", "down_proj"]),
+    },
     "llama-dropout": {
         "base": "llama",
         "seed": 34,

@@ -4,7 +4,7 @@
 fn fetch_norm(v: u32) -> vec4<f32> {
   var value = vec4<f32>();
   for (var i = 0u; i < min(4u, K - v * 4u); i++) {
-    value[i] = norm_weight[v * 4u + i];
+    value[i] = norm_weight[v * 4u + i] + OFFSET;
   }
   return value;
 }

@@ -2,5 +2,5 @@
 @group(0) @binding(4) var<storage, read> norm_weight: array<vec4<f32>>;
 
 fn fetch_norm(v: u32) -> vec4<f32> {
-  return norm_weight[v];
+  return norm_weight[v] + OFFSET;
 }

@@ -2,7 +2,7 @@
 @group(0) @binding(4) var<storage, read> norm_weight: array<vec4<f32>>;
 
 fn factor(i: u32) -> vec4<f32> {
-  return a[i] * norm_weight[i];
+  return a[i] * (norm_weight[i] + OFFSET);
 }
 
 fn add_squares(sums: ptr<function, array<f32, SUMS>>, v: u32) {

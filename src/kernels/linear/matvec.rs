@@ -7,7 +7,7 @@ use crate::kernels::compose::{
     Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
 };
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::{activation_module, key_rows};
+use crate::kernels::modules::{activation_module, key_rows, with_terms};
 use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
 use crate::kernels::spec::KernelSpec;
 
@@ -50,7 +50,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let lanes = vectors.next_power_of_two().clamp(1, most_lanes).min(size as usize);
     let turns = vectors / lanes;
     let unrolled = turns.clamp(1, (ON_THEIR_WAY * 4 / elements).max(1));
-    let normed = matches!(input, MatvecInput::Norm { .. });
+    let normed = matches!(input, MatvecInput::Norm(_));
     let products = output.products();
     let sums = products + usize::from(normed);
     check_storage(caps, 4 * size * sums as u32, name)?;
@@ -97,7 +97,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
 
 /// What a product binds.
 fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Result<Vec<Binding>> {
-    let normed = matches!(input, MatvecInput::Norm { .. });
+    let normed = matches!(input, MatvecInput::Norm(_));
     let fits = match output {
         MatvecOutput::Plain => true,
         MatvecOutput::Residual => !normed,
@@ -133,8 +133,7 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
     });
     match input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec/plain")),
-        MatvecInput::Norm { epsilon } => composer
-            .float("EPSILON", epsilon.0 as f32)
+        MatvecInput::Norm(terms) => with_terms(composer, terms)
             .module(if by_vectors {
                 shader!("lib/matvec/norm_vec4")
             } else {
@@ -182,8 +181,8 @@ fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> C
         .module(shader!("lib/matvec/packed"));
     match shape.input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec/packed_plain")),
-        MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/packed_norm"))
+        MatvecInput::Norm(terms) => {
+            with_terms(composer, terms).module(shader!("lib/matvec/packed_norm"))
         }
     }
 }

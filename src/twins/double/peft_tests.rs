@@ -113,7 +113,7 @@ impl Fixture {
     }
 }
 
-const NAMES: [&str; 3] = ["llama", "qwen2-rslora", "qwen3"];
+const NAMES: [&str; 4] = ["llama", "qwen2-rslora", "qwen3", "gemma2"];
 
 /// The distance of two vectors, relative to the second one's length.
 fn distance(got: &[f32], expected: &[f64]) -> f64 {

@@ -2,6 +2,7 @@
 
 use super::attention::{cache_row, rotated, twin};
 use super::operands::Operands;
+use super::rows::norm_weight;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
@@ -133,8 +134,9 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         on.first("b", rows * k)?.to_vec()
     };
     let mut a = on.first("a", k)?.to_vec();
-    if let MatvecInput::Norm { epsilon } = input {
-        a = rms_norm_forward(&a, on.first("norm_weight", k)?, epsilon.0);
+    if let MatvecInput::Norm(terms) = input {
+        let weight = norm_weight(on.first("norm_weight", k)?, terms);
+        a = rms_norm_forward(&a, &weight, terms.epsilon.0);
     }
     let y = matvec_forward(&a, &matrix, None);
     let column = |on: &Operands| Ok(on.range()?.col0 as usize);

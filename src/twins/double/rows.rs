@@ -4,16 +4,19 @@ use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::WriteMode;
-use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES};
+use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, NormTerms};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::add_assign;
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
 use crate::twins::linear::scale_forward;
-use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use crate::twins::loss::{
+    capped_backward, cross_entropy_forward, loss_sum_forward, soft_cap_forward,
+};
 use crate::twins::norm::{
-    head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward,
+    head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward, with_offset,
 };
 
 pub(super) fn zero(on: &mut Operands, count: usize) -> Result<()> {
@@ -92,53 +95,68 @@ pub(super) fn embed_backward(on: &mut Operands, hidden: usize) -> Result<()> {
     on.write_by("d_weight", 0, &d_weight, true)
 }
 
-pub(super) fn norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()> {
-    let x = on.first("x", on.tokens()? * hidden)?;
-    let y = rms_norm_forward(x, on.first("weight", hidden)?, epsilon);
+pub(super) fn norm(
+    on: &mut Operands,
+    hidden: usize,
+    terms: NormTerms,
+    residual: bool,
+) -> Result<()> {
+    let all = on.tokens()? * hidden;
+    let weight = norm_weight(on.first("weight", hidden)?, terms);
+    let mut y = rms_norm_forward(on.first("x", all)?, &weight, terms.epsilon.0);
+    if residual {
+        add_assign(&mut y, on.first("residual", all)?);
+    }
     on.write("y", 0, &y)
+}
+
+/// What a norm multiplies by.
+pub(super) fn norm_weight(weight: &[f32], terms: NormTerms) -> Vec<f32> {
+    with_offset(weight, terms.offset.0)
 }
 
 /// `rows` rows leave one partial sum.
 pub(super) fn norm_backward(
     on: &mut Operands,
     [hidden, rows]: [usize; 2],
-    epsilon: f64,
+    terms: NormTerms,
     mode: WriteMode,
 ) -> Result<()> {
     let (all, adds) = (on.tokens()? * hidden, on.adds(mode)?);
     let (x, d_y) = (on.first("x", all)?.to_vec(), on.first("d_y", all)?.to_vec());
-    let weight = on.first("weight", hidden)?.to_vec();
+    let weight = norm_weight(on.first("weight", hidden)?, terms);
     let block = rows * hidden;
     for (index, (x, d_y)) in x.chunks(block).zip(d_y.chunks(block)).enumerate() {
-        let (d_x, d_weight) = rms_norm_backward(x, &weight, d_y, epsilon);
+        let (d_x, d_weight) = rms_norm_backward(x, &weight, d_y, terms.epsilon.0);
         on.write_by("d_x", index * block, &d_x, adds)?;
         on.write("partial_sums", index * hidden, &d_weight)?;
     }
     Ok(())
 }
 
-pub(super) fn head_norm(on: &mut Operands, shape: &AttentionShape, epsilon: f64) -> Result<()> {
+pub(super) fn head_norm(on: &mut Operands, shape: &AttentionShape, terms: NormTerms) -> Result<()> {
     let tokens = on.tokens()?;
     let x = on.first("x", tokens * shape.stride())?;
-    let weight = on.first("weight", 2 * shape.head_dim)?;
-    let y = head_norm_forward(super::attention::twin(shape, tokens)?, x, weight, epsilon);
+    let weight = norm_weight(on.first("weight", 2 * shape.head_dim)?, terms);
+    let of = super::attention::twin(shape, tokens)?;
+    let y = head_norm_forward(of, x, &weight, terms.epsilon.0);
     on.write("y", 0, &y)
 }
 
 pub(super) fn head_norm_gradient(
     on: &mut Operands,
     shape: &AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
     rows: usize,
 ) -> Result<()> {
     let (tokens, both) = (on.tokens()?, 2 * shape.head_dim);
     let all = tokens * shape.stride();
     let (x, d) = (on.first("x", all)?.to_vec(), on.first("d", all)?.to_vec());
-    let weight = on.first("weight", both)?.to_vec();
+    let weight = norm_weight(on.first("weight", both)?, terms);
     let block = rows * shape.stride();
     for (index, (x, d)) in x.chunks(block).zip(d.chunks(block)).enumerate() {
         let of = super::attention::twin(shape, x.len() / shape.stride())?;
-        let (d_x, d_weight) = head_norm_backward(of, x, &weight, d, epsilon);
+        let (d_x, d_weight) = head_norm_backward(of, x, &weight, d, terms.epsilon.0);
         on.write("d", index * block, &d_x)?;
         on.write("partial_sums", index * both, &d_weight)?;
     }
@@ -149,7 +167,7 @@ pub(super) fn column_sum(on: &mut Operands, hidden: usize, rows: usize) -> Resul
     let blocks = on.tokens()?.div_ceil(rows);
     let partial = on.first("partial_sums", blocks * hidden)?;
     let mut total = vec![0.0; hidden];
-    partial.chunks(hidden).for_each(|part| crate::twins::add_assign(&mut total, part));
+    partial.chunks(hidden).for_each(|part| add_assign(&mut total, part));
     let adds = on.adds(WriteMode::AddAfterFirst)?;
     on.write_by("output", 0, &total, adds)
 }
@@ -169,20 +187,33 @@ pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()
     on.write("output", 0, &y)
 }
 
-pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool) -> Result<()> {
+pub(super) fn cross_entropy(
+    on: &mut Operands,
+    vocabulary: usize,
+    gradient: bool,
+    soft_cap: Option<f64>,
+) -> Result<()> {
     let (step, range) = (on.step()?, on.range()?);
     let rows = range.rows_of(step.tokens as usize);
     let first = range.row0 as usize;
     let targets = on.u32("targets")?[first..first + rows].to_vec();
     let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
     let losses = if gradient {
-        let losses = cross_entropy_backward(&mut logits, &targets, vocabulary, step.loss_scale);
+        let scale = step.loss_scale;
+        let losses = capped_backward(&mut logits, &targets, vocabulary, scale, soft_cap);
         on.write("logits", 0, &logits)?;
         losses
     } else {
+        soft_cap_forward(&mut logits, soft_cap);
         cross_entropy_forward(&logits, &targets, vocabulary)
     };
     on.write("losses", first, &losses)
+}
+
+pub(super) fn soft_cap(on: &mut Operands, columns: usize, cap: f64) -> Result<()> {
+    let mut logits = on.first("logits", on.tokens()? * columns)?.to_vec();
+    soft_cap_forward(&mut logits, Some(cap));
+    on.write("logits", 0, &logits)
 }
 
 pub(super) fn loss_sum(on: &mut Operands) -> Result<()> {

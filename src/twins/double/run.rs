@@ -32,20 +32,21 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::Initialize { count } => rows::initialize(on, count),
         Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
-        Spec::RmsNormForward { hidden, epsilon } => rows::norm(on, hidden, epsilon.0),
-        Spec::RmsNormBackward { hidden, epsilon, mode, rows } => {
-            rows::norm_backward(on, [hidden, rows], epsilon.0, mode)
+        Spec::RmsNormForward { hidden, terms, residual } => rows::norm(on, hidden, terms, residual),
+        Spec::RmsNormBackward { hidden, terms, mode, rows } => {
+            rows::norm_backward(on, [hidden, rows], terms, mode)
         }
-        Spec::HeadNormForward { shape, epsilon } => rows::head_norm(on, &shape, epsilon.0),
-        Spec::HeadNormBackward { shape, epsilon, rows } => {
-            rows::head_norm_gradient(on, &shape, epsilon.0, rows)
+        Spec::HeadNormForward { shape, terms } => rows::head_norm(on, &shape, terms),
+        Spec::HeadNormBackward { shape, terms, rows } => {
+            rows::head_norm_gradient(on, &shape, terms, rows)
         }
         Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
         Spec::GatedActivation(shape) => rows::gate(on, shape),
         Spec::GatedActivationBackward(shape) => rows::gate_backward(on, shape),
-        Spec::CrossEntropy { vocabulary, gradient } => {
-            rows::cross_entropy(on, vocabulary, gradient)
+        Spec::CrossEntropy { vocabulary, gradient, soft_cap } => {
+            rows::cross_entropy(on, vocabulary, gradient, soft_cap.map(|cap| cap.0))
         }
+        Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
         Spec::Rope { heads, head_dim, stride, forward } => {
             attention::rope(on, [heads, head_dim, stride], forward)

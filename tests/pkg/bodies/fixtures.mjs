@@ -16,6 +16,9 @@ const NAMES = [
   "llama-yarn",
   "qwen2",
   "qwen3",
+  "gemma",
+  "gemma2",
+  "gemma3",
   "llama-f16-sharded",
   "llama-bf16",
 ];

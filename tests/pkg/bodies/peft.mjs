@@ -4,7 +4,7 @@ import { close, equal, ok, sameBytes } from "./assert.mjs";
 import { openFile } from "./kit.mjs";
 import { readReference } from "./reference.mjs";
 
-const NAMES = ["llama", "qwen2-rslora", "qwen3", "llama-dropout"];
+const NAMES = ["llama", "qwen2-rslora", "qwen3", "gemma2", "llama-dropout"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
 
 const json = async (path) => JSON.parse(new TextDecoder().decode(await readReference(path)));
