@@ -17,6 +17,7 @@ use tinyloom::lower::{
     probe_plan, sample_plan, train_plans,
 };
 use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
+use tinyloom::optim::OptimizerKind;
 use tinyloom::params::Params;
 use tinyloom::plan::Plan;
 use tinyloom::testing::adapters;
@@ -412,6 +413,31 @@ fn hold(listing: Listing, file: &str) {
         panic!("plans have moved, first at line {line} of {file}:\n  was {was}\n  is  {is}");
     }
     assert_eq!(wanted.len(), text.len(), "plans were added to, or are gone from, {file}");
+}
+
+/// The optimizers' own dispatches, AdamW's being in the other listings.
+#[test]
+fn optimizers_plans_are_as_they_were() {
+    let mut listing = Listing::default();
+    for case in [&CASES[1], &CASES[3]] {
+        for caps in adapters::table(Target::Browser) {
+            let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
+            let Ok(layout) = case.layout(&caps, &[]) else { continue };
+            for (optimizer, momentum) in [
+                (OptimizerKind::Lion, true),
+                (OptimizerKind::Sgd, true),
+                (OptimizerKind::Sgd, false),
+            ] {
+                let tokens = case.tokens;
+                let choices = TrainChoices { tokens, optimizer, momentum, ..Default::default() };
+                let plans = train_plans(&caps, &layout, choices);
+                let what = format!("{}, momentum {momentum}", optimizer.name());
+                let plan = plans.as_ref().map(|plans| &plans.optimizer);
+                listing.note(&caps, &what, plan.map_err(Clone::clone));
+            }
+        }
+    }
+    hold(listing, "optimizers.txt");
 }
 
 #[test]

@@ -6,7 +6,12 @@ import type { TokenIds } from "./tokens.js";
 
 /** Options of `Trainer.create`. All have good defaults. */
 export interface TrainerOptions {
-  /** Peak learning rate; default 1e-3. */
+  /**
+   * What turns gradients into updates; default `"adamw"`. `"lion"` keeps one moment, `"sgd"` a velocity, or
+   * with `momentum: 0` nothing. Each has its own numbers among the options below; others are refused.
+   */
+  optimizer?: "adamw" | "lion" | "sgd";
+  /** Peak learning rate; default 1e-3, of Lion 1e-4, of SGD 0.1. */
   learningRate?: number;
   /**
    * How the learning rate falls after warm-up; default `"cosine"`. The rate stays constant until the
@@ -22,14 +27,19 @@ export interface TrainerOptions {
   totalSteps?: number;
   /** The rate at the end of the schedule; default a tenth of `learningRate`. */
   minLearningRate?: number;
-  /** Decoupled weight decay of matrices and embeddings, but not of norms; default 0.1. */
+  /**
+   * Weight decay of matrices and embeddings, but not of norms; default 0.1, of Lion 1, of SGD 0.001. It is
+   * decoupled. SGD's is coupled, as in PyTorch: it adds to the gradient after clipping, and so to the velocity.
+   */
   weightDecay?: number;
-  /** Decay rate of the first moment; default 0.9. */
+  /** AdamW: decay rate of the first moment. Lion: the moment's share of a step's direction. Default 0.9. */
   beta1?: number;
-  /** Decay rate of the second moment; default 0.95. */
+  /** AdamW: decay rate of the second moment; default 0.95. Lion: decay rate of its moment; default 0.99. */
   beta2?: number;
-  /** Added to the root of the second moment; default 1e-8. */
+  /** AdamW: added to the root of the second moment; default 1e-8. */
   epsilon?: number;
+  /** SGD: how much of the velocity a step keeps; default 0.9. With 0 there is no velocity, and no state. */
+  momentum?: number;
   /** Gradients with a larger global norm are scaled down to this norm; default 1, null for no clipping. */
   maxGradNorm?: number | null;
   /** How many micro-steps make one optimizer step; default 1. */
@@ -59,9 +69,15 @@ export interface TrainerOptions {
   seed?: number;
 }
 
-/** A trainer's options in force, every default filled in. */
+/**
+ * A trainer's options in force, every default filled in. Of `beta1`, `beta2`, `epsilon` and `momentum` those are
+ * there that the optimizer has.
+ */
 export interface ResolvedTrainerOptions
-  extends Readonly<Required<Omit<TrainerOptions, "totalSteps">>> {
+  extends Readonly<
+      Required<Omit<TrainerOptions, "totalSteps" | "beta1" | "beta2" | "epsilon" | "momentum">>
+    >,
+    Readonly<Pick<TrainerOptions, "beta1" | "beta2" | "epsilon" | "momentum">> {
   /**
    * The length of the schedule: as given, or the farthest step that a run was asked for. Null while neither is
    * known. Only one that was given ends a run.

@@ -53,6 +53,7 @@ const MAX_U32 = 0xffff_ffff;
 
 /** Rules of {@link TrainerOptions}. */
 export const TRAINER: Rules<TrainerOptions> = {
+  optimizer: oneOf("adamw", "lion", "sgd"),
   learningRate: number(0, Number.POSITIVE_INFINITY, true),
   schedule: oneOf("constant", "linear", "cosine"),
   warmupSteps: integer(0, MAX_U32),
@@ -62,6 +63,7 @@ export const TRAINER: Rules<TrainerOptions> = {
   beta1: fraction(),
   beta2: fraction(),
   epsilon: number(0, Number.POSITIVE_INFINITY, true),
+  momentum: fraction(),
   maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
   gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
@@ -69,6 +71,12 @@ export const TRAINER: Rules<TrainerOptions> = {
   precision: oneOf("f32", "mixed"),
   lastLayers: orNull(integer(1, MAX_U32)),
   seed,
+};
+
+/** Where an optimizer's defaults are not AdamW's. A rate times its decay is the same for all. */
+const DEFAULTS: { readonly [optimizer: string]: TrainerOptions } = {
+  lion: { learningRate: 1e-4, weightDecay: 1 },
+  sgd: { learningRate: 0.1, weightDecay: 1e-3 },
 };
 
 const anything = () => undefined;
@@ -85,7 +93,7 @@ interface RawSchedule extends Omit<Schedule, "kind"> {
 }
 
 /**
- * Trains a model with AdamW. Training is deterministic: the same seed, data and adapter give the
+ * Trains a model, by default with AdamW. Training is deterministic: the same seed, data and adapter give the
  * same bits, also across `save()` and `resume()`.
  *
  * @example
@@ -161,7 +169,7 @@ export class Trainer {
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
     const { handle, runtime } = models.of(trained);
-    const json = JSON.stringify(chosen);
+    const json = JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen });
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);

@@ -1,6 +1,6 @@
-//! Global gradient norm, the decision to update, AdamW.
+//! Global gradient norm, the decision to update, and the update of each optimizer.
 
-use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{reduction, row_workgroup, variant, workgroup_size};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
@@ -46,31 +46,67 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
         )
 }
 
-/// `adamw_forward` of one shard of `count` elements. Grid: one invocation per element.
+/// `adamw_forward` of a run of `count` elements. Grid: one invocation per element.
 pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    let spec = KernelSpec::AdamW { count };
+    let bindings = [
+        read_write("weights"),
+        read("gradients"),
+        read_write("moment1"),
+        read_write("moment2"),
+        read("optimizer"),
+        uniform("step"),
+        uniform("range"),
+    ];
+    update(caps, KernelSpec::AdamW { count }, count, &[shader!("12_adamw")], &bindings)
+}
+
+/// `sgd_forward` of a run of `count` elements; without `momentum` it has no state. Grid: one invocation
+/// per element.
+pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> {
+    let velocity = if momentum {
+        shader!("lib/optimizer/velocity_kept")
+    } else {
+        shader!("lib/optimizer/velocity_none")
+    };
+    let bindings = &ONE_MOMENT[..ONE_MOMENT.len() - usize::from(!momentum)];
+    let spec = KernelSpec::Sgd { count, momentum };
+    update(caps, spec, count, &[velocity, shader!("12_sgd")], bindings)
+}
+
+/// `lion_forward` of a run of `count` elements. Grid: one invocation per element.
+pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
+    update(caps, KernelSpec::Lion { count }, count, &[shader!("12_lion")], &ONE_MOMENT)
+}
+
+/// What updates with at most one moment bind.
+const ONE_MOMENT: [Binding; 6] = [
+    read_write("weights"),
+    read("gradients"),
+    read("optimizer"),
+    uniform("step"),
+    uniform("range"),
+    read_write("moment1"),
+];
+
+/// A kernel that updates `count` elements, each by one invocation.
+fn update(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    count: usize,
+    modules: &[&'static Module],
+    bindings: &[Binding],
+) -> Result<Kernel> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
     let flat = Grid::Flat { rows: 1, per_block: count, per_group: size as usize };
-    let most = caps.limits.max_compute_workgroups_per_dimension;
-    let [x, y] = flat.resolve(1, most)?.unwrap_or([1, 1]);
-    Composer::new(spec, size)
+    let composer = Composer::new(spec, size)
         .module(shader!("lib/step"))
         .module(shader!("lib/range"))
-        .module(shader!("lib/flat"))
-        .module(shader!("12_adamw"))
-        .finish(
-            caps,
-            &[
-                read_write("weights"),
-                read("gradients"),
-                read_write("moment1"),
-                read_write("moment2"),
-                read("optimizer"),
-                uniform("step"),
-                uniform("range"),
-            ],
-            Grid::Fixed { x, y },
-            "flat",
-            "one invocation per element, workgroup as large as the device allows up to 256",
-        )
+        .module(shader!("lib/flat"));
+    modules.iter().fold(composer, |composer, module| composer.module(module)).finish(
+        caps,
+        bindings,
+        flat.fixed(caps, 1)?,
+        "flat",
+        "one invocation per element, workgroup as large as the device allows up to 256",
+    )
 }

@@ -93,6 +93,8 @@ impl KernelSpec {
             Self::GradNorm => k::grad_norm(caps),
             Self::StepDecision { partials } => k::step_decision(caps, partials),
             Self::AdamW { count } => k::adamw(caps, count),
+            Self::Sgd { count, momentum } => k::sgd(caps, count, momentum),
+            Self::Lion { count } => k::lion(caps, count),
             Self::Sample { vocabulary, biased } => k::sample(caps, vocabulary, biased),
             Self::TopLogits { vocabulary, count } => k::top_logits(caps, vocabulary, count),
         }

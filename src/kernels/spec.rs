@@ -211,6 +211,14 @@ pub enum KernelSpec {
     AdamW {
         count: usize,
     },
+    /// The same by gradient descent, with a velocity or without.
+    Sgd {
+        count: usize,
+        momentum: bool,
+    },
+    Lion {
+        count: usize,
+    },
     /// Draws a token; with `biased` from logits with a number added to each.
     Sample {
         vocabulary: usize,
@@ -286,6 +294,8 @@ impl KernelSpec {
             Self::GradNorm => "grad_norm_forward",
             Self::StepDecision { .. } => "step_decision_forward",
             Self::AdamW { .. } => "adamw_forward",
+            Self::Sgd { .. } => "sgd_forward",
+            Self::Lion { .. } => "lion_forward",
             Self::Sample { .. } => "sample_forward",
             Self::TopLogits { .. } => "top_logits_forward",
         }

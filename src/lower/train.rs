@@ -7,7 +7,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::{self, Graph};
 use crate::kernels::WeightFormat;
-use crate::optim;
+use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
 use std::rc::Rc;
@@ -45,6 +45,9 @@ pub struct TrainChoices {
     pub mixed: bool,
     /// Only so many layers are trained, and what follows them; none: all, or an adapter.
     pub last_layers: Option<usize>,
+    pub optimizer: OptimizerKind,
+    /// Whether there is any, where the optimizer has momentum.
+    pub momentum: bool,
 }
 
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
@@ -75,9 +78,10 @@ pub fn train_plans(
 pub fn train_plans_of(
     caps: &Capabilities,
     params: &Params,
-    TrainChoices { tokens, recompute, mixed, .. }: TrainChoices,
+    choices: TrainChoices,
     trained: &dyn Fn(WeightId) -> bool,
 ) -> Result<TrainPlans> {
+    let TrainChoices { tokens, recompute, mixed, .. } = choices;
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
     let mut training = graph::differentiate(&graph::build_training(&params.architecture), trained);
@@ -112,7 +116,8 @@ pub fn train_plans_of(
     };
     let micro_step = lower(&training, &[])?;
     let evaluate = lower(&forward, &micro_step.slots)?;
-    let optimizer = optim::adamw(caps, params, &state)?;
+    let rule = choices.optimizer.optimizer(choices.momentum);
+    let optimizer = optim::plan(caps, rule, params, &state)?;
     let (slots, state) = (evaluate.slots.clone(), Rc::new(state));
     Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
 }

@@ -1,38 +1,61 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
+//!
+//! All stand behind clipping by the global norm and the decision whether a step updates. What differs is the
+//! [`Optimizer`] trait: the state that parameters have, and the update of a run of weights.
+
+mod kind;
+mod rules;
+
+pub use kind::{Numbers, OptimizerKind};
 
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
-use crate::params::{Params, Run};
+use crate::params::{Params, Run, Update};
 use crate::plan::{Buffer, Builder, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice};
 
-/// AdamW (Loshchilov and Hutter, arXiv:1711.05101) behind clipping by the global norm. `state` is the
-/// layout of gradients and moments.
+/// A set of state: the suffix of its tensors' names in `optimizer.safetensors`, and where it lives, in the
+/// layout of gradients.
+pub type StateSet = (&'static str, fn(usize) -> Buffer);
+
+/// An optimizer: which state each trained parameter has, and how it is updated.
+pub trait Optimizer {
+    /// The state of each parameter, f32 and zero before the first step, in the order of a save.
+    fn state(&self) -> &'static [StateSet];
+
+    /// Appends the update of a run of weights.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when the device has no room for a workgroup.
+    fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()>;
+}
+
+/// The plan of an optimizer's step. `state` is the layout of gradients and state.
 ///
 /// # Errors
-/// `limit-exceeded` when the device has no room for a workgroup.
-pub fn adamw(caps: &Capabilities, params: &Params, state: &Params) -> Result<Plan> {
+/// As [`Optimizer::update`].
+pub fn plan(
+    caps: &Capabilities,
+    optimizer: &dyn Optimizer,
+    params: &Params,
+    state: &Params,
+) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Optimizer, 1, Buffer::Step);
     decide(&mut builder, state)?;
     for update in params.updates(state) {
-        let len = update.weights.len;
-        let of = |set: fn(usize) -> Buffer, run: Run| {
-            Slice::new(set(run.shard), run.offset as u64 * 4, len as u64 * 4)
-        };
-        let decayed = Range { row0: 0, rows: 1, col0: 0, cols: update.decayed as u32 };
-        let slices = vec![
-            of(Buffer::Weights, update.weights),
-            of(Buffer::Gradients, update.state),
-            of(Buffer::Moment1, update.state),
-            of(Buffer::Moment2, update.state),
-            optimizer_state(),
-            builder.step(),
-            builder.range(decayed),
-        ];
-        let kernel = k::adamw(caps, len)?;
-        builder.dispatch("adamw", kernel, slices, 14.0 * len as f64)?;
+        optimizer.update(&mut builder, &update)?;
     }
     Ok(builder.finish(&[]))
+}
+
+/// A run of one of the sets.
+fn of(set: fn(usize) -> Buffer, run: Run) -> Slice {
+    Slice::new(set(run.shard), run.offset as u64 * 4, run.len as u64 * 4)
+}
+
+/// The elements of a run that are decayed.
+fn decayed(builder: &mut Builder<'_>, update: &Update) -> Slice {
+    builder.range(Range { row0: 0, rows: 1, col0: 0, cols: update.decayed as u32 })
 }
 
 fn optimizer_state() -> Slice {

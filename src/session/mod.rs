@@ -40,6 +40,7 @@ mod watch;
 mod weights;
 
 pub use crate::lower::InferenceOptions;
+pub use crate::optim::OptimizerKind;
 pub use adapter::Adapter;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use generate::{Drawn, GenerateOptions, Generation};

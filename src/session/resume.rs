@@ -62,7 +62,7 @@ impl Resume {
         state.check()?;
         let first = architecture.first_trained(state.options.last_layers);
         let trained = &architecture.weights[first.map_err(TrainerState::wrong)?..];
-        let sets = saved_sets(state.progress);
+        let sets = saved_sets(&state.options, state.progress);
         let tensors: Vec<_> = trained
             .iter()
             .flat_map(|weight| &weight.params)
@@ -86,7 +86,8 @@ impl Resume {
     /// # Errors
     /// `invalid-checkpoint`, naming the tensor.
     pub fn add_file(&mut self, name: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
-        self.reader.add_file(name, header, file_length)
+        let wanted = self.reader.add_file(name, header, file_length);
+        wanted.map_err(|error| self.explained(error))
     }
 
     /// Makes a trainer of the model with the saved options, when the header is in. The model's
@@ -95,7 +96,7 @@ impl Resume {
     /// # Errors
     /// `invalid-checkpoint` if a tensor is not in the header; as [`Trainer::create`].
     pub fn allocate(&self, model: &Rc<Model>, ask: Ask) -> Result<LocalFuture<Result<()>>> {
-        self.reader.expect_all()?;
+        self.expect_all()?;
         let (model, slot) = (Rc::clone(model), Rc::clone(&self.trainer));
         let options = self.state.options.clone();
         let (progress, losses) = (self.state.progress.kept(), self.state.losses());
@@ -106,6 +107,17 @@ impl Resume {
             let _ = slot.set(trainer);
             Ok(())
         }))
+    }
+
+    fn expect_all(&self) -> Result<()> {
+        self.reader.expect_all().map_err(|error| self.explained(error))
+    }
+
+    /// Says of which optimizer the state is, which the file must be of too.
+    fn explained(&self, Error { code, message }: Error) -> Error {
+        let optimizer = self.state.options.optimizer.name();
+        let of = format!("trainer_state.json is of the optimizer \"{optimizer}\"");
+        Error::new(code, format!("{message}; {of}"))
     }
 
     fn trainer(&self) -> Result<&Rc<Trainer>> {
@@ -123,7 +135,7 @@ impl Resume {
         let trainer = Rc::clone(self.trainer()?);
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
         let layout = trainer.layout();
-        for (suffix, set) in saved_sets(self.state.progress) {
+        for (suffix, set) in saved_sets(&self.state.options, self.state.progress) {
             let own = |t: &&crate::params::Tensor| {
                 name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))
                     == Some(suffix)
@@ -175,7 +187,7 @@ impl Resume {
 /// middle of an accumulation may well not be finite: the update is then left out.
 fn impossible(suffix: &str, values: &[f32]) -> Option<(usize, &'static str)> {
     let (possible, why): (fn(&f32) -> bool, _) = match suffix {
-        "exp_avg" => (|x| x.is_finite(), "a mean of gradients is finite"),
+        "exp_avg" | "momentum_buffer" => (|x| x.is_finite(), "a mean of gradients is finite"),
         "exp_avg_sq" => {
             (|x| x.is_finite() && *x >= 0.0, "a mean of squares is finite and not negative")
         }
@@ -193,12 +205,58 @@ mod tests {
         let found = |suffix, x| impossible(suffix, &[0.0, x]).map(|(i, _)| i);
         for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!(found("exp_avg", x), Some(1));
+            assert_eq!(found("momentum_buffer", x), Some(1));
             assert_eq!(found("exp_avg_sq", x), Some(1));
             assert_eq!(found("gradient", x), None);
         }
         assert_eq!(found("exp_avg_sq", -1e-9), Some(1));
         assert_eq!(found("exp_avg", -1.0), None);
         assert_eq!(found("exp_avg_sq", 1.0), None);
+    }
+
+    /// A file of another optimizer's state is refused by name, before anything is allocated.
+    #[test]
+    fn a_file_of_another_optimizer_is_refused() {
+        let config = ModelConfig::from_json("{}").unwrap();
+        let of = |optimizer: &str| {
+            let state = format!(
+                r#"{{"format":"tinyloom-trainer-1","options":{{"optimizer":"{optimizer}"}},
+                "progress":{{"step":1,"microStep":0,"counted":0,"cursor":1}},
+                "optimizer":[0,0,0,0],"metrics":[0,0,0,0,0,0,0,0]}}"#
+            );
+            Resume::new(&config, &state).unwrap()
+        };
+        let names = |suffixes: &[&str]| -> Vec<_> {
+            let tensors = Architecture::of(&config).tensors();
+            let named = |suffix: &&str| {
+                let suffix = (*suffix).to_owned();
+                tensors.iter().map(move |(name, shape)| (format!("{name}.{suffix}"), shape.clone()))
+            };
+            suffixes.iter().flat_map(named).collect()
+        };
+        for (state, suffixes, good) in [
+            ("adamw", &["exp_avg", "exp_avg_sq"][..], true),
+            ("sgd", &["momentum_buffer"], true),
+            ("lion", &["exp_avg"], true),
+            ("sgd", &["exp_avg", "exp_avg_sq"], false),
+            ("lion", &["momentum_buffer"], false),
+            ("lion", &["exp_avg", "exp_avg_sq"], false),
+            ("adamw", &["exp_avg"], false),
+        ] {
+            let tensors = names(suffixes);
+            let header = crate::checkpoint::write_header(&tensors, &[]);
+            let bytes: usize =
+                tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+            let length = (header.len() + 4 * bytes) as u64;
+            let mut resume = of(state);
+            let read = resume.add_file("optimizer.safetensors", &header[8..], length);
+            let read = read.and_then(|_| resume.expect_all());
+            assert_eq!(read.is_ok(), good, "{state} {suffixes:?}: {read:?}");
+            if let Err(error) = read {
+                let named = format!("trainer_state.json is of the optimizer \"{state}\"");
+                assert!(error.message.contains(&named), "{error}");
+            }
+        }
     }
 
     /// Known from config and state alone, before there is a trainer.

@@ -75,6 +75,9 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
+        add("sgd", k::sgd(caps, width * 40_000, false));
+        add("sgd with momentum", k::sgd(caps, width * 40_000, true));
+        add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
             let shape = ActivationWidth { width, activation };
             add("activation", k::gated_activation(caps, shape));

@@ -1,4 +1,4 @@
-//! Family 12: gradient norm, the decision about a step, AdamW.
+//! Family 12: gradient norm, the decision about a step, the optimizers' updates.
 
 use super::harness::{Job, Operand, Outputs, Step};
 use super::lane::Lane;
@@ -6,8 +6,8 @@ use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward,
-    step_decision_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward, lion_forward,
+    sgd_forward, step_decision_forward,
 };
 use std::rc::Rc;
 
@@ -17,6 +17,8 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("step_decision", step_decision),
         Case::new("step_decision of a step that is not finite", not_finite),
         Case::new("adamw", adamw),
+        Case::new("sgd", sgd),
+        Case::new("lion", lion),
     ]
 }
 
@@ -193,6 +195,91 @@ async fn adamw(lane: Rc<Lane>) -> Outcome {
                 same("weights", got.words(0), operands[0].contents()).map_err(&named)?;
             }
         }
+    }
+    Ok(lane.summary())
+}
+
+/// Lengths around a workgroup and past all of them, elements that are decayed, whether the step updates.
+const RUNS: [(usize, usize, bool); 4] =
+    [(1, 0, true), (1003, 640, true), (70_000, 69_999, true), (300, 100, false)];
+
+/// Of a step: what `step_decision_forward` leaves, for the kernel and for the twin.
+fn decided(update: bool) -> ([f32; 4], Decision<f64>) {
+    let factor = if update { 0.37f32 } else { 0.0 };
+    let decision = Decision { norm: 1.0, update, factor: f64::from(factor) };
+    ([0.271, 0.142_6, factor, f32::from(update)], decision)
+}
+
+/// Runs an update with one moment at most on every variant and holds weights and moment to what is expected.
+async fn hold(
+    lane: &Lane,
+    made: &[k::Kernel],
+    [weights, gradients, moment]: [&[f32]; 3],
+    (decay_end, update): (usize, bool),
+    [w, m]: [&[f64]; 2],
+) -> Result<(), String> {
+    let mut operands = vec![
+        Operand::floats(weights),
+        Operand::floats(gradients),
+        Operand::floats(&decided(update).0),
+        Operand::uniform(&step()),
+        Operand::range(0, 1, 0, decay_end),
+        Operand::floats(moment),
+    ];
+    let bound = made.first().map_or(0, |kernel| kernel.bindings.len());
+    operands.truncate(bound);
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        if !update {
+            same("weights", got.words(0), operands[0].contents()).map_err(&named)?;
+        }
+        close("weights", &got.floats(0), w, ROUNDING).map_err(&named)?;
+        if bound == 6 {
+            close("moment1", &got.floats(1), m, ROUNDING).map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
+async fn sgd(lane: Rc<Lane>) -> Outcome {
+    for momentum in [false, true] {
+        for (count, decay_end, update) in RUNS {
+            let made = lane.variants(|caps| k::sgd(caps, count, momentum)).map_err(text)?;
+            let [weights, gradients, moment] = [(); 3].map(|()| lane.normal(count));
+            let [mut w, g, mut m] = [&weights, &gradients, &moment].map(|x| wide(x));
+            for (part, decay) in [(0..decay_end, true), (decay_end..count, false)] {
+                let velocity = momentum.then_some(&mut m[part.clone()]);
+                let (w, g) = (&mut w[part.clone()], &g[part]);
+                sgd_forward(w, g, velocity, &exact(), decided(update).1, decay);
+            }
+            let operands = [&weights[..], &gradients, &moment];
+            hold(&lane, &made, operands, (decay_end, update), [&w, &m]).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn lion(lane: Rc<Lane>) -> Outcome {
+    for (count, decay_end, update) in RUNS {
+        let made = lane.variants(|caps| k::lion(caps, count)).map_err(text)?;
+        let [weights, mut gradients, mut moment] = [(); 3].map(|()| lane.normal(count));
+        // A mean near 0 has the sign of its rounding: such gradients are replaced. A mean of 0 has none.
+        let factor = decided(update).0[2];
+        for (g, m) in gradients.iter_mut().zip(&moment) {
+            let (old, new) = (OPTIONS.beta1 * m, (1.0 - OPTIONS.beta1) * factor * *g);
+            if (old + new).abs() < 1e-3 * (old.abs() + new.abs()) {
+                *g = *m;
+            }
+        }
+        (gradients[count / 2], moment[count / 2]) = (0.0, 0.0);
+        let [mut w, g, mut m] = [&weights, &gradients, &moment].map(|x| wide(x));
+        for (part, decay) in [(0..decay_end, true), (decay_end..count, false)] {
+            let (w, m) = (&mut w[part.clone()], &mut m[part.clone()]);
+            lion_forward(w, &g[part], m, &exact(), decided(update).1, decay);
+        }
+        let operands = [&weights[..], &gradients, &moment];
+        hold(&lane, &made, operands, (decay_end, update), [&w, &m]).await?;
     }
     Ok(lane.summary())
 }

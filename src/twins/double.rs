@@ -22,6 +22,8 @@ mod memory;
 mod operands;
 mod optimizer;
 #[cfg(all(test, feature = "testing"))]
+mod optimizer_tests;
+#[cfg(all(test, feature = "testing"))]
 mod peft_tests;
 #[cfg(all(test, feature = "testing"))]
 mod plan_tests;

@@ -1,4 +1,4 @@
-//! Twins of family 12: global gradient norm, the decision about the step, AdamW.
+//! Twins of family 12: global gradient norm, the decision about the step, the optimizers' updates.
 
 use super::{Real, dot};
 
@@ -82,6 +82,58 @@ pub fn adamw_forward<R: Real>(
     }
 }
 
+/// One update by gradient descent in place, as `torch.optim.SGD`: `beta1` is the momentum, and the decay,
+/// where `decay` says so, is part of the gradient. Without a velocity the gradient is one.
+pub fn sgd_forward<R: Real>(
+    weights: &mut [R],
+    gradients: &[R],
+    mut velocity: Option<&mut [R]>,
+    options: &OptimizerOptions<R>,
+    decision: Decision<R>,
+    decay: bool,
+) {
+    if !decision.update {
+        return;
+    }
+    let decay = if decay { options.weight_decay } else { R::ZERO };
+    for (i, w) in weights.iter_mut().enumerate() {
+        let mut step = gradients[i] * decision.factor + decay * *w;
+        if let Some(velocity) = &mut velocity {
+            velocity[i] = options.beta1 * velocity[i] + step;
+            step = velocity[i];
+        }
+        *w = *w - options.learning_rate * step;
+    }
+}
+
+/// One Lion update in place (Chen et al., arXiv:2302.06675), decoupled decay only where `decay` says so.
+pub fn lion_forward<R: Real>(
+    weights: &mut [R],
+    gradients: &[R],
+    moment: &mut [R],
+    options: &OptimizerOptions<R>,
+    decision: Decision<R>,
+    decay: bool,
+) {
+    if !decision.update {
+        return;
+    }
+    let decay = if decay { options.learning_rate * options.weight_decay } else { R::ZERO };
+    for (i, w) in weights.iter_mut().enumerate() {
+        let (gradient, m) = (gradients[i] * decision.factor, moment[i]);
+        let mean = options.beta1 * m + (R::ONE - options.beta1) * gradient;
+        moment[i] = options.beta2 * m + (R::ONE - options.beta2) * gradient;
+        let direction = if mean > R::ZERO {
+            R::ONE
+        } else if mean < R::ZERO {
+            -R::ONE
+        } else {
+            R::ZERO
+        };
+        *w = *w - decay * *w - options.learning_rate * direction;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +191,41 @@ mod tests {
             w -= 0.1 * 0.1 * w + 0.1 * m_hat / (v_hat.sqrt() + 1e-8);
         }
         assert_close("weight", &weights, &[w], 1e-14, 0.0);
+    }
+
+    const DECIDED: Decision<f64> = Decision { norm: 1.0, update: true, factor: 0.5 };
+
+    #[test]
+    fn descent_with_momentum_follows_the_textbook() {
+        let (mut weights, mut velocity) = (vec![0.5], vec![0.0]);
+        let (mut w, mut v) = (0.5f64, 0.0f64);
+        for g in [0.2f64, -3.0, 1.0] {
+            sgd_forward(&mut weights, &[g], Some(&mut velocity), &OPTIONS, DECIDED, true);
+            v = 0.9 * v + 0.5 * g + 0.1 * w;
+            w -= 0.1 * v;
+        }
+        assert_close("weight and velocity", &[weights[0], velocity[0]], &[w, v], 1e-15, 0.0);
+        // Without a velocity, and without decay.
+        let mut weights = vec![0.5];
+        sgd_forward(&mut weights, &[2.0], None, &OPTIONS, DECIDED, false);
+        assert_close("weight", &weights, &[0.4], 1e-15, 0.0);
+        let still = Decision { update: false, ..DECIDED };
+        sgd_forward(&mut weights, &[f64::NAN], Some(&mut velocity), &OPTIONS, still, true);
+        assert_close("weight", &weights, &[0.4], 1e-15, 0.0);
+        assert!((velocity[0] - v).abs() < 1e-15);
+    }
+
+    #[test]
+    fn lion_steps_by_the_sign_of_the_mean() {
+        let (mut weights, mut moment) = (vec![0.5, 0.5, 0.5], vec![1.0, 0.0, 0.0]);
+        lion_forward(&mut weights, &[-1.0, -1.0, 0.0], &mut moment, &OPTIONS, DECIDED, true);
+        // 0.9 · 1 − 0.1 · 0.5 is above 0, −0.05 below.
+        assert_close("weights", &weights, &[0.495 - 0.1, 0.495 + 0.1, 0.495], 1e-15, 0.0);
+        assert_close("moment", &moment, &[0.95 - 0.025, -0.025, 0.0], 1e-15, 0.0);
+        let before = (weights.clone(), moment.clone());
+        let still = Decision { update: false, ..DECIDED };
+        lion_forward(&mut weights, &[f64::NAN; 3], &mut moment, &OPTIONS, still, true);
+        assert_eq!((weights, moment), before);
     }
 
     #[test]

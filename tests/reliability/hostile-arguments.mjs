@@ -187,6 +187,7 @@ const onTrainer = ({ runtime, model, files, data }) => ({
   "Trainer.create": () => [
     model,
     {
+      optimizer: "adamw",
       learningRate: 1e-3,
       schedule: "cosine",
       warmupSteps: 1,

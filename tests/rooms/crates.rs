@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 26] = [
+const MAY_NAME: [(&str, &[&str]); 27] = [
     ("arch", &["libm"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
@@ -19,6 +19,7 @@ const MAY_NAME: [(&str, &[&str]); 26] = [
     ("lower", &["serde"]),
     ("ops", &["bytemuck"]),
     ("order", &["serde", "serde_json"]),
+    ("optim", &["serde"]),
     ("plan", &["bytemuck", "serde"]),
     ("random", &["libm"]),
     ("schedule", &["libm", "serde"]),

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::lower::TrainChoices;
+use crate::optim::{Numbers, Optimizer, OptimizerKind};
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
@@ -11,15 +12,24 @@ const MOST_ACCUMULATION: u64 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TrainerOptions {
+    /// States of version 0.1.0 do not name it.
+    pub optimizer: OptimizerKind,
     pub learning_rate: f64,
     pub schedule: ScheduleKind,
     pub warmup_steps: u64,
     pub total_steps: Option<u64>,
     pub min_learning_rate: Option<f64>,
     pub weight_decay: f64,
-    pub beta1: f64,
-    pub beta2: f64,
-    pub epsilon: f64,
+    /// This and the next three are for the optimizers that have them; none: the optimizer's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta1: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta2: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f64>,
+    /// 0: no velocity is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
     /// None: no clipping.
     pub max_grad_norm: Option<f64>,
     pub gradient_accumulation: u64,
@@ -45,15 +55,17 @@ pub enum Precision {
 impl Default for TrainerOptions {
     fn default() -> Self {
         Self {
+            optimizer: OptimizerKind::AdamW,
             learning_rate: 1e-3,
             schedule: ScheduleKind::Cosine,
             warmup_steps: 20,
             total_steps: None,
             min_learning_rate: None,
             weight_decay: 0.1,
-            beta1: 0.9,
-            beta2: 0.95,
-            epsilon: 1e-8,
+            beta1: None,
+            beta2: None,
+            epsilon: None,
+            momentum: None,
             max_grad_norm: Some(1.0),
             gradient_accumulation: 1,
             tokens_per_step: 1024,
@@ -77,7 +89,32 @@ impl TrainerOptions {
             recompute: self.recompute,
             mixed: self.precision == Precision::Mixed,
             last_layers: self.last_layers,
+            optimizer: self.optimizer,
+            momentum: self.numbers().momentum != Some(0.0),
         }
+    }
+
+    /// The optimizer.
+    pub(in crate::session) fn rule(&self) -> &'static dyn Optimizer {
+        let TrainChoices { optimizer, momentum, .. } = self.choices();
+        optimizer.optimizer(momentum)
+    }
+
+    /// The optimizer's numbers, as given or by default.
+    pub(in crate::session) fn numbers(&self) -> Numbers {
+        let own = self.optimizer.numbers();
+        Numbers {
+            beta1: self.beta1.or(own.beta1),
+            beta2: self.beta2.or(own.beta2),
+            epsilon: self.epsilon.or(own.epsilon),
+            momentum: self.momentum.or(own.momentum),
+        }
+    }
+
+    /// The same with every default filled in.
+    pub(in crate::session) fn filled(self) -> Self {
+        let Numbers { beta1, beta2, epsilon, momentum } = self.numbers();
+        Self { beta1, beta2, epsilon, momentum, ..self }
     }
 
     /// Checks every value and gives the schedule.
@@ -89,12 +126,26 @@ impl TrainerOptions {
                 Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
             }
         };
-        let unit = |beta: f64| (0.0..1.0).contains(&beta);
-        check(unit(self.beta1), "beta1", self.beta1, "at least 0 and below 1")?;
-        check(unit(self.beta2), "beta2", self.beta2, "at least 0 and below 1")?;
+        let own = self.optimizer.numbers();
+        for (name, given, default) in [
+            ("beta1", self.beta1, own.beta1),
+            ("beta2", self.beta2, own.beta2),
+            ("momentum", self.momentum, own.momentum),
+            ("epsilon", self.epsilon, own.epsilon),
+        ] {
+            let Some(value) = given else { continue };
+            if default.is_none() {
+                let optimizer = self.optimizer.name();
+                return Err(Error::options(format!(
+                    "{name} is {value}; the optimizer \"{optimizer}\" has no {name}: leave it out"
+                )));
+            }
+            let unit = name == "epsilon" || (0.0..1.0).contains(&value);
+            check(unit, name, value, "at least 0 and below 1")?;
+        }
         // The GPU computes in f32, and may take what is below its normal numbers for 0.
         let normal = |value: f64| value > 0.0 && (value as f32).is_normal();
-        let epsilon = self.epsilon;
+        let epsilon = self.epsilon.unwrap_or(1.0);
         check(normal(epsilon), "epsilon", epsilon, "a number from 1.2e-38 to 3.4e38")?;
         let rate = self.learning_rate;
         check(normal(rate), "learningRate", rate, "a number from 1.2e-38 to 3.4e38")?;
@@ -146,7 +197,7 @@ mod tests {
     fn numbers_that_f32_cannot_hold_are_refused() {
         let refused = |options: TrainerOptions| options.validate().unwrap_err().message;
         let default = TrainerOptions::default;
-        for epsilon in [0.0, 1e-46, 1e-39, 1e39, f64::NAN] {
+        for epsilon in [0.0, 1e-46, 1e-39, 1e39, f64::NAN].map(Some) {
             assert!(refused(TrainerOptions { epsilon, ..default() }).contains("epsilon is"));
         }
         for norm in [0.0, 1e-46, 1e39] {
@@ -161,9 +212,42 @@ mod tests {
         assert!(refused(options).contains("weightDecay is"));
         let options = TrainerOptions { gradient_accumulation: 1 << 32, ..default() };
         assert!(refused(options).contains("gradientAccumulation is"));
-        TrainerOptions { epsilon: 1.2e-38, max_grad_norm: Some(1e30), ..default() }
+        TrainerOptions { epsilon: Some(1.2e-38), max_grad_norm: Some(1e30), ..default() }
             .validate()
             .unwrap();
+    }
+
+    #[test]
+    fn numbers_that_the_optimizer_lacks_are_refused_and_the_others_filled() {
+        use OptimizerKind::{AdamW, Lion, Sgd};
+        let of = |optimizer| TrainerOptions { optimizer, ..TrainerOptions::default() };
+        for (options, name) in [
+            (TrainerOptions { beta2: Some(0.9), ..of(Sgd) }, "beta2"),
+            (TrainerOptions { epsilon: Some(1e-8), ..of(Lion) }, "epsilon"),
+            (TrainerOptions { momentum: Some(0.9), ..of(AdamW) }, "momentum"),
+        ] {
+            let message = options.validate().unwrap_err().message;
+            let wanted = format!("\"{}\" has no {name}", options.optimizer.name());
+            assert!(message.contains(&wanted), "{message}");
+        }
+        let too_much = TrainerOptions { momentum: Some(1.0), ..of(Sgd) };
+        assert!(too_much.validate().unwrap_err().message.contains("momentum is 1"));
+        let filled = of(Lion).filled();
+        assert_eq!((filled.beta1, filled.beta2, filled.epsilon), (Some(0.9), Some(0.99), None));
+        filled.validate().unwrap();
+        let text = serde_json::to_string(&of(Sgd).filled()).unwrap();
+        assert!(
+            text.contains(r#""optimizer":"sgd""#) && text.contains(r#""momentum":0.9"#),
+            "{text}"
+        );
+        assert!(!text.contains("beta1") && !text.contains("epsilon"), "{text}");
+        assert_eq!(TrainerOptions::from_json(&text).unwrap(), of(Sgd).filled());
+        let unknown = TrainerOptions::from_json(r#"{"optimizer":"adam"}"#).unwrap_err().message;
+        assert!(unknown.contains("adam"), "{unknown}");
+        // As version 0.1.0 saved them.
+        let old = TrainerOptions::from_json(r#"{"beta1":0.8,"beta2":0.9,"epsilon":1e-7}"#).unwrap();
+        assert_eq!((old.optimizer, old.beta1), (AdamW, Some(0.8)));
+        old.validate().unwrap();
     }
 
     /// A resumed run has the saved run's options to the last bit.

@@ -32,7 +32,9 @@ impl Trainer {
         progress.counted = 0; // the replay overwrites the gradients
         self.flight.set(progress);
         let step = Step {
-            // With these moments and weights stay what they are, though all is read and written.
+            // With these state and weights stay what they are, though all is read and written.
+            gradient_scale: 0.0,
+            weight_decay: 0.0,
             beta1: 1.0,
             beta2: 1.0,
             one_minus_beta1: 0.0,

@@ -12,7 +12,7 @@ use std::ops::Range;
 impl Trainer {
     fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
         let tensors = &self.layout().tensors;
-        let sets = saved_sets(self.progress());
+        let sets = saved_sets(&self.options.borrow(), self.progress());
         sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
     }
 
@@ -75,6 +75,6 @@ impl Trainer {
             let losses = self.losses.borrow().get();
             TrainerState::new(self.options(), progress.kept(), vec![], vec![], losses)
         };
-        (progress.micro_step == 0).then(|| (saved_sets(progress), state()))
+        (progress.micro_step == 0).then(|| (saved_sets(&self.options.borrow(), progress), state()))
     }
 }

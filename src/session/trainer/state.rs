@@ -5,6 +5,7 @@ use super::loss::LossSum;
 use super::options::TrainerOptions;
 use super::progress::Progress;
 use crate::error::{Error, Result};
+use crate::optim::StateSet;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::split;
 use serde::{Deserialize, Serialize};
@@ -112,12 +113,14 @@ impl TrainerState {
 }
 
 /// A set of saved buffers: the suffix of its tensors' names, and where it lives.
-pub(in crate::session) type SavedSet = (&'static str, fn(usize) -> Buffer);
+pub(in crate::session) type SavedSet = StateSet;
 
-/// What an optimizer file holds; the gradients only in the middle of an accumulation.
-pub(in crate::session) fn saved_sets(progress: Progress) -> Vec<SavedSet> {
-    let mut sets: Vec<SavedSet> =
-        vec![("exp_avg", Buffer::Moment1), ("exp_avg_sq", Buffer::Moment2)];
+/// What an optimizer file holds: the optimizer's state, and in the middle of an accumulation the gradients.
+pub(in crate::session) fn saved_sets(
+    options: &TrainerOptions,
+    progress: Progress,
+) -> Vec<SavedSet> {
+    let mut sets = options.rule().state().to_vec();
     if progress.micro_step > 0 {
         sets.push(("gradient", Buffer::Gradients));
     }

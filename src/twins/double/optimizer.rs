@@ -1,13 +1,14 @@
-//! The global norm and AdamW.
+//! The global norm and the updates.
 
 use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::GRAD_NORM_GROUPS;
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward,
-    step_decision_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward, lion_forward,
+    sgd_forward, step_decision_forward,
 };
+use std::ops::Range;
 
 fn options(step: &Step) -> OptimizerOptions<f32> {
     OptimizerOptions {
@@ -42,21 +43,33 @@ pub(super) fn step_decision(on: &mut Operands, partials: usize) -> Result<()> {
     on.write("optimizer", 0, &[correction.first, correction.second, factor, updated])
 }
 
-pub(super) fn adamw(on: &mut Operands, count: usize) -> Result<()> {
-    let (step, decayed) = (on.step()?, on.range()?.cols as usize);
+/// What the last decision left.
+fn decided(on: &Operands) -> Result<(BiasCorrection<f32>, Decision<f32>)> {
     let state = on.f32("optimizer")?;
     let correction = BiasCorrection { first: state[0], second: state[1] };
-    let decision = Decision { norm: 0.0, update: state[3] != 0.0, factor: state[2] };
-    let mut sets = ["weights", "gradients", "moment1", "moment2"]
-        .map(|name| on.first(name, count).map(<[f32]>::to_vec));
-    let [weights, gradients, moment1, moment2] = &mut sets;
-    let (Ok(weights), Ok(gradients), Ok(moment1), Ok(moment2)) =
-        (weights, gradients, moment1, moment2)
-    else {
-        let failed = sets.into_iter().find_map(Result::err);
-        return Err(failed.expect("one of them failed"));
-    };
-    for (range, decay) in [(0..decayed, true), (decayed..count, false)] {
+    Ok((correction, Decision { norm: 0.0, update: state[3] != 0.0, factor: state[2] }))
+}
+
+/// The first `count` numbers of each set.
+fn sets<const N: usize>(on: &Operands, names: [&str; N], count: usize) -> Result<[Vec<f32>; N]> {
+    let mut sets = [const { vec![] }; N];
+    for (set, name) in sets.iter_mut().zip(names) {
+        *set = on.first(name, count)?.to_vec();
+    }
+    Ok(sets)
+}
+
+/// The elements that are decayed, and those that are not.
+fn parts(on: &Operands, count: usize) -> Result<[(Range<usize>, bool); 2]> {
+    let decayed = on.range()?.cols as usize;
+    Ok([(0..decayed, true), (decayed..count, false)])
+}
+
+pub(super) fn adamw(on: &mut Operands, count: usize) -> Result<()> {
+    let (step, (correction, decision)) = (on.step()?, decided(on)?);
+    let names = ["weights", "gradients", "moment1", "moment2"];
+    let [mut weights, gradients, mut moment1, mut moment2] = sets(on, names, count)?;
+    for (range, decay) in parts(on, count)? {
         adamw_forward(
             &mut weights[range.clone()],
             &gradients[range.clone()],
@@ -68,7 +81,33 @@ pub(super) fn adamw(on: &mut Operands, count: usize) -> Result<()> {
             decay,
         );
     }
-    on.write("weights", 0, weights)?;
-    on.write("moment1", 0, moment1)?;
-    on.write("moment2", 0, moment2)
+    on.write("weights", 0, &weights)?;
+    on.write("moment1", 0, &moment1)?;
+    on.write("moment2", 0, &moment2)
+}
+
+pub(super) fn sgd(on: &mut Operands, count: usize, momentum: bool) -> Result<()> {
+    let (options, (_, decision)) = (options(&on.step()?), decided(on)?);
+    let [mut weights, gradients] = sets(on, ["weights", "gradients"], count)?;
+    let mut velocity =
+        momentum.then(|| on.first("moment1", count).map(<[f32]>::to_vec)).transpose()?;
+    for (range, decay) in parts(on, count)? {
+        let velocity = velocity.as_mut().map(|velocity| &mut velocity[range.clone()]);
+        let (weights, gradients) = (&mut weights[range.clone()], &gradients[range]);
+        sgd_forward(weights, gradients, velocity, &options, decision, decay);
+    }
+    on.write("weights", 0, &weights)?;
+    velocity.map_or(Ok(()), |velocity| on.write("moment1", 0, &velocity))
+}
+
+pub(super) fn lion(on: &mut Operands, count: usize) -> Result<()> {
+    let (options, (_, decision)) = (options(&on.step()?), decided(on)?);
+    let [mut weights, gradients, mut moment] =
+        sets(on, ["weights", "gradients", "moment1"], count)?;
+    for (range, decay) in parts(on, count)? {
+        let (weights, moment) = (&mut weights[range.clone()], &mut moment[range.clone()]);
+        lion_forward(weights, &gradients[range], moment, &options, decision, decay);
+    }
+    on.write("weights", 0, &weights)?;
+    on.write("moment1", 0, &moment)
 }

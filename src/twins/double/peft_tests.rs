@@ -90,9 +90,9 @@ impl Fixture {
             schedule: ScheduleKind::Constant,
             warmup_steps: 0,
             weight_decay: number("weight_decay"),
-            beta1: number("beta1"),
-            beta2: number("beta2"),
-            epsilon: number("epsilon"),
+            beta1: Some(number("beta1")),
+            beta2: Some(number("beta2")),
+            epsilon: Some(number("epsilon")),
             max_grad_norm: Some(number("max_grad_norm")),
             tokens_per_step: self.words("tokens").len(),
             ..TrainerOptions::default()

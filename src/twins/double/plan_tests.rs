@@ -42,11 +42,12 @@ fn held_to_adamw(
     metrics: &Metrics,
     options: &TrainerOptions,
 ) {
+    let numbers = options.optimizer.numbers();
     let of = OptimizerOptions {
         learning_rate: metrics.learning_rate,
-        beta1: options.beta1,
-        beta2: options.beta2,
-        epsilon: options.epsilon,
+        beta1: numbers.beta1.unwrap(),
+        beta2: numbers.beta2.unwrap(),
+        epsilon: numbers.epsilon.unwrap(),
         weight_decay: options.weight_decay,
         max_grad_norm: f64::INFINITY,
         gradient_scale: 1.0,

@@ -85,6 +85,8 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::GradNorm => optimizer::grad_norm(on),
         Spec::StepDecision { partials } => optimizer::step_decision(on, partials),
         Spec::AdamW { count } => optimizer::adamw(on, count),
+        Spec::Sgd { count, momentum } => optimizer::sgd(on, count, momentum),
+        Spec::Lion { count } => optimizer::lion(on, count),
         Spec::Sample { vocabulary, biased } => sampling::sample(on, vocabulary, biased),
         Spec::TopLogits { vocabulary, count } => sampling::top_logits(on, vocabulary, count),
         other => Err(Error::internal(format!("the CPU double has no twin of {other:?}"))),

@@ -121,7 +121,7 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_bit() {
 }
 
 /// The bytes of a snapshot's file, whose data are read `piece` bytes at a time.
-fn file_of(snapshot: &Snapshot, length: u64, piece: usize) -> Vec<u8> {
+pub(super) fn file_of(snapshot: &Snapshot, length: u64, piece: usize) -> Vec<u8> {
     let mut file = snapshot.save_header();
     for begin in (0..length).step_by(piece) {
         file.extend(block_on(snapshot.read(begin..length.min(begin + piece as u64))).unwrap());

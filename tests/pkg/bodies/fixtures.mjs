@@ -21,6 +21,9 @@ const NAMES = [
 ];
 const TRAINED = NAMES.filter((name) => !/16/.test(name));
 
+/** Optimizers, each with a fixture of ten steps by its reference. */
+const OPTIMIZERS = ["sgd", "sgd-plain", "lion"];
+
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {
   vocab_size: 53,
@@ -255,7 +258,30 @@ async function training(host, name) {
   return `gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
 }
 
+/** Ten steps of a model by an optimizer, beside those of its reference. */
+async function optimizer(host, name) {
+  const file = await readReference(`optimizers/${name}.json`);
+  const { model: of, options, steps } = JSON.parse(new TextDecoder().decode(file));
+  const { tokens, targets, documents } = await oracleOf(of);
+  const model = await load(host, of);
+  const trainer = await host.tinyloom.Trainer.create(model, trainerOptions(options, tokens.length));
+  equal(trainer.options.optimizer, options.optimizer, "the optimizer in force");
+  let worst = 0;
+  for (const expected of steps) {
+    const m = await trainer.step({ tokens, targets, documents });
+    close(m.loss, expected.loss, 1e-4, `loss of step ${expected.step}`);
+    close(m.gradNorm / expected.grad_norm, 1, 1e-3, `gradient norm of step ${expected.step}`);
+    worst = Math.max(worst, Math.abs(m.loss - expected.loss));
+  }
+  model.free();
+  return `ten losses within ${worst.toExponential(1)}`;
+}
+
 export const cases = {
+  ...Object.fromEntries(
+    OPTIMIZERS.map((name) => [`${name}: ten steps`, (host) => optimizer(host, name)]),
+  ),
+
   ...Object.fromEntries(
     NAMES.map((name) => [`${name}: logits, and saved again`, (host) => inference(host, name)]),
   ),

@@ -210,6 +210,8 @@ export const cases = {
       ["totalSteps", 0],
       ["weightDecay", -0.1],
       ["beta1", 1],
+      ["optimizer", "adam"],
+      ["momentum", 1],
       ["epsilon", 0],
       ["epsilon", 1e-46],
       ["gradientAccumulation", 0],
@@ -221,6 +223,14 @@ export const cases = {
     ]) {
       await wrong(name, () => Trainer.create(model, { [name]: value }));
     }
+    for (const [optimizer, name] of [
+      ["adamw", "momentum"],
+      ["lion", "epsilon"],
+      ["sgd", "beta2"],
+    ]) {
+      await wrong([name, optimizer], () => Trainer.create(model, { optimizer, [name]: 0.5 }));
+    }
+    equal(model.gpuBytes, (await Model.create(runtime, config)).gpuBytes, "nothing is held");
     for (const [name, value] of [
       ["maxTokens", 0],
       ["temperature", -1],

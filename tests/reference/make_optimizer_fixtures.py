@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Writes the fixtures of optimizers: ten steps of models in fixtures/ by each optimizer's reference.
+
+    python make_optimizer_fixtures.py [OUT]   # OUT defaults to fixtures/optimizers beside this file
+
+A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
+tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
+clipping. The references are torch.optim.SGD and lion-pytorch.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from lion_pytorch import Lion
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from make_fixtures import HERE, IGNORE, STEPS, check_versions, forward, mean_loss, write_json
+
+OPTIONS = {"schedule": "constant", "weight_decay": 0.1, "max_grad_norm": 1.0}
+
+# A decay far above the usual ones, so that ten losses show where it is missing or doubled.
+FIXTURES = {
+    "sgd": {
+        "model": "llama",
+        "options": {"optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.02},
+    },
+    "sgd-plain": {
+        "model": "qwen3",
+        "options": {
+            "optimizer": "sgd",
+            "learning_rate": 0.3,
+            "momentum": 0.0,
+            "weight_decay": 0.05,
+            "max_grad_norm": 2.0,
+        },
+    },
+    "lion": {
+        "model": "llama-tied",
+        "options": {
+            "optimizer": "lion",
+            "learning_rate": 1e-3,
+            "beta1": 0.9,
+            "beta2": 0.99,
+            "weight_decay": 1.0,
+        },
+    },
+}
+
+
+def optimizer_of(model, options):
+    """The reference, with decay on matrices alone."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
+    rate, decay = options["learning_rate"], options["weight_decay"]
+    match options["optimizer"]:
+        case "sgd":
+            momentum = options["momentum"]
+            return torch.optim.SGD(
+                groups, lr=rate, momentum=momentum, weight_decay=decay, foreach=False
+            )
+        case "lion":
+            betas = (options["beta1"], options["beta2"])
+            return Lion(groups, lr=rate, betas=betas, weight_decay=decay)
+    raise ValueError(options["optimizer"])
+
+
+def train(name, fixture):
+    folder = HERE / "fixtures" / fixture["model"]
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
+    oracle = load_file(folder / "oracle.safetensors")
+    batch = [torch.from_numpy(oracle[key].astype("int64")) for key in ("tokens", "targets", "documents")]
+    tokens, targets, starts = batch
+    assert (targets == IGNORE).any() or fixture["model"] != "llama"
+    options = OPTIONS | fixture["options"]
+    optimizer = optimizer_of(model, options)
+    steps = []
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        loss = mean_loss(forward(model, tokens, starts), targets)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["max_grad_norm"])
+        optimizer.step()
+        steps.append({"step": step, "loss": loss.item(), "grad_norm": norm.item()})
+    print(f"{name}: {steps[0]['loss']:.4f} to {steps[-1]['loss']:.4f}")
+    return {"model": fixture["model"], "options": options, "steps": steps}
+
+
+def main():
+    check_versions()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "optimizers"
+    out.mkdir(parents=True, exist_ok=True)
+    for name, fixture in FIXTURES.items():
+        write_json(out / f"{name}.json", train(name, fixture))
+
+
+if __name__ == "__main__":
+    main()
