@@ -11,7 +11,7 @@ use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::{ALL_LINEAR, LoraConfig, ModelConfig};
 use tinyloom::error::Result;
-use tinyloom::kernels::{DenseMask, Element, KvCache, WeightFormat};
+use tinyloom::kernels::{Constant, DenseMask, Element, KvCache, Objective, WeightFormat};
 use tinyloom::lower::{
     InferenceOptions, Probe, SampleChoices, TrainChoices, inference_plans, initialize_plan,
     probe_plan, sample_plan, train_plans,
@@ -435,6 +435,12 @@ fn optimizers_plans_are_as_they_were() {
                 let plan = plans.as_ref().map(|plans| &plans.optimizer);
                 listing.note(&caps, &what, plan.map_err(Clone::clone));
             }
+            let (label_smoothing, z_loss) = (Constant(0.1), Constant(1e-4));
+            let objective = Objective { label_smoothing, z_loss };
+            let choices = TrainChoices { tokens: case.tokens, objective, ..Default::default() };
+            let plans = train_plans(&caps, &layout, choices);
+            let plan = plans.as_ref().map(|plans| &plans.micro_step);
+            listing.note(&caps, "smoothed micro-step", plan.map_err(Clone::clone));
         }
     }
     hold(listing, "optimizers.txt");

@@ -63,6 +63,16 @@ export interface TrainerOptions {
    */
   lastLayers?: number | null;
   /**
+   * Label smoothing, as PyTorch's `cross_entropy` has it: this share of each target's probability is spread over
+   * the vocabulary. Training alone uses it. Default 0.
+   */
+  labelSmoothing?: number;
+  /**
+   * Adds this number times the square of the logits' logsumexp to the loss of each target, so that logits do not
+   * drift. Training alone uses it. Default 0; 1e-4 is usual.
+   */
+  zLoss?: number;
+  /**
    * Seed of the order in which `run` draws documents, together with the dataset's own, and of the masks of an
    * adapter's dropout; an unsigned 32-bit number, default 0.
    */
@@ -121,7 +131,10 @@ export interface Recovered {
 export interface StepMetrics {
   /** Optimizer steps done, counting this one. */
   readonly step: number;
-  /** Mean cross-entropy in nats per token: of the whole step, or of a micro-step that is not the last. */
+  /**
+   * The mean in nats per token of what is minimised: cross-entropy, with `labelSmoothing` and `zLoss` in it. Of the
+   * whole step, or of a micro-step that is not the last.
+   */
   readonly loss: number;
   /** Global norm of the averaged gradient, before clipping; NaN before the last micro-step. */
   readonly gradNorm: number;
@@ -135,7 +148,7 @@ export interface StepMetrics {
   readonly milliseconds: number;
   /** Whether the update was left out because the loss or the norm was not finite. */
   readonly skipped: boolean;
-  /** Loss on the validation split; present at the steps after which `run` evaluated. */
+  /** Cross-entropy alone on the validation split; present at the steps after which `run` evaluated. */
   readonly validationLoss?: number;
   /** Present at the first step given out after the GPU device was lost and the trainer came back. */
   readonly recovered?: Recovered;

@@ -70,6 +70,8 @@ export const TRAINER: Rules<TrainerOptions> = {
   recompute: flag,
   precision: oneOf("f32", "mixed"),
   lastLayers: orNull(integer(1, MAX_U32)),
+  labelSmoothing: fraction(),
+  zLoss: number(0),
   seed,
 };
 

@@ -83,6 +83,9 @@ impl KernelSpec {
             Self::CrossEntropy { vocabulary, gradient } => {
                 k::cross_entropy(caps, vocabulary, gradient)
             }
+            Self::SmoothedCrossEntropy { vocabulary, objective } => {
+                k::smoothed_cross_entropy(caps, vocabulary, objective)
+            }
             Self::LossSum => k::loss_sum(caps),
             Self::PackWeights { format, rows, columns } => {
                 k::pack_weights(caps, format, rows, columns)

@@ -9,6 +9,22 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Constant(pub f64);
 
+/// What training minimises besides the cross-entropy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Objective {
+    /// The share of the target's probability that is spread over the vocabulary.
+    pub label_smoothing: Constant,
+    /// Factor on the square of the logits' logsumexp.
+    pub z_loss: Constant,
+}
+
+impl Objective {
+    /// Whether it is the cross-entropy and nothing else.
+    pub fn is_plain(self) -> bool {
+        self == Self::default()
+    }
+}
+
 impl Eq for Constant {}
 
 impl Hash for Constant {

@@ -5,7 +5,7 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecShape, Output,
+    DenseMask, KeyValueOwner, MatvecShape, Objective, Output,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -190,6 +190,11 @@ pub enum KernelSpec {
         vocabulary: usize,
         gradient: bool,
     },
+    /// Losses of another objective, and the gradient of the logits in their place.
+    SmoothedCrossEntropy {
+        vocabulary: usize,
+        objective: Objective,
+    },
     LossSum,
     PackWeights {
         format: WeightFormat,
@@ -288,6 +293,7 @@ impl KernelSpec {
             Self::GatedActivationBackward(_) => "gated_activation_backward",
             Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
             Self::CrossEntropy { .. } => "cross_entropy_forward",
+            Self::SmoothedCrossEntropy { .. } => "smoothed_cross_entropy_backward",
             Self::LossSum => "loss_sum_forward",
             Self::PackWeights { .. } => "pack_weights_forward",
             Self::UnpackWeights { .. } => "unpack_weights_forward",

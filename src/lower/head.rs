@@ -6,7 +6,7 @@ use crate::arch::{Architecture, WeightId};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, WriteMode};
+use crate::kernels::{self as k, Objective, WriteMode};
 use crate::params::ALIGN;
 use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
 
@@ -29,8 +29,16 @@ impl Lowering<'_> {
     /// The batch of a training plan, and the rows of logits held at a time.
     pub(super) fn batch(&self) -> (BatchLayout, usize) {
         match self.rows {
-            Rows::Batch { batch, logits } => (batch, logits),
+            Rows::Batch { batch, logits, .. } => (batch, logits),
             _ => panic!("only training has a batch"),
+        }
+    }
+
+    /// What a training plan minimises; other plans give the cross-entropy alone.
+    fn objective(&self) -> Objective {
+        match self.rows {
+            Rows::Batch { objective, .. } => objective,
+            _ => Objective::default(),
         }
     }
 
@@ -114,7 +122,12 @@ impl Lowering<'_> {
         gradient: bool,
     ) -> Result<()> {
         let vocabulary = self.params.architecture.vocab_size;
-        let kernel = k::cross_entropy(self.builder.caps, vocabulary, gradient)?;
+        let (caps, objective) = (self.builder.caps, self.objective());
+        let kernel = if gradient && !objective.is_plain() {
+            k::smoothed_cross_entropy(caps, vocabulary, objective)
+        } else {
+            k::cross_entropy(caps, vocabulary, gradient)
+        }?;
         let (step, range) = (self.builder.step(), self.builder.range(rows));
         let slices = vec![logits, targets, self.losses(), step, range];
         let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;

@@ -30,7 +30,7 @@ pub use train::{TrainChoices, TrainPlans, train_plans};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCache, Objective, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Slice};
 
@@ -59,8 +59,8 @@ struct Cache {
 /// What a plan covers at a time.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
-    /// A batch whose loss is computed `logits` rows at a time.
-    Batch { batch: crate::plan::BatchLayout, logits: usize },
+    /// A batch whose loss is computed `logits` rows at a time; training minimises `objective`.
+    Batch { batch: crate::plan::BatchLayout, logits: usize, objective: Objective },
     /// A chunk of a prompt over the cache.
     Chunk(Cache),
     /// One decoded row over the cache.

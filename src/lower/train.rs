@@ -6,7 +6,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::{self, Graph};
-use crate::kernels::WeightFormat;
+use crate::kernels::{Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
@@ -45,6 +45,7 @@ pub struct TrainChoices {
     pub mixed: bool,
     /// Only so many layers are trained, and what follows them; none: all, or an adapter.
     pub last_layers: Option<usize>,
+    pub objective: Objective,
     pub optimizer: OptimizerKind,
     /// Whether there is any, where the optimizer has momentum.
     pub momentum: bool,
@@ -95,7 +96,7 @@ pub fn train_plans_of(
             graph,
             params,
             builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step),
-            rows: Rows::Batch { batch, logits: logits_rows },
+            rows: Rows::Batch { batch, logits: logits_rows, objective: choices.objective },
             inputs: Inputs {
                 tokens: batch.tokens(),
                 documents: batch.documents(),

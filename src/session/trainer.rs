@@ -45,7 +45,8 @@ use std::rc::Rc;
 pub struct Metrics {
     /// Optimizer steps so far, this one included once its last micro-step is done.
     pub step: u64,
-    /// Mean cross-entropy in nats over the counted targets: of the whole step on its last
+    /// Mean in nats, over the counted targets, of the objective, which is cross-entropy with label smoothing
+    /// and z-loss in it: of the whole step on its last
     /// micro-step, of this micro-step on the others.
     pub loss: f64,
     /// Global norm of the averaged gradients before clipping; none before the last micro-step.

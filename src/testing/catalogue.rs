@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, DenseMask, Element, Form, Kernel,
     KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, Output, WeightFormat, WriteMode,
+    MatvecShape, Objective, Output, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -37,6 +37,8 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("norm weight", k::column_sum(caps, width, 2));
         add("loss", k::cross_entropy(caps, width, false));
         add("loss with gradient", k::cross_entropy(caps, width, true));
+        let objective = Objective { label_smoothing: k::Constant(0.1), z_loss: k::Constant(1e-4) };
+        add("smoothed loss", k::smoothed_cross_entropy(caps, width, objective));
         add("sample", k::sample(caps, width, false));
         add("sample with a bias", k::sample(caps, width, true));
         add("likeliest", k::top_logits(caps, width, width.min(3)));

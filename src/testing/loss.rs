@@ -6,7 +6,10 @@ use super::measure::{ROUNDING, close, close_to_terms, directional, of, same, tex
 use super::{Case, Outcome};
 use crate::data::IGNORE_INDEX;
 use crate::kernels as k;
-use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use crate::twins::loss::{
+    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    smoothed_cross_entropy_backward,
+};
 use std::rc::Rc;
 
 /// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them.
@@ -17,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("cross_entropy_forward", |lane| cross_entropy(lane, false)),
         Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
         Case::new("cross_entropy of large and broken logits", extremes),
+        Case::new("smoothed_cross_entropy_backward", smoothed),
         Case::new("loss_sum", loss_sum),
     ]
 }
@@ -78,6 +82,57 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
                 };
                 let direction = lane.normal(logits.len());
                 directional("d_logits", &got.floats(0), &wide(&logits), &direction, loss)
+                    .map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Label smoothing and z-loss, alone and together, at logits around 0 and at some that are thousands.
+async fn smoothed(lane: Rc<Lane>) -> Outcome {
+    const SCALE: f32 = 0.125;
+    let objectives = [(0.1, 0.0), (0.0, 1e-2), (0.25, 1e-3)];
+    for (vocabulary, (smoothing, z_loss)) in
+        VOCABULARIES.into_iter().flat_map(|width| objectives.map(|objective| (width, objective)))
+    {
+        let objective =
+            k::Objective { label_smoothing: k::Constant(smoothing), z_loss: k::Constant(z_loss) };
+        let make = |caps: &_| k::smoothed_cross_entropy(caps, vocabulary, objective);
+        let made = lane.variants(make).map_err(text)?;
+        let more = [smoothing as f32, z_loss as f32].map(f64::from);
+        // Rows before the chunk and behind it are not its own.
+        for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
+            let targets = targets(&lane, row0 + rows + 2, vocabulary);
+            let own = &targets[row0..row0 + rows];
+            let noise = lane.normal(rows * vocabulary).into_iter();
+            let logits: Vec<f32> = noise.map(|x| at + 3.0 * x).collect();
+            let mut expected = wide(&logits);
+            let scale = f64::from(SCALE);
+            let losses =
+                smoothed_cross_entropy_backward(&mut expected, own, vocabulary, scale, more);
+            let operands = [
+                Operand::floats(&logits),
+                Operand::words(&targets),
+                Operand::poison(row0 + rows + 2),
+                Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
+                Operand::range(row0, rows + 1, 0, 0),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                // Losses and dLogits are differences of terms as large as these.
+                let z = f64::from(at) + 20.0;
+                let terms = vec![1.0 + more[1] * z * z; rows];
+                let what = format!("losses of {vocabulary}");
+                close_to_terms(&what, &got.floats(1)[row0..row0 + rows], &losses, &terms, ROUNDING)
+                    .map_err(&named)?;
+                let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
+                same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+                    .map_err(&named)?;
+                let terms = vec![scale * (1.0 + 2.0 * more[1] * z); rows];
+                close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
                     .map_err(&named)?;
             }
         }

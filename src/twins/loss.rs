@@ -51,6 +51,38 @@ pub fn cross_entropy_backward<R: Real>(
     losses
 }
 
+/// Replaces the logits by the gradient, times `scale`, of cross-entropy with label smoothing, as
+/// `torch.nn.functional.cross_entropy` has it, plus `z_loss` · logsumexp², and returns these losses. Rows of
+/// ignored targets have neither.
+pub fn smoothed_cross_entropy_backward<R: Real>(
+    logits: &mut [R],
+    targets: &[u32],
+    vocab_size: usize,
+    scale: R,
+    [smoothing, z_loss]: [R; 2],
+) -> Vec<R> {
+    let (kept, spread) = (R::ONE - smoothing, smoothing / R::from_usize(vocab_size));
+    let rows = logits.chunks_exact_mut(vocab_size).zip(targets);
+    rows.map(|(row, &target)| {
+        if target == IGNORE_INDEX {
+            row.fill(R::ZERO);
+            return R::ZERO;
+        }
+        let z = log_sum_exp(row);
+        let all: R = row.iter().map(|&x| z - x).sum();
+        let loss = kept * (z - row[target as usize]) + spread * all + z_loss * z * z;
+        let (largest, sum) = softmax_terms(row);
+        for (i, x) in row.iter_mut().enumerate() {
+            let onehot = if i == target as usize { kept } else { R::ZERO };
+            let probability = (*x - largest).exp() / sum;
+            let by_z = probability + (z_loss + z_loss) * z * probability;
+            *x = scale * (by_z - onehot - spread);
+        }
+        loss
+    })
+    .collect()
+}
+
 /// (Σ losses, number of targets that count)
 pub fn loss_sum_forward<R: Real>(losses: &[R], targets: &[u32]) -> (R, R) {
     let counted = targets.iter().filter(|&&target| target != IGNORE_INDEX).count();
@@ -86,6 +118,33 @@ mod tests {
         let mut logits = [1.0, f64::NAN, 2.0, 3.0];
         let losses = cross_entropy_backward(&mut logits, &[IGNORE_INDEX, 1], 2, 0.5);
         assert_eq!((losses[0], &logits[..2]), (0.0, &[0.0, 0.0][..]));
+    }
+
+    #[test]
+    fn smoothed_gradient_matches_finite_differences() {
+        let targets = [4, IGNORE_INDEX, 0, 6];
+        let logits = noise(2, 4 * 7);
+        let plain = cross_entropy_forward(&logits, &targets, 7);
+        for more in [[0.1, 0.0], [0.0, 0.01], [0.3, 0.02]] {
+            let of = |x: &[f64]| {
+                smoothed_cross_entropy_backward(&mut x.to_vec(), &targets, 7, 1.0, more)
+            };
+            let mut gradient = logits.clone();
+            smoothed_cross_entropy_backward(&mut gradient, &targets, 7, 0.25, more);
+            assert_gradient("d_logits", &gradient, &logits, &[0.25; 4], of);
+            // By the definition: targets' distribution, not its parts.
+            for (t, &target) in targets.iter().enumerate().filter(|(_, t)| **t != IGNORE_INDEX) {
+                let row = &logits[t * 7..][..7];
+                let z = log_sum_exp(row);
+                let share =
+                    |i| if i == target as usize { 1.0 - more[0] } else { 0.0 } + more[0] / 7.0;
+                let smooth: f64 = (0..7).map(|i| share(i) * (z - row[i])).sum();
+                assert_close("loss", &[of(&logits)[t]], &[smooth + more[1] * z * z], 1e-14, 0.0);
+            }
+        }
+        let mut gradient = logits.clone();
+        let none = smoothed_cross_entropy_backward(&mut gradient, &targets, 7, 1.0, [0.0; 2]);
+        assert_close("without either", &none, &plain, 1e-14, 0.0);
     }
 
     #[test]

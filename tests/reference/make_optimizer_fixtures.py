@@ -5,21 +5,31 @@
 
 A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
 tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
-clipping. The references are torch.optim.SGD and lion-pytorch.
+clipping. The references are torch.optim.SGD and lion-pytorch. Two fixtures train by AdamW with other objectives:
+label smoothing as torch's cross_entropy has it, and a z-loss.
 """
 
 import sys
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from lion_pytorch import Lion
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
-from make_fixtures import HERE, IGNORE, STEPS, check_versions, forward, mean_loss, write_json
+from make_fixtures import HERE, IGNORE, STEPS, check_versions, forward, write_json
 
 OPTIONS = {"schedule": "constant", "weight_decay": 0.1, "max_grad_norm": 1.0}
+
+ADAMW = {
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.95,
+    "epsilon": 1e-8,
+}
 
 # A decay far above the usual ones, so that ten losses show where it is missing or doubled.
 FIXTURES = {
@@ -47,7 +57,24 @@ FIXTURES = {
             "weight_decay": 1.0,
         },
     },
+    "smoothed": {
+        "model": "llama",
+        "options": ADAMW | {"label_smoothing": 0.1},
+    },
+    "z-loss": {
+        "model": "qwen3",
+        "options": ADAMW | {"label_smoothing": 0.2, "z_loss": 0.01},
+    },
 }
+
+
+def objective(logits, targets, options):
+    """What is minimised and reported: smoothed cross-entropy plus the z-loss."""
+    smoothing = options.get("label_smoothing", 0.0)
+    wanted = targets.where(targets != IGNORE, -100)
+    loss = F.cross_entropy(logits, wanted, ignore_index=-100, label_smoothing=smoothing)
+    squares = logits[targets != IGNORE].logsumexp(-1) ** 2
+    return loss + options.get("z_loss", 0.0) * squares.mean()
 
 
 def optimizer_of(model, options):
@@ -57,6 +84,11 @@ def optimizer_of(model, options):
     groups = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
     rate, decay = options["learning_rate"], options["weight_decay"]
     match options["optimizer"]:
+        case "adamw":
+            betas, eps = (options["beta1"], options["beta2"]), options["epsilon"]
+            return torch.optim.AdamW(
+                groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, foreach=False
+            )
         case "sgd":
             momentum = options["momentum"]
             return torch.optim.SGD(
@@ -82,7 +114,7 @@ def train(name, fixture):
     steps = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
-        loss = mean_loss(forward(model, tokens, starts), targets)
+        loss = objective(forward(model, tokens, starts), targets, options)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["max_grad_norm"])
         optimizer.step()

@@ -1,6 +1,7 @@
 //! Options of a trainer, as in the JavaScript contract.
 
 use crate::error::{Error, Result};
+use crate::kernels::{Constant, Objective};
 use crate::lower::TrainChoices;
 use crate::optim::{Numbers, Optimizer, OptimizerKind};
 use crate::schedule::{Schedule, ScheduleKind};
@@ -39,6 +40,10 @@ pub struct TrainerOptions {
     pub precision: Precision,
     /// Only so many layers are trained, and what follows them; none: all.
     pub last_layers: Option<usize>,
+    /// The share of each target's probability that the loss spreads over the vocabulary.
+    pub label_smoothing: f64,
+    /// Factor of the squared logsumexp of the logits in the loss.
+    pub z_loss: f64,
     pub seed: u64,
 }
 
@@ -72,6 +77,8 @@ impl Default for TrainerOptions {
             recompute: false,
             precision: Precision::F32,
             last_layers: None,
+            label_smoothing: 0.0,
+            z_loss: 0.0,
             seed: 0,
         }
     }
@@ -89,6 +96,10 @@ impl TrainerOptions {
             recompute: self.recompute,
             mixed: self.precision == Precision::Mixed,
             last_layers: self.last_layers,
+            objective: Objective {
+                label_smoothing: Constant(self.label_smoothing),
+                z_loss: Constant(self.z_loss),
+            },
             optimizer: self.optimizer,
             momentum: self.numbers().momentum != Some(0.0),
         }
@@ -156,6 +167,20 @@ impl TrainerOptions {
             decay,
             "a number from 0 to 3.4e38",
         )?;
+        let smoothing = self.label_smoothing;
+        check(
+            (0.0..1.0).contains(&smoothing),
+            "labelSmoothing",
+            smoothing,
+            "at least 0 and below 1",
+        )?;
+        let factor = self.z_loss;
+        check(
+            factor == 0.0 || normal(factor),
+            "zLoss",
+            factor,
+            "0, or a number from 1.2e-38 to 3.4e38",
+        )?;
         if let Some(norm) = self.max_grad_norm {
             check(
                 normal(norm),
@@ -210,6 +235,13 @@ mod tests {
         }
         let options = TrainerOptions { weight_decay: 1e39, ..default() };
         assert!(refused(options).contains("weightDecay is"));
+        for z_loss in [-1.0, 1e-46, 1e39, f64::NAN] {
+            assert!(refused(TrainerOptions { z_loss, ..default() }).contains("zLoss is"));
+        }
+        for label_smoothing in [-0.1, 1.0, f64::NAN] {
+            let options = TrainerOptions { label_smoothing, ..default() };
+            assert!(refused(options).contains("labelSmoothing is"));
+        }
         let options = TrainerOptions { gradient_accumulation: 1 << 32, ..default() };
         assert!(refused(options).contains("gradientAccumulation is"));
         TrainerOptions { epsilon: Some(1.2e-38), max_grad_norm: Some(1e30), ..default() }

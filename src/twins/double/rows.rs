@@ -4,14 +4,17 @@ use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::WriteMode;
-use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES};
+use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, Objective};
 use crate::random::philox;
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::embedding::{embedding_backward, embedding_forward};
 use crate::twins::linear::scale_forward;
-use crate::twins::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use crate::twins::loss::{
+    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    smoothed_cross_entropy_backward,
+};
 use crate::twins::norm::{
     head_norm_backward, head_norm_forward, rms_norm_backward, rms_norm_forward,
 };
@@ -182,6 +185,23 @@ pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool
     } else {
         cross_entropy_forward(&logits, &targets, vocabulary)
     };
+    on.write("losses", first, &losses)
+}
+
+pub(super) fn smoothed_cross_entropy(
+    on: &mut Operands,
+    vocabulary: usize,
+    objective: Objective,
+) -> Result<()> {
+    let (step, range) = (on.step()?, on.range()?);
+    let rows = range.rows_of(step.tokens as usize);
+    let first = range.row0 as usize;
+    let targets = on.u32("targets")?[first..first + rows].to_vec();
+    let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
+    let more = [objective.label_smoothing, objective.z_loss].map(|constant| constant.0 as f32);
+    let (scale, own) = (step.loss_scale, &mut logits);
+    let losses = smoothed_cross_entropy_backward(own, &targets, vocabulary, scale, more);
+    on.write("logits", 0, &logits)?;
     on.write("losses", first, &losses)
 }
 

@@ -46,6 +46,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::CrossEntropy { vocabulary, gradient } => {
             rows::cross_entropy(on, vocabulary, gradient)
         }
+        Spec::SmoothedCrossEntropy { vocabulary, objective } => {
+            rows::smoothed_cross_entropy(on, vocabulary, objective)
+        }
         Spec::LossSum => rows::loss_sum(on),
         Spec::Rope { heads, head_dim, stride, forward } => {
             attention::rope(on, [heads, head_dim, stride], forward)

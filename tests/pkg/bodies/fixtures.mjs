@@ -21,8 +21,8 @@ const NAMES = [
 ];
 const TRAINED = NAMES.filter((name) => !/16/.test(name));
 
-/** Optimizers, each with a fixture of ten steps by its reference. */
-const OPTIMIZERS = ["sgd", "sgd-plain", "lion"];
+/** Optimizers and objectives, each with a fixture of ten steps by its reference. */
+const OPTIMIZERS = ["sgd", "sgd-plain", "lion", "smoothed", "z-loss"];
 
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {

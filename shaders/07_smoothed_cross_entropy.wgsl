@@ -1,0 +1,62 @@
+// uses: step, range, flat, reduce_subgroup or reduce_tree
+// smoothed_cross_entropy_backward: 07_cross_entropy.wgsl for other objectives. For each row, in nats,
+//   loss = logsumexp(logits) − (1 − SMOOTHING) · logits[target] − SMOOTHING · mean(logits)
+//          + Z_LOSS · logsumexp(logits)²,
+// and the logits are replaced by dLogits = step.loss_scale times its gradient,
+//   softmax(logits) · (1 + 2 · Z_LOSS · logsumexp(logits)) − (1 − SMOOTHING) · onehot(target) − SMOOTHING / VOCABULARY.
+// A target of 0xffffffff gives loss 0 and dLogits 0. Label smoothing is torch's (Szegedy et al.,
+// arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
+//
+//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
+//   1 targets  read        u32 [tokens]
+//   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
+//   3 step     uniform
+//   4 range    uniform
+//
+// Grid: one workgroup per row of the chunk.
+@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<u32>;
+@group(0) @binding(2) var<storage, read_write> losses: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let row = flat_workgroup(workgroup, workgroups);
+  if row >= range_rows(step.tokens, range) {
+    return;
+  }
+  let base = row * VOCABULARY;
+  let target_id = targets[range.row0 + row];
+  let counted = target_id != 0xffffffffu;
+
+  var largest = -1e30;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    largest = max(largest, logits[base + i]);
+  }
+  let row_max = reduce_max(lane, largest);
+  // Relative to the maximum: logits of thousands would round the loss away.
+  var total = 0.0;
+  var below = 0.0;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    let distance = row_max - logits[base + i];
+    total += exp(-distance);
+    below += distance;
+  }
+  let row_sum = reduce_sum(lane, total);
+  let mean_below = reduce_sum(lane, below) / f32(VOCABULARY);
+  let log_sum = log(row_sum);
+  let z = row_max + log_sum;
+  if lane == 0u {
+    let above = row_max - logits[base + min(target_id, VOCABULARY - 1u)];
+    let loss = log_sum + (1.0 - SMOOTHING) * above + SMOOTHING * mean_below + Z_LOSS * z * z;
+    losses[range.row0 + row] = select(0.0, loss, counted);
+  }
+  storageBarrier();
+  workgroupBarrier();
+  let factor = (1.0 + 2.0 * Z_LOSS * z) / row_sum;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    let wanted = select(0.0, 1.0 - SMOOTHING, i == target_id) + SMOOTHING / f32(VOCABULARY);
+    let slope = step.loss_scale * (exp(logits[base + i] - row_max) * factor - wanted);
+    logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
+  }
+}
