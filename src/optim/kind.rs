@@ -2,11 +2,11 @@
 
 use super::Optimizer;
 use super::rules::{AdamW, Lion, Sgd};
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::{Serialize, Serializer};
 
 /// An optimizer, by its name in the JavaScript contract.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OptimizerKind {
     #[default]
     AdamW,
@@ -23,7 +23,24 @@ pub struct Numbers {
     pub momentum: Option<f64>,
 }
 
+/// By hand: what serde derives for an enum takes a kilobyte of the module.
+impl Serialize for OptimizerKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for OptimizerKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| D::Error::custom(format!("there is no optimizer {name:?}")))
+    }
+}
+
 impl OptimizerKind {
+    pub const ALL: [Self; 3] = [Self::AdamW, Self::Lion, Self::Sgd];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::AdamW => "adamw",

@@ -92,7 +92,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
 ];
 
 /// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
-const SESSION: [&str; 15] = [
+const SESSION: [&str; 16] = [
     "arch",
     "caps",
     "checkpoint",
@@ -103,6 +103,7 @@ const SESSION: [&str; 15] = [
     "kernels",
     "lower",
     "ops",
+    "optim",
     "params",
     "order",
     "plan",

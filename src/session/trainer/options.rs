@@ -130,36 +130,9 @@ impl TrainerOptions {
 
     /// Checks every value and gives the schedule.
     pub(in crate::session) fn validate(&self) -> Result<Schedule> {
-        let check = |good: bool, name: &str, value: f64, allowed: &str| {
-            if good {
-                Ok(())
-            } else {
-                Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
-            }
-        };
-        let own = self.optimizer.numbers();
-        for (name, given, default) in [
-            ("beta1", self.beta1, own.beta1),
-            ("beta2", self.beta2, own.beta2),
-            ("momentum", self.momentum, own.momentum),
-            ("epsilon", self.epsilon, own.epsilon),
-        ] {
-            let Some(value) = given else { continue };
-            if default.is_none() {
-                let optimizer = self.optimizer.name();
-                return Err(Error::options(format!(
-                    "{name} is {value}; the optimizer \"{optimizer}\" has no {name}: leave it out"
-                )));
-            }
-            let unit = name == "epsilon" || (0.0..1.0).contains(&value);
-            check(unit, name, value, "at least 0 and below 1")?;
-        }
-        // The GPU computes in f32, and may take what is below its normal numbers for 0.
-        let normal = |value: f64| value > 0.0 && (value as f32).is_normal();
-        let epsilon = self.epsilon.unwrap_or(1.0);
-        check(normal(epsilon), "epsilon", epsilon, "a number from 1.2e-38 to 3.4e38")?;
+        self.check_numbers()?;
         let rate = self.learning_rate;
-        check(normal(rate), "learningRate", rate, "a number from 1.2e-38 to 3.4e38")?;
+        check(normal(rate), "learningRate", rate, NORMAL)?;
         let decay = self.weight_decay;
         check(
             (decay as f32).is_finite() && decay >= 0.0,
@@ -168,19 +141,10 @@ impl TrainerOptions {
             "a number from 0 to 3.4e38",
         )?;
         let smoothing = self.label_smoothing;
-        check(
-            (0.0..1.0).contains(&smoothing),
-            "labelSmoothing",
-            smoothing,
-            "at least 0 and below 1",
-        )?;
+        check((0.0..1.0).contains(&smoothing), "labelSmoothing", smoothing, BELOW_ONE)?;
         let factor = self.z_loss;
-        check(
-            factor == 0.0 || normal(factor),
-            "zLoss",
-            factor,
-            "0, or a number from 1.2e-38 to 3.4e38",
-        )?;
+        let allowed = "0, or a number from 1.2e-38 to 3.4e38";
+        check(factor == 0.0 || normal(factor), "zLoss", factor, allowed)?;
         if let Some(norm) = self.max_grad_norm {
             check(
                 normal(norm),
@@ -210,6 +174,48 @@ impl TrainerOptions {
             self.total_steps,
             self.min_learning_rate,
         )
+    }
+
+    /// Checks the optimizer's numbers, and refuses those that it does not have.
+    fn check_numbers(&self) -> Result<()> {
+        let own = self.optimizer.numbers();
+        for (name, given, default) in [
+            ("beta1", self.beta1, own.beta1),
+            ("beta2", self.beta2, own.beta2),
+            ("momentum", self.momentum, own.momentum),
+            ("epsilon", self.epsilon, own.epsilon),
+        ] {
+            let Some(value) = given else { continue };
+            if default.is_none() {
+                let optimizer = self.optimizer.name();
+                return Err(Error::options(format!(
+                    "{name} is {value}; the optimizer \"{optimizer}\" has no {name}: leave it out"
+                )));
+            }
+            if name == "epsilon" {
+                check(normal(value), name, value, NORMAL)?;
+            } else {
+                check((0.0..1.0).contains(&value), name, value, BELOW_ONE)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const NORMAL: &str = "a number from 1.2e-38 to 3.4e38";
+const BELOW_ONE: &str = "at least 0 and below 1";
+
+/// The GPU computes in f32, and may take what is below its normal numbers for 0.
+fn normal(value: f64) -> bool {
+    value > 0.0 && (value as f32).is_normal()
+}
+
+/// Refuses a value that is not good.
+fn check(good: bool, name: &str, value: f64, allowed: &str) -> Result<()> {
+    if good {
+        Ok(())
+    } else {
+        Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
     }
 }
 

@@ -3,12 +3,14 @@
 use super::Double;
 use super::adapter_tests::{fill, lora, resumed};
 use super::session_tests::{file_of, options, reloaded, steps};
-use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, weights};
+use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};
+use crate::data::Batch;
 use crate::gpu::Gpu;
 use crate::optim::OptimizerKind::{self, AdamW, Lion, Sgd};
 use crate::session::{
     Adapter, EstimateOptions, Model, Snapshot, Trainer, TrainerOptions, UNWATCHED, estimate,
 };
+use crate::twins::loss::smoothed_cross_entropy_backward;
 use crate::twins::optimizer::{Decision, OptimizerOptions, lion_forward, sgd_forward};
 use pollster::block_on;
 use std::rc::Rc;
@@ -213,5 +215,44 @@ fn what_is_no_update_changes_nothing() {
         block_on(trainer.step(&batch)).unwrap();
         assert!(block_on(trainer.step(&batch)).unwrap().skipped);
         assert!(held() == before, "after a skipped step");
+    }
+}
+
+/// A step reports the objective, whose gradients it takes; what evaluates gives the cross-entropy alone.
+#[test]
+fn label_smoothing_and_z_loss_are_in_a_steps_loss_alone() {
+    let pair = Pair::new(&Double::floor(), NORMED);
+    let text = Batch::next_tokens(integers(23, 20, 61));
+    let logits = block_on(pair.model.logits(&text.tokens, Default::default(), UNWATCHED)).unwrap();
+    let logits: Vec<f64> = logits.into_iter().map(f64::from).collect();
+    let counted = text.counted() as f64;
+    let reported = |label_smoothing, z_loss| {
+        let options = TrainerOptions {
+            label_smoothing,
+            z_loss,
+            gradient_accumulation: 1,
+            learning_rate: 1e-30,
+            ..options()
+        };
+        let trainer = trainer(&pair.model, options);
+        let metrics = block_on(trainer.step(&text)).unwrap();
+        (metrics.loss, metrics.grad_norm.unwrap())
+    };
+    let mut seen = vec![];
+    for more in [[0.0, 0.0], [0.3, 0.0], [0.0, 0.1], [0.3, 0.1]] {
+        let own = &mut logits.clone();
+        let losses = smoothed_cross_entropy_backward(own, &text.targets, 61, 1.0, more);
+        let wanted = losses.iter().sum::<f64>() / counted;
+        let (loss, norm) = reported(more[0], more[1]);
+        assert!((loss - wanted).abs() <= 2e-5 * wanted, "{more:?}: {loss} for {wanted}");
+        seen.push((loss, norm));
+        let plain = block_on(pair.model.loss(&text.tokens, None, Default::default(), UNWATCHED));
+        let apart = (plain.unwrap() - seen[0].0).abs();
+        assert!(apart <= 1e-5, "an evaluation is {apart} from the cross-entropy");
+    }
+    for (i, one) in seen.iter().enumerate() {
+        for other in &seen[..i] {
+            assert!((one.0 - other.0).abs() > 1e-3 && (one.1 - other.1).abs() > 1e-4, "{seen:?}");
+        }
     }
 }

@@ -210,11 +210,6 @@ export const cases = {
       ["totalSteps", 0],
       ["weightDecay", -0.1],
       ["beta1", 1],
-      ["optimizer", "adam"],
-      ["momentum", 1],
-      ["labelSmoothing", 1],
-      ["zLoss", -1],
-      ["zLoss", 1e-46],
       ["epsilon", 0],
       ["epsilon", 1e-46],
       ["gradientAccumulation", 0],
@@ -226,14 +221,6 @@ export const cases = {
     ]) {
       await wrong(name, () => Trainer.create(model, { [name]: value }));
     }
-    for (const [optimizer, name] of [
-      ["adamw", "momentum"],
-      ["lion", "epsilon"],
-      ["sgd", "beta2"],
-    ]) {
-      await wrong([name, optimizer], () => Trainer.create(model, { optimizer, [name]: 0.5 }));
-    }
-    equal(model.gpuBytes, (await Model.create(runtime, config)).gpuBytes, "nothing is held");
     for (const [name, value] of [
       ["maxTokens", 0],
       ["temperature", -1],
@@ -253,6 +240,45 @@ export const cases = {
     await wrong("string", () => Dataset.fromText(5, new ByteTokenizer()));
     await refuses("invalid-tokens", "empty", () => Dataset.fromText("", new ByteTokenizer()));
     equal((await model.logits([1, 2])).length, 512, "the model stays usable");
+    model.free();
+  },
+
+  async "an optimizer takes its own options and refuses others'"({ tinyloom, runtime }) {
+    const { estimate, Model, Trainer } = tinyloom;
+    const model = await Model.create(runtime, config);
+    const held = model.gpuBytes;
+    const refused = (words, options) =>
+      refuses("invalid-options", words, () => Trainer.create(model, options));
+    await refused(["optimizer", "adam", '"sgd"'], { optimizer: "adam" });
+    for (const [optimizer, name] of [
+      ["adamw", "momentum"],
+      ["lion", "epsilon"],
+      ["sgd", "beta2"],
+    ]) {
+      await refused([name, optimizer], { optimizer, [name]: 0.5 });
+      const trainer = { optimizer, [name]: 0.5 };
+      await refuses("invalid-options", [name, optimizer], () => estimate(config, { trainer }));
+    }
+    for (const [name, value] of [
+      ["momentum", 1],
+      ["labelSmoothing", 1],
+      ["zLoss", -1],
+      ["zLoss", 1e-46],
+    ]) {
+      await refused(name, { optimizer: "sgd", [name]: value });
+    }
+    equal(model.gpuBytes, held, "nothing is held");
+    for (const [optimizer, wanted] of [
+      ["adamw", { learningRate: 1e-3, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }],
+      ["lion", { learningRate: 1e-4, weightDecay: 1, beta1: 0.9, beta2: 0.99 }],
+      ["sgd", { learningRate: 0.1, weightDecay: 1e-3, momentum: 0.9 }],
+    ]) {
+      const { options } = await Trainer.create(model, { optimizer, tokensPerStep: 16 });
+      const names = ["learningRate", "weightDecay", "beta1", "beta2", "epsilon", "momentum"];
+      const own = Object.fromEntries(names.map((name) => [name, options[name]]));
+      const all = Object.fromEntries(names.map((name) => [name, wanted[name]]));
+      equal([options.optimizer, own], [optimizer, all], optimizer);
+    }
     model.free();
   },
 

@@ -408,6 +408,48 @@ export const cases = {
     trainer.model.free();
   },
 
+  async "every optimizer goes on after a resume and a lost device, to the bit"({ tinyloom, gpu }) {
+    const { Model, Runtime, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const runtime = await Runtime.create({ gpu });
+    tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 0, share: 100 };
+    const { learningRate: _, ...others } = trainerOptions;
+    const losses = async (trainer, steps) =>
+      (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
+    const saved = {};
+    for (const [name, options, sets] of [
+      ["lion", { optimizer: "lion", labelSmoothing: 0.1 }, ["exp_avg"]],
+      ["sgd", { optimizer: "sgd", zLoss: 1e-3 }, ["momentum_buffer"]],
+      ["plain", { optimizer: "sgd", momentum: 0 }, []],
+    ]) {
+      const open = async () => {
+        const model = await Model.create(runtime, config, { seed: 42 });
+        return Trainer.create(model, { ...others, ...options });
+      };
+      const [whole, parted] = [await open(), await open()];
+      const expected = await losses(whole, 8);
+      ok(expected[7] < expected[0], `${name}: from ${expected[0]} to ${expected[7]}`);
+      const begun = await losses(parted, 3);
+      saved[name] = await parted.save();
+      const { header } = openFile(saved[name]["optimizer.safetensors"]);
+      const named = Object.keys(header).filter((key) => key !== "__metadata__");
+      const suffixes = new Set(named.map((key) => key.split(".").at(-1)));
+      equal([...suffixes], sets, `state of ${name}`);
+      const resumed = await Trainer.resume(runtime, saved[name]);
+      equal(resumed.options, whole.options, "options");
+      const middle = await losses(resumed, 3);
+      runtime.simulateLoss();
+      const end = await losses(resumed, 2);
+      equal([...begun, ...middle, ...end], expected, `losses of ${name}`);
+      sameFiles(await resumed.save(), await whole.save(), `files of ${name}`);
+      for (const { model } of [whole, parted, resumed]) model.free();
+    }
+    const mixed = { ...saved.lion, "optimizer.safetensors": saved.sgd["optimizer.safetensors"] };
+    const words = ["momentum_buffer", 'trainer_state.json is of the optimizer "lion"'];
+    await refuses("invalid-checkpoint", words, () => Trainer.resume(runtime, mixed));
+    runtime.destroy();
+  },
+
   async "resume refuses files that are not its own"(host) {
     const { Trainer } = host.tinyloom;
     const { files } = await train(host, 2);
