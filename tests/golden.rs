@@ -424,6 +424,7 @@ fn optimizers_plans_are_as_they_were() {
             let _ = writeln!(listing.cases, "{} on {}", case.name, caps.adapter.description);
             let Ok(layout) = case.layout(&caps, &[]) else { continue };
             for (optimizer, momentum) in [
+                (OptimizerKind::AdamW8Bit, true),
                 (OptimizerKind::Lion, true),
                 (OptimizerKind::Sgd, true),
                 (OptimizerKind::Sgd, false),

@@ -7,10 +7,11 @@ import type { TokenIds } from "./tokens.js";
 /** Options of `Trainer.create`. All have good defaults. */
 export interface TrainerOptions {
   /**
-   * What turns gradients into updates; default `"adamw"`. `"lion"` keeps one moment, `"sgd"` a velocity, or
+   * What turns gradients into updates; default `"adamw"`. `"adamw8bit"` keeps
+   * AdamW's moments as 8-bit codes, 2.04 bytes per weight for 8. `"lion"` keeps one moment, `"sgd"` a velocity, or
    * with `momentum: 0` nothing. Each has its own numbers among the options below; others are refused.
    */
-  optimizer?: "adamw" | "lion" | "sgd";
+  optimizer?: "adamw" | "adamw8bit" | "lion" | "sgd";
   /** Peak learning rate; default 1e-3, of Lion 1e-4, of SGD 0.1. */
   learningRate?: number;
   /**

@@ -1,7 +1,7 @@
 //! Global gradient norm, the decision to update, and the update of each optimizer.
 
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
-use super::limits::{reduction, row_workgroup, variant, workgroup_size};
+use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -76,6 +76,73 @@ pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> 
 /// `lion_forward` of a run of `count` elements. Grid: one invocation per element.
 pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
     update(caps, KernelSpec::Lion { count }, count, &[shader!("12_lion")], &ONE_MOMENT)
+}
+
+/// Elements of which both moments share a scale each.
+pub const CODED_BLOCK: usize = 256;
+
+/// `adamw8bit_forward` of `count` elements, whole blocks. Grid: one workgroup per block.
+pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
+    let spec = KernelSpec::AdamW8Bit { count };
+    let (subgroups, why) = reduction(caps);
+    let blocks = count / CODED_BLOCK;
+    // A word of codes per invocation; on a CPU as rows are reduced.
+    let size = row_workgroup(caps, CODED_BLOCK, spec.name())?;
+    check_storage(caps, 4 * (size + 512), spec.name())?;
+    Composer::new(spec, size)
+        .size("BLOCKS", blocks)
+        .module(shader!("lib/step"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"))
+        .reduction(subgroups)
+        .module(shader!("lib/optimizer/dynamic"))
+        .module(shader!("12_adamw8bit"))
+        .finish(
+            caps,
+            &[
+                read_write("weights"),
+                read("gradients"),
+                read_write("moment1"),
+                read_write("moment2"),
+                read_write("scales"),
+                read("optimizer"),
+                uniform("step"),
+                uniform("range"),
+                uniform("place"),
+            ],
+            Grid::Flat { rows: 1, per_block: blocks, per_group: 1 }.fixed(caps, 1)?,
+            variant(subgroups),
+            why,
+        )
+}
+
+/// `adamw_placed_forward` of `count` elements. Grid: one invocation per element.
+pub fn adamw_placed(caps: &Capabilities, count: usize) -> Result<Kernel> {
+    let spec = KernelSpec::AdamWPlaced { count };
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
+    let flat = Grid::Flat { rows: 1, per_block: count, per_group: size as usize };
+    Composer::new(spec, size)
+        .size("COUNT", count)
+        .module(shader!("lib/step"))
+        .module(shader!("lib/range"))
+        .module(shader!("lib/flat"))
+        .module(shader!("12_adamw_placed"))
+        .finish(
+            caps,
+            &[
+                read_write("weights"),
+                read("gradients"),
+                read_write("moment1"),
+                read_write("moment2"),
+                read("optimizer"),
+                uniform("step"),
+                uniform("range"),
+                uniform("place"),
+            ],
+            flat.fixed(caps, 1)?,
+            "flat",
+            "one invocation per element, workgroup as large as the device allows up to 256",
+        )
 }
 
 /// What updates with at most one moment bind.

@@ -96,6 +96,8 @@ impl KernelSpec {
             Self::GradNorm => k::grad_norm(caps),
             Self::StepDecision { partials } => k::step_decision(caps, partials),
             Self::AdamW { count } => k::adamw(caps, count),
+            Self::AdamW8Bit { count } => k::adamw8bit(caps, count),
+            Self::AdamWPlaced { count } => k::adamw_placed(caps, count),
             Self::Sgd { count, momentum } => k::sgd(caps, count, momentum),
             Self::Lion { count } => k::lion(caps, count),
             Self::Sample { vocabulary, biased } => k::sample(caps, vocabulary, biased),

@@ -216,6 +216,14 @@ pub enum KernelSpec {
     AdamW {
         count: usize,
     },
+    /// The same with moments as codes.
+    AdamW8Bit {
+        count: usize,
+    },
+    /// The same with moments in f32 that do not lie as the gradients do.
+    AdamWPlaced {
+        count: usize,
+    },
     /// The same by gradient descent, with a velocity or without.
     Sgd {
         count: usize,
@@ -300,6 +308,8 @@ impl KernelSpec {
             Self::GradNorm => "grad_norm_forward",
             Self::StepDecision { .. } => "step_decision_forward",
             Self::AdamW { .. } => "adamw_forward",
+            Self::AdamW8Bit { .. } => "adamw8bit_forward",
+            Self::AdamWPlaced { .. } => "adamw_placed_forward",
             Self::Sgd { .. } => "sgd_forward",
             Self::Lion { .. } => "lion_forward",
             Self::Sample { .. } => "sample_forward",

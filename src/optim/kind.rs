@@ -1,6 +1,7 @@
 //! Optimizers by name, with the options that each has.
 
 use super::Optimizer;
+use super::coded::AdamW8Bit;
 use super::rules::{AdamW, Lion, Sgd};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
@@ -10,6 +11,7 @@ use serde::ser::{Serialize, Serializer};
 pub enum OptimizerKind {
     #[default]
     AdamW,
+    AdamW8Bit,
     Lion,
     Sgd,
 }
@@ -39,11 +41,12 @@ impl<'de> Deserialize<'de> for OptimizerKind {
 }
 
 impl OptimizerKind {
-    pub const ALL: [Self; 3] = [Self::AdamW, Self::Lion, Self::Sgd];
+    pub const ALL: [Self; 4] = [Self::AdamW, Self::AdamW8Bit, Self::Lion, Self::Sgd];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::AdamW => "adamw",
+            Self::AdamW8Bit => "adamw8bit",
             Self::Lion => "lion",
             Self::Sgd => "sgd",
         }
@@ -53,7 +56,7 @@ impl OptimizerKind {
     pub const fn numbers(self) -> Numbers {
         let none = Numbers { beta1: None, beta2: None, epsilon: None, momentum: None };
         match self {
-            Self::AdamW => {
+            Self::AdamW | Self::AdamW8Bit => {
                 Numbers { beta1: Some(0.9), beta2: Some(0.95), epsilon: Some(1e-8), ..none }
             }
             Self::Lion => Numbers { beta1: Some(0.9), beta2: Some(0.99), ..none },
@@ -65,6 +68,7 @@ impl OptimizerKind {
     pub fn optimizer(self, momentum: bool) -> &'static dyn Optimizer {
         match self {
             Self::AdamW => &AdamW,
+            Self::AdamW8Bit => &AdamW8Bit,
             Self::Lion => &Lion,
             Self::Sgd if momentum => &Sgd { momentum: true },
             Self::Sgd => &Sgd { momentum: false },

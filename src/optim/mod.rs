@@ -3,10 +3,13 @@
 //! All stand behind clipping by the global norm and the decision whether a step updates. What differs is the
 //! [`Optimizer`] trait: the state that parameters have, and the update of a run of weights.
 
+mod coded;
 mod kind;
 mod rules;
+mod stored;
 
 pub use kind::{Numbers, OptimizerKind};
+pub use stored::{Content, StateSet, Stored, stored_sets};
 
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -14,20 +17,19 @@ use crate::kernels as k;
 use crate::params::{Params, Run, Update};
 use crate::plan::{Buffer, Builder, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice};
 
-/// A set of state: the suffix of its tensors' names in `optimizer.safetensors`, and where it lives, in the
-/// layout of gradients.
-pub type StateSet = (&'static str, fn(usize) -> Buffer);
-
 /// An optimizer: which state each trained parameter has, and how it is updated.
 pub trait Optimizer {
-    /// The state of each parameter, f32 and zero before the first step, in the order of a save.
-    fn state(&self) -> &'static [StateSet];
+    /// The state of a parameter of this shape, zero before the first step.
+    fn state(&self, shape: &[usize]) -> &'static [StateSet];
 
-    /// Appends the update of a run of weights.
+    /// The state of all parameters of a layout, in the order of a save.
+    fn stored(&self, layout: &Params) -> Vec<Stored>;
+
+    /// Appends the updates of all trained weights. `state` is the layout of gradients.
     ///
     /// # Errors
     /// `limit-exceeded` when the device has no room for a workgroup.
-    fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()>;
+    fn updates(&self, builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()>;
 }
 
 /// The plan of an optimizer's step. `state` is the layout of gradients and state.
@@ -42,9 +44,7 @@ pub fn plan(
 ) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Optimizer, 1, Buffer::Step);
     decide(&mut builder, state)?;
-    for update in params.updates(state) {
-        optimizer.update(&mut builder, &update)?;
-    }
+    optimizer.updates(&mut builder, params, state)?;
     Ok(builder.finish(&[]))
 }
 

@@ -1,7 +1,9 @@
 //! A tensor's elements in the shards of a set of buffers: written and read in pieces.
 
+use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
+use crate::optim::{Content, Stored};
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use std::ops::Range;
@@ -47,18 +49,7 @@ impl Place<'_> {
                 regions.push(Region { buffer, offset, bytes });
             }
         }
-        if let [region] = regions[..] {
-            return gpu.read(region);
-        }
-        let total = regions.iter().map(|r| r.bytes).sum();
-        let mut bytes: Vec<u8> = room(&format!("tensor {}", self.tensor.name), total)?;
-        let gpu = Rc::clone(gpu);
-        Ok(Box::pin(async move {
-            for region in regions {
-                bytes.extend(gpu.read(region)?.await?);
-            }
-            Ok(bytes)
-        }))
+        read_regions(gpu, &self.tensor.name, regions)
     }
 
     /// Reads the tensor's bytes from `begin` to `end` of its bytes in a file, f32 little endian.
@@ -74,6 +65,72 @@ impl Place<'_> {
         }
         self.read(gpu, (start / 4) as usize..(end / 4) as usize)
     }
+}
+
+/// The bytes of regions, one after the other.
+fn read_regions(
+    gpu: &Rc<dyn Gpu>,
+    name: &str,
+    regions: Vec<Region>,
+) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    if let [region] = regions[..] {
+        return gpu.read(region);
+    }
+    let total = regions.iter().map(|r| r.bytes).sum();
+    let mut bytes: Vec<u8> = room(&format!("tensor {name}"), total)?;
+    let gpu = Rc::clone(gpu);
+    Ok(Box::pin(async move {
+        for region in regions {
+            bytes.extend(gpu.read(region)?.await?);
+        }
+        Ok(bytes)
+    }))
+}
+
+/// Reads some of the bytes that a file has of a stored tensor.
+pub(super) fn read_stored(
+    gpu: &Rc<dyn Gpu>,
+    stored: &Stored,
+    bytes: &Range<u64>,
+    find: Find<'_>,
+) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    let (Range { start, end }, total) = (bytes, stored.bytes());
+    if start > end || *end > total || start % 4 != 0 || end % 4 != 0 {
+        return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
+    }
+    let mut regions = vec![];
+    for slice in stored.cut(bytes) {
+        let (buffer, end) = (find(slice.buffer)?, slice.offset + slice.bytes);
+        for offset in (slice.offset..end).step_by(READ_BYTES) {
+            let bytes = (end - offset).min(READ_BYTES as u64);
+            regions.push(Region { buffer, offset, bytes });
+        }
+    }
+    read_regions(gpu, &stored.name, regions)
+}
+
+/// Writes words of a stored tensor, from its word `start` on.
+pub(super) fn write_stored(
+    gpu: &Rc<dyn Gpu>,
+    stored: &Stored,
+    start: usize,
+    values: &[f32],
+    find: Find<'_>,
+) -> Result<()> {
+    let mut rest = values;
+    for slice in stored.cut(&(start as u64 * 4..(start + values.len()) as u64 * 4)) {
+        let (part, more) = rest.split_at(slice.bytes as usize / 4);
+        gpu.write(find(slice.buffer)?, slice.offset, bytemuck::cast_slice(part))?;
+        rest = more;
+    }
+    Ok(())
+}
+
+/// The first bytes of a file of these tensors.
+pub(super) fn header_of(stored: &[Stored]) -> Vec<u8> {
+    let tensors: Vec<_> = stored.iter().map(|one| (one.name.clone(), one.shape.clone())).collect();
+    let codes = |place: usize| stored[place].content == Content::Codes;
+    write_header_of(&tensors, &codes, &[("format", "pt")])
 }
 
 /// Where `len` elements of a tensor lie, from `start` on: the first element of each stretch, its

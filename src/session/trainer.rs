@@ -13,7 +13,7 @@ use flight::Flight;
 use loss::LossSum;
 pub use options::{Precision, TrainerOptions};
 use progress::Progress;
-pub(super) use state::{SavedSet, TrainerState, saved_sets};
+pub(super) use state::{TrainerState, saved_sets};
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;

@@ -77,6 +77,8 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
+        add("adamw of codes", k::adamw8bit(caps, width * 25_600));
+        add("adamw elsewhere", k::adamw_placed(caps, width * 40_000));
         add("sgd", k::sgd(caps, width * 40_000, false));
         add("sgd with momentum", k::sgd(caps, width * 40_000, true));
         add("lion", k::lion(caps, width * 40_000));

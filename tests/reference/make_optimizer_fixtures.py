@@ -5,7 +5,7 @@
 
 A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
 tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
-clipping. The references are torch.optim.SGD and lion-pytorch. Two fixtures train by AdamW with other objectives:
+clipping. The references are torch.optim.SGD, lion-pytorch and torchao's AdamW8bit. Two fixtures train by AdamW with other objectives:
 label smoothing as torch's cross_entropy has it, and a z-loss.
 """
 
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from lion_pytorch import Lion
 from safetensors.numpy import load_file
+from torchao.optim import AdamW8bit
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -57,6 +58,14 @@ FIXTURES = {
             "weight_decay": 1.0,
         },
     },
+    "adamw8bit": {
+        "model": "llama-tied",
+        "options": ADAMW | {"optimizer": "adamw8bit"},
+    },
+    "adamw8bit-mixed": {
+        "model": "llama",
+        "options": ADAMW | {"optimizer": "adamw8bit", "learning_rate": 3e-3},
+    },
     "smoothed": {
         "model": "llama",
         "options": ADAMW | {"label_smoothing": 0.1},
@@ -89,6 +98,9 @@ def optimizer_of(model, options):
             return torch.optim.AdamW(
                 groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, foreach=False
             )
+        case "adamw8bit":
+            betas, eps = (options["beta1"], options["beta2"]), options["epsilon"]
+            return AdamW8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
         case "sgd":
             momentum = options["momentum"]
             return torch.optim.SGD(
@@ -127,6 +139,8 @@ def main():
     check_versions()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    # AdamW8bit compiles its step for speed; operation by operation it is the same arithmetic.
+    torch.compile = lambda step, **_: step
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "optimizers"

@@ -5,8 +5,8 @@ use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::GRAD_NORM_GROUPS;
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward, lion_forward,
-    sgd_forward, step_decision_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward,
+    grad_norm_forward, lion_forward, sgd_forward, step_decision_forward,
 };
 use std::ops::Range;
 
@@ -110,4 +110,67 @@ pub(super) fn lion(on: &mut Operands, count: usize) -> Result<()> {
     }
     on.write("weights", 0, &weights)?;
     on.write("moment1", 0, &moment)
+}
+
+/// What a range says of a run: its first weight and its first gradient, and how many are decayed.
+fn placed(on: &Operands, count: usize) -> Result<[Range<usize>; 2]> {
+    let range = on.range()?;
+    let from = |first: u32| first as usize..first as usize + count;
+    Ok([from(range.row0), from(range.col0)])
+}
+
+pub(super) fn adamw8bit(on: &mut Operands, count: usize) -> Result<()> {
+    let (step, (correction, decision)) = (on.step()?, decided(on)?);
+    let ([own, gradients], place) =
+        (placed(on, count)?, on.uniform::<crate::plan::Range>("place")?);
+    let decayed = on.range()?.cols as usize;
+    let (word, scale) = (place.row0 as usize, 2 * place.col0 as usize);
+    let mut weights = on.f32("weights")?[own.clone()].to_vec();
+    let gradients = on.f32("gradients")?[gradients].to_vec();
+    let codes = |name| -> Result<Vec<u8>> {
+        Ok(bytemuck::cast_slice(&on.u32(name)?[word..][..count / 4]).to_vec())
+    };
+    let (mut codes1, mut codes2) = (codes("moment1")?, codes("moment2")?);
+    let mut scales = on.f32("scales")?[scale..][..count / 128].to_vec();
+    let both = [&mut codes1[..], &mut codes2[..]];
+    let options = options(&step);
+    adamw8bit_forward(
+        &mut weights,
+        &gradients,
+        both,
+        &mut scales,
+        &options,
+        correction,
+        decision,
+        decayed,
+    );
+    on.write("weights", own.start, &weights)?;
+    if step.one_minus_beta1 == 0.0 {
+        return Ok(());
+    }
+    for (name, codes) in [("moment1", codes1), ("moment2", codes2)] {
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(&codes);
+        on.u32_mut(name)?[word..][..count / 4].copy_from_slice(&words);
+    }
+    on.write("scales", scale, &scales)
+}
+
+pub(super) fn adamw_placed(on: &mut Operands, count: usize) -> Result<()> {
+    let (step, (correction, decision)) = (on.step()?, decided(on)?);
+    let ([own, gradients], place) =
+        (placed(on, count)?, on.uniform::<crate::plan::Range>("place")?);
+    let at = place.row0 as usize;
+    let mut weights = on.f32("weights")?[own.clone()].to_vec();
+    let gradients = on.f32("gradients")?[gradients].to_vec();
+    let [mut m, mut v] =
+        ["moment1", "moment2"].map(|name| on.f32(name).map(|x| x[at..][..count].to_vec()));
+    let (m, v) = (m.as_mut().map_err(|e| e.clone())?, v.as_mut().map_err(|e| e.clone())?);
+    for (range, decay) in parts(on, count)? {
+        let (weights, gradients) = (&mut weights[range.clone()], &gradients[range.clone()]);
+        let (m, v) = (&mut m[range.clone()], &mut v[range]);
+        adamw_forward(weights, gradients, m, v, &options(&step), correction, decision, decay);
+    }
+    on.write("weights", own.start, &weights)?;
+    on.write("moment1", at, m)?;
+    on.write("moment2", at, v)
 }

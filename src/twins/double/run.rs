@@ -88,6 +88,8 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::GradNorm => optimizer::grad_norm(on),
         Spec::StepDecision { partials } => optimizer::step_decision(on, partials),
         Spec::AdamW { count } => optimizer::adamw(on, count),
+        Spec::AdamW8Bit { count } => optimizer::adamw8bit(on, count),
+        Spec::AdamWPlaced { count } => optimizer::adamw_placed(on, count),
         Spec::Sgd { count, momentum } => optimizer::sgd(on, count, momentum),
         Spec::Lion { count } => optimizer::lion(on, count),
         Spec::Sample { vocabulary, biased } => sampling::sample(on, vocabulary, biased),

@@ -252,6 +252,7 @@ export const cases = {
     await refused(["optimizer", "adam", '"sgd"'], { optimizer: "adam" });
     for (const [optimizer, name] of [
       ["adamw", "momentum"],
+      ["adamw8bit", "momentum"],
       ["lion", "epsilon"],
       ["sgd", "beta2"],
     ]) {

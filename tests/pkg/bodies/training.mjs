@@ -418,6 +418,7 @@ export const cases = {
       (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
     const saved = {};
     for (const [name, options, sets] of [
+      ["coded", { optimizer: "adamw8bit" }, ["exp_avg", "exp_avg_sq", "scales"]],
       ["lion", { optimizer: "lion", labelSmoothing: 0.1 }, ["exp_avg"]],
       ["sgd", { optimizer: "sgd", zLoss: 1e-3 }, ["momentum_buffer"]],
       ["plain", { optimizer: "sgd", momentum: 0 }, []],
