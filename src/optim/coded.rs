@@ -3,7 +3,7 @@
 use super::{Content, Optimizer, StateSet, Stored, optimizer_state};
 use crate::error::Result;
 use crate::kernels::{self as k, CODED_BLOCK};
-use crate::params::{Params, Run};
+use crate::params::{Params, Run, Tensor};
 use crate::plan::{Buffer, Builder, Range, Slice};
 
 /// Tensors of fewer elements stay in f32.
@@ -44,7 +44,7 @@ impl Piece {
     /// The same state, numbered by tensor: the pieces of each.
     fn all(params: &Params, state: &Params) -> Vec<Vec<Self>> {
         let mut used = vec![[0, 0]; state.shards.len()];
-        let mut of = |tensor| {
+        let mut of = |tensor: &Tensor| {
             let (coded, decay) = (is_coded(&tensor.shape), state.decays(tensor));
             let runs = params.runs(tensor).into_iter().zip(state.runs(tensor));
             runs.map(|(weights, gradients)| {

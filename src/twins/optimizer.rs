@@ -193,7 +193,7 @@ pub fn adamw8bit_forward<R: Real>(
         if !decision.update {
             continue;
         }
-        let largest = |x: &[R]| x.iter().fold(least, |most, x| most.max(x.abs()));
+        let largest = |x: &[R]| x.iter().fold(least, |most, &x| most.max(x.max(-x)));
         let new = [largest(&m), largest(&v)];
         scales[2 * block..][..2].copy_from_slice(&new);
         for (i, element) in part.enumerate() {
