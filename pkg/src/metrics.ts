@@ -1,4 +1,4 @@
-/** What the module tells of a step. */
+/** The metrics of a step, as the module reports them. */
 
 import type { StepMetrics } from "./trainer-types.js";
 

@@ -194,7 +194,7 @@ async function samples(demo) {
   assert.ok(tints > all.length, `${tints} tints in ${all.length} samples`);
 }
 
-/** An answer to a visitor's own problem is judged, and what is no problem is told. */
+/** The answer to a visitor's own problem is judged. A text that is no problem gets a message. */
 async function asks(demo) {
   assert.equal(await demo.text("learning-title"), "Learning to reverse a word");
   for (const [problem, said] of [

@@ -21,7 +21,7 @@ export interface RunContent {
   options?: unknown;
 }
 
-/** A run as `Runs.list` tells of it. */
+/** An entry of `Runs.list`. */
 export interface RunSummary {
   readonly id: string;
   readonly name: string;

@@ -93,7 +93,7 @@ async function readFiles(from: Source) {
   return { json, config, text, configText, template };
 }
 
-/** What other programs are told of a tokenizer. */
+/** The files of a loaded tokenizer, from which an export for other programs is written. */
 export interface LoadedFiles {
   readonly json: TokenizerJson;
   /** The bytes of `tokenizer.model`, where it is there. */

@@ -181,7 +181,7 @@ export class PackedCall {
 
 type Callable = (...values: unknown[]) => unknown;
 
-/** Names of functions that are told something, such as `onProgress`. Nobody reads what they give. */
+/** Names of callbacks that only report, such as `onProgress`. Their results are ignored. */
 const TOLD = /^on[A-Z]/;
 
 /** The end of what a function began, without what it gives: that may be what no message can carry. */

@@ -30,7 +30,7 @@ export interface Learner {
   readonly scores: ScoreKind;
 }
 
-/** Shows one button in place of another, which may have the focus. */
+/** Hides one button and shows another. The focus moves with it. */
 function offer(shown: HTMLButtonElement, other: HTMLButtonElement): void {
   const focused = document.activeElement === other;
   shown.hidden = false;
