@@ -6,7 +6,7 @@ import { fromHalves } from "./half.js";
 import { end } from "./handle.js";
 import { type InnerAdapter, models } from "./internal.js";
 import type { MergeOptions } from "./lora.js";
-import type { ModelFiles } from "./model.js";
+import type { ModelFiles } from "./model-types.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { tensorSizes } from "./readback.js";
 import { PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";

@@ -1,7 +1,7 @@
 /** What is loaded when a model is first saved as a GGUF file. */
 
 import { stored } from "../internal.js";
-import type { ModelConfig } from "../model.js";
+import type { ModelConfig } from "../model-config.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
 import type { RawWriter } from "../raw.js";
 import { PREFIX, parse } from "../safetensors.js";
