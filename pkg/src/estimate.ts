@@ -4,7 +4,7 @@ import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
 import { morePart } from "./lazy.js";
 import type { AdapterOptions } from "./lora.js";
-import { configJson, type ModelConfig } from "./model.js";
+import { configJson, type ModelConfig } from "./model-config.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
 import type { Capabilities } from "./runtime.js";

@@ -25,18 +25,17 @@ export {
   type MergeOptions,
   type ResolvedAdapterOptions,
 } from "./lora.js";
-export {
-  type GgufFiles,
-  type HiddenStatesOptions,
-  type InferenceOptions,
-  Model,
-  type ModelAttentionOptions,
-  type ModelConfig,
-  type ModelFiles,
-  type ModelOptions,
-  type PretrainedOptions,
-  type RopeParameters,
-} from "./model.js";
+export { Model } from "./model.js";
+export type { ModelConfig, RopeParameters } from "./model-config.js";
+export type {
+  GgufFiles,
+  HiddenStatesOptions,
+  InferenceOptions,
+  ModelAttentionOptions,
+  ModelFiles,
+  ModelOptions,
+  PretrainedOptions,
+} from "./model-types.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export {
   type Capabilities,

@@ -1,7 +1,8 @@
 import { disposable } from "./dispose.js";
 import { type InnerAdapter, models } from "./internal.js";
 import { morePart } from "./lazy.js";
-import type { Model, ModelFiles } from "./model.js";
+import type { Model } from "./model.js";
+import type { ModelFiles } from "./model-types.js";
 import {
   ADAPTER_FILES,
   type RunHandle,
@@ -138,11 +139,10 @@ export class Adapter {
   save(options?: LongOptions): Promise<AdapterFiles>;
   async save(options: SaveOptions = {}): Promise<AdapterFiles | undefined> {
     const chosen = saveOptions(options, ADAPTER_FILES);
-    const { handle, journal, names } = this.#inner;
+    const { handle, journal } = this.#inner;
     return handle.run(async (raw) => {
-      const { save } = await morePart();
-      const saved = { names, config: raw.config(), weights: raw };
-      const files = await save<AdapterFiles | undefined>(chosen, saved);
+      const { saveWeights } = await morePart();
+      const files = await saveWeights<AdapterFiles | undefined>(chosen, ADAPTER_FILES, raw);
       journal?.saved(chosen);
       return files;
     }, chosen.signal);

@@ -2,28 +2,18 @@
 
 import { throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
-import { fromHalves } from "./half.js";
 import { end } from "./handle.js";
 import { type InnerAdapter, models } from "./internal.js";
 import type { MergeOptions } from "./lora.js";
-import type { ModelFiles } from "./model.js";
+import type { ModelFiles } from "./model-types.js";
+import { floats, NUMBERS } from "./numbers.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { tensorSizes } from "./readback.js";
-import { PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
+import { framed, PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
 import { MODEL_FILES, saveOptions } from "./save.js";
 import { save } from "./saving.js";
 import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
 import { readText, weightFiles } from "./source-files.js";
-
-/** The numbers of a checkpoint's types, from their bytes. */
-const NUMBERS: { readonly [dtype: string]: (bytes: Uint8Array) => Float32Array } = {
-  F32: (bytes) => new Float32Array(aligned(bytes)),
-  F16: (bytes) => fromHalves(new Uint16Array(aligned(bytes))),
-  BF16: (bytes) =>
-    new Float32Array(
-      Uint32Array.from(new Uint16Array(aligned(bytes)), (high) => high << 16).buffer,
-    ),
-};
 
 /** A tensor of the checkpoint. */
 interface Stored {
@@ -93,7 +83,7 @@ async function lowRanks(raw: RawModel): Promise<ReadonlyMap<string, LowRank>> {
   const values = new Map<string, Float32Array>();
   for (const [index, [name]] of parse(header.subarray(PREFIX)).order.entries()) {
     const bytes = await raw.readPiece(index, 0, sizes[index] as number);
-    values.set(name, new Float32Array(aligned(bytes)));
+    values.set(name, floats(bytes));
   }
   const found = new Map<string, LowRank>();
   for (const [name, a] of values) {
@@ -127,13 +117,7 @@ class Merged implements RawWriter {
       at += 4 * shape.reduce((product, n) => product * n, 1);
       return [name, { dtype: "F32", shape, data_offsets: [begin, at] }] as const;
     });
-    const header = { __metadata__: { format: "pt" }, ...Object.fromEntries(entries) };
-    const json = new TextEncoder().encode(JSON.stringify(header));
-    const length = Math.ceil(json.length / 8) * 8;
-    const made = new Uint8Array(PREFIX + length).fill(0x20);
-    new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
-    made.set(json, PREFIX);
-    return made;
+    return framed({ __metadata__: { format: "pt" }, ...Object.fromEntries(entries) });
   }
 
   readPiece(index: number, begin: number, end: number): Promise<Uint8Array> {
@@ -178,9 +162,4 @@ function add(
     }
     at += count;
   }
-}
-
-/** The bytes in a buffer of their own, from its beginning. */
-function aligned(bytes: Uint8Array): ArrayBuffer {
-  return Uint8Array.from(bytes).buffer;
 }

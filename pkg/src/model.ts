@@ -1,28 +1,33 @@
-import type { Biases } from "./decoding.js";
 import { disposable } from "./dispose.js";
-import { isTinyloomError, throwIfAborted, toError } from "./error.js";
+import { toError } from "./error.js";
 import {
-  adapter,
-  type GenerateCall,
   type GeneratedToken,
   type GenerateOptions,
   generateCall,
-  type KvCache,
-  kvCache,
   type WeightFormat,
-  weights,
 } from "./generate.js";
-import { end, Handle, Queue } from "./handle.js";
+import { generated } from "./generation.js";
+import { Handle, Queue } from "./handle.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { Adapter } from "./lora.js";
-import { check, index, invalid, isA, object, type Rules, seed, show } from "./options.js";
-import type { Ask, RawGeneration, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
+import { configJson, type ModelConfig } from "./model-config.js";
+import { ATTENTION, INFERENCE, inference, MODEL, PRETRAINED, STATES } from "./model-options.js";
+import type {
+  GgufFiles,
+  HiddenStatesOptions,
+  InferenceOptions,
+  ModelAttentionOptions,
+  ModelFiles,
+  ModelOptions,
+  PretrainedOptions,
+} from "./model-types.js";
+import { check, invalid, isA, type Rules, show } from "./options.js";
+import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
 import {
   FORMAT,
-  GGUF_FILES,
   type GgufOptions,
   MODEL_FILES,
   type ModelSaveOptions,
@@ -30,149 +35,11 @@ import {
   type SaveTarget,
   saveOptions,
 } from "./save.js";
-import {
-  type CheckpointFiles,
-  CONFIG_BYTES,
-  LOAD,
-  LONG,
-  type LoadOptions,
-  type LongOptions,
-  openSource,
-} from "./source.js";
+import { type CheckpointFiles, type LongOptions, openSource } from "./source.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
 import { evaluated, watched } from "./watch.js";
 
-/** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
-export interface RopeParameters {
-  rope_type?: "default" | "linear" | "llama3" | "yarn";
-  rope_theta?: number;
-  factor?: number;
-  low_freq_factor?: number;
-  high_freq_factor?: number;
-  original_max_position_embeddings?: number;
-  attention_factor?: number | null;
-  beta_fast?: number | null;
-  beta_slow?: number | null;
-  truncate?: boolean;
-  [name: string]: unknown;
-}
-
-/**
- * A model's config, with the names of Hugging Face's `config.json`. What is left out defaults as in
- * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
- */
-export interface ModelConfig {
-  model_type?: "llama" | "mistral" | "qwen2" | "qwen3" | "gpt2";
-  vocab_size?: number;
-  hidden_size?: number;
-  intermediate_size?: number;
-  num_hidden_layers?: number;
-  num_attention_heads?: number;
-  /** Heads of keys and values; `num_attention_heads` must be a multiple. */
-  num_key_value_heads?: number;
-  /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
-  head_dim?: number;
-  max_position_embeddings?: number;
-  rms_norm_eps?: number;
-  rope_theta?: number;
-  /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
-  rope_parameters?: RopeParameters | null;
-  rope_scaling?: RopeParameters | null;
-  tie_word_embeddings?: boolean;
-  /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
-  hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
-  initializer_range?: number;
-  /**
-   * A position sees at most this many of the latest positions, itself included (Mistral). The cache of
-   * `generate` then keeps only these and one chunk of the prompt, for a text of any length.
-   */
-  sliding_window?: number | null;
-  /**
-   * Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved
-   * config that transformers' Llama and Mistral ignore it.
-   */
-  attn_logit_softcapping?: number | null;
-  /** GPT-2 spells these fields so; they stand for `hidden_size` and so on. */
-  n_embd?: number;
-  /** Default 4 · `n_embd`. */
-  n_inner?: number | null;
-  n_layer?: number;
-  n_head?: number;
-  n_positions?: number;
-  layer_norm_epsilon?: number;
-  /** Default `"gelu_new"`. */
-  activation_function?: ModelConfig["hidden_act"];
-  [name: string]: unknown;
-}
-
-/** Options of {@link Model.create}. */
-export interface ModelOptions extends LongOptions {
-  /** Seed of the initial weights, an unsigned 32-bit number; default 0. */
-  seed?: number;
-}
-
-/** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
-export interface InferenceOptions extends LongOptions {
-  /**
-   * The format of the keys and values that attention reads, as in {@link GenerateOptions}. The loss
-   * shows what a packed cache costs a model. Default "f32".
-   */
-  kvCache?: KvCache;
-  /** The format in which matrices are read, as in {@link GenerateOptions}. */
-  weights?: WeightFormat;
-  /** An adapter of the model; without it the model alone is asked. */
-  adapter?: Adapter;
-}
-
-/** Options of {@link Model.hiddenStates}. */
-export interface HiddenStatesOptions extends InferenceOptions {
-  /**
-   * Which hidden state, counted as transformers counts `output_hidden_states`: 0 is the embedding, i the
-   * output of the first i layers, and `num_hidden_layers` the output of the last layer behind the final
-   * norm.
-   */
-  layer: number;
-}
-
-/** Options of {@link Model.attention}. */
-export interface ModelAttentionOptions extends InferenceOptions {
-  /** The layer, from 0 to `num_hidden_layers - 1`. */
-  layer: number;
-  /** The head of queries, from 0 to `num_attention_heads - 1`. */
-  head: number;
-}
-
-/** Files of {@link Model.save}. */
-export interface ModelFiles {
-  [name: string]: Uint8Array<ArrayBuffer>;
-  "config.json": Uint8Array<ArrayBuffer>;
-  "model.safetensors": Uint8Array<ArrayBuffer>;
-}
-
-/** Files of {@link Model.save} for llama.cpp. */
-export interface GgufFiles {
-  [name: string]: Uint8Array<ArrayBuffer>;
-  "model.gguf": Uint8Array<ArrayBuffer>;
-}
-
-/** Options of {@link Model.fromPretrained}. */
-export interface PretrainedOptions extends LoadOptions {
-  /**
-   * The format in which the model holds its matrices, embedding and head among them; default "f32". With "f16",
-   * "int8" and "int4" they take 1/2, 9/32 and 5/32 of the memory. They are packed as they arrive, so that no
-   * matrix is ever whole in f32; norms, biases and matrices whose rows are not a multiple of 32 stay f32. A packed
-   * model generates, and adapters are trained on it. It has not the checkpoint's own numbers: it is neither
-   * trained nor saved itself, no adapter is merged into it, and it is read in no other format.
-   */
-  weights?: WeightFormat;
-}
-
-const MODEL: Rules<ModelOptions> = { seed, ...LONG };
-const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
-
-const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
-const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
-const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
+type Files = ModelFiles | GgufFiles | undefined;
 
 /** A model of the module's, which was made on that raw runtime. @internal */
 export let adoptModel: (runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) => Model;
@@ -209,7 +76,7 @@ export class Model {
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
     this.weights = raw.weights() as WeightFormat;
-    this.#inner.runtime.own(this);
+    inner.own(this);
   }
 
   /**
@@ -316,7 +183,7 @@ export class Model {
     targets?: TokenIds,
     options: InferenceOptions = {},
   ): Promise<number> {
-    const [long, json] = this.#inference("loss", options, INFERENCE);
+    const [long, json] = inference("loss", options, INFERENCE, this.weights);
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
     return this.#over(long.adapter).run(
@@ -363,18 +230,6 @@ export class Model {
     return this.#look("attention", tokens, options, ATTENTION);
   }
 
-  /** The checked options, and the module's own of them as JSON. */
-  #inference<O extends InferenceOptions>(
-    where: string,
-    options: O,
-    rules: Rules<O>,
-    look?: string,
-  ): [O, string] {
-    const chosen = check(where, options, rules);
-    const own = { weights: this.weights, ...chosen, signal: undefined, adapter: undefined, look };
-    return [chosen, JSON.stringify(own)];
-  }
-
   /** The model, or with an adapter over it. */
   #over(adapter: Adapter | undefined): Handle<RawModel> {
     if (!adapter) return this.#handle;
@@ -389,7 +244,7 @@ export class Model {
     options: O,
     rules: Rules<O>,
   ): Promise<Float32Array> {
-    const [long, json] = this.#inference(look, options, rules, look);
+    const [long, json] = inference(look, options, rules, this.weights, look);
     const ids = toSomeTokens("tokens", tokens);
     const { signal } = long;
     return this.#over(long.adapter).run(
@@ -417,79 +272,11 @@ export class Model {
     prompt: TokenIds,
     options: GenerateOptions = {},
   ): AsyncGenerator<GeneratedToken, void, undefined> {
-    const call = evaluated(() => generateCall(prompt, options));
-    return this.#generate(call);
-  }
-
-  async *#generate(call: () => GenerateCall) {
-    const { signal, tokenizer, stop, bias, alternatives, maxTokens, ids, json, adapter } = call();
-    const handle = this.#over(adapter);
-    throwIfAborted(signal, "generate");
-    const more = tokenizer || bias ? await morePart() : undefined;
-    const withText = tokenizer && more?.withText(tokenizer, stop);
-    const { vocab_size: vocabulary, max_position_embeddings, n_positions } = this.config;
-    const positions = max_position_embeddings ?? n_positions;
-    const most = ids.length + maxTokens;
-    const biases =
-      bias && more?.biases(bias, vocabulary as number, ids, Math.min(most, positions as number));
-    const drawn: number[] = [];
-    let by: RawModel | undefined;
-    let generation: RawGeneration | undefined;
-    /** The first time, or after a lost device: then behind the tokens that were drawn before. */
-    const started = async (raw: RawModel): Promise<RawGeneration> => {
-      if (generation && by === raw) return generation;
-      if (generation) end(generation);
-      generation = undefined;
-      const text = Uint32Array.from([...ids, ...drawn]);
-      const own = { weights: this.weights, ...JSON.parse(json), drawn: drawn.length };
-      const options = JSON.stringify(own);
-      by = raw;
-      generation = await raw.generate(text, options, biases?.fixed);
-      return generation;
-    };
-    const next = (bias?: Float32Array) =>
-      handle.run(async (raw) => {
-        const pairs = await (await started(raw)).next(bias);
-        for (let at = 0; at < pairs.length; at += 2 + 2 * alternatives) {
-          drawn.push(pairs[at] as number);
-        }
-        return pairs;
-      }, signal);
-    await handle.run(async (raw) => void (await started(raw)), signal);
-    try {
-      const tokens = this.#tokens(next, signal, alternatives, biases);
-      yield* withText ? withText(tokens) : tokens;
-    } finally {
-      await this.#inner.queue.run(() => generation && end(generation));
-    }
-  }
-
-  async *#tokens(
-    next: (bias?: Float32Array) => Promise<Float64Array>,
-    signal: AbortSignal | undefined,
-    alternatives: number,
-    biases: Biases | undefined,
-  ): AsyncGenerator<GeneratedToken, void, undefined> {
-    for (;;) {
-      throwIfAborted(signal, "generate");
-      const bias = await biases?.next?.();
-      throwIfAborted(signal, "generate");
-      const pairs = await next(bias);
-      if (pairs.length === 0) return;
-      const choice = (index: number) => ({
-        token: pairs[2 * index] as number,
-        logprob: pairs[2 * index + 1] as number,
-      });
-      for (let index = 0; 2 * index < pairs.length; index += 1 + alternatives) {
-        throwIfAborted(signal, "generate");
-        const drawn = choice(index);
-        biases?.drew(drawn.token);
-        const others = (_: unknown, place: number) => choice(index + 1 + place);
-        yield alternatives
-          ? { ...drawn, alternatives: Array.from({ length: alternatives }, others) }
-          : drawn;
-      }
-    }
+    const call = evaluated(() => {
+      const { adapter, ...chosen } = generateCall(prompt, options);
+      return { ...chosen, queue: this.#inner.queue, handle: this.#over(adapter) };
+    });
+    return generated(this, call);
   }
 
   /**
@@ -513,23 +300,12 @@ export class Model {
   save(options: ModelSaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options: GgufOptions & LongOptions & { format: "gguf" }): Promise<GgufFiles>;
   save(options?: LongOptions & { format?: "safetensors" }): Promise<ModelFiles>;
-  async save(options: ModelSaveOptions = {}): Promise<ModelFiles | GgufFiles | undefined> {
+  async save(options: ModelSaveOptions = {}): Promise<Files> {
     const chosen = saveOptions(options, MODEL_FILES, FORMAT);
-    const gguf = chosen.format === "gguf";
     return this.#handle.run(async (raw) => {
-      const { save, saveGguf } = await morePart();
-      const saved = {
-        names: gguf ? GGUF_FILES : MODEL_FILES,
-        config: raw.config(),
-        weights: raw,
-      };
-      if (gguf)
-        return saveGguf(
-          chosen,
-          saved,
-          [...this.#owned].some(({ lora }) => lora),
-        );
-      const files = await save<ModelFiles | undefined>(chosen, saved);
+      const { saveWeights } = await morePart();
+      const adapted = [...this.#owned].some(({ lora }) => lora);
+      const files = await saveWeights<Files>(chosen, MODEL_FILES, raw, adapted);
       this.#inner.journal?.saved(chosen);
       return files;
     }, chosen.signal);
@@ -558,41 +334,6 @@ export class Model {
       settled: (model) => model.#handle.settled(),
     });
   }
-}
-
-/** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */
-export function configJson(where: string, config: unknown): string {
-  const refuse = (message: string, cause?: unknown) =>
-    invalid(`${where}: ${message}`, "invalid-config", cause);
-  const long = () =>
-    refuse(
-      `the config takes more than ${CONFIG_BYTES} bytes as JSON; take out the fields that are not the model's`,
-    );
-  // Counted as it is made: the text of what is far too large is never whole.
-  let length = 0;
-  const keep = (name: string, value: unknown) => {
-    const type = typeof value;
-    if (type === "number" ? !Number.isFinite(value) : /^(bigint|function|symbol)$/.test(type)) {
-      throw refuse(`config field ${show(name)} is ${show(value)}; give what JSON can hold`);
-    }
-    length += name.length + (type === "string" ? (value as string).length : 1);
-    if (length > CONFIG_BYTES) throw long();
-    return value;
-  };
-  let json: string | undefined;
-  try {
-    if (object(config) !== undefined) {
-      throw refuse(`give a plain config object, not ${show(config)}`);
-    }
-    json = JSON.stringify(config, keep);
-  } catch (cause) {
-    throw isTinyloomError(cause)
-      ? cause
-      : refuse(`the config cannot be made JSON (${show(cause)})`, cause);
-  }
-  if (json === undefined) throw refuse("the config's toJSON gives nothing");
-  if (json.length > CONFIG_BYTES) throw long();
-  return json;
 }
 
 /** Refuses anything but a runtime, for callers without types. @internal */

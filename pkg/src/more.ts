@@ -16,6 +16,6 @@ export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { loadRun, loadWeights } from "./loading.js";
 export { saveMerged } from "./merging.js";
-export { save, saveGguf } from "./saving.js";
+export { save, saveWeights } from "./saving.js";
 export { Tuning } from "./tuning.js";
 export { findFile } from "./url-source.js";

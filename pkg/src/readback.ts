@@ -1,7 +1,7 @@
 /** Reads tensors back, for files of safetensors that are written. */
 
 import { hex } from "./crc32.js";
-import { CHECKSUMS, HEADER_CHECKSUM, headerSum, PREFIX, parse } from "./safetensors.js";
+import { CHECKSUMS, framed, HEADER_CHECKSUM, headerSum, PREFIX, parse } from "./safetensors.js";
 
 /** Bytes of readbacks under way, beyond which no further one begins. */
 const AHEAD = 32 << 20;
@@ -26,12 +26,7 @@ export function withChecksums(first: Uint8Array, sums: readonly number[]): Uint8
     [CHECKSUMS]: sums.map(hex).join(" "),
     [HEADER_CHECKSUM]: headerSum(tensors),
   };
-  const json = new TextEncoder().encode(JSON.stringify({ __metadata__, ...tensors }));
-  const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
-  const made = new Uint8Array(PREFIX + length).fill(0x20);
-  new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
-  made.set(json, PREFIX);
-  return made;
+  return framed({ __metadata__, ...tensors });
 }
 
 /**

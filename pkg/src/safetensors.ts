@@ -175,6 +175,16 @@ export function parse(json: Uint8Array) {
   return { metadata: metadata as { [name: string]: unknown } | undefined, tensors, order };
 }
 
+/** A file's first bytes, up to its data. */
+export function framed(header: object): Uint8Array {
+  const json = new TextEncoder().encode(JSON.stringify(header));
+  const length = Math.ceil(json.length / 8) * 8; // tensors begin at a multiple of 8
+  const made = new Uint8Array(PREFIX + length).fill(0x20);
+  new DataView(made.buffer).setBigUint64(0, BigInt(length), true);
+  made.set(json, PREFIX);
+  return made;
+}
+
 /** The checksums that a header states, once its own is right. Those of other tensors than it has say nothing. */
 function checksums({ place }: FilePart, header: Uint8Array): ReadonlyMap<string, string> {
   const { metadata, tensors, order } = parse(header);

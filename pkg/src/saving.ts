@@ -6,9 +6,10 @@ import type { GgufFile } from "./gguf/index.js";
 import { final } from "./handle.js";
 import { stored } from "./internal.js";
 import { ggufPart } from "./lazy.js";
-import type { RawWriter } from "./raw.js";
+import type { RawModel, RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
 import {
+  GGUF_FILES,
   isDirectory,
   type ModelSaveOptions,
   type Out,
@@ -58,16 +59,31 @@ export interface SavedWeights {
   readonly weights: RawWriter;
 }
 
-/** Saves a model as one file for llama.cpp; the caller has the queue. */
-export async function saveGguf<T>(
+/**
+ * Saves a model or an adapter in the format that is asked for; the caller has the queue.
+ *
+ * @param adapted - whether there are adapters on the model.
+ */
+export function saveWeights<T>(
   options: ModelSaveOptions,
-  { names, config, weights }: SavedWeights,
+  names: readonly string[],
+  weights: RawModel,
+  adapted = false,
+): Promise<T> {
+  const saved = { names, config: weights.config(), weights };
+  return options.format === "gguf" ? saveGguf(options, saved, adapted) : save(options, saved);
+}
+
+/** Saves a model as one file for llama.cpp. */
+async function saveGguf<T>(
+  options: ModelSaveOptions,
+  { config, weights }: SavedWeights,
   adapted: boolean,
 ): Promise<T> {
   const { ggufOf } = await ggufPart();
   const file = await ggufOf(options, config, weights, adapted);
-  const write = (files: Files) => files.gguf(names[0] as string, file, weights);
-  return saving<T>(options, names, write, { expected: file.size });
+  const write = (files: Files) => files.gguf(GGUF_FILES[0] as string, file, weights);
+  return saving<T>(options, GGUF_FILES, write, { expected: file.size });
 }
 
 /** Saves a model or an adapter, and with it a trainer; the caller has the queue. */

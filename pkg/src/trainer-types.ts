@@ -1,6 +1,6 @@
 /** The shapes of data that a trainer takes and gives. */
 
-import type { ModelFiles } from "./model.js";
+import type { ModelFiles } from "./model-types.js";
 import type { RunHandle } from "./save.js";
 import type { TokenIds } from "./tokens.js";
 

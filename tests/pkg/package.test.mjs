@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
 import { address } from "../../scripts/address.mjs";
-import { scriptSize } from "../../scripts/bundle.mjs";
+import { entries, scriptSize } from "../../scripts/bundle.mjs";
 import { absolute, pack, REFUSAL, stage } from "../../scripts/pack.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -240,6 +240,35 @@ test("what apps pay: the budget of JavaScript holds, and the module's copy loads
   const { eager, lazy } = await scriptSize();
   assert.ok(eager > 10_000 && eager <= 30_000, `${eager} bytes at once`);
   assert.ok(lazy > 300_000, `${lazy} bytes lazily`);
+});
+
+test("no file of the package imports itself through others", async () => {
+  const esbuild = await import("esbuild");
+  const { metafile } = await esbuild.build({
+    entryPoints: entries().map((entry) => join(root, "pkg/dist", `${entry}.js`)),
+    bundle: true,
+    packages: "external",
+    metafile: true,
+    write: false,
+    format: "esm",
+    outdir: join(root, "target/imports"),
+  });
+  const { inputs } = metafile;
+  const circles = [];
+  const done = new Set();
+  const visit = (file, before) => {
+    if (before.includes(file))
+      circles.push([...before.slice(before.indexOf(file)), file].join(" → "));
+    if (done.has(file)) return;
+    done.add(file);
+    // What a part imports by `import()` is there by the time that the part is.
+    for (const { kind, path } of inputs[file]?.imports ?? []) {
+      if (kind === "import-statement") visit(path, [...before, file]);
+    }
+  };
+  for (const file of Object.keys(inputs)) visit(file, []);
+  assert.ok(done.size > 100, `${done.size} files`);
+  assert.deepEqual(circles, []);
 });
 
 test("JavaScript and Rust number the fields of an operation's call alike", async () => {

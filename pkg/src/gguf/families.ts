@@ -3,7 +3,7 @@
  * `convert_hf_to_gguf.py`. A new family is an entry of {@link FAMILIES}.
  */
 
-import type { ModelConfig } from "../model.js";
+import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";
 import type { Metadata } from "./format.js";
 import { refuseScaling, ropeFactors, writeRope } from "./rope.js";

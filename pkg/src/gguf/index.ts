@@ -1,7 +1,8 @@
 /** What is loaded when a model is first saved as a GGUF file. */
 
 import { stored } from "../internal.js";
-import type { ModelConfig } from "../model.js";
+import type { ModelConfig } from "../model-config.js";
+import { floats } from "../numbers.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
 import type { RawWriter } from "../raw.js";
 import { PREFIX, parse } from "../safetensors.js";
@@ -171,9 +172,8 @@ async function write(
   const pieces = tensors.flatMap((tensor) => rowsOf(tensor, config));
   await read(pieces, (bytes, at) => {
     const { tensor, end } = pieces[at] as Rows;
-    const whole = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
-    const values = new Float32Array(whole.buffer, whole.byteOffset, whole.length / 4);
-    return put(encoded(tensor, values, config, end === sizeOf(tensor.shape, ELEMENTS.f32)));
+    const last = end === sizeOf(tensor.shape, ELEMENTS.f32);
+    return put(encoded(tensor, floats(bytes), config, last));
   });
 }
 

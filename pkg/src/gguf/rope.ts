@@ -1,6 +1,6 @@
 /** The rotary embedding as llama.cpp reads it. */
 
-import type { ModelConfig, RopeParameters } from "../model.js";
+import type { ModelConfig, RopeParameters } from "../model-config.js";
 import { invalid, show } from "../options.js";
 import type { Metadata } from "./format.js";
 

@@ -1,7 +1,7 @@
 /** A tokenizer's tokens and merges as llama.cpp reads them. */
 
 import { textPart } from "../lazy.js";
-import type { ModelConfig } from "../model.js";
+import type { ModelConfig } from "../model-config.js";
 import { invalid, isA, show } from "../options.js";
 import type { AddedToken, LoadedFiles, TokenizerPart } from "../text/pretrained.js";
 import { ByteTokenizer } from "../tokenizer.js";

@@ -5,10 +5,11 @@ import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { stored } from "../internal.js";
 import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
 import type { SaveOptions } from "../save.js";
+import type { Entry } from "./entries.js";
 import { Member } from "./member.js";
 import type { Recovery } from "./recovery.js";
 import { Repeat } from "./repeat.js";
-import { fileOf, loadAgain, restored, type Snapshot } from "./snapshot.js";
+import { fileOf, loadAgain, restored } from "./snapshot.js";
 import { Snapshots } from "./snapshots.js";
 import { either } from "./waiting.js";
 
@@ -28,53 +29,6 @@ export interface Origin {
     readonly under: Journal | undefined;
     loader(config: string): Promise<RawLoader>;
   };
-}
-
-/** Something done that has to be done again. */
-export type Entry = Step | Change | Merge;
-
-/** A step, or a part of one. */
-export class Step {
-  readonly member: Member;
-  readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>;
-  /** What its caller asks between its parts. */
-  readonly stop: () => boolean;
-  /** How often it has been asked: so many parts are done. */
-  calls = 0;
-  /** So many parts were done when it ended early. */
-  limit: number | undefined;
-  /** Whether its loss was what weights give that are not ruined. */
-  sound = false;
-  /** Its metrics, or why it failed when it was done again. */
-  json: string | undefined;
-  error: TinyloomError | undefined;
-  /** Nobody waits for it any more, and it has not begun again. */
-  cancelled = false;
-
-  constructor(member: Member, begin: Step["begin"], stop: () => boolean) {
-    this.member = member;
-    this.begin = begin;
-    this.stop = stop;
-  }
-
-  readonly asked = (): boolean => {
-    this.calls += 1;
-    return this.stop();
-  };
-}
-
-/** A change of an option. */
-export interface Change {
-  readonly member: Member;
-  readonly change: (raw: RawTrainer) => void;
-  /** The step before it, and how often that had been asked to stop: it may be under way still. */
-  readonly after: Step | undefined;
-  readonly calls: number;
-}
-
-/** An adapter that was added to the model. */
-export interface Merge {
-  merge(model: RawModel): Promise<void>;
 }
 
 interface Parts {
@@ -283,5 +237,3 @@ export class Journal implements Guard<RawModel> {
     return model;
   }
 }
-
-export type { Snapshot };

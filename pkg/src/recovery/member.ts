@@ -10,7 +10,8 @@ import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions 
 import { noGood, save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
-import { type Journal, Step } from "./journal.js";
+import { Step } from "./entries.js";
+import type { Journal } from "./journal.js";
 import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
 
 /** Nats per token that no weights give which are worth keeping: guessing among 150,000 words costs 12. */

@@ -3,7 +3,8 @@
 import { type TinyloomError, toError } from "../error.js";
 import type { RawModel, RawTrainer } from "../raw.js";
 import type { StepMetrics } from "../trainer-types.js";
-import { type Change, type Entry, type Journal, Step } from "./journal.js";
+import { type Change, type Entry, Step } from "./entries.js";
+import type { Journal } from "./journal.js";
 import type { Member } from "./member.js";
 import type { RepeatedStep } from "./types.js";
 

@@ -4,7 +4,8 @@ import { toError } from "../error.js";
 import { end } from "../handle.js";
 import type { RawSnapshot } from "../raw.js";
 import { bytesOf } from "../saving.js";
-import { type Entry, type Journal, Step } from "./journal.js";
+import { type Entry, Step } from "./entries.js";
+import type { Journal } from "./journal.js";
 import type { Member } from "./member.js";
 import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
 

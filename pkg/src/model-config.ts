@@ -1,0 +1,103 @@
+/** A model's config, as the caller gives it. */
+
+import { isTinyloomError } from "./error.js";
+import { invalid, object, show } from "./options.js";
+import { CONFIG_BYTES } from "./source.js";
+
+/** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
+export interface RopeParameters {
+  rope_type?: "default" | "linear" | "llama3" | "yarn";
+  rope_theta?: number;
+  factor?: number;
+  low_freq_factor?: number;
+  high_freq_factor?: number;
+  original_max_position_embeddings?: number;
+  attention_factor?: number | null;
+  beta_fast?: number | null;
+  beta_slow?: number | null;
+  truncate?: boolean;
+  [name: string]: unknown;
+}
+
+/**
+ * A model's config, with the names of Hugging Face's `config.json`. What is left out defaults as in
+ * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
+ */
+export interface ModelConfig {
+  model_type?: "llama" | "mistral" | "qwen2" | "qwen3" | "gpt2";
+  vocab_size?: number;
+  hidden_size?: number;
+  intermediate_size?: number;
+  num_hidden_layers?: number;
+  num_attention_heads?: number;
+  /** Heads of keys and values; `num_attention_heads` must be a multiple. */
+  num_key_value_heads?: number;
+  /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
+  head_dim?: number;
+  max_position_embeddings?: number;
+  rms_norm_eps?: number;
+  rope_theta?: number;
+  /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
+  rope_parameters?: RopeParameters | null;
+  rope_scaling?: RopeParameters | null;
+  tie_word_embeddings?: boolean;
+  /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
+  hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  initializer_range?: number;
+  /**
+   * A position sees at most this many of the latest positions, itself included (Mistral). The cache of
+   * `generate` then keeps only these and one chunk of the prompt, for a text of any length.
+   */
+  sliding_window?: number | null;
+  /**
+   * Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved
+   * config that transformers' Llama and Mistral ignore it.
+   */
+  attn_logit_softcapping?: number | null;
+  /** GPT-2 spells these fields so; they stand for `hidden_size` and so on. */
+  n_embd?: number;
+  /** Default 4 · `n_embd`. */
+  n_inner?: number | null;
+  n_layer?: number;
+  n_head?: number;
+  n_positions?: number;
+  layer_norm_epsilon?: number;
+  /** Default `"gelu_new"`. */
+  activation_function?: ModelConfig["hidden_act"];
+  [name: string]: unknown;
+}
+
+/** The config's JSON text; what JSON cannot hold is refused by name, since it would be left out. */
+export function configJson(where: string, config: unknown): string {
+  const refuse = (message: string, cause?: unknown) =>
+    invalid(`${where}: ${message}`, "invalid-config", cause);
+  const long = () =>
+    refuse(
+      `the config takes more than ${CONFIG_BYTES} bytes as JSON; take out the fields that are not the model's`,
+    );
+  // Counted as it is made: the text of what is far too large is never whole.
+  let length = 0;
+  const keep = (name: string, value: unknown) => {
+    const type = typeof value;
+    if (type === "number" ? !Number.isFinite(value) : /^(bigint|function|symbol)$/.test(type)) {
+      throw refuse(`config field ${show(name)} is ${show(value)}; give what JSON can hold`);
+    }
+    length += name.length + (type === "string" ? (value as string).length : 1);
+    if (length > CONFIG_BYTES) throw long();
+    return value;
+  };
+  let json: string | undefined;
+  try {
+    if (object(config) !== undefined) {
+      throw refuse(`give a plain config object, not ${show(config)}`);
+    }
+    json = JSON.stringify(config, keep);
+  } catch (cause) {
+    throw isTinyloomError(cause)
+      ? cause
+      : refuse(`the config cannot be made JSON (${show(cause)})`, cause);
+  }
+  if (json === undefined) throw refuse("the config's toJSON gives nothing");
+  if (json.length > CONFIG_BYTES) throw long();
+  return json;
+}

@@ -1,0 +1,37 @@
+/** What is checked of the options of a model's calls, and how the module takes them. */
+
+import { adapter, kvCache, type WeightFormat, weights } from "./generate.js";
+import type {
+  HiddenStatesOptions,
+  InferenceOptions,
+  ModelAttentionOptions,
+  ModelOptions,
+  PretrainedOptions,
+} from "./model-types.js";
+import { check, index, type Rules, seed } from "./options.js";
+import { LOAD, LONG } from "./source.js";
+
+export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
+export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
+
+export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
+export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
+export const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
+
+/**
+ * The checked options, and the module's own of them as JSON.
+ *
+ * @param held - the format in which the model holds its matrices.
+ * @param look - what is read of the model, where that is not the loss.
+ */
+export function inference<O extends InferenceOptions>(
+  where: string,
+  options: O,
+  rules: Rules<O>,
+  held: WeightFormat,
+  look?: string,
+): [O, string] {
+  const chosen = check(where, options, rules);
+  const own = { weights: held, ...chosen, signal: undefined, adapter: undefined, look };
+  return [chosen, JSON.stringify(own)];
+}

@@ -1,0 +1,67 @@
+/** The options that a model's calls take, and the files that they give. */
+
+import type { KvCache, WeightFormat } from "./generate.js";
+import type { Adapter } from "./lora.js";
+import type { LoadOptions, LongOptions } from "./source.js";
+
+/** Options of {@link Model.create}. */
+export interface ModelOptions extends LongOptions {
+  /** Seed of the initial weights, an unsigned 32-bit number; default 0. */
+  seed?: number;
+}
+
+/** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
+export interface InferenceOptions extends LongOptions {
+  /**
+   * The format of the keys and values that attention reads, as in {@link GenerateOptions}. The loss
+   * shows what a packed cache costs a model. Default "f32".
+   */
+  kvCache?: KvCache;
+  /** The format in which matrices are read, as in {@link GenerateOptions}. */
+  weights?: WeightFormat;
+  /** An adapter of the model; without it the model alone is asked. */
+  adapter?: Adapter;
+}
+
+/** Options of {@link Model.hiddenStates}. */
+export interface HiddenStatesOptions extends InferenceOptions {
+  /**
+   * Which hidden state, counted as transformers counts `output_hidden_states`: 0 is the embedding, i the
+   * output of the first i layers, and `num_hidden_layers` the output of the last layer behind the final
+   * norm.
+   */
+  layer: number;
+}
+
+/** Options of {@link Model.attention}. */
+export interface ModelAttentionOptions extends InferenceOptions {
+  /** The layer, from 0 to `num_hidden_layers - 1`. */
+  layer: number;
+  /** The head of queries, from 0 to `num_attention_heads - 1`. */
+  head: number;
+}
+
+/** Files of {@link Model.save}. */
+export interface ModelFiles {
+  [name: string]: Uint8Array<ArrayBuffer>;
+  "config.json": Uint8Array<ArrayBuffer>;
+  "model.safetensors": Uint8Array<ArrayBuffer>;
+}
+
+/** Files of {@link Model.save} for llama.cpp. */
+export interface GgufFiles {
+  [name: string]: Uint8Array<ArrayBuffer>;
+  "model.gguf": Uint8Array<ArrayBuffer>;
+}
+
+/** Options of {@link Model.fromPretrained}. */
+export interface PretrainedOptions extends LoadOptions {
+  /**
+   * The format in which the model holds its matrices, embedding and head among them; default "f32". With "f16",
+   * "int8" and "int4" they take 1/2, 9/32 and 5/32 of the memory. They are packed as they arrive, so that no
+   * matrix is ever whole in f32; norms, biases and matrices whose rows are not a multiple of 32 stay f32. A packed
+   * model generates, and adapters are trained on it. It has not the checkpoint's own numbers: it is neither
+   * trained nor saved itself, no adapter is merged into it, and it is read in no other format.
+   */
+  weights?: WeightFormat;
+}
