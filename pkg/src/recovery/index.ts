@@ -8,6 +8,7 @@ const RULES: Rules<RecoverOptions> = {
   attempts: integer(1, 1000),
   snapshotBytes: integer(0, Number.MAX_SAFE_INTEGER),
   snapshotMilliseconds: integer(0, Number.MAX_SAFE_INTEGER),
+  snapshotSteps: integer(1, Number.MAX_SAFE_INTEGER),
   onState: callback,
 };
 

@@ -168,10 +168,12 @@ export class Snapshots {
     return now + this.#wait(this.#paid);
   }
 
-  /** Whether there is anything that the newest one has not. */
+  /** Whether there are steps enough that the newest one has not. */
   #changed(): boolean {
-    const stepped = this.#journal.log.some((entry) => entry instanceof Step);
-    return stepped || !(this.newest || this.#journal.origin.seeded);
+    const { log, origin, recovery } = this.#journal;
+    if (!(this.newest || origin.seeded)) return true;
+    const steps = log.filter((entry) => entry instanceof Step);
+    return steps.length >= (recovery.options.snapshotSteps ?? 1);
   }
 
   #begin(began: number): void {

@@ -20,6 +20,11 @@ export interface RecoverOptions {
    * longer time costs more of them. Snapshots are as rare as their cost asks in any case.
    */
   snapshotMilliseconds?: number;
+  /**
+   * The fewest steps from one snapshot to the next, micro-steps where gradients accumulate; default 1. Steps since
+   * the last one are done again, so more of them cost more.
+   */
+  snapshotSteps?: number;
   /** Hears of each stage. What it throws is reported as an error of the page, and ends nothing. */
   onState?: (state: RecoveryState) => void;
 }

@@ -471,6 +471,20 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "between two snapshots lie the steps that were asked for"(context) {
+    const { runtime, of } = await recovering(context, { eager: true, snapshotSteps: 6 });
+    const trainer = await trained(context, runtime);
+    const snapshots = () => of("snapshot").map(({ steps: [step] }) => step);
+    for (let more = 0; more < 500 && snapshots().length < 3; more++) {
+      await trainer.step(batch(20));
+      await pause(10);
+    }
+    const between = snapshots().map((step, at, all) => step - (all[at - 1] ?? 0));
+    ok(between.length === 3 && between.every((steps) => steps >= 6), `${between} steps between`);
+    trainer.model.free();
+    runtime.destroy();
+  },
+
   async "without recovery a lost device is the end"(context) {
     const { Runtime } = context.tinyloom;
     const runtime = await Runtime.create({ gpu: context.gpu, recover: false });
