@@ -1,6 +1,7 @@
 import { type Connected, connect, type RecoveryState, type Runtime } from "tinyloom/worker";
+import { BETWEEN } from "./plug.ts";
 
-/** Milliseconds between two snapshots: long enough that a visitor sees some steps done twice. */
+/** Milliseconds between two snapshots at least. */
 const SNAPSHOTS = 5000;
 
 /** The package, which lives in a worker, and the GPU that it has opened there. */
@@ -15,6 +16,6 @@ export interface Lab extends Connected {
  */
 export async function openLab(onState: (state: RecoveryState) => void): Promise<Lab> {
   const tinyloom = await connect();
-  const recover = { onState, snapshotMilliseconds: SNAPSHOTS };
+  const recover = { onState, snapshotMilliseconds: SNAPSHOTS, snapshotSteps: BETWEEN };
   return { ...tinyloom, runtime: await tinyloom.Runtime.create({ recover }) };
 }

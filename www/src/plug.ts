@@ -1,18 +1,15 @@
-/** When the plug is pulled: once a visitor can see enough steps done twice, and after a few snapshots in any case. */
+/** When the plug is pulled: once a visitor can see enough steps done twice. */
 
-/** Steps behind the last snapshot that are waited for. */
+/** Steps that have to lie behind the last snapshot. */
 const WANTED = 10;
-/** Snapshots that are waited for at the most. */
-const PATIENCE = 3;
+/** Steps between two snapshots at least: so many lie behind one before the next is taken, however slow the steps are. */
+export const BETWEEN = 2 * WANTED;
 
 /** Waits for the step at which the plug is pulled. */
 export class PlugWait {
   /** The step that a lost device goes back to. */
   #snapshot = 0;
-  /** Steps that have to lie behind it; undefined while nobody waits. */
-  #wanted: number | undefined;
-  /** Snapshots since the wait began. */
-  #came = 0;
+  #waiting = false;
 
   /** A run begins, or goes on, at this step. */
   begin(step: number): void {
@@ -22,16 +19,15 @@ export class PlugWait {
 
   /** Starts to wait. */
   start(): void {
-    this.#wanted = WANTED;
-    this.#came = 0;
+    this.#waiting = true;
   }
 
   stop(): void {
-    this.#wanted = undefined;
+    this.#waiting = false;
   }
 
   get waiting(): boolean {
-    return this.#wanted !== undefined;
+    return this.#waiting;
   }
 
   get snapshot(): number {
@@ -40,29 +36,22 @@ export class PlugWait {
 
   /** There is a snapshot of this step. */
   snapshotted(step: number): void {
-    const between = step - this.#snapshot;
     this.#snapshot = step;
-    if (this.#wanted === undefined) return;
-    this.#came += 1;
-    // The first may have been due when the wait began: only the next ones tell how many steps lie between two.
-    if (this.#came > 1) this.#wanted = Math.max(1, Math.min(this.#wanted, between - 1));
-    if (this.#came >= PATIENCE) this.#wanted = 0;
   }
 
   /** Whether the plug is pulled after this step. That ends the wait. */
   pulls(step: number): boolean {
-    if (this.#wanted === undefined || step - this.#snapshot < this.#wanted) return false;
+    if (!this.#waiting || step - this.#snapshot < WANTED) return false;
     this.stop();
     return true;
   }
 
   /** What is waited for, in words. */
   get words(): string {
-    const last = `The last snapshot is of step ${this.#snapshot}.`;
-    const wanted = this.#wanted ?? 0;
-    if (wanted === 0) return `${last} Pulls after the next step…`;
-    const steps = wanted === 1 ? "1 step lies" : `${wanted} steps lie`;
-    const why = wanted < WANTED ? `: ${WANTED} take longer here than the time between two` : "";
-    return `${last} Waits until ${steps} behind it${why}…`;
+    const last =
+      this.#snapshot === 0
+        ? "There is no snapshot yet."
+        : `The last snapshot is of step ${this.#snapshot}.`;
+    return `${last} Waits until ${WANTED} steps can be done twice…`;
   }
 }
