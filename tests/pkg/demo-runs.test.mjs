@@ -1,12 +1,13 @@
 // Runs of the demo page stay: over a reload and a killed renderer, as a zip, and where there is no storage.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
-import { capture, root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
@@ -142,8 +143,33 @@ async function compare(t, demo) {
   return { zip, files: undisturbed.files };
 }
 
-/** transformers loads the folder of the zip, and writes what the page writes. */
-async function inTransformers(t, files, prompt, text) {
+/** Logits of an exported model, as the package computes them in the page. */
+async function logitsOf(demo, files, tokens) {
+  const contents = {};
+  for (const name of ["config.json", "model.safetensors"]) {
+    contents[name] = Buffer.from(await files[name].arrayBuffer()).toString("base64");
+  }
+  const computing = demo.page.evaluate(
+    async (contents, tokens) => {
+      const { Model, Runtime } = await import(`${location.origin}/pkg/index.js`);
+      const source = {};
+      for (const [name, content] of Object.entries(contents)) {
+        source[name] = await (await fetch(`data:;base64,${content}`)).blob();
+      }
+      const runtime = await Runtime.create();
+      const model = await Model.fromPretrained(runtime, source);
+      const logits = await model.logits(tokens);
+      runtime.destroy();
+      return [...logits];
+    },
+    contents,
+    tokens,
+  );
+  return Float32Array.from(await within(120, "logits of the export", computing));
+}
+
+/** transformers loads the folder of the zip, computes the same logits, and writes what the page writes. */
+async function inTransformers(t, demo, files, prompt, text) {
   const python = findPython();
   if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: transformers did not load the export`);
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-exported-"));
@@ -151,8 +177,18 @@ async function inTransformers(t, files, prompt, text) {
   for (const [name, blob] of Object.entries(files)) {
     writeFileSync(join(folder, name), Buffer.from(await blob.arrayBuffer()));
   }
-  const script = join(root, "tests", "reference", "continue_text.py");
-  const said = capture(python, [script, folder, prompt, String(text.length)]);
+  const run = (name, ...given) => {
+    const script = join(root, "tests", "reference", name);
+    const said = spawnSync(python, [script, folder, ...given], { encoding: "utf8" });
+    assert.equal(said.status, 0, `${name}: ${said.stdout}${said.stderr}`);
+    return said.stdout.trim();
+  };
+  const tokens = [...Buffer.from(prompt + text, "latin1")];
+  writeFileSync(join(folder, "logits.f32"), await logitsOf(demo, files, tokens));
+  const expected = join(folder, "expected.json");
+  writeFileSync(expected, JSON.stringify({ tokens, logits: "logits.f32" }));
+  t.diagnostic(run("check_saved.py", expected));
+  const said = run("continue_text.py", prompt, String(text.length));
   assert.equal(Buffer.from(JSON.parse(said)).toString("latin1"), text, "text of transformers");
   t.diagnostic(`transformers goes on as the page does: ${JSON.stringify(prompt + text)}`);
 }
@@ -192,7 +228,7 @@ test(
   "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
   LONG,
   async (t) => {
-    const server = await serve({ "/": dist });
+    const server = await serve({ "/": dist, "/pkg": join(root, "pkg", "dist") });
     t.after(() => server.close());
     const browser = await launch("chromium");
     t.after(() => browser.close());
@@ -218,8 +254,8 @@ test(
       await demo.text("output-step"),
       `Written by the model of step ${STEPS} of “${NAME} 2”:`,
     );
-    await t.test("transformers goes on as the page does", (sub) =>
-      inTransformers(sub, files, PROMPT, text),
+    await t.test("transformers computes the same logits, and goes on as the page does", (sub) =>
+      inTransformers(sub, demo, files, PROMPT, text),
     );
 
     await demo.drop({ "back.zip": zip });
