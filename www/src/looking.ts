@@ -1,6 +1,7 @@
 /** What the model of a training computes on the way: attention over a text, and which tokens it treats alike. */
 import type { Model } from "tinyloom/worker";
 import type { Codec } from "./data.ts";
+import { shapeOf } from "./shape.ts";
 
 /** Letters of the text whose tokens may be neighbours. */
 const LOOKED = 20_000;
@@ -63,16 +64,8 @@ export class Embeddings {
   static async of(model: Model, codec: Codec, text: Blob): Promise<Embeddings> {
     const seen = new Set(await codec.encode(await text.slice(0, LOOKED).text()));
     const ids = [...seen].slice(0, CANDIDATES);
-    const { hidden_size: width = 1, max_position_embeddings: most = 128 } = model.config;
-    const rows: Float32Array[] = [];
-    for (let at = 0; at < ids.length; at += most) {
-      const part = Uint32Array.from(ids.slice(at, at + most));
-      const states = await model.hiddenStates(part, { layer: 0 });
-      for (let row = 0; row < part.length; row++) {
-        rows.push(unit(states.subarray(row * width, (row + 1) * width)));
-      }
-    }
-    return new Embeddings(codec, ids, rows);
+    const rows = await rowsOf(model, ids);
+    return new Embeddings(codec, ids, rows.map(unit));
   }
 
   /** Those that are most like a token's; none where the text does not have it. */
@@ -87,6 +80,36 @@ export class Embeddings {
       }),
     );
   }
+}
+
+/** The embedding of each token. */
+async function rowsOf(model: Model, ids: readonly number[]): Promise<Float32Array[]> {
+  const { width = 1, positions: most = 128 } = shapeOf(model.config);
+  const ofPlaces = model.config.model_type === "gpt2";
+  const rows: Float32Array[] = [];
+  for (let at = 0; at < ids.length; at += most) {
+    const part = Uint32Array.from(ids.slice(at, at + most));
+    let states = await model.hiddenStates(part, { layer: 0 });
+    if (ofPlaces) {
+      const same = part.map(() => ids[0]!);
+      const places = await model.hiddenStates(same, { layer: 0 });
+      states = states.map((value, index) => value - places[index]!);
+    }
+    for (let row = 0; row < part.length; row++) {
+      rows.push(states.subarray(row * width, (row + 1) * width));
+    }
+  }
+  return ofPlaces ? centred(rows) : rows;
+}
+
+/**
+ * Rows without their mean. GPT-2 adds a vector to each token for its place: what is left without it are the distances
+ * to one of the tokens, and without their mean it does not matter to which.
+ */
+function centred(rows: readonly Float32Array[]): Float32Array[] {
+  const mean = new Float32Array(rows[0]?.length ?? 0);
+  for (const row of rows) for (const [at, value] of row.entries()) mean[at]! += value / rows.length;
+  return rows.map((row) => row.map((value, at) => value - mean[at]!));
 }
 
 function dot(a: Float32Array, b: Float32Array): number {

@@ -4,6 +4,7 @@ import { byId, bytes, duration, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
 import { room } from "../room.ts";
 import type { RunSettings } from "../settings.ts";
+import { shapeOf } from "../shape.ts";
 import { tableRow } from "../table.ts";
 
 /** What each slider chooses from. */
@@ -71,10 +72,11 @@ export class EditorPanel {
 
   /** Sets the sliders to the nearest model. */
   set config(config: ModelConfig) {
-    this.#set("layers", config.num_hidden_layers ?? 2);
-    this.#set("width", config.hidden_size ?? 64);
-    this.#set("heads", config.num_attention_heads ?? 4);
-    this.#set("context", config.max_position_embeddings ?? 64);
+    const { layers = 2, width = 64, heads = 4, positions = 64 } = shapeOf(config);
+    this.#set("layers", layers);
+    this.#set("width", width);
+    this.#set("heads", heads);
+    this.#set("context", positions);
     this.#set("vocabulary", config.vocab_size ?? 256);
     this.#label();
   }
