@@ -2,9 +2,10 @@
  * The headless main job: trains on a text's bytes, evaluates on its last tenth and decodes a sample. The same module
  * runs in a page (headless.ts) and in Node with Dawn, so it touches no DOM and takes the package as an argument.
  */
-import type { Capabilities, Model, Runtime, Trainer } from "tinyloom";
+import type { Model, Runtime, Trainer } from "tinyloom";
 import { type GrammarEntropy, grammarEntropy } from "../stories/entropy.ts";
 import { scoreSample } from "../stories/score.ts";
+import { adapterName } from "./adapter.ts";
 import { presets } from "./presets.ts";
 import { ByteStream, sampleTokens } from "./sample.ts";
 import {
@@ -89,14 +90,6 @@ export async function runJob(
 /** A number of bytes in words. */
 function bytes(count: number): string {
   return count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(1)} GB`;
-}
-
-/** The adapter in words. */
-export function adapterName({ adapter, software }: Capabilities): string {
-  const { vendor, architecture, device, description } = adapter;
-  const known = [vendor, architecture, device, description].filter((part) => part !== "");
-  if (known.length === 0) return software ? "unnamed, on the CPU" : "unnamed";
-  return known.join(" ");
 }
 
 class Job {

@@ -1,7 +1,7 @@
 /** One click measures the reference models; the result is a file and a picture to share. */
+import { adapterName } from "../adapter.ts";
 import type { Measured, Report, Said } from "../benchmark.ts";
 import { byId, download, whole } from "../dom.ts";
-import { adapterName } from "../job.ts";
 import { fill, tableRow } from "../table.ts";
 import { attemptNoting, showError } from "./status.ts";
 
