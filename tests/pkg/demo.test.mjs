@@ -9,6 +9,8 @@ import { DESKTOP, Demo, number, PHONE, sleep } from "./demo-page.mjs";
 
 /** Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. */
 const [OPENING, TRAINING] = [100, 50];
+/** Seconds from navigation to the first step on a software adapter, with empty caches. */
+const FIRST = 10;
 
 /** The longest task of the main thread since the page was opened or this was called, in milliseconds. */
 function longestTask(page) {
@@ -29,21 +31,34 @@ function longestTask(page) {
   });
 }
 
+/** Waits for the first step. Gives the seconds since navigation, and the longest task until then in milliseconds. */
+async function firstStep(demo) {
+  await demo.page.waitForFunction(() => document.querySelector("#step").dataset.value > 0, {
+    timeout: 120_000,
+  });
+  const seconds = (await demo.page.evaluate(() => performance.now())) / 1000;
+  return { seconds, task: await longestTask(demo.page) };
+}
+
 /**
- * The longest task while the page opened. Where it was too long the page opens again, twice at most, in a
- * profile of its own: other work on the machine only makes tasks longer.
+ * Holds the time to the first step, and the tasks until then, to account. Where one was too long the page opens again,
+ * twice at most, in a browser of its own with empty caches: other work on the machine only makes both longer.
  */
-async function longestOpening(t, demo) {
-  const found = [await longestTask(demo.page)];
-  while (found.at(-1) >= OPENING && found.length < 3) {
-    const context = await demo.page.browser().createBrowserContext();
-    const again = await Demo.open(context, demo.page.url());
-    await again.until("first step", async () => (await again.step()) >= 1);
-    found.push(await longestTask(again.page));
-    await context.close();
+async function quickly(t, demo) {
+  const found = [await firstStep(demo)];
+  const least = (what) => Math.min(...found.map((one) => one[what]));
+  while ((least("task") >= OPENING || least("seconds") >= FIRST) && found.length < 3) {
+    if ((await demo.state()) === "training") await demo.click("pause");
+    await demo.untilState("paused");
+    const browser = await launch("chromium");
+    found.push(await firstStep(await Demo.open(browser, demo.page.url())));
+    await browser.close();
   }
-  t.diagnostic(`longest task of each opening: ${found.join(", ")} ms`);
-  return Math.min(...found);
+  if (found.length > 1) await demo.click("start");
+  const all = (what) => found.map((one) => one[what].toFixed(1)).join(", ");
+  t.diagnostic(`first step ${all("seconds")} s after navigation, longest task ${all("task")} ms`);
+  assert.ok(least("task") < OPENING, `tasks of ${all("task")} ms while the page opened`);
+  assert.ok(least("seconds") < FIRST, `${all("seconds")} s from navigation to the first step`);
 }
 
 /** The page as it opens: a recording, then a model of its own, until the visitor has a text. */
@@ -54,11 +69,7 @@ async function opens(t, demo) {
   await demo.untilState("training");
   assert.ok(await demo.page.$("#recording[hidden]"), "the recording ends when the run begins");
   assert.equal(await demo.text("text-source"), "reverse");
-  await demo.until("first step", async () => (await demo.step()) >= 1);
-  const since = await demo.page.evaluate(() => performance.now());
-  t.diagnostic(`first step ${(since / 1000).toFixed(1)} s after navigation`);
-  const opening = await longestOpening(t, demo);
-  assert.ok(opening < OPENING, `a task of ${opening} ms while the page opened`);
+  await quickly(t, demo);
   assert.match(await demo.text("blind-key"), /among 256 letters: 5\.55$/);
   assert.match(await demo.text("entropy-key"), /^floor: 0/);
   await demo.until("score", async () =>
