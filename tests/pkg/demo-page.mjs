@@ -126,8 +126,11 @@ export class Demo {
 
   /** Holds the page as it is to axe, in light or dark. */
   async axe(theme, name = "") {
-    const shown = await this.page.$$eval("[hidden]", (all) =>
-      all.filter((one) => getComputedStyle(one).display !== "none").map(({ id }) => id),
+    // In one go: `$$eval` would first ask for the elements, and a page that trains may show one of them meanwhile.
+    const shown = await this.page.evaluate(() =>
+      [...document.querySelectorAll("[hidden]")]
+        .filter((one) => getComputedStyle(one).display !== "none")
+        .map(({ id }) => id),
     );
     assert.deepEqual(shown, [], "what is hidden, and shown by a style");
     await this.page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
