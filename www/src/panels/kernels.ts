@@ -62,6 +62,18 @@ function grouped({ rows, microseconds, steps }: Measured, phase: string): Group[
   return [...groups.values()];
 }
 
+/** A kernel's text with its blocks indented: the module carries it without that. */
+function indented(wgsl: string): string {
+  let depth = 0;
+  const lines = wgsl.split("\n").map((line) => {
+    const closing = /^[)\]}]*/.exec(line)![0].length;
+    const shown = "  ".repeat(Math.max(0, depth - closing)) + line;
+    for (const sign of line) depth += "([{".includes(sign) ? 1 : ")]}".includes(sign) ? -1 : 0;
+    return line === "" ? line : shown;
+  });
+  return lines.join("\n");
+}
+
 export class KernelsPanel {
   readonly #button = byId("measure", HTMLButtonElement);
   readonly #note = byId("timeline-note", HTMLElement);
@@ -138,7 +150,8 @@ export class KernelsPanel {
   #segment(training: Training, group: Group, whole: number, timed: boolean): HTMLElement {
     const { row, count, cost } = group;
     const time = timed ? `${cost.toFixed(0)} µs, ` : "";
-    const what = `${row.kernel}, ${count} times: ${time}${((100 * cost) / whole).toFixed(1)} %`;
+    const times = count === 1 ? "once" : `${count} times`;
+    const what = `${row.kernel}, ${times}: ${time}${((100 * cost) / whole).toFixed(1)} %`;
     const button = make("button", "segment", row.kernel);
     button.type = "button";
     button.title = what;
@@ -158,7 +171,7 @@ export class KernelsPanel {
     byId("kernel-title", HTMLElement).textContent = `${row.kernel}, ${row.variant}`;
     byId("kernel-reason", HTMLElement).textContent =
       `${sentence(row.label)} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
-    byId("wgsl", HTMLElement).textContent = text;
+    byId("wgsl", HTMLElement).textContent = indented(text);
     this.#detail.hidden = false;
   }
 }
