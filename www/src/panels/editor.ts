@@ -17,6 +17,9 @@ const CHOICES = {
   vocabulary: [256, 384, 512, 1024, 2048, 4096, 8192, 16384, 32768],
 };
 type Slider = keyof typeof CHOICES;
+
+/** What the kinds of bytes are called, where an estimate's own names do not say it. */
+const KINDS: { readonly [kind: string]: string } = { state: "optimizer state" };
 const SLIDERS = Object.keys(CHOICES) as Slider[];
 
 const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
@@ -40,6 +43,12 @@ export class EditorPanel {
 
   set hidden(value: boolean) {
     this.#form.hidden = value;
+  }
+
+  /** Letters that the model sees at once: the nearest choice. */
+  set context(letters: number) {
+    this.#set("context", letters);
+    this.#label();
   }
 
   /** Problems are of letters. */
@@ -120,7 +129,7 @@ export class EditorPanel {
     this.#note.textContent = refused ?? "";
     this.#note.hidden = !refused;
     const { parameters = 0, bytes: parts, milliseconds } = estimate ?? {};
-    const { total = 0, ...kinds } = parts ?? {};
+    const { total = 0 } = parts ?? {};
     this.#table.hidden = !estimate;
     this.#table.dataset["bytes"] = String(total);
     const seconds = ((milliseconds?.step ?? Number.NaN) * steps) / 1000;
@@ -129,7 +138,7 @@ export class EditorPanel {
     const known = Number.isFinite(seconds);
     byId("estimate-sum", HTMLElement).textContent =
       estimate === undefined ? "" : `: ${bytes(total)}${known ? `, about ${time}` : ""}`;
-    const rows = Object.entries(kinds).filter(([, count]) => count > 0);
+    const rows = parts ? kindsOf(parts) : [];
     this.#table.replaceChildren(
       make(
         "tbody",
@@ -137,19 +146,23 @@ export class EditorPanel {
         tableRow("weights, in number", whole(parameters)),
         ...rows.map(([kind, count]) => tableRow(`bytes: ${kind}`, bytes(count))),
         tableRow("bytes in all", bytes(total)),
-        tableRow("predicted time", known ? `${time} for ${steps} steps` : "not known"),
+        tableRow("predicted time", known ? `${time} for ${whole(steps)} steps` : "not known"),
       ),
     );
   }
 }
 
+/** The bytes of each kind that there is, by what it is called. */
+function kindsOf({ total: _, ...kinds }: Estimate["bytes"]): [kind: string, count: number][] {
+  const there = Object.entries(kinds).filter(([, count]) => count > 0);
+  return there.map(([kind, count]) => [KINDS[kind] ?? kind, count]);
+}
+
 /** Why a model does not fit, with the arithmetic. */
 function refusal({ bytes: parts }: Estimate, most: number): string | undefined {
-  const { total, ...kinds } = parts;
+  const { total } = parts;
   if (total <= most) return undefined;
-  const sum = Object.entries(kinds)
-    .filter(([, count]) => count > 0)
-    .map(([kind, count]) => `${kind} ${bytes(count)}`);
+  const sum = kindsOf(parts).map(([kind, count]) => `${kind} ${bytes(count)}`);
   return (
     `This model does not fit: ${sum.join(" + ")} = ${bytes(total)}, and this page takes at most ${bytes(most)}. ` +
     "Make it narrower, or give it fewer layers or a smaller vocabulary."

@@ -179,6 +179,7 @@ export class SetupPanel {
     this.#showEditor();
     if (this.#size.value === OWN) {
       this.#sizeHint.hidden = true;
+      this.#editor.context = byId("sequence-length", HTMLInputElement).valueAsNumber;
       // What was made to fail is no start for a model of one's own.
       const rate = byId("learning-rate", HTMLInputElement);
       if (rate.valueAsNumber === presets.hot.learningRate) {
