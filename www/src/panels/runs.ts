@@ -162,6 +162,7 @@ export class RunsPanel {
   #nameField({ name }: RunSummary): HTMLInputElement {
     const input = make("input", "");
     input.value = name;
+    input.title = name; // which may be longer than the field
     input.setAttribute("aria-label", `Name of the run ${name}`);
     input.addEventListener("change", () => this.#actions.rename(name, input.value.trim()));
     return input;
