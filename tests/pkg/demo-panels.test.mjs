@@ -44,10 +44,13 @@ function slowSnapshots() {
   };
 }
 
-/** In the page: notes the loss of each step that it shows, and pulls the plug at one of them. */
+/** In the page: notes the loss of each step that it shows, and the sample in writing; pulls the plug at a step. */
 function listen(lost) {
   globalThis.losses = [];
   document.addEventListener("tinyloom:training", ({ detail: { type, step, loss } }) => {
+    if (type === "writing") {
+      globalThis.written = document.querySelector("#samples .answers")?.textContent;
+    }
     if (type !== "step") return;
     globalThis.losses.push(loss);
     if (step !== lost) return;
@@ -163,6 +166,8 @@ async function chart(demo) {
 
 /** Samples of the first steps, with what else could have come, and a way back to them. */
 async function samples(demo) {
+  const written = await demo.page.evaluate(() => globalThis.written);
+  assert.match(written, /^loom → .*bobbin → /s, "a sample has its form while it is being written");
   const steps = () =>
     demo.page.$$eval("#samples li:not([hidden])", (all) => all.map(({ value }) => value));
   const all = await steps();

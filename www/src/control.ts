@@ -23,6 +23,7 @@ import { remember, remembered } from "./remember.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { shapeOf } from "./shape.ts";
 import { isInUse, Shelf } from "./shelf.ts";
+import { tasks } from "./tasks/index.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
 
@@ -181,7 +182,7 @@ async function take(made: Training): Promise<void> {
   playback.stop();
   training = made;
   learning.start(made);
-  samples.clear();
+  samples.start(made.task && tasks[made.task]);
   ask.start(made);
   inside.start(made);
   kernels.start(made);

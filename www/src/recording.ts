@@ -51,7 +51,7 @@ export class Playback {
       words: 256,
       scores: "problems",
     });
-    this.#samples.clear();
+    this.#samples.start();
     const speed = Math.max(1, (recording.events.at(-1)?.[0] ?? 0) / LENGTH);
     const day = new Date(recording.date).toLocaleDateString("en", { dateStyle: "long" });
     const faster = speed > 1 ? `, played ${speed.toFixed(0)} times as fast` : "";

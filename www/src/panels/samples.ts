@@ -1,6 +1,8 @@
 import { type JudgedPiece, tally, type Verdict } from "../../stories/score.ts";
 import { byId, make } from "../dom.ts";
 import type { WrittenToken } from "../sample.ts";
+import { shownMark } from "../tasks/answers.ts";
+import type { Task } from "../tasks/task.ts";
 import type { SamplePiece } from "../training.ts";
 import { readTokens, tokenElement, tokensBetween } from "./tokens.ts";
 
@@ -45,15 +47,19 @@ export class SamplesPanel {
   readonly #hint = this.#score.textContent ?? "";
   readonly #time = byId("time", HTMLInputElement);
   readonly #field = byId("time-field", HTMLElement);
-  /** The sample that is being written. */
-  #writing: { step: number; item: HTMLLIElement; text: HTMLElement } | undefined;
+  /** What the run learns, where that has answers. */
+  #task: Task | undefined;
+  /** The sample that is being written, and the part of it that takes the next token. */
+  #writing: { step: number; item: HTMLLIElement; text: HTMLElement; part: HTMLElement } | undefined;
 
   constructor() {
     readTokens(this.#list, byId("alternatives", HTMLElement));
     this.#time.addEventListener("input", () => this.#travel());
   }
 
-  clear(): void {
+  /** Clears the panel for a run. */
+  start(task?: Task): void {
+    this.#task = task;
     this.#list.replaceChildren();
     this.#writing = undefined;
     this.#score.textContent = this.#hint;
@@ -65,11 +71,23 @@ export class SamplesPanel {
   /** Shows a token of the sample that is being made. */
   write(step: number, token: WrittenToken): void {
     if (this.#writing?.step !== step) {
-      const text = make("p", "sample-text");
-      this.#writing = { step, text, item: this.#item(step, text) };
+      const text = make("p", this.#task ? "sample-text answers" : "sample-text");
+      this.#writing = { step, text, item: this.#item(step, text), part: text };
       this.#put(this.#writing.item);
     }
-    this.#writing.text.append(tokenElement(token));
+    const prompt = this.#prompt(token);
+    if (prompt === undefined) this.#writing.part.append(tokenElement(token));
+    else {
+      this.#writing.part = make("span", "", prompt);
+      this.#writing.text.append(this.#writing.part);
+    }
+  }
+
+  /** A problem as it is shown, where the token is one: the model has not drawn it. */
+  #prompt({ text, probability }: WrittenToken): string | undefined {
+    const task = this.#task;
+    if (!task || probability !== undefined || !text.endsWith(task.mark)) return undefined;
+    return text.trim().slice(0, -task.mark.length) + shownMark(task);
   }
 
   /** Shows a whole sample. */
