@@ -327,6 +327,9 @@ async function editor(t, demo) {
   for (const model of full ? OWN : OWN.slice(0, 1)) await own(t, demo, model);
 }
 
+/** Steps of each of them: in so many the first, which compiles, is forgotten by the page's tokens per second. */
+const OWN_STEPS = 60;
+
 /** Models of the editor: indices of the sliders' values, and what the page then says. */
 const OWN = [
   {
@@ -361,7 +364,7 @@ async function own(t, demo, { source = "shakespeare", sliders, blind, floor, nam
   const length = String(32 << sliders.context);
   assert.equal(await demo.text("sequence-length"), length);
   await demo.fill("tokens-per-step", length);
-  await demo.fill("steps", "12");
+  await demo.fill("steps", String(OWN_STEPS));
   await demo.until(
     "estimate",
     async () => (await demo.page.$("#estimate-note[hidden]")) !== null,
@@ -369,18 +372,30 @@ async function own(t, demo, { source = "shakespeare", sliders, blind, floor, nam
   );
   assert.ok((await predicted(demo)).seconds > 0, "predicted seconds");
   if (!full) return;
-  await demo.click("start"); // which waits for the estimate of these settings
-  await demo.untilState("stopped");
-  assert.equal(await demo.step(), 12);
+  const runs = [await trained(demo, length)];
   assert.match(await demo.text("blind-key"), blind);
   if (floor) assert.match(await demo.text("entropy-key"), floor);
   await sameBytes(t, demo);
   assert.equal((await demo.runs())[0].name, name);
-  const speed = await demo.page.$eval("#tokens-per-second", ({ dataset }) => Number(dataset.value));
-  const [expected, measured] = [(await predicted(demo)).seconds, (12 * Number(length)) / speed];
-  t.diagnostic(`${name}: ${expected.toFixed(2)} s predicted, ${measured.toFixed(2)} s measured`);
-  const ratio = expected / measured;
+  const { seconds } = await predicted(demo);
+  const ratios = () => runs.map((measured) => seconds / measured);
+  // Other work on the machine only makes steps longer.
+  while (ratios().every((ratio) => ratio <= 0.5) && runs.length < 3) {
+    runs.push(await trained(demo, length));
+  }
+  const measured = runs.map((one) => one.toFixed(2)).join(", ");
+  t.diagnostic(`${name}: ${seconds.toFixed(2)} s predicted, ${measured} s measured`);
+  const ratio = Math.max(...ratios());
   assert.ok(ratio > 0.5 && ratio < 2, `${name}: predicted ${ratio} of the measured seconds`);
+}
+
+/** Trains the chosen model. Gives the seconds that its steps take, without what was compiled for the first. */
+async function trained(demo, length) {
+  await demo.click("start"); // which waits for the estimate of these settings
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), OWN_STEPS);
+  const speed = await demo.page.$eval("#tokens-per-second", ({ dataset }) => Number(dataset.value));
+  return (OWN_STEPS * Number(length)) / speed;
 }
 
 /** What the page predicts of the chosen model: bytes and seconds. */
