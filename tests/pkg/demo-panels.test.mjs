@@ -246,6 +246,10 @@ async function inside(demo) {
   assert.ok(cosines.every((one) => Math.abs(one) <= 1));
   await demo.page.click('#layers [data-place="1"]');
   await note(/looks at/);
+  await demo.page.click("#inside-text .letter:nth-child(2)");
+  await note(/^Letter 2,/);
+  await demo.page.click("#attention-map"); // in its middle
+  await note(new RegExp(`^Letter (${Math.floor(length / 2)}|${Math.ceil(length / 2)}),`));
 }
 
 async function kernels(t, demo) {
