@@ -1,27 +1,65 @@
 // node bench/figures/demo.mjs
-// Takes docs/figures/demo.png: the built demo page in headless Chromium, after it has learned the
-// built-in stories. Run `npm run build -- --page` first.
+// Takes the pictures of docs/figures from the built demo page in headless Chromium: demo.png after it has learned the
+// built-in stories, demo-inside.png and demo-phone.png of the run with which it opens. Run `npm run build -- --page`
+// first.
 import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { main, root, step } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 
-const VIEW = { width: 1280, height: 800 };
+const WIDE = { width: 1280, height: 800 };
+const PHONE = { width: 390, height: 844, deviceScaleFactor: 2 };
+/** Milliseconds that a run may take. */
+const PATIENCE = 900_000;
+
+const file = (name) => join(root, "docs", "figures", `${name}.png`);
+
+const ended = (page) =>
+  page.waitForFunction(() => ["stopped", "error"].includes(document.body.dataset.state), {
+    polling: 500,
+    timeout: PATIENCE,
+  });
+
+/** The page after it has learned the stories. */
+async function stories(browser, url) {
+  const page = await openPage(browser, `${url}/#text-source=stories`);
+  await page.setViewport(WIDE);
+  await page.waitForFunction(() => !document.querySelector("#start").disabled);
+  await page.click("#start");
+  step("learns the stories");
+  await ended(page);
+  await page.screenshot({ path: file("demo") });
+  await page.close();
+}
+
+/** The page after the run with which it opens: its layers in the dark, and as a phone shows it. */
+async function opening(browser, url) {
+  const page = await openPage(browser, `${url}/`);
+  step("learns to reverse words");
+  await ended(page);
+  await page.setViewport(PHONE);
+  await page.screenshot({ path: file("demo-phone") });
+  await page.setViewport(WIDE);
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await page.$eval("#inside", (panel) => {
+    panel.open = true;
+  });
+  await page.waitForSelector("#inside-view:not([hidden])");
+  await page.click('#layers [data-place="1"]');
+  await page.waitForSelector('#layers [data-place="1"][aria-pressed="true"]');
+  const panel = await page.evaluateHandle(() =>
+    document.querySelector("#inside").closest(".panel"),
+  );
+  await panel.screenshot({ path: file("demo-inside") });
+  await page.close();
+}
 
 await main(async () => {
   const server = await serve({ "/": join(root, "www", "dist") });
   const browser = await launch("chromium");
   try {
-    const page = await openPage(browser, `${server.url}/#text-source=stories`);
-    await page.setViewport(VIEW);
-    await page.waitForFunction(() => !document.querySelector("#start").disabled);
-    await page.click("#start");
-    step("training");
-    await page.waitForFunction(() => ["stopped", "error"].includes(document.body.dataset.state), {
-      polling: 500,
-      timeout: 900_000,
-    });
-    await page.screenshot({ path: join(root, "docs", "figures", "demo.png") });
+    await stories(browser, server.url);
+    await opening(browser, server.url);
   } finally {
     await browser.close();
     await server.close();
