@@ -167,7 +167,7 @@ async function chart(demo) {
 /** Samples of the first steps, with what else could have come, and a way back to them. */
 async function samples(demo) {
   const written = await demo.page.evaluate(() => globalThis.written);
-  assert.match(written, /^loom → .*bobbin → /s, "a sample has its form while it is being written");
+  assert.match(written, /^loom → .*silk → /s, "a sample has its form while it is being written");
   const steps = () =>
     demo.page.$$eval("#samples li:not([hidden])", (all) => all.map(({ value }) => value));
   const all = await steps();
