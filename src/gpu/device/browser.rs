@@ -13,13 +13,22 @@ use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
+/// A `GPUErrorFilter`. The glue has its strings: nothing is decoded for a scope.
+#[wasm_bindgen]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ErrorFilter {
+    Validation = "validation",
+    OutOfMemory = "out-of-memory",
+    Internal = "internal",
+}
+
 #[wasm_bindgen]
 extern "C" {
     /// A GPUDevice's error scopes.
     pub(super) type ErrorScopes;
 
     #[wasm_bindgen(method, js_name = pushErrorScope)]
-    pub(super) fn push_error_scope(this: &ErrorScopes, filter: &str);
+    pub(super) fn push_error_scope(this: &ErrorScopes, filter: ErrorFilter);
 
     #[wasm_bindgen(method, js_name = popErrorScope)]
     pub(super) fn pop_error_scope(this: &ErrorScopes) -> Promise;

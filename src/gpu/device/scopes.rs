@@ -5,6 +5,8 @@
 //! has no message of an out-of-memory error, and takes a rejected `popErrorScope` for success.
 
 use super::WgpuDevice;
+#[cfg(target_arch = "wasm32")]
+use super::browser::ErrorFilter;
 use super::pipelines::Pipelines;
 use crate::error::{Error, Result};
 use crate::gpu::{LocalFuture, no_memory};
@@ -65,9 +67,9 @@ impl Scope {
         let device = super::browser::error_scopes(device);
         if let Some(device) = &device {
             device.push_error_scope(match filter {
-                Filter::Validation => "validation",
-                Filter::OutOfMemory => "out-of-memory",
-                Filter::Internal => "internal",
+                Filter::Validation => ErrorFilter::Validation,
+                Filter::OutOfMemory => ErrorFilter::OutOfMemory,
+                Filter::Internal => ErrorFilter::Internal,
             });
         }
         Self { filter, device }
