@@ -150,9 +150,9 @@ pub fn watched<T: 'static>(
 ) -> Result<LocalFuture<Result<T>>> {
     let (queued, checked) = queued(gpu, queue)?;
     Ok(Box::pin(async move {
-        let done = queued.await;
+        // Before the bytes that are read back: they would fill memory while they wait for it.
         checked.await?;
-        done
+        queued.await
     }))
 }
 
