@@ -1,7 +1,8 @@
 // `npm test`: set-up, build, then every *.test.mjs under tests with Node's test runner. The native
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
-// that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels.
+// that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels, and the seconds
+// to its first step.
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
@@ -45,7 +46,7 @@ const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
 function selected(full, wanted) {
   const whole =
-    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo-panels|demo-states)\.)/;
+    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo|demo-panels|demo-states)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&

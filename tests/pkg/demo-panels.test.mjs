@@ -186,6 +186,14 @@ async function samples(demo) {
   assert.match(await demo.text("alternatives"), said);
   const card = await values(demo, "#token-card:not([hidden]) div");
   assert.equal(card.length, 4, "a card with the alternatives");
+  await demo.page.evaluate(async () => {
+    scrollBy(0, 50);
+    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  });
+  assert.ok(
+    await demo.page.$("#token-card:not([hidden])"),
+    "the card goes along when the page scrolls",
+  );
   for (const line of card) assert.match(line, /^.+ %$/);
   await demo.page.focus("#time");
   assert.ok(await demo.page.$("#token-card[hidden]"), "the card goes with the focus");

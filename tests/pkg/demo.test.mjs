@@ -5,12 +5,16 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, number, PHONE, sleep } from "./demo-page.mjs";
 
 /** Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. */
 const [OPENING, TRAINING] = [100, 50];
-/** Seconds from navigation to the first step on a software adapter, with empty caches. */
-const FIRST = 10;
+/**
+ * Seconds from navigation to the first step on a software adapter, with empty caches. `npm run test:full` holds the page
+ * to it: the driver's compiler takes most of them, and as much longer as other work on the machine takes its processor.
+ */
+const FIRST = full ? 10 : Number.POSITIVE_INFINITY;
 
 /** The longest task of the main thread since the page was opened or this was called, in milliseconds. */
 function longestTask(page) {
@@ -31,11 +35,13 @@ function longestTask(page) {
   });
 }
 
-/** Waits for the first step. Gives the seconds since navigation, and the longest task until then in milliseconds. */
+/**
+ * Waits for the first step of the page's own run, behind the recording's. Gives the seconds since navigation, and the
+ * longest task until then in milliseconds.
+ */
 async function firstStep(demo) {
-  await demo.page.waitForFunction(() => document.querySelector("#step").dataset.value > 0, {
-    timeout: 120_000,
-  });
+  const own = '[data-state="training"] #step:not([data-value=""], [data-value="0"])';
+  await demo.page.waitForSelector(own, { timeout: 120_000 });
   const seconds = (await demo.page.evaluate(() => performance.now())) / 1000;
   return { seconds, task: await longestTask(demo.page) };
 }

@@ -138,8 +138,8 @@ export class KernelsPanel {
         const share = (100 * cost(groups)) / whole;
         const width = Math.max(share, NARROWEST);
         const bar = make("div", "bar-of-kernels");
-        bar.style.width = `${width}%`;
-        bar.style.marginLeft = `${Math.min(before, 100 - width)}%`;
+        bar.style.setProperty("--width", `${width}%`);
+        bar.style.setProperty("--before", `${Math.min(before, 100 - width)}%`);
         before += share;
         bar.append(...groups.map((group) => this.#segment(training, group, whole, timed)));
         return make("div", "phase", make("h3", "", `${phase}, ${share.toFixed(0)} %`), bar);

@@ -99,7 +99,9 @@ export function readTokens(host: HTMLElement, says: HTMLElement): void {
   host.addEventListener("pointerleave", leave);
   host.addEventListener("blur", leave);
   for (const scrolled of [host, window]) {
-    scrolled.addEventListener("scroll", () => showCard(current && within(host, current)));
+    scrolled.addEventListener("scroll", () => {
+      if (current) showCard(within(host, current)); // the card may be of another text
+    });
   }
   // A text that is written again has other tokens.
   new MutationObserver(() => {
