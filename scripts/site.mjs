@@ -9,7 +9,7 @@ import { Failure, filesBelow, isMain, main, root, step } from "./lib.mjs";
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
 /** A source file as a page with an anchor per line. */
-function sourcePage(path) {
+function sourcePage(path, name) {
   const lines = readFileSync(join(root, path), "utf8").trimEnd().split("\n");
   const rows = lines.map((line, at) => `<span id="L${at + 1}">${escaped(line)}</span>`);
   const up = "../".repeat(path.split("/").length);
@@ -21,6 +21,7 @@ function sourcePage(path) {
 <title>${path}</title>
 <link rel="stylesheet" href="${up}assets/custom.css">
 <body class="source">
+<a href="${up}index.html">${name}</a>
 <h1>${path}</h1>
 <pre><code>${rows.join("\n")}</code></pre>
 </html>
@@ -67,7 +68,7 @@ export async function site(out = join(root, "docs", "api")) {
   for (const path of filesBelow(["pkg/src"])) {
     const page = join(out, "source", `${path}.html`);
     mkdirSync(dirname(page), { recursive: true });
-    writeFileSync(page, sourcePage(path));
+    writeFileSync(page, sourcePage(path, app.options.getValue("name")));
   }
 }
 
