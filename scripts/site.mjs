@@ -1,6 +1,6 @@
 // `npm run docs`: the static site in docs/api. TypeDoc renders the API reference, the README and the
 // guides; the sources that it links to become pages of the site, unless the project has an address.
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Application, Converter } from "typedoc";
 import { address } from "./address.mjs";
@@ -8,24 +8,54 @@ import { Failure, filesBelow, isMain, main, root, step } from "./lib.mjs";
 
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
-/** A source file as a page with an anchor per line. */
-function sourcePage(path, name) {
-  const lines = readFileSync(join(root, path), "utf8").trimEnd().split("\n");
+/**
+ * Code as a page with an anchor per line.
+ *
+ * @param up - the way to the site's top.
+ * @param name - of the site.
+ * @param saved - a copy to be downloaded, as `{ file, as }`, where there is one.
+ */
+function codePage(title, code, { up, name, saved }) {
+  const lines = code.trimEnd().split("\n");
   const rows = lines.map((line, at) => `<span id="L${at + 1}">${escaped(line)}</span>`);
-  const up = "../".repeat(path.split("/").length);
+  const save = saved
+    ? `\n<p><a href="${saved.file}" download="${saved.as}">Download it as ${saved.as}</a></p>`
+    : "";
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
-<title>${path}</title>
+<title>${title}</title>
 <link rel="stylesheet" href="${up}assets/custom.css">
 <body class="source">
 <a href="${up}index.html">${name}</a>
-<h1>${path}</h1>
+<h1>${title}</h1>${save}
 <pre><code>${rows.join("\n")}</code></pre>
 </html>
 `;
+}
+
+/** The source files that the reference links to. */
+function showSources(out, name) {
+  for (const path of filesBelow(["pkg/src"])) {
+    const page = join(out, "source", `${path}.html`);
+    mkdirSync(dirname(page), { recursive: true });
+    const up = "../".repeat(path.split("/").length);
+    writeFileSync(page, codePage(path, readFileSync(join(root, path), "utf8"), { up, name }));
+  }
+}
+
+/** Pages of examples that documents link to: to be read and saved, since beside the site they find no package. */
+function showExamples(out, name) {
+  const media = join(out, "media");
+  for (const file of readdirSync(media).filter((one) => one.endsWith(".html"))) {
+    const code = readFileSync(join(media, file), "utf8");
+    const title = /<title>(.*)<\/title>/.exec(code)?.[1] ?? file;
+    writeFileSync(join(media, `${file}.txt`), code);
+    const saved = { file: `${file}.txt`, as: "index.html" };
+    writeFileSync(join(media, file), codePage(title, code, { up: "../", name, saved }));
+  }
 }
 
 /** Names a document by its heading and puts it into a group of the navigation. */
@@ -64,12 +94,9 @@ export async function site(out = join(root, "docs", "api")) {
   if (app.logger.hasErrors() || app.logger.hasWarnings()) {
     throw new Failure("TypeDoc has warnings; they are above");
   }
-  if (!own) return;
-  for (const path of filesBelow(["pkg/src"])) {
-    const page = join(out, "source", `${path}.html`);
-    mkdirSync(dirname(page), { recursive: true });
-    writeFileSync(page, sourcePage(path, app.options.getValue("name")));
-  }
+  const name = app.options.getValue("name");
+  showExamples(out, name);
+  if (own) showSources(out, name);
 }
 
 if (isMain(import.meta.url)) {

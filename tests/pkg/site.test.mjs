@@ -35,6 +35,18 @@ test("modules have the names that users import", () => {
   assert.deepEqual(names.sort(), wanted);
 });
 
+test("an example is code to be read, and its download is the file", () => {
+  const examples = filesBelow(["examples"]).filter((path) => path.endsWith(".html"));
+  const files = examples.map((path) => readFileSync(join(root, path), "utf8"));
+  const shown = [...pages].filter(([page]) => dirname(page) === join(out, "media"));
+  assert.ok(shown.length >= 3, `${shown.length} examples`);
+  for (const [page, text] of shown) {
+    assert.doesNotMatch(text, /<script/, `${page} runs, without the package beside it`);
+    assert.ok(files.includes(readFileSync(`${page}.txt`, "utf8")), `${page}.txt is no example`);
+    assert.ok(text.includes(`href="${basename(page)}.txt" download="index.html"`), page);
+  }
+});
+
 test("no link is broken", (t) => {
   const broken = new Set();
   let count = 0;
