@@ -69,5 +69,7 @@ test("an adapter on Qwen3-0.6B in int4 takes less than 2 GB", async (t) => {
 test("steps and tokens on an NVIDIA H200", (t) =>
   compare(t, "2026-11-22-nvidia-h200-chromium.json", 7));
 
-test("a step on SwiftShader", (t) =>
-  compare(t, "2026-11-22-google-swiftshader-chromium-peers.json", 1));
+test("a step of tiny and one of mid on SwiftShader", async (t) => {
+  await compare(t, "2026-11-22-google-swiftshader-chromium-peers.json", 1);
+  await compare(t, "2026-11-24-google-swiftshader-node-mid.json", 1);
+});
