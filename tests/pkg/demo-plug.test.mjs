@@ -6,8 +6,10 @@ import { pageModule } from "./page-module.mjs";
 const { BETWEEN, PlugWait } = await pageModule("src/plug");
 
 /**
- * Steps of a run with a snapshot after each `every`th of them, of which the page hears `late` steps later, and a click
- * after one. Gives the step after which the plug is pulled, and what was said before.
+ * Runs steps. A snapshot is taken every `every` steps, and the page hears of it `late` steps later. A visitor clicks
+ * after step `clicked`.
+ *
+ * @returns the step after which the plug is pulled, and what the page said before.
  */
 function pulled(every, clicked, late = 0) {
   const wait = new PlugWait();

@@ -1,11 +1,12 @@
 // What a page does in one cycle of the soak.
+import { sha256 } from "../pkg/bodies/kit.mjs";
 import { all, hash, TEXT } from "./lost-stage.mjs";
 
 /** Of each file, by the browser itself: a loop over its bytes takes seconds where V8 does not optimise. */
 async function digests(files) {
   const found = [];
   for (const [name, bytes] of Object.entries(files)) {
-    found.push([name, [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))]]);
+    found.push([name, await sha256(bytes)]);
   }
   return Object.fromEntries(found);
 }

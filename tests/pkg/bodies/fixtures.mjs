@@ -1,7 +1,7 @@
 // Against PyTorch: logits, hidden states, attention, loss, gradients and ten AdamW steps of the models in
 // tests/reference, and the way back. Its README describes the files.
 import { close, equal, ok, sameBytes } from "./assert.mjs";
-import { openFile } from "./kit.mjs";
+import { openFile, sha256 } from "./kit.mjs";
 import { readReference, referenceUrl } from "./reference.mjs";
 
 const IGNORED = 0xffff_ffff;
@@ -105,11 +105,6 @@ async function load({ tinyloom, runtime }, name) {
   return tinyloom.Model.fromPretrained(runtime, source);
 }
 
-async function hash(bytes) {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
 /** What `save` wrote has the bytes that transformers once read: the same on every adapter. */
 async function wayBack(host, name, model, tokens) {
   const files = await model.save();
@@ -117,7 +112,7 @@ async function wayBack(host, name, model, tokens) {
   const recorded = new TextDecoder().decode(await readReference(`${name}/saved.sha256`));
   let found = "";
   for (const file of ["config.json", "model.safetensors"]) {
-    found += `${await hash(files[file])}  ${file}\n`;
+    found += `${await sha256(files[file])}  ${file}\n`;
   }
   equal(found, recorded, `the saved files are not those of ${name}/saved.sha256`);
 }

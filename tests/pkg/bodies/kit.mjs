@@ -126,3 +126,9 @@ export async function withStillClock(work) {
     delete performance.now; // that of the prototype is seen again
   }
 }
+
+/** The SHA-256 of bytes in hexadecimal digits, as the host computes it. */
+export async function sha256(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
