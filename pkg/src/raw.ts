@@ -120,6 +120,18 @@ export interface RawGeneration extends Releasable {
 
 export type RawDataset = Releasable;
 
+/** The metrics of a step: a Float64Array of these. A step that ends no accumulation has NaN for its norm. */
+export type RawMetrics = readonly [
+  step: number,
+  loss: number,
+  gradNorm: number,
+  learningRate: number,
+  tokens: number,
+  unfilled: number,
+  milliseconds: number,
+  skipped: number,
+];
+
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;
   schedule(): string;
@@ -130,9 +142,9 @@ export interface RawTrainer extends Releasable, RawWriter {
     tokens: Uint32Array,
     targets: Uint32Array,
     documents: Uint32Array | undefined,
-  ): Promise<string>;
-  stepDataset(dataset: RawDataset, stop: () => boolean): Promise<string>;
-  queueDataset(dataset: RawDataset): Promise<string>;
+  ): Promise<RawMetrics>;
+  stepDataset(dataset: RawDataset, stop: () => boolean): Promise<RawMetrics>;
+  queueDataset(dataset: RawDataset): Promise<RawMetrics>;
   expectWholeSteps(): void;
   setTotalSteps(total: number | undefined): void;
   evaluationBatches(dataset: RawDataset): number;

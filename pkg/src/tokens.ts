@@ -19,7 +19,8 @@ export const IGNORE_INDEX = 0xffff_ffff;
  */
 export function toTokens(name: string, ids: unknown): Uint32Array {
   const tokens = asTokens(name, ids);
-  return tokens === ids ? tokens.slice() : tokens;
+  // `slice` takes Chromium four times as long.
+  return tokens === ids ? new Uint32Array(tokens) : tokens;
 }
 
 /** The ids to be read before the caller can change them: a `Uint32Array` is not copied. */

@@ -7,7 +7,7 @@ import type { Handle } from "./handle.js";
 import { datasets } from "./internal.js";
 import { metricsOf } from "./metrics.js";
 import { invalid, isA, show } from "./options.js";
-import type { RawModule, RawTrainer } from "./raw.js";
+import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { type LongOptions, report } from "./source.js";
 import type { RawOptions } from "./trainer-options.js";
@@ -59,7 +59,7 @@ export class TrainerSteps {
    * @param stop - asked between its parts.
    */
   train(
-    begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>,
+    begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>,
     signal?: AbortSignal,
     stop = () => false,
   ): Promise<StepMetrics> {

@@ -28,9 +28,14 @@ pub(crate) fn global() -> Global {
     js_sys::global().unchecked_into()
 }
 
+thread_local! {
+    /// Looked up once: a step reads the clock several times, and the look-up costs more than the reading.
+    static CLOCK: Option<Performance> = global().performance();
+}
+
 /// Milliseconds by the host's own clock.
 pub(crate) fn now() -> f64 {
-    global().performance().map_or_else(js_sys::Date::now, |clock| clock.now())
+    CLOCK.with(|clock| clock.as_ref().map_or_else(js_sys::Date::now, Performance::now))
 }
 
 /// Whether this is Firefox, as it says itself.

@@ -34,14 +34,12 @@ use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::random::split;
 use crate::schedule::Schedule;
-use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// What a step reports.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metrics {
     /// Optimizer steps so far, this one included once its last micro-step is done.
     pub step: u64,

@@ -5,7 +5,7 @@ use super::model::{RawLoader, RawModel, finished as no_loader};
 use super::{JsResult, asking, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
-use crate::session::{Resume, Trainer, TrainerOptions, Watch};
+use crate::session::{Metrics, Resume, Trainer, TrainerOptions, Watch};
 use js_sys::{Float64Array, Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,10 +47,10 @@ impl RawTrainer {
         tokens: Vec<u32>,
         targets: Vec<u32>,
         documents: Option<Vec<u32>>,
-    ) -> JsResult<String> {
+    ) -> JsResult<Float64Array> {
         let trainer = Rc::clone(&self.trainer);
         let batch = Batch::new(tokens, targets, documents);
-        json(&trainer.step(&batch).await.map_err(to_js)?)
+        Ok(numbers(&trainer.step(&batch).await.map_err(to_js)?))
     }
 
     /// A promise of a step's metrics, which borrows neither object: both may be freed meanwhile. `stop`
@@ -61,7 +61,7 @@ impl RawTrainer {
         Ok(future_to_promise(async move {
             let stop = || stop.call0(&JsValue::UNDEFINED).is_ok_and(|answer| answer.is_truthy());
             let metrics = trainer.step_dataset(&dataset, &stop).await.map_err(to_js)?;
-            json(&metrics).map(JsValue::from)
+            Ok(numbers(&metrics).into())
         }))
     }
 
@@ -69,7 +69,7 @@ impl RawTrainer {
     #[wasm_bindgen(js_name = queueDataset)]
     pub fn queue_dataset(&self, dataset: &RawDataset) -> JsResult<Promise> {
         let queued = self.trainer.queue_dataset(&*dataset.get()?).map_err(to_js)?;
-        Ok(future_to_promise(async move { json(&queued.await.map_err(to_js)?).map(JsValue::from) }))
+        Ok(future_to_promise(async move { Ok(numbers(&queued.await.map_err(to_js)?).into()) }))
     }
 
     /// Refuses what [`RawTrainer::queue_dataset`] would, before anything is changed for it.
@@ -159,6 +159,16 @@ impl RawTrainer {
     pub fn release(&self) {
         self.trainer.free();
     }
+}
+
+/// The metrics of a step as `RawMetrics` in `raw.ts` has them. Each step would take 10 µs longer with JSON.
+fn numbers(metrics: &Metrics) -> Float64Array {
+    let Metrics { step, loss, grad_norm, learning_rate, tokens, unfilled, milliseconds, skipped } =
+        *metrics;
+    let norm = grad_norm.unwrap_or(f64::NAN);
+    let (step, tokens, skipped) = (step as f64, tokens as f64, f64::from(u8::from(skipped)));
+    let numbers = [step, loss, norm, learning_rate, tokens, unfilled, milliseconds, skipped];
+    Float64Array::from(&numbers[..])
 }
 
 /// A training run being resumed.

@@ -1,7 +1,7 @@
 /** What was done to a model and its trainers since a snapshot. */
 
 import type { TinyloomError } from "../error.js";
-import type { RawModel, RawTrainer } from "../raw.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
 import type { Member } from "./member.js";
 
 /** Something done that has to be done again. */
@@ -10,7 +10,7 @@ export type Entry = Step | Change | Merge;
 /** A step, or a part of one. */
 export class Step {
   readonly member: Member;
-  readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<string>;
+  readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>;
   /** What its caller asks between its parts. */
   readonly stop: () => boolean;
   /** How often it has been asked: so many parts are done. */
@@ -20,7 +20,7 @@ export class Step {
   /** Whether its loss was what weights give that are not ruined. */
   sound = false;
   /** Its metrics, or why it failed when it was done again. */
-  json: string | undefined;
+  metrics: RawMetrics | undefined;
   error: TinyloomError | undefined;
   /** Nobody waits for it any more, and it has not begun again. */
   cancelled = false;

@@ -5,7 +5,7 @@ import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
 import { metricsOf } from "../metrics.js";
 import { show } from "../options.js";
-import type { RawTrainer } from "../raw.js";
+import type { RawMetrics, RawTrainer } from "../raw.js";
 import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions } from "../save.js";
 import { noGood, save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
@@ -89,13 +89,13 @@ export class Member implements Guard<RawTrainer> {
   }
 
   /** In the model's turn: queues a step, whose metrics arrive later. */
-  queue(begin: (raw: RawTrainer) => Promise<string>): Promise<StepMetrics> {
+  queue(begin: (raw: RawTrainer) => Promise<RawMetrics>): Promise<StepMetrics> {
     const { journal } = this;
     const step = this.#begun(begin, () => false);
     const { raw } = this.handle;
     const inTurn = (done: () => boolean) => journal.queue.run(() => journal.restored(done));
     return begin(raw).then(
-      (json) => this.#arrived(step, json),
+      (numbers) => this.#arrived(step, numbers),
       (error: unknown) => this.#failed(step, raw, error, inTurn),
     );
   }
@@ -211,9 +211,9 @@ export class Member implements Guard<RawTrainer> {
     return step;
   }
 
-  #arrived(step: Step, json: string): StepMetrics {
-    const metrics = metricsOf(json);
-    step.json = json;
+  #arrived(step: Step, numbers: RawMetrics): StepMetrics {
+    const metrics = metricsOf(numbers);
+    step.metrics = numbers;
     step.sound = this.#sound(metrics);
     this.journal.snapshots.stepped();
     return metrics;
@@ -244,7 +244,7 @@ export class Member implements Guard<RawTrainer> {
       throw failure;
     }
     if (step.error) throw step.error;
-    return metricsOf(step.json as string);
+    return metricsOf(step.metrics as RawMetrics);
   }
 
   /** A step that failed is as if it had not been, but for the parts of an accumulation that are done. */

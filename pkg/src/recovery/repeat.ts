@@ -1,8 +1,8 @@
 /** Does again what was done since a snapshot. */
 
 import { type TinyloomError, toError } from "../error.js";
-import type { RawModel, RawTrainer } from "../raw.js";
-import type { StepMetrics } from "../trainer-types.js";
+import { metricsOf } from "../metrics.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
 import { type Change, type Entry, Step } from "./entries.js";
 import type { Journal } from "./journal.js";
 import type { Member } from "./member.js";
@@ -66,7 +66,7 @@ export class Repeat {
   }
 
   async #step(step: Step, raw: RawTrainer): Promise<void> {
-    const waiting = step.json === undefined && step.limit === undefined;
+    const waiting = step.metrics === undefined && step.limit === undefined;
     let calls = 0;
     const stop = () => {
       calls += 1;
@@ -74,13 +74,13 @@ export class Repeat {
       return step.limit === undefined ? waiting && step.stop() : calls >= step.limit;
     };
     try {
-      const json = await step.begin(raw, stop);
+      const metrics = await step.begin(raw, stop);
       this.#steps += 1;
       if (waiting) {
         this.#results.push(() => {
-          step.json = json;
+          step.metrics = metrics;
         });
-      } else if (step.json) this.#compare(step.json, json);
+      } else if (step.metrics) this.#compare(step.metrics, metrics);
     } catch (thrown) {
       const error = toError(thrown);
       if (error.code === "device-lost" || (!waiting && step.limit === undefined)) throw error;
@@ -105,8 +105,8 @@ export class Repeat {
     });
   }
 
-  #compare(before: string, after: string): void {
-    const [was, is] = [JSON.parse(before) as StepMetrics, JSON.parse(after) as StepMetrics];
+  #compare(before: RawMetrics, after: RawMetrics): void {
+    const [was, is] = [metricsOf(before), metricsOf(after)];
     const both = { step: was.step, loss: was.loss, repeated: is.loss };
     this.#losses.push(both);
     if (Object.is(was.loss, is.loss) && Object.is(was.gradNorm, is.gradNorm)) return;

@@ -15,7 +15,7 @@ const MOST_BYTES = 512 << 20;
 const PAUSE = 10_000;
 /** Failures in a row after which there are none any more. */
 const MOST_FAILURES = 3;
-/** The number of steps whose times are remembered. */
+/** The least number of steps whose times are remembered, and half of the most. */
 const REMEMBERED = 64;
 /** The times of so many steps in a row are averaged: a browser may report several steps at once. */
 const AVERAGED = 8;
@@ -112,7 +112,7 @@ export class Snapshots {
     const now = performance.now();
     if (this.#taking) this.#taking.steps += 1;
     else if (this.#ended !== undefined) this.#times.push(now - this.#ended);
-    if (this.#times.length > REMEMBERED) this.#times.shift();
+    if (this.#times.length >= 2 * REMEMBERED) this.#times.splice(0, REMEMBERED);
     this.#ended = now;
   }
 

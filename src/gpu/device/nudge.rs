@@ -14,7 +14,7 @@
 
 use crate::gpu::host::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
-use js_sys::Promise;
+use futures_util::future::Shared;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -37,6 +37,9 @@ const LATE_LOOKS: usize = 64;
 
 type Arrived<T> = Result<T, Canceled>;
 
+/// Ends when the scopes of a call are answered.
+pub(super) type Answer = Shared<JsFuture>;
+
 /// Awaits readbacks.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -48,8 +51,7 @@ pub(super) struct Pace {
     by_submit: bool,
     /// Milliseconds that the last readback took.
     last: Cell<f64>,
-    /// Settles when the scopes of the last call are answered.
-    answer: RefCell<Option<Promise>>,
+    answer: RefCell<Option<Answer>>,
 }
 
 impl Pace {
@@ -59,8 +61,8 @@ impl Pace {
     }
 
     /// Takes the answer to commands that have just been sent for one to its own.
-    pub fn answer(&self, promise: Promise) {
-        self.answer.replace(Some(promise));
+    pub fn answer(&self, answer: Answer) {
+        self.answer.replace(Some(answer));
     }
 
     /// What the receiver gets.
@@ -91,7 +93,7 @@ impl Pace {
             return arrived;
         }
         if let Some(answer) = answer {
-            let arrived = before(receiver, JsFuture::from(answer)).await;
+            let arrived = before(receiver, answer).await;
             if arrived.is_some() {
                 return arrived;
             }

@@ -63,8 +63,8 @@ impl StagingPool {
 
     /// The browser is about to answer this, and looks at the GPU then.
     #[cfg(target_arch = "wasm32")]
-    pub fn answer(&self, promise: js_sys::Promise) {
-        self.pace.answer(promise);
+    pub fn answer(&self, answer: super::nudge::Answer) {
+        self.pace.answer(answer);
     }
 
     pub fn clear(&self) {

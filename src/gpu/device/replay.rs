@@ -84,8 +84,7 @@ impl WgpuDevice {
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
-        self.device
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("replay") })
+        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
 
     fn send(&self, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{LocalFuture, no_memory};
 use crate::kernels::Wgsl;
 #[cfg(target_arch = "wasm32")]
+use futures_util::FutureExt;
+#[cfg(target_arch = "wasm32")]
 use js_sys::{Array, Promise};
 use std::rc::Rc;
 #[cfg(target_arch = "wasm32")]
@@ -174,9 +176,8 @@ impl WgpuDevice {
         let filters = scopes.each_ref().map(|scope| scope.filter);
         let popped = scopes.into_iter().rev().filter_map(|scope| scope.device);
         let popped: Array = popped.map(|device| device.pop_error_scope()).collect();
-        let all = Promise::all(&popped);
+        let all = JsFuture::from(Promise::all(&popped)).shared();
         self.staging.answer(all.clone());
-        let all = JsFuture::from(all);
         Box::pin(async move {
             let answers = all.await.map(Array::<JsValue>::unchecked_from_js);
             if answers.is_ok_and(|answers| answers.iter().all(|error| error.is_null())) {

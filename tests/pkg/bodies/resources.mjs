@@ -34,7 +34,7 @@ const STEP = {
 };
 
 /** The most closures that the module gives the browser in a step, those of empty error scopes apart. */
-const CLOSURES = 6;
+const CLOSURES = 4;
 
 /** Counts what is asked of the browser while `work` runs: calls of methods, error scopes by filter, closures. */
 async function asked(work) {
