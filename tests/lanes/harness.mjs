@@ -111,8 +111,10 @@ function checkReport(t, { name, expect = {} }, { capabilities, cases: all }, pro
   const { vendor, architecture, description } = capabilities.adapter;
   const adapter = [vendor, architecture, description].filter(Boolean).join(" ") || "(unnamed)";
   t.diagnostic(`${name}: ${cases.length} cases, ${failed.length} failed, adapter ${adapter}`);
-  if (cases.length < all.length)
-    t.diagnostic(`${name}: ${all.length - cases.length} cases ran on another device alone`);
+  for (const who of ["another device", "other lanes"]) {
+    const left = all.filter((one) => one.skipped === who).length;
+    if (left > 0) t.diagnostic(`${name}: ${left} cases were left to ${who}`);
+  }
   for (const line of account(cases)) t.diagnostic(`${name}: ${line}`);
   for (const [feature, wanted] of Object.entries(expect)) {
     assert.equal(

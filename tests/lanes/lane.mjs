@@ -5,8 +5,33 @@ export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
-/** Cases whose kernels take a software adapter's compiler longest. */
-const LONG = /kernels for hardware|split products|heads of (128|256)|hidden states/;
+/** Whole models with the kernels of a large GPU, for which a software adapter's compiler takes longest. */
+const HARDWARE = /kernels for hardware|split products/;
+
+/** Whole models with a device's own kernels, each of which has cases on every device; and long cases. */
+const ONCE = /^(model|adapter|save and|training twice|products) |heads of (128|256)/;
+
+/** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
+const ONE_OF = { hardware: 3, others: 2 };
+
+/**
+ * What the seed draws for a case where the adapter's compiler takes most of the time.
+ *
+ * @param seed - of the case: the next case has the next.
+ * @param devices - how many there are.
+ * @returns `{ on, others }`: the devices that run the case, and the one of them that runs a kernel for
+ *   another adapter, by index.
+ */
+export function drawn(name, seed, devices) {
+  const one = seed % devices;
+  const turn = Math.floor(seed / devices);
+  if (HARDWARE.test(name)) return { on: turn % ONE_OF.hardware === 0 ? [one] : [] };
+  const every = Array.from({ length: devices }, (_, index) => index);
+  return {
+    on: ONCE.test(name) ? [one] : every,
+    others: turn % ONE_OF.others === 0 ? one : undefined,
+  };
+}
 
 let testing;
 let lanes;
@@ -34,22 +59,22 @@ export async function open(base, devices, full) {
  * is what it would leave.
  *
  * @param others - what to do with the kernels for other adapters: "run" them all; or run one, and "compile"
- *   the rest or "check" their texts.
- * @param seed - of the case's random data. With "check" it draws one of several devices: that one alone
- *   runs a kernel for another adapter, and a long case.
- * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`, or `{ name, skipped }`.
+ *   the rest or "check" their texts. With "check" the seed draws what runs where, as `drawn` says.
+ * @param seed - of the case's random data.
+ * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`, or `{ name, skipped }`, which says who
+ *   runs the case: "another device" or "other lanes".
  */
 export async function runCase(name, others, seed) {
   const results = new testing.TestingResults();
-  const drawn = others === "check" ? seed % lanes.length : undefined;
+  const draw = others === "check" ? drawn(name, seed, lanes.length) : undefined;
   const reports = [];
   for (const [index, lane] of lanes.entries()) {
-    const left = drawn !== undefined && drawn !== index;
-    if (left && LONG.test(name)) {
-      reports.push({ name, skipped: true });
+    if (draw && !draw.on.includes(index)) {
+      reports.push({ name, skipped: draw.on.length > 0 ? "another device" : "other lanes" });
       continue;
     }
-    const report = await runOn(lane.runtime, name, seed, results, left ? "own" : others);
+    const own = draw && draw.others !== index;
+    const report = await runOn(lane.runtime, name, seed, results, own ? "own" : others);
     reports.push({ ...report, lost: lane.lost });
     results.nextDevice();
   }

@@ -1,0 +1,40 @@
+// What the lane in Chromium draws by the seed, without a GPU: nothing is left out for ever.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { drawn } from "./lane.mjs";
+
+const DEVICES = 2;
+/** Runs after which every draw has come up. */
+const RUNS = 12;
+
+/** How often of these runs a case ran on each device, and a kernel for another adapter with it. */
+function counts(name) {
+  const on = [0, 0];
+  const others = [0, 0];
+  for (let seed = 0; seed < RUNS; seed++) {
+    const draw = drawn(name, seed, DEVICES);
+    for (const index of draw.on) on[index]++;
+    if (draw.others !== undefined) {
+      assert.ok(draw.on.includes(draw.others), `${name}: a device that does not run the case`);
+      others[draw.others]++;
+    }
+  }
+  return { on, others };
+}
+
+test("each case comes to run on each device, and each kernel for another adapter on one", () => {
+  const every = { on: [12, 12], others: [3, 3] };
+  const once = { on: [6, 6], others: [3, 3] };
+  const hardware = { on: [2, 2], others: [0, 0] };
+  for (const [name, expected] of Object.entries({
+    "linear matmul odd rows": every,
+    "attention forward 4/2 heads of 32": every,
+    "attention forward 2/1 heads of 256": once,
+    "model tied: loss and gradients": once,
+    "save and resume to the bit": once,
+    "model tied: loss and gradients with kernels for hardware": hardware,
+    "model wide: loss and gradients with split products": hardware,
+  })) {
+    assert.deepEqual(counts(name), expected, name);
+  }
+});
