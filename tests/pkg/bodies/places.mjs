@@ -71,7 +71,7 @@ export const PLACES = {
     smoke: ["a stream gets the bytes of a save into memory"],
   },
   decoding: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "the loop over tokens is the module's; submits and readbacks are the host's",
     smoke: [
       "greedy tokens are those of the logits",
@@ -90,7 +90,7 @@ export const PLACES = {
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
     smoke: [
       "the loss falls and is reported",
@@ -177,12 +177,12 @@ export const PLACES = {
     limits: { node: "default" },
   },
   adapters: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "which weights are read, trained and saved is decided in the module and in TypeScript",
     smoke: ["base and two adapters take turns while one is trained", "a merge is done once"],
   },
   packed: {
-    whole: NODE,
+    whole: FIREFOX,
     why: "what is packed and what is refused is decided in the module; PEFT's numbers come from every host",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
