@@ -8,8 +8,8 @@ mod peft;
 mod refused;
 mod rope;
 
-pub use family::ModelType;
-use family::{model_type, sliding_window};
+pub use family::{LayerType, ModelType};
+use family::{layer_types, model_type, sliding_window};
 pub use lora::{ALL_LINEAR, LoraConfig};
 pub use rope::{RopeConfig, RopeScaling};
 
@@ -70,14 +70,22 @@ pub struct ModelConfig {
     pub max_position_embeddings: usize,
     pub rms_norm_eps: f64,
     pub rope: RopeConfig,
+    /// Its base in layers with a window, where they have another one.
+    pub rope_local_base_freq: Option<f64>,
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
     /// A position sees at most this many of the latest positions, itself among them.
     pub sliding_window: Option<usize>,
+    /// Which layers have that window; none: all.
+    pub layer_types: Vec<LayerType>,
     /// Attention scores are squashed into ± this by tanh. Not a field that transformers' Llama or
     /// Mistral know: they ignore it.
     pub attn_logit_softcapping: Option<f64>,
+    /// Logits are, too.
+    pub final_logit_softcapping: Option<f64>,
+    /// Scores are divided by its root; none: by that of `head_dim`.
+    pub query_pre_attn_scalar: Option<usize>,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
     pub extra: SortedMap<String, String>,
@@ -102,43 +110,44 @@ impl ModelConfig {
         for rewritten in ["dtype", "torch_dtype", NOTE] {
             fields.drop(rewritten);
         }
-        refused::refuse_unsupported(&fields)?;
+        refused::refuse_unsupported(&fields, model_type)?;
         keys::refuse_near_misses(&fields, model_type)?;
         let spelled = |field| model_type.spelled(field);
         let [layers, heads] = missing.depth;
         let hidden_size = fields.size(spelled("hidden_size"), missing.hidden_size, 1 << 20)?;
         let num_attention_heads = fields.size(spelled("num_attention_heads"), heads, 1 << 16)?;
+        let num_hidden_layers = fields.size(spelled("num_hidden_layers"), layers, 4096)?;
         let positions = (spelled("max_position_embeddings"), missing.max_position_embeddings);
         let max_position_embeddings = fields.size(positions.0, positions.1, 1 << 24)?;
-        // GPT-2 has as many key-value heads, of this size, and no rotary embedding.
-        let rotary = model_type != ModelType::Gpt2;
-        let num_key_value_heads = if rotary {
-            fields.optional_size("num_key_value_heads", num_attention_heads)?.unwrap_or(
-                missing.num_key_value_heads.unwrap_or(usize::MAX).min(num_attention_heads),
-            )
-        } else {
-            num_attention_heads
-        };
+        let num_key_value_heads = key_value_heads(&mut fields, model_type, num_attention_heads)?;
         let head_dim = head_dim(&mut fields, model_type, hidden_size, num_attention_heads)?;
-        let rope = rotary.then(|| rope::rope(&mut fields, max_position_embeddings)).transpose()?;
+        let (rope, rope_local_base_freq) =
+            rope::rope(&mut fields, max_position_embeddings, model_type)?;
         let feed = fields.optional_size(spelled("intermediate_size"), 1 << 22)?;
+        let (final_logit_softcapping, query_pre_attn_scalar) =
+            caps_and_scale(&mut fields, model_type, missing.final_logit_softcapping)?;
         let config = Self {
             model_type,
             vocab_size: fields.size("vocab_size", missing.vocab_size, 1 << 24)?,
             hidden_size,
             intermediate_size: feed.or(missing.intermediate_size).unwrap_or(4 * hidden_size),
-            num_hidden_layers: fields.size(spelled("num_hidden_layers"), layers, 4096)?,
+            num_hidden_layers,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
             max_position_embeddings,
             rms_norm_eps: fields.real(spelled("rms_norm_eps"), missing.norm_eps)?,
-            rope: rope.unwrap_or_default(),
+            rope,
+            rope_local_base_freq,
             tie_word_embeddings: fields.flag("tie_word_embeddings", missing.tied)?,
-            hidden_act: hidden_act(&mut fields, spelled("hidden_act"), missing.activation)?,
+            hidden_act: hidden_act(&mut fields, model_type, missing.activation)?,
             initializer_range: fields.real("initializer_range", 0.02)?,
             sliding_window: sliding_window(&mut fields, model_type)?,
-            attn_logit_softcapping: fields.optional_real("attn_logit_softcapping")?,
+            layer_types: layer_types(&mut fields, model_type, num_hidden_layers)?,
+            attn_logit_softcapping: fields
+                .real_or("attn_logit_softcapping", missing.attn_logit_softcapping)?,
+            final_logit_softcapping,
+            query_pre_attn_scalar,
             extra: fields.rest(),
         };
         config.check()?;
@@ -161,6 +170,9 @@ impl ModelConfig {
             )));
         }
         let positive_f32 = |x: f64| (x as f32).is_normal() && x > 0.0;
+        let caps = [self.attn_logit_softcapping, self.final_logit_softcapping]
+            .map(|cap| cap.unwrap_or(1.0));
+        let local = self.rope_local_base_freq.unwrap_or(1.0);
         for (name, value, good, allowed) in [
             (
                 self.spelled("rms_norm_eps"),
@@ -169,18 +181,15 @@ impl ModelConfig {
                 "a number above 0 and at most 1",
             ),
             ("rope_theta", self.rope.theta, positive_f32(self.rope.theta), "a number above 0"),
+            ("rope_local_base_freq", local, positive_f32(local), "a number above 0"),
             (
                 "initializer_range",
                 self.initializer_range,
                 (0.0..=1.0).contains(&self.initializer_range),
                 "a number from 0 to 1",
             ),
-            (
-                "attn_logit_softcapping",
-                self.attn_logit_softcapping.unwrap_or(1.0),
-                self.attn_logit_softcapping.is_none_or(positive_f32),
-                "null or a number above 0",
-            ),
+            ("attn_logit_softcapping", caps[0], positive_f32(caps[0]), "null or a number above 0"),
+            ("final_logit_softcapping", caps[1], positive_f32(caps[1]), "null or a number above 0"),
         ] {
             if !good {
                 return Err(refuse(name, &json!(value), allowed));
@@ -224,6 +233,14 @@ impl ModelConfig {
         Ok(())
     }
 
+    /// Positions that the queries of a layer see.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        match self.layer_types.get(layer) {
+            Some(LayerType::Full) => None,
+            _ => self.sliding_window,
+        }
+    }
+
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
@@ -231,11 +248,20 @@ impl ModelConfig {
         let mut map: SortedMap<&str, Written> = kept.collect();
         let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
-        if self.model_type == ModelType::Mistral {
+        let alternates = self.model_type.alternates();
+        if alternates || self.model_type == ModelType::Mistral {
             write("sliding_window", json!(self.sliding_window));
         }
-        if let Some(cap) = self.attn_logit_softcapping {
-            write("attn_logit_softcapping", json!(cap));
+        if alternates {
+            let names = self.layer_types.iter().map(|kind| json!(kind.name())).collect();
+            write("layer_types", Value::Array(names));
+            write("final_logit_softcapping", json!(self.final_logit_softcapping));
+            write("query_pre_attn_scalar", json!(self.query_pre_attn_scalar));
+        }
+        if self.attn_logit_softcapping.is_some() || alternates {
+            write("attn_logit_softcapping", json!(self.attn_logit_softcapping));
+        }
+        if self.attn_logit_softcapping.is_some() && self.model_type != ModelType::Gemma2 {
             write(NOTE, json!(SOFT_CAP_NOTE));
         }
         let gpt2 = self.model_type == ModelType::Gpt2;
@@ -268,7 +294,7 @@ impl ModelConfig {
         if !gpt2 {
             write("num_key_value_heads", json!(self.num_key_value_heads));
             write("head_dim", json!(self.head_dim));
-            for (name, value) in self.rope.fields() {
+            for (name, value) in self.rope.fields(self.rope_local_base_freq) {
                 write(name, value);
             }
         }
@@ -329,12 +355,47 @@ fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize)
         .ok_or_else(|| refuse("head_dim", &value, &allowed))
 }
 
-fn hidden_act(fields: &mut Fields, name: &str, missing: Activation) -> Result<Activation> {
-    let Some(value) = fields.take(name)? else { return Ok(missing) };
-    value
-        .as_str()
-        .and_then(Activation::from_name)
-        .ok_or_else(|| refuse(name, &value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
+/// Key-value heads: as many as there are heads where a family has no field for them.
+fn key_value_heads(fields: &mut Fields, family: ModelType, heads: usize) -> Result<usize> {
+    if !family.rotates() {
+        return Ok(heads);
+    }
+    let missing = family.defaults().num_key_value_heads.unwrap_or(usize::MAX).min(heads);
+    Ok(fields.optional_size("num_key_value_heads", heads)?.unwrap_or(missing))
+}
+
+/// The soft cap of logits, and what scores are divided by the root of, where a family has both.
+fn caps_and_scale(
+    fields: &mut Fields,
+    family: ModelType,
+    missing: Option<f64>,
+) -> Result<(Option<f64>, Option<usize>)> {
+    if !family.alternates() {
+        return Ok((None, None));
+    }
+    let cap = fields.real_or("final_logit_softcapping", missing)?;
+    Ok((cap, Some(fields.size("query_pre_attn_scalar", 256, 1 << 24)?)))
+}
+
+/// The activation. A second field that names another one would be for a version of transformers that
+/// computes something else.
+fn hidden_act(fields: &mut Fields, family: ModelType, missing: Activation) -> Result<Activation> {
+    let named = |name, value: &Value| {
+        let known = value.as_str().and_then(Activation::from_name);
+        known.ok_or_else(|| refuse(name, value, "\"silu\", \"gelu\" or \"gelu_pytorch_tanh\""))
+    };
+    let name = family.spelled("hidden_act");
+    let found = match fields.take(name)? {
+        None => missing,
+        Some(value) => named(name, &value)?,
+    };
+    if let Some(other) = family.other_activation()
+        && let Some(value) = fields.take_set(other)?
+        && named(other, &value)? != found
+    {
+        return Err(refuse(other, &value, &format!("\"{}\", as {name}", found.name())));
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

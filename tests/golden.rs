@@ -221,6 +221,32 @@ const LATER: [(Case, &[&str]); 2] = [
     ),
 ];
 
+/// Families with windows in some of their layers, behind all of those.
+const ALTERNATING: [(Case, &[&str]); 2] = [
+    (
+        Case {
+            name: "gemma2, both kinds of layers",
+            config: r#"{"model_type":"gemma2","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,
+                "sliding_window":300,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "an adapter on some modules of a gemma3, both kinds of layers",
+            config: r#"{"model_type":"gemma3_text","vocab_size":61,"hidden_size":40,"intermediate_size":58,
+                "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":20,
+                "sliding_window":70,"sliding_window_pattern":2,"max_position_embeddings":256}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &["q_proj", "o_proj", "down_proj"],
+    ),
+];
+
 /// Calls of `tinyloom/ops`: each operation in both elements, with each kind of mask, at sizes of a layer and
 /// at odd ones.
 fn operations() -> Vec<OperationKey> {
@@ -543,7 +569,7 @@ fn plans_are_as_they_were() {
 #[test]
 fn plans_of_families_and_adapters_are_as_they_were() {
     let mut listing = Listing::default();
-    for families in [&FAMILIES[..], &LATER] {
+    for families in [&FAMILIES[..], &LATER, &ALTERNATING] {
         let cases: Vec<_> = families.iter().map(|(case, targets)| (case, *targets)).collect();
         note_all(&mut listing, &cases);
     }

@@ -16,6 +16,9 @@ export interface RopeParameters {
   beta_fast?: number | null;
   beta_slow?: number | null;
   truncate?: boolean;
+  /** Gemma 3 has one object for its layers without a window and one for those with it. */
+  full_attention?: RopeParameters;
+  sliding_attention?: RopeParameters;
   [name: string]: unknown;
 }
 
@@ -24,7 +27,15 @@ export interface RopeParameters {
  * transformers; what tinyloom does not compute is refused by name with code "invalid-config".
  */
 export interface ModelConfig {
-  model_type?: "llama" | "mistral" | "qwen2" | "qwen3" | "gpt2";
+  model_type?:
+    | "llama"
+    | "mistral"
+    | "qwen2"
+    | "qwen3"
+    | "gemma"
+    | "gemma2"
+    | "gemma3_text"
+    | "gpt2";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -37,12 +48,16 @@ export interface ModelConfig {
   max_position_embeddings?: number;
   rms_norm_eps?: number;
   rope_theta?: number;
+  /** The same in layers with a window (Gemma 3). */
+  rope_local_base_freq?: number;
   /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
   rope_parameters?: RopeParameters | null;
   rope_scaling?: RopeParameters | null;
   tie_word_embeddings?: boolean;
   /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. Default `"silu"`. */
   hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  /** The same, as Gemma 2 and 3 spell it. Default `"gelu_pytorch_tanh"`. */
+  hidden_activation?: ModelConfig["hidden_act"];
   initializer_range?: number;
   /**
    * A position sees at most this many of the latest positions, itself included (Mistral). The cache of
@@ -50,10 +65,21 @@ export interface ModelConfig {
    */
   sliding_window?: number | null;
   /**
+   * Which layers of Gemma 2 and 3 have that window, one name for each layer. Default: all but every second
+   * layer, in Gemma 3 all but every sixth.
+   */
+  layer_types?: ("sliding_attention" | "full_attention")[] | null;
+  /** Which layers of Gemma 3 have no window, where `layer_types` is left out: every so many. Default 6. */
+  sliding_window_pattern?: number;
+  /**
    * Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved
-   * config that transformers' Llama and Mistral ignore it.
+   * config where transformers' model ignores it; that of Gemma 2 reads it.
    */
   attn_logit_softcapping?: number | null;
+  /** Logits become `cap · tanh(logit / cap)` (Gemma 2 and 3). */
+  final_logit_softcapping?: number | null;
+  /** Attention scores are divided by its square root (Gemma 2 and 3); elsewhere by that of `head_dim`. */
+  query_pre_attn_scalar?: number;
   /** GPT-2 spells these fields so; they stand for `hidden_size` and so on. */
   n_embd?: number;
   /** Default 4 · `n_embd`. */

@@ -6,6 +6,8 @@ use crate::config::ModelConfig;
 /// What the families' descriptions are written with.
 pub(super) struct Describe<'a> {
     pub config: &'a ModelConfig,
+    /// What its norms are.
+    pub norms: NormKind,
     pub weights: Vec<Weight>,
     /// The checkpoint has the next matrices as `[in, out]`.
     pub transposed: bool,
@@ -13,7 +15,7 @@ pub(super) struct Describe<'a> {
 
 impl<'a> Describe<'a> {
     pub fn new(config: &'a ModelConfig) -> Self {
-        Self { config, weights: Vec::new(), transposed: false }
+        Self { config, norms: NormKind::Rms, weights: Vec::new(), transposed: false }
     }
 
     fn add(&mut self, weight: Weight) -> WeightId {
@@ -57,47 +59,43 @@ impl<'a> Describe<'a> {
 
     /// The weight of a norm over rows of `columns` elements.
     pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
-        let name = format!("{module}.weight");
-        let params =
-            vec![Param { name, shape: vec![columns], transposed: false, init: Init::Ones }];
-        let weight = self.add(Weight { params, rows: 1, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Rms }
+        self.norm_of(&[module.to_owned()], columns)
     }
 
     /// The two rows of a layer norm over rows of `columns` elements.
     pub fn layer_norm(&mut self, module: &str, columns: usize) -> Norm {
-        let param = |what: &str, init| Param {
-            name: format!("{module}.{what}"),
-            shape: vec![columns],
-            transposed: false,
-            init,
-        };
-        let params = vec![param("weight", Init::Ones), param("bias", Init::Zeros)];
+        let params = vec![
+            vector(module, "weight", columns, Init::Ones),
+            vector(module, "bias", columns, Init::Zeros),
+        ];
         let weight = self.add(Weight { params, rows: 2, columns, decay: false });
         Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Layer }
     }
 
-    /// Norms of each head's queries and keys, by the modules of both.
-    pub fn head_norms(&mut self, block: &str, modules: [&str; 2]) -> HeadNorms {
-        let columns = self.config.head_dim;
-        let param = |module| Param {
-            name: format!("{block}.{module}.weight"),
-            shape: vec![columns],
-            transposed: false,
-            init: Init::Ones,
-        };
-        let params = modules.map(param).to_vec();
-        let weight = self.add(Weight { params, rows: 2, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Rms }
+    /// Weights of norms, stacked, by their modules.
+    fn norm_of(&mut self, modules: &[String], columns: usize) -> Norm {
+        // Norms begin as those of weight 1.
+        let init = if self.norms == NormKind::RmsPlusOne { Init::Zeros } else { Init::Ones };
+        let params = modules.iter().map(|module| vector(module, "weight", columns, init)).collect();
+        let weight = self.add(Weight { params, rows: modules.len(), columns, decay: false });
+        Norm { weight, epsilon: self.config.rms_norm_eps, kind: self.norms }
     }
 
-    pub fn attention(&self) -> Attention {
+    /// Norms of each head's queries and keys, by the modules of both.
+    pub fn head_norms(&mut self, block: &str, modules: [&str; 2]) -> HeadNorms {
+        let modules = modules.map(|module| format!("{block}.{module}"));
+        self.norm_of(&modules, self.config.head_dim)
+    }
+
+    /// Attention of the layer of this index.
+    pub fn attention(&self, layer: usize) -> Attention {
         Attention {
             heads: self.config.num_attention_heads,
             kv_heads: self.config.num_key_value_heads,
             head_dim: self.config.head_dim,
-            window: self.config.sliding_window,
+            window: self.config.window(layer),
             soft_cap: self.config.attn_logit_softcapping,
+            scale: self.config.query_pre_attn_scalar.map(|scalar| 1.0 / libm::sqrt(scalar as f64)),
         }
     }
 
@@ -110,4 +108,8 @@ impl<'a> Describe<'a> {
         let weight = self.matrix(columns, members);
         Linear { weight, bias: biased.then(|| self.bias(members)) }
     }
+}
+
+fn vector(module: &str, what: &str, columns: usize, init: Init) -> Param {
+    Param { name: format!("{module}.{what}"), shape: vec![columns], transposed: false, init }
 }

@@ -28,11 +28,14 @@ pub(super) fn describe(mut model: Describe) -> Architecture {
         hidden,
         positions,
         rope: None,
+        window_rope: None,
         embedding,
+        embedding_scale: None,
         position_embedding,
         layers,
         final_norm,
         head,
+        logit_soft_cap: None,
         low_rank: vec![],
         weights: model.weights,
     }
@@ -41,7 +44,7 @@ pub(super) fn describe(mut model: Describe) -> Architecture {
 fn layer(model: &mut Describe, index: usize) -> Layer {
     let config = model.config;
     let (hidden, feed) = (config.hidden_size, config.intermediate_size);
-    let attention = model.attention();
+    let attention = model.attention(index);
     let name = |module: &str| format!("{PREFIX}.h.{index}.{module}");
     let qkv = [(name("attn.c_attn"), attention.stride())];
     // What is added to the residual stream begins smaller, the more layers there are.
@@ -61,11 +64,13 @@ fn layer(model: &mut Describe, index: usize) -> Layer {
         head_norms: None,
         attention,
         output,
+        attention_post_norm: None,
         mlp_norm,
         gate_up,
         gated: false,
         feed,
         activation: config.hidden_act,
         down,
+        mlp_post_norm: None,
     }
 }

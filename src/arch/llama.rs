@@ -1,23 +1,39 @@
 //! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
 
 use super::describe::Describe;
-use super::{Architecture, HeadNorms, Layer};
+use super::{Architecture, Layer, NormKind, Rope};
 
 pub(super) fn describe(model: Describe) -> Architecture {
-    decoder(model, Differences { qkv_bias: false, head_norms: |_, _| None })
+    decoder(model, Differences::NONE)
 }
 
 /// In what a family's layers differ from Llama's.
 #[derive(Clone, Copy)]
 pub(super) struct Differences {
+    pub norms: NormKind,
     /// The products that give queries, keys and values have biases.
     pub qkv_bias: bool,
-    /// Adds the norms of queries and keys to the layer of this index.
-    pub head_norms: fn(&mut Describe, usize) -> Option<HeadNorms>,
+    /// Each head's queries and keys have norms.
+    pub head_norms: bool,
+    /// So has what each block adds.
+    pub post_norms: bool,
+    /// Embeddings are multiplied by √hidden.
+    pub scaled_embedding: bool,
+}
+
+impl Differences {
+    pub const NONE: Self = Self {
+        norms: NormKind::Rms,
+        qkv_bias: false,
+        head_norms: false,
+        post_norms: false,
+        scaled_embedding: false,
+    };
 }
 
 pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architecture {
     let config = model.config;
+    model.norms = differences.norms;
     let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
     let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
     let layers =
@@ -33,11 +49,14 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         hidden,
         positions: config.max_position_embeddings,
         rope: Some(model.rope()),
+        window_rope: config.rope_local_base_freq.map(|theta| Rope::plain(config.head_dim, theta)),
         embedding,
+        embedding_scale: differences.scaled_embedding.then(|| libm::sqrt(hidden as f64)),
         position_embedding: None,
         layers,
         final_norm,
         head,
+        logit_soft_cap: config.final_logit_softcapping,
         low_rank: vec![],
         weights: model.weights,
     }
@@ -45,7 +64,7 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
 
 fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer {
     let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
-    let attention = model.attention();
+    let attention = model.attention(index);
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
     let name = |module: &str| format!("model.layers.{index}.{module}");
     let qkv = [
@@ -53,18 +72,30 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
         (name("self_attn.k_proj"), key_value),
         (name("self_attn.v_proj"), key_value),
     ];
+    // With norms of what a block adds, the one before the feed-forward block has another name.
+    let (mlp_norm, of_attention) = if differences.post_norms {
+        ("pre_feedforward_layernorm", Some("post_attention_layernorm"))
+    } else {
+        ("post_attention_layernorm", None)
+    };
     let gate_up = [(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
     Layer {
         attention_norm: model.norm(&name("input_layernorm"), hidden),
         qkv: model.linear(hidden, &qkv, differences.qkv_bias),
-        head_norms: (differences.head_norms)(model, index),
+        head_norms: differences
+            .head_norms
+            .then(|| model.head_norms(&name("self_attn"), ["q_norm", "k_norm"])),
         attention,
         output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], false),
-        mlp_norm: model.norm(&name("post_attention_layernorm"), hidden),
+        attention_post_norm: of_attention.map(|module| model.norm(&name(module), hidden)),
+        mlp_norm: model.norm(&name(mlp_norm), hidden),
         gate_up: model.linear(hidden, &gate_up, false),
         gated: true,
         feed,
         activation: model.config.hidden_act,
         down: model.linear(feed, &[(name("mlp.down_proj"), hidden)], false),
+        mlp_post_norm: differences
+            .post_norms
+            .then(|| model.norm(&name("post_feedforward_layernorm"), hidden)),
     }
 }

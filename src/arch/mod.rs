@@ -3,6 +3,7 @@
 //! [`Architecture`] and knows no family by name.
 
 mod describe;
+mod gemma;
 mod gpt2;
 mod llama;
 mod lora;
@@ -65,6 +66,8 @@ pub struct Weight {
 pub enum NormKind {
     /// By the root of their mean square, times the weight.
     Rms,
+    /// The same, times 1 + the weight.
+    RmsPlusOne,
     /// By their mean and deviation. The weight has two rows: factors, then what is added.
     Layer,
 }
@@ -90,6 +93,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Scores are squashed into ± this by tanh.
     pub soft_cap: Option<f64>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f64>,
 }
 
 impl Attention {
@@ -111,7 +116,7 @@ pub struct Linear {
     pub bias: Option<WeightId>,
 }
 
-/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`. What is added may be normed first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub attention_norm: Norm,
@@ -120,6 +125,8 @@ pub struct Layer {
     pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
     pub output: Linear,
+    /// Of what attention adds.
+    pub attention_post_norm: Option<Norm>,
     pub mlp_norm: Norm,
     /// Gate and up, stacked; where the block is not gated up alone.
     pub gate_up: Linear,
@@ -128,6 +135,8 @@ pub struct Layer {
     pub feed: usize,
     pub activation: Activation,
     pub down: Linear,
+    /// Of what the feed-forward block adds.
+    pub mlp_post_norm: Option<Norm>,
 }
 
 /// A decoder-only language model.
@@ -140,13 +149,19 @@ pub struct Architecture {
     pub positions: usize,
     /// The rotary embedding of queries and keys, if there is one.
     pub rope: Option<Rope>,
+    /// That of layers with a window, where they have another one.
+    pub window_rope: Option<Rope>,
     pub embedding: WeightId,
+    /// Factor on the embeddings.
+    pub embedding_scale: Option<f64>,
     /// A row for each position, added to the embedding.
     pub position_embedding: Option<WeightId>,
     pub layers: Vec<Layer>,
     pub final_norm: Norm,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
+    /// Logits are squashed into ± this by tanh.
+    pub logit_soft_cap: Option<f64>,
     /// What an adapter adds, in the order of its targets; its weights are the last ones.
     pub low_rank: Vec<LowRank>,
 }
@@ -159,6 +174,9 @@ impl Architecture {
             ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
             ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
             ModelType::Gpt2 => gpt2::describe(Describe::new(config)),
+            ModelType::Gemma => gemma::describe(Describe::new(config)),
+            ModelType::Gemma2 => gemma::describe_2(Describe::new(config)),
+            ModelType::Gemma3 => gemma::describe_3(Describe::new(config)),
         }
     }
 
@@ -204,6 +222,11 @@ impl Architecture {
     pub fn is_matrix(&self, weight: WeightId) -> bool {
         [self.embedding, self.head].contains(&weight)
             || self.linear_weights().any(|id| id == weight)
+    }
+
+    /// Whether a layer turns its queries and keys by [`Architecture::window_rope`].
+    pub fn turns_by_window(&self, attention: Attention) -> bool {
+        self.window_rope.is_some() && attention.window.is_some()
     }
 
     /// Positions that a layer's cache must reach back to, if every layer has a window.

@@ -6,13 +6,9 @@ use super::describe::Describe;
 use super::llama::{Differences, decoder};
 
 pub(super) fn describe_2(model: Describe) -> Architecture {
-    decoder(model, Differences { qkv_bias: true, head_norms: |_, _| None })
+    decoder(model, Differences { qkv_bias: true, ..Differences::NONE })
 }
 
 pub(super) fn describe_3(model: Describe) -> Architecture {
-    let head_norms = |model: &mut Describe, layer| {
-        let block = format!("model.layers.{layer}.self_attn");
-        Some(model.head_norms(&block, ["q_norm", "k_norm"]))
-    };
-    decoder(model, Differences { qkv_bias: false, head_norms })
+    decoder(model, Differences { head_norms: true, ..Differences::NONE })
 }

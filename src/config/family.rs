@@ -18,6 +18,33 @@ pub enum ModelType {
     Qwen3,
     /// Layer norms with biases, learned positions, biases of all products; DistilGPT-2 too.
     Gpt2,
+    /// Llama with norms by 1 + the weight, and scaled embeddings.
+    Gemma,
+    /// The same with norms behind each block too, windows in every other layer, and soft caps.
+    Gemma2,
+    /// Gemma 2 without soft caps, with a norm of each head's queries and keys, and other angles in layers with a
+    /// window. Text alone.
+    Gemma3,
+}
+
+/// What the queries of a layer see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerType {
+    /// All keys before them.
+    Full,
+    /// Those in the sliding window.
+    Sliding,
+}
+
+impl LayerType {
+    const ALL: [Self; 2] = [Self::Full, Self::Sliding];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full_attention",
+            Self::Sliding => "sliding_attention",
+        }
+    }
 }
 
 /// Fields of Llama's config, and how GPT-2's spells them.
@@ -47,10 +74,57 @@ pub(super) struct Defaults {
     pub num_key_value_heads: Option<usize>,
     /// `None`: `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
+    pub attn_logit_softcapping: Option<f64>,
+    pub final_logit_softcapping: Option<f64>,
 }
 
+const LLAMA: Defaults = Defaults {
+    vocab_size: 32_000,
+    hidden_size: 4096,
+    intermediate_size: Some(11_008),
+    depth: [32, 32],
+    max_position_embeddings: 2048,
+    norm_eps: 1e-6,
+    tied: false,
+    activation: Activation::Silu,
+    num_key_value_heads: None,
+    head_dim: None,
+    attn_logit_softcapping: None,
+    final_logit_softcapping: None,
+};
+
+const GEMMA: Defaults = Defaults {
+    vocab_size: 256_000,
+    hidden_size: 3072,
+    intermediate_size: Some(24_576),
+    depth: [28, 16],
+    max_position_embeddings: 8192,
+    tied: true,
+    activation: Activation::GeluTanh,
+    num_key_value_heads: Some(16),
+    head_dim: Some(256),
+    ..LLAMA
+};
+
+const GEMMA_2_AND_3: Defaults = Defaults {
+    hidden_size: 2304,
+    intermediate_size: Some(9216),
+    depth: [26, 8],
+    num_key_value_heads: Some(4),
+    ..GEMMA
+};
+
 impl ModelType {
-    const ALL: [Self; 5] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3, Self::Gpt2];
+    const ALL: [Self; 8] = [
+        Self::Llama,
+        Self::Mistral,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Gpt2,
+        Self::Gemma,
+        Self::Gemma2,
+        Self::Gemma3,
+    ];
 
     /// `model_type` and `architectures` as `config.json` has them.
     pub(super) const fn names(self) -> [&'static str; 2] {
@@ -60,28 +134,24 @@ impl ModelType {
             Self::Qwen2 => ["qwen2", "Qwen2ForCausalLM"],
             Self::Qwen3 => ["qwen3", "Qwen3ForCausalLM"],
             Self::Gpt2 => ["gpt2", "GPT2LMHeadModel"],
+            Self::Gemma => ["gemma", "GemmaForCausalLM"],
+            Self::Gemma2 => ["gemma2", "Gemma2ForCausalLM"],
+            Self::Gemma3 => ["gemma3_text", "Gemma3ForCausalLM"],
         }
     }
 
     /// The family's own name of a field that Llama's config has too.
     pub(crate) fn spelled(self, field: &'static str) -> &'static str {
-        let own = GPT2_NAMES.iter().find(|(name, _)| self == Self::Gpt2 && *name == field);
+        let names: &[(&str, &str)] = match self {
+            Self::Gpt2 => &GPT2_NAMES,
+            Self::Gemma2 | Self::Gemma3 => &[("hidden_act", "hidden_activation")],
+            _ => &[],
+        };
+        let own = names.iter().find(|(name, _)| *name == field);
         own.map_or(field, |(_, own)| own)
     }
 
     pub(super) const fn defaults(self) -> Defaults {
-        const LLAMA: Defaults = Defaults {
-            vocab_size: 32_000,
-            hidden_size: 4096,
-            intermediate_size: Some(11_008),
-            depth: [32, 32],
-            max_position_embeddings: 2048,
-            norm_eps: 1e-6,
-            tied: false,
-            activation: Activation::Silu,
-            num_key_value_heads: None,
-            head_dim: None,
-        };
         match self {
             Self::Llama => LLAMA,
             Self::Mistral => Defaults {
@@ -109,7 +179,45 @@ impl ModelType {
                 activation: Activation::GeluTanh,
                 ..LLAMA
             },
+            Self::Gemma => GEMMA,
+            Self::Gemma2 => Defaults {
+                attn_logit_softcapping: Some(50.0),
+                final_logit_softcapping: Some(30.0),
+                ..GEMMA_2_AND_3
+            },
+            Self::Gemma3 => {
+                Defaults { vocab_size: 262_208, max_position_embeddings: 131_072, ..GEMMA_2_AND_3 }
+            }
         }
+    }
+
+    /// Whether the family reads `layer_types` and scales scores by `query_pre_attn_scalar`.
+    pub(super) const fn alternates(self) -> bool {
+        matches!(self, Self::Gemma2 | Self::Gemma3)
+    }
+
+    /// Whether it reads `final_logit_softcapping`.
+    pub(super) const fn caps_logits(self) -> bool {
+        self.alternates()
+    }
+
+    /// Whether layers with a window have a rotary embedding of their own.
+    pub(super) const fn has_two_ropes(self) -> bool {
+        matches!(self, Self::Gemma3)
+    }
+
+    /// A second field that names the activation, which other versions of transformers read.
+    pub(super) const fn other_activation(self) -> Option<&'static str> {
+        match self {
+            Self::Gemma => Some("hidden_activation"),
+            Self::Gemma2 | Self::Gemma3 => Some("hidden_act"),
+            _ => None,
+        }
+    }
+
+    /// Whether queries and keys are rotated; otherwise there are as many heads of both, of one size.
+    pub(super) const fn rotates(self) -> bool {
+        !matches!(self, Self::Gpt2)
     }
 
     /// The names of all families, for messages.
@@ -141,7 +249,7 @@ pub(super) fn model_type(fields: &mut Fields) -> Result<ModelType> {
 /// Positions that a query sees, by the rules of the family.
 pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<Option<usize>> {
     match family {
-        ModelType::Llama | ModelType::Gpt2 => {
+        ModelType::Llama | ModelType::Gpt2 | ModelType::Gemma => {
             let allowed = "absent, or model_type \"mistral\"";
             fields.require_neutral("sliding_window", |_| false, allowed)?;
             Ok(None)
@@ -151,6 +259,9 @@ pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<O
             Some(Value::Null) => Ok(None),
             Some(value) => size("sliding_window", &value, 1 << 24).map(Some),
         },
+        ModelType::Gemma2 | ModelType::Gemma3 => {
+            fields.size("sliding_window", 4096, 1 << 24).map(Some)
+        }
         // The field counts only beside this one, and then for some of the layers.
         ModelType::Qwen2 | ModelType::Qwen3 => {
             let off = |value: &Value| *value == Value::Bool(false);
@@ -163,4 +274,36 @@ pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<O
             Ok(None)
         }
     }
+}
+
+/// What the queries of each layer see, where a family has both kinds of layers. If no field says so, all have a
+/// window but every second, or in Gemma 3 every sixth.
+pub(super) fn layer_types(
+    fields: &mut Fields,
+    family: ModelType,
+    layers: usize,
+) -> Result<Vec<LayerType>> {
+    if !family.alternates() {
+        return Ok(vec![]);
+    }
+    let mut kinds = vec![];
+    if let Some(value) = fields.take_set("layer_types")? {
+        let names = value.as_array().map_or(&[][..], Vec::as_slice);
+        for name in names {
+            kinds.extend(LayerType::ALL.into_iter().find(|kind| name == kind.name()));
+        }
+        if names.len() != layers || kinds.len() != layers {
+            let allowed = "\"sliding_attention\" or \"full_attention\" for each layer";
+            return Err(refuse("layer_types", &value, allowed));
+        }
+        return Ok(kinds);
+    }
+    let pattern = match family {
+        ModelType::Gemma3 => fields.size("sliding_window_pattern", 6, 4096)?,
+        _ => 2,
+    };
+    for layer in 1..=layers {
+        kinds.push(if layer % pattern == 0 { LayerType::Full } else { LayerType::Sliding });
+    }
+    Ok(kinds)
 }

@@ -77,6 +77,15 @@ impl<'a> Fields<'a> {
         self.take_set(name)?.map(|value| real(name, &value)).transpose()
     }
 
+    /// A field for which `null` is none, and missing is `default`.
+    pub fn real_or(&mut self, name: &str, default: Option<f64>) -> Result<Option<f64>> {
+        match self.take(name)? {
+            None => Ok(default),
+            Some(Value::Null) => Ok(None),
+            Some(value) => real(name, &value).map(Some),
+        }
+    }
+
     pub fn flag(&mut self, name: &str, default: bool) -> Result<bool> {
         self.take(name)?.map_or(Ok(default), |value| {
             value.as_bool().ok_or_else(|| refuse(name, &value, "true or false"))

@@ -9,7 +9,7 @@ use super::fields::Fields;
 use crate::error::{Error, Result};
 
 /// The fields that shape the model.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 19] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -23,8 +23,12 @@ const FIELDS: [&str; 15] = [
     "tie_word_embeddings",
     "hidden_act",
     "initializer_range",
+    "rope_local_base_freq",
     "sliding_window",
+    "sliding_window_pattern",
     "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
 ];
 
 /// Names that other model families and programs have for the same fields.
@@ -59,7 +63,8 @@ pub(super) fn refuse_near_misses(fields: &Fields, family: ModelType) -> Result<(
 /// The field that a name stands for, where it is not the field's own.
 fn meant(name: &str, family: ModelType) -> Option<&'static str> {
     let spelled = |field| family.spelled(field);
-    if FIELDS.into_iter().any(|field| spelled(field) == name) {
+    let other = family.other_activation() == Some(name);
+    if other || FIELDS.into_iter().any(|field| spelled(field) == name) {
         return None;
     }
     // A family's own name takes the place of Llama's, which then is one of the others.

@@ -1,5 +1,6 @@
 //! Fields that would change the model and that tinyloom has no kernel for.
 
+use super::family::ModelType;
 use super::fields::{Fields, Neutral};
 use crate::error::Result;
 use serde_json::Value;
@@ -13,7 +14,7 @@ const NOTHING: Neutral = |_| false;
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
-const FIELDS: [(&str, Neutral, &str); 20] = [
+const FIELDS: [(&str, Neutral, &str); 21] = [
     ("attention_bias", OFF, "false: only qwen2 has biases of queries, keys and values"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
     ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
@@ -25,7 +26,8 @@ const FIELDS: [(&str, Neutral, &str); 20] = [
     ("qk_layernorm", OFF, "false: tinyloom has no norms of queries and keys"),
     ("no_rope_layers", ALL_ONES, "absent or all 1: every layer of tinyloom has RoPE"),
     ("rope_interleaved", OFF, "false: tinyloom rotates halves of a head, not neighbours"),
-    ("final_logit_softcapping", NOTHING, "null: tinyloom has no soft cap of logits"),
+    ("use_bidirectional_attention", OFF, "false: tinyloom's attention is causal"),
+    ("final_logit_softcapping", NOTHING, "null: this family has no soft cap of logits"),
     ("embedding_multiplier", ONE, "1: tinyloom does not scale embeddings"),
     ("residual_multiplier", ONE, "1: tinyloom does not scale residuals"),
     ("attention_multiplier", NOTHING, "null: tinyloom scales scores by 1/√head_dim"),
@@ -41,8 +43,10 @@ const FIELDS: [(&str, Neutral, &str); 20] = [
 ];
 
 /// Refuses a field that asks for what tinyloom lacks, by name. The others stay: `save` gives them back.
-pub(super) fn refuse_unsupported(fields: &Fields) -> Result<()> {
+pub(super) fn refuse_unsupported(fields: &Fields, family: ModelType) -> Result<()> {
+    let read = |name| name == "final_logit_softcapping" && family.caps_logits();
     FIELDS
         .iter()
+        .filter(|(name, ..)| !read(*name))
         .try_for_each(|&(name, neutral, allowed)| fields.require_neutral(name, neutral, allowed))
 }

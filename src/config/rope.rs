@@ -1,6 +1,7 @@
 //! The rotary embedding as `config.json` describes it, in any of the places where transformers has
 //! kept it: `rope_theta` and `rope_scaling` (version 4), `rope_parameters` (version 5).
 
+use super::family::ModelType;
 use super::fields::{Fields, real, refuse, size};
 use super::refused;
 use crate::error::{Error, Result};
@@ -41,31 +42,41 @@ impl Default for RopeConfig {
 }
 
 const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
+/// What version 5 has in the first place where layers with a window have angles of their own.
+const FULL: &str = "full_attention";
+const SLIDING: &str = "sliding_attention";
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 
-/// Takes the fields of the rotary embedding. `positions` is `max_position_embeddings`.
-pub(super) fn rope(fields: &mut Fields, positions: usize) -> Result<RopeConfig> {
+/// Takes the fields of the rotary embedding, and where layers with a window have another one its base.
+/// `positions` is `max_position_embeddings`.
+pub(super) fn rope(
+    fields: &mut Fields,
+    positions: usize,
+    family: ModelType,
+) -> Result<(RopeConfig, Option<f64>)> {
+    if !family.rotates() {
+        return Ok((RopeConfig::default(), None));
+    }
+    let two = family.has_two_ropes();
     let mut theta = fields.optional_real("rope_theta")?;
+    let mut local = if two { fields.optional_real("rope_local_base_freq")? } else { None };
     let mut scaling: Option<RopeScaling> = None;
     for place in PLACES {
-        let Some(value) = fields.take_set(place)? else { continue };
-        let Value::Object(map) = value else {
-            return Err(refuse(
-                place,
-                &value,
-                &format!("null or an object with rope_type {ALLOWED}"),
-            ));
-        };
-        let mut own = Own { place, map };
-        if let Some(inner) = own.real("rope_theta")? {
-            if let Some(outer) = theta.filter(|&outer| outer != inner) {
-                return Err(Error::config(format!(
-                    "config fields rope_theta ({outer}) and {place}.rope_theta ({inner}) \
-                     disagree: keep one"
-                )));
+        let Some(mut value) = fields.take_set(place)? else { continue };
+        let mut place = place;
+        if two && place == PLACES[0] {
+            let [full, sliding] =
+                [FULL, SLIDING].map(|kind| value.get_mut(kind).map_or(Value::Null, Value::take));
+            place = "rope_parameters.sliding_attention";
+            let mut own = Own::of(place, sliding)?;
+            local = own.theta("rope_local_base_freq", local)?;
+            if own.scaling(positions)? != RopeScaling::Default {
+                return Err(Error::config(format!("config field {place} must be unscaled")));
             }
-            theta = Some(inner);
+            (place, value) = ("rope_parameters.full_attention", full);
         }
+        let mut own = Own::of(place, value)?;
+        theta = own.theta("rope_theta", theta)?;
         let read = own.scaling(positions)?;
         if let Some(other) = scaling.filter(|other| *other != read) {
             return Err(Error::config(format!(
@@ -75,7 +86,9 @@ pub(super) fn rope(fields: &mut Fields, positions: usize) -> Result<RopeConfig> 
         }
         scaling = Some(read);
     }
-    Ok(RopeConfig { theta: theta.unwrap_or(10_000.0), scaling: scaling.unwrap_or_default() })
+    let theta = theta.unwrap_or(if two { 1e6 } else { 1e4 });
+    let local = if two { Some(local.unwrap_or(1e4)) } else { None };
+    Ok((RopeConfig { theta, scaling: scaling.unwrap_or_default() }, local))
 }
 
 /// The object in one of the places, while it is read.
@@ -85,6 +98,25 @@ struct Own {
 }
 
 impl Own {
+    fn of(place: &'static str, value: Value) -> Result<Self> {
+        match value {
+            Value::Object(map) => Ok(Self { place, map }),
+            _ => Err(refuse(place, &value, &format!("an object with rope_type {ALLOWED}"))),
+        }
+    }
+
+    /// The base, which the field of this name may also give.
+    fn theta(&mut self, name: &str, outer: Option<f64>) -> Result<Option<f64>> {
+        let inner = self.real("rope_theta")?;
+        match (outer, inner) {
+            (Some(outer), Some(inner)) if outer != inner => Err(Error::config(format!(
+                "config fields {name} ({outer}) and {}.rope_theta ({inner}) disagree: keep one",
+                self.place
+            ))),
+            _ => Ok(inner.or(outer)),
+        }
+    }
+
     fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key).filter(|value| !value.is_null())
     }
@@ -191,46 +223,72 @@ impl Own {
 }
 
 impl RopeConfig {
-    /// The fields as transformers 4 and 5 read them.
-    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
-        let mut parameters = self.scaling.fields();
-        let scaling = match self.scaling {
-            RopeScaling::Default => None,
-            _ => Some(("rope_scaling", Value::Object(parameters.clone()))),
-        };
-        parameters.insert("rope_theta".into(), json!(self.theta));
-        let theta = ("rope_theta", json!(self.theta));
-        [theta, ("rope_parameters", Value::Object(parameters))].into_iter().chain(scaling).collect()
+    /// The fields as transformers 4 and 5 read them; `local` is the base in layers with a window.
+    pub(super) fn fields(&self, local: Option<f64>) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![("rope_theta", json!(self.theta))];
+        if self.scaling != RopeScaling::Default {
+            fields.push(("rope_scaling", object(self.scaling.fields())));
+        }
+        let mut parameters = self.parameters();
+        if let Some(theta) = local {
+            fields.push(("rope_local_base_freq", json!(theta)));
+            let other = Self { theta, scaling: RopeScaling::Default }.parameters();
+            parameters = object(vec![(FULL, parameters), (SLIDING, other)]);
+        }
+        fields.push(("rope_parameters", parameters));
+        fields
+    }
+
+    fn parameters(&self) -> Value {
+        let mut fields = self.scaling.fields();
+        fields.push(("rope_theta", json!(self.theta)));
+        object(fields)
     }
 }
 
+fn object(fields: Vec<(&str, Value)>) -> Value {
+    let mut map = Map::new();
+    for (name, value) in fields {
+        map.insert(name.into(), value);
+    }
+    Value::Object(map)
+}
+
 impl RopeScaling {
-    fn fields(&self) -> Map<String, Value> {
-        let value = match *self {
-            Self::Default => json!({ "rope_type": "default" }),
-            Self::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
-            Self::Llama3 { factor, low_freq_factor, high_freq_factor, original } => json!({
-                "rope_type": "llama3",
-                "factor": factor,
-                "low_freq_factor": low_freq_factor,
-                "high_freq_factor": high_freq_factor,
-                "original_max_position_embeddings": original,
-            }),
-            Self::Yarn { factor, attention_factor, beta_fast, beta_slow, original, truncate } => {
-                json!({
-                    "rope_type": "yarn",
-                    "factor": factor,
-                    "attention_factor": attention_factor,
-                    "beta_fast": beta_fast,
-                    "beta_slow": beta_slow,
-                    "original_max_position_embeddings": original,
-                    "truncate": truncate,
-                })
-            }
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let original = "original_max_position_embeddings";
+        let (kind, mut fields) = match *self {
+            Self::Default => ("default", vec![]),
+            Self::Linear { factor } => ("linear", vec![("factor", json!(factor))]),
+            Self::Llama3 { factor, low_freq_factor, high_freq_factor, original: positions } => (
+                "llama3",
+                vec![
+                    ("factor", json!(factor)),
+                    ("low_freq_factor", json!(low_freq_factor)),
+                    ("high_freq_factor", json!(high_freq_factor)),
+                    (original, json!(positions)),
+                ],
+            ),
+            Self::Yarn {
+                factor,
+                attention_factor,
+                beta_fast,
+                beta_slow,
+                original: positions,
+                truncate,
+            } => (
+                "yarn",
+                vec![
+                    ("factor", json!(factor)),
+                    ("attention_factor", json!(attention_factor)),
+                    ("beta_fast", json!(beta_fast)),
+                    ("beta_slow", json!(beta_slow)),
+                    (original, json!(positions)),
+                    ("truncate", json!(truncate)),
+                ],
+            ),
         };
-        match value {
-            Value::Object(map) => map,
-            _ => unreachable!("the literals above are objects"),
-        }
+        fields.push(("rope_type", json!(kind)));
+        fields
     }
 }

@@ -19,11 +19,15 @@ fn defaults_are_those_of_transformers() {
             max_position_embeddings: 2048,
             rms_norm_eps: 1e-6,
             rope: RopeConfig { theta: 10_000.0, scaling: RopeScaling::Default },
+            rope_local_base_freq: None,
             tie_word_embeddings: false,
             hidden_act: Activation::Silu,
             initializer_range: 0.02,
             sliding_window: None,
+            layer_types: vec![],
             attn_logit_softcapping: None,
+            final_logit_softcapping: None,
+            query_pre_attn_scalar: None,
             extra: SortedMap::new(),
         }
     );
@@ -129,7 +133,6 @@ fn tensors_follow_the_shapes_of_grouped_query_attention() {
 #[test]
 fn whatever_is_not_supported_is_refused_by_name() {
     for (text, needle) in [
-        (r#"{"model_type":"gemma2"}"#, "model_type"),
         (r#"{"architectures":["LlamaForSequenceClassification"]}"#, "architectures"),
         (r#"{"rope_scaling":{"rope_type":"longrope","factor":8}}"#, "rope_scaling.rope_type"),
         (r#"{"rope_scaling":{"type":"dynamic","factor":8}}"#, "rope_scaling.rope_type"),
@@ -165,6 +168,49 @@ fn whatever_is_not_supported_is_refused_by_name() {
         (r#"{"rope_parameters":{"partial_rotary_factor":0.5}}"#, "rope_parameters.partial_rotary"),
         (r#"{"hidden_act":"relu"}"#, "hidden_act is \"relu\""),
         (r#"{"hidden_act":null}"#, "hidden_act"),
+    ] {
+        let error = ModelConfig::from_json(text).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidConfig);
+        assert!(error.message.contains(needle), "{text} -> {}", error.message);
+    }
+}
+
+#[test]
+fn what_the_alternating_families_lack_is_refused_by_name() {
+    for (text, needle) in [
+        (r#"{"model_type":"gemma3"}"#, "model_type"),
+        (r#"{"model_type":"gemma2","use_bidirectional_attention":true}"#, "use_bidirectional"),
+        (r#"{"model_type":"gemma2","sliding_window":null}"#, "sliding_window is null"),
+        (r#"{"model_type":"gemma2","hidden_act":"gelu"}"#, "hidden_act is \"gelu\""),
+        (r#"{"model_type":"gemma","hidden_activation":"silu"}"#, "hidden_activation is \"silu\""),
+        (r#"{"model_type":"gemma","final_logit_softcapping":30.0}"#, "final_logit_softcapping"),
+        (r#"{"model_type":"gemma","sliding_window":8}"#, "sliding_window"),
+        (
+            r#"{"model_type":"gemma3_text","rope_parameters":{"rope_theta":1e4}}"#,
+            "rope_parameters.sliding_attention is null",
+        ),
+        (
+            r#"{"model_type":"gemma3_text","rope_local_base_freq":5e3,
+                "rope_parameters":{"full_attention":{},"sliding_attention":{"rope_theta":1e4}}}"#,
+            "disagree",
+        ),
+        (
+            r#"{"model_type":"gemma3_text","rope_parameters":{"full_attention":{},"sliding_attention":
+                {"rope_type":"linear","factor":2}}}"#,
+            "sliding_attention must be unscaled",
+        ),
+        (r#"{"model_type":"gemma3_text","rope_local_base_freq":0}"#, "rope_local_base_freq is 0"),
+        (
+            r#"{"model_type":"gemma3_text","sliding_window_pattern":0}"#,
+            "sliding_window_pattern is 0",
+        ),
+        (r#"{"model_type":"gemma2","query_pre_attn_scalar":0}"#, "query_pre_attn_scalar is 0"),
+        (r#"{"model_type":"gemma2","query_pre_attn_scalar":40.5}"#, "an integer"),
+        (r#"{"model_type":"gemma2","layer_types":["full_attention"]}"#, "layer_types is"),
+        (
+            r#"{"model_type":"gemma2","num_hidden_layers":1,"layer_types":["chunked_attention"]}"#,
+            "layer_types is",
+        ),
     ] {
         let error = ModelConfig::from_json(text).unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidConfig);
@@ -379,4 +425,96 @@ fn what_gpt2_has_and_tinyloom_not_is_refused_by_name() {
         let message = ModelConfig::from_json(&text).unwrap_err().message;
         assert!(message.contains(field), "{field}: {message}");
     }
+}
+
+/// The config of Gemma 2 2B, as transformers 4 wrote it: embeddings are tied, which it leaves out.
+#[test]
+fn gemma2_alternates_windows() {
+    let text = r#"{"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+        "attn_logit_softcapping":50.0,"bos_token_id":2,"cache_implementation":"hybrid","eos_token_id":1,
+        "final_logit_softcapping":30.0,"head_dim":256,"hidden_act":"gelu_pytorch_tanh",
+        "hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"initializer_range":0.02,
+        "intermediate_size":9216,"max_position_embeddings":8192,"model_type":"gemma2",
+        "num_attention_heads":8,"num_hidden_layers":26,"num_key_value_heads":4,"pad_token_id":0,
+        "query_pre_attn_scalar":256,"rms_norm_eps":1e-06,"rope_theta":10000.0,"sliding_window":4096,
+        "torch_dtype":"float32","transformers_version":"4.42.4","use_cache":true,"vocab_size":256000}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 2_614_341_888);
+    let windows: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.window).collect();
+    assert_eq!(windows[..3], [Some(4096), None, Some(4096)]);
+    // A full layer reaches back to the first position.
+    assert_eq!(architecture.window(), None);
+    assert_eq!(architecture.embedding_scale, Some(48.0));
+    assert_eq!(architecture.logit_soft_cap, Some(30.0));
+    let again = ModelConfig::from_json(&config.to_json()).unwrap();
+    assert_eq!(again.to_json(), config.to_json());
+    // What the file has is what stands for missing fields.
+    let missing = ModelConfig::from_json(r#"{"model_type":"gemma2"}"#).unwrap();
+    assert_eq!(missing, ModelConfig { extra: SortedMap::new(), ..config });
+    let uncapped = r#"{"model_type":"gemma2","attn_logit_softcapping":null,
+        "final_logit_softcapping":null,"num_hidden_layers":2,
+        "layer_types":["full_attention","sliding_attention"]}"#;
+    let config = ModelConfig::from_json(uncapped).unwrap();
+    assert_eq!((config.attn_logit_softcapping, config.final_logit_softcapping), (None, None));
+    assert_eq!((config.window(0), config.window(1)), (None, Some(4096)));
+    assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
+}
+
+/// Gemma 7B.
+#[test]
+fn gemma_has_norms_by_one_more_than_the_weight() {
+    let config = ModelConfig::from_json(r#"{"model_type":"gemma"}"#).unwrap();
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 8_537_680_896);
+    assert_eq!((config.hidden_act, config.tie_word_embeddings), (Activation::GeluTanh, true));
+    let norms = architecture.params().filter(|param| param.name.contains("norm"));
+    assert!(norms.into_iter().all(|param| param.init == crate::arch::Init::Zeros));
+    assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
+}
+
+/// The config of Gemma 3 1B, as transformers 4 wrote it.
+#[test]
+fn gemma3_turns_by_two_tables() {
+    let text = r#"{"architectures":["Gemma3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+        "attn_logit_softcapping":null,"bos_token_id":2,"cache_implementation":"hybrid","eos_token_id":[1,106],
+        "final_logit_softcapping":null,"head_dim":256,"hidden_activation":"gelu_pytorch_tanh",
+        "hidden_size":1152,"initializer_range":0.02,"intermediate_size":6912,
+        "max_position_embeddings":32768,"model_type":"gemma3_text","num_attention_heads":4,
+        "num_hidden_layers":26,"num_key_value_heads":1,"pad_token_id":0,"query_pre_attn_scalar":256,
+        "rms_norm_eps":1e-06,"rope_local_base_freq":10000,"rope_scaling":null,"rope_theta":1000000,
+        "sliding_window":512,"sliding_window_pattern":6,"torch_dtype":"bfloat16",
+        "transformers_version":"4.50.0.dev0","use_cache":true,"vocab_size":262144}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 999_885_952);
+    let windows: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.window).collect();
+    assert_eq!(windows[3..8], [Some(512), Some(512), None, Some(512), Some(512)]);
+    let thetas = (config.rope.theta, config.rope_local_base_freq);
+    assert_eq!(thetas, (1e6, Some(1e4)));
+    assert_eq!(
+        (architecture.logit_soft_cap, architecture.layers[0].attention.soft_cap),
+        (None, None)
+    );
+    assert!(architecture.layers.iter().all(|layer| layer.head_norms.is_some()));
+    let again = ModelConfig::from_json(&config.to_json()).unwrap();
+    assert_eq!(again.to_json(), config.to_json());
+    assert_eq!(again, config);
+}
+
+#[test]
+fn both_generations_of_gemma3_are_read() {
+    let four = r#"{"model_type":"gemma3_text","num_hidden_layers":2,"rope_theta":5e5,"rope_local_base_freq":5e3,
+        "sliding_window_pattern":2,"rope_scaling":{"rope_type":"linear","factor":8.0}}"#;
+    let five = r#"{"model_type":"gemma3_text","num_hidden_layers":2,
+        "layer_types":["sliding_attention","full_attention"],"rope_parameters":{
+        "full_attention":{"rope_type":"linear","factor":8.0,"rope_theta":5e5},
+        "sliding_attention":{"rope_type":"default","rope_theta":5e3}}}"#;
+    let [four, five] = [four, five].map(|text| ModelConfig::from_json(text).unwrap());
+    assert_eq!(four, five);
+    assert_eq!(four.rope.scaling, RopeScaling::Linear { factor: 8.0 });
+    assert_eq!(four.rope_local_base_freq, Some(5e3));
+    assert_eq!(ModelConfig::from_json(&four.to_json()).unwrap(), four);
+    let missing = ModelConfig::from_json(r#"{"model_type":"gemma3_text"}"#).unwrap();
+    assert_eq!((missing.rope.theta, missing.rope_local_base_freq), (1e6, Some(1e4)));
 }

@@ -1,7 +1,7 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Layer, Linear, WeightId};
+use crate::arch::{Architecture, Layer, Linear, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
@@ -19,6 +19,9 @@ fn forward(architecture: &Architecture, training: bool) -> Graph {
     let mut build = Build { architecture, graph, layer: None, hidden, training };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
+    if let Some(factor) = architecture.embedding_scale {
+        build.node(Op::Scale { factor }, "embedding", &[x], &[x]);
+    }
     if let Some(weight) = architecture.position_embedding {
         build.node(Op::Positions { weight }, "positions", &[x], &[x]);
     }
@@ -71,8 +74,8 @@ impl Build<'_> {
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);
         self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
-        let middle = self.value("residual", self.hidden);
-        self.linear(layer.output, ["output", "output adapter"], &[output, x], middle);
+        let whats = ["output", "output adapter", "attention post norm"];
+        let middle = self.add_product(layer.output, layer.attention_post_norm, whats, output, x);
 
         let normed = self.value("mlp norm", self.hidden);
         self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
@@ -84,9 +87,30 @@ impl Build<'_> {
         let activated = self.value("activation", width);
         let gate = Gate { width, activation: layer.activation, gated };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
-        let next = self.value("residual", self.hidden);
-        self.linear(layer.down, ["down", "down adapter"], &[activated, middle], next);
-        next
+        let whats = ["down", "down adapter", "mlp post norm"];
+        self.add_product(layer.down, layer.mlp_post_norm, whats, activated, middle)
+    }
+
+    /// x plus the product of `from`, which is normed first if there is a norm. `whats` are the names of the
+    /// product, of what an adapter adds to it, and of the norm.
+    fn add_product(
+        &mut self,
+        linear: Linear,
+        norm: Option<Norm>,
+        whats: [&'static str; 3],
+        from: ValueId,
+        x: ValueId,
+    ) -> ValueId {
+        let [product, adapter, post_norm] = whats;
+        let sum = self.value("residual", self.hidden);
+        let Some(norm) = norm else {
+            self.linear(linear, [product, adapter], &[from, x], sum);
+            return sum;
+        };
+        let added = self.value("product", self.hidden);
+        self.linear(linear, [product, adapter], &[from], added);
+        self.node(Op::Norm(norm), post_norm, &[added, x], &[sum]);
+        sum
     }
 
     /// A product, and what an adapter adds to it; each by its name.

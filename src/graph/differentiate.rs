@@ -134,9 +134,12 @@ impl Pass<'_> {
                     let op = Op::NormBackward { norm, trained, write };
                     self.emit(op, node.site, &[x, d_y], &[d_x]);
                 }
+                self.residual(node, d_y);
             }
             Op::Scale { factor } => {
-                self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
+                if self.needed.contains(&node.reads[0]) {
+                    self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
+                }
             }
             Op::Dropout { dropout, .. } => {
                 if self.needed.contains(&node.reads[0]) {
@@ -193,10 +196,14 @@ impl Pass<'_> {
             self.late.push(Late { weight, d_y, x, site: node.site });
             self.flush();
         }
+        self.residual(node, d_y);
+    }
+
+    /// A sum passes its gradient on, to a node's second read, as it is.
+    fn residual(&mut self, node: &Node, d_y: ValueId) {
         if let Some(&residual) = node.reads.get(1)
             && self.needed.contains(&residual)
         {
-            // The sum passes its gradient on as it is.
             let before = self.gradients.insert(residual, d_y);
             assert!(before.is_none(), "a residual's gradient is begun by the sum that ends it");
         }

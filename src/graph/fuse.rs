@@ -27,7 +27,8 @@ fn joined(before: &Node, node: &Node, behind: &[Node]) -> Option<Node> {
         return None;
     }
     let reads = |other: &Node| other.site.layer == node.site.layer && other.reads == node.reads;
-    if matches!(before.op, Op::Norm(_)) && behind.iter().any(reads) {
+    // Nor does a product know the residual that a norm adds.
+    if matches!(before.op, Op::Norm(_)) && (before.reads.len() > 1 || behind.iter().any(reads)) {
         return None;
     }
     let op = match (before.op, node.op) {

@@ -75,7 +75,7 @@ pub enum Op {
     Embed { weight: WeightId },
     /// rows, to which each position's row of the weight is added in place.
     Positions { weight: WeightId },
-    /// x → y.
+    /// x → y, plus a second read if there is one.
     Norm(Norm),
     /// x → y = x · weightᵀ, plus a bias and a second read if there are any.
     Linear { weight: WeightId, bias: Option<WeightId> },

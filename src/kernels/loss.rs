@@ -1,8 +1,9 @@
-//! Cross-entropy over the vocabulary, and its sum.
+//! Cross-entropy over the vocabulary, its sum, and the soft cap of logits.
 
 use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::elementwise;
 use super::limits::{reduction, row_workgroup, variant};
-use super::shape::Objective;
+use super::shape::{Constant, Objective};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -11,9 +12,8 @@ use crate::error::Result;
 /// `cross_entropy_forward` (loss only). Grid: one workgroup per row.
 pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> Result<Kernel> {
     let spec = KernelSpec::CrossEntropy { vocabulary, gradient };
-    by_rows(caps, spec, vocabulary, shader!("07_cross_entropy"), &|composer| {
-        composer.flag("GRADIENT", gradient)
-    })
+    let constants = |composer: Composer| composer.flag("GRADIENT", gradient);
+    by_rows(caps, spec, vocabulary, &[], &constants, shader!("07_cross_entropy"))
 }
 
 /// `smoothed_cross_entropy_backward`: the same for an objective with label smoothing and a z-loss. Grid: one
@@ -24,30 +24,69 @@ pub fn smoothed_cross_entropy(
     objective: Objective,
 ) -> Result<Kernel> {
     let spec = KernelSpec::SmoothedCrossEntropy { vocabulary, objective };
-    by_rows(caps, spec, vocabulary, shader!("07_smoothed_cross_entropy"), &|composer| {
-        composer
-            .float("SMOOTHING", objective.label_smoothing.0 as f32)
-            .float("Z_LOSS", objective.z_loss.0 as f32)
-    })
+    let constants = |composer| objective_constants(composer, objective);
+    by_rows(caps, spec, vocabulary, &[], &constants, shader!("07_smoothed_cross_entropy"))
 }
 
-/// A kernel with a workgroup per row of logits, and its own constants.
+fn objective_constants(composer: Composer, objective: Objective) -> Composer {
+    composer
+        .float("SMOOTHING", objective.label_smoothing.0 as f32)
+        .float("Z_LOSS", objective.z_loss.0 as f32)
+}
+
+/// `capped_cross_entropy_backward`, or without `gradient` `capped_cross_entropy_forward`: the same of logits that
+/// are squashed into ± `cap` first. Grid: one workgroup per row.
+pub fn capped_cross_entropy(
+    caps: &Capabilities,
+    vocabulary: usize,
+    gradient: bool,
+    objective: Objective,
+    cap: f64,
+) -> Result<Kernel> {
+    let cap = Constant(cap);
+    let spec = KernelSpec::CappedCrossEntropy { vocabulary, gradient, objective, cap };
+    let constants = |composer: Composer| {
+        let composer = composer.flag("GRADIENT", gradient).float("SOFT_CAP", cap.0 as f32);
+        objective_constants(composer, objective)
+    };
+    by_rows(caps, spec, vocabulary, &CAPPED, &constants, shader!("07_capped_cross_entropy"))
+}
+
+/// What squashes a logit into ± `SOFT_CAP`.
+const CAPPED: [&Module; 2] = [shader!("lib/math"), shader!("lib/logit/capped")];
+
+/// `soft_cap_forward` over rows of `columns` logits. Grid: `tokens · columns` invocations.
+pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel> {
+    let spec = KernelSpec::SoftCap { columns, cap: Constant(cap) };
+    let composer = elementwise::composer(caps, spec)?
+        .size("COLUMNS", columns)
+        .float("SOFT_CAP", cap as f32)
+        .module(CAPPED[0])
+        .module(CAPPED[1])
+        .module(shader!("07_soft_cap"));
+    elementwise::finish(composer, caps, &[read_write("logits"), uniform("step")], columns)
+}
+
+/// A kernel with a workgroup per row of logits, its own constants and the modules that it needs besides.
 fn by_rows(
     caps: &Capabilities,
     spec: KernelSpec,
     vocabulary: usize,
-    module: &'static Module,
+    modules: &[&'static Module],
     constants: &dyn Fn(Composer) -> Composer,
+    kernel: &'static Module,
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, vocabulary, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    constants(Composer::new(spec, size).size("VOCABULARY", vocabulary))
+    let composer = constants(Composer::new(spec, size).size("VOCABULARY", vocabulary));
+    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
+    composer
         .module(shader!("lib/step"))
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .reduction(subgroups)
-        .module(module)
+        .module(kernel)
         .finish(
             caps,
             &[

@@ -2,7 +2,7 @@
 
 use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
-use super::shape::{AttentionShape, Constant};
+use super::shape::{AttentionShape, Constant, NormTerms};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -23,41 +23,54 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
-/// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
-pub fn rms_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormForward { hidden, epsilon: Constant(epsilon) };
-    forward(caps, spec, (hidden, epsilon), shader!("02_rms_norm_forward"))
+/// `rms_norm_forward` over rows of `hidden` elements; the norm of a shifted weight may be added to a residual,
+/// which is bound last. Grid: one workgroup per row.
+pub fn rms_norm_forward(
+    caps: &Capabilities,
+    hidden: usize,
+    terms: NormTerms,
+    residual: bool,
+) -> Result<Kernel> {
+    assert!(terms.shifted || !residual, "no kernel adds the norm of such a weight to a residual");
+    let spec = KernelSpec::RmsNormForward { hidden, terms, residual };
+    let modules: &[&Module] = match (terms.shifted, residual) {
+        (false, _) => &[shader!("02_rms_norm_forward")],
+        (true, false) => &[shader!("lib/norm/plain"), shader!("02_rms_norm_forward_shifted")],
+        (true, true) => &[shader!("lib/norm/residual"), shader!("02_rms_norm_forward_shifted")],
+    };
+    forward(caps, spec, (hidden, terms.epsilon.0), modules, residual)
 }
 
 /// `layer_norm_forward`, as [`rms_norm_forward`].
 pub fn layer_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormForward { hidden, epsilon: Constant(epsilon) };
-    forward(caps, spec, (hidden, epsilon), shader!("02_layer_norm_forward"))
+    forward(caps, spec, (hidden, epsilon), &[shader!("02_layer_norm_forward")], false)
 }
 
 fn forward(
     caps: &Capabilities,
     spec: KernelSpec,
     (hidden, epsilon): (usize, f64),
-    kernel: &'static Module,
+    modules: &[&'static Module],
+    residual: bool,
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    Composer::new(spec, size)
+    let mut bindings = vec![read("x"), read("weight"), read_write("y"), uniform("step")];
+    let mut form = variant(subgroups);
+    if residual {
+        bindings.push(read("residual"));
+        form += ", residual";
+    }
+    let composer = Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
-        .reduction(subgroups)
-        .module(kernel)
-        .finish(
-            caps,
-            &[read("x"), read("weight"), read_write("y"), uniform("step")],
-            grid,
-            variant(subgroups),
-            why,
-        )
+        .reduction(subgroups);
+    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
+    composer.finish(caps, &bindings, grid, form, why)
 }
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written. Grid: one
@@ -65,12 +78,17 @@ fn forward(
 pub fn rms_norm_backward(
     caps: &Capabilities,
     hidden: usize,
-    epsilon: f64,
+    terms: NormTerms,
     mode: WriteMode,
     rows: usize,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
-    backward(caps, spec, (hidden, epsilon), (mode, rows), shader!("02_rms_norm_backward"))
+    let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows };
+    let kernel = if terms.shifted {
+        shader!("02_rms_norm_backward_shifted")
+    } else {
+        shader!("02_rms_norm_backward")
+    };
+    backward(caps, spec, (hidden, terms.epsilon.0), (mode, rows), kernel)
 }
 
 /// `layer_norm_backward`, as [`rms_norm_backward`].
@@ -127,17 +145,22 @@ fn backward(
 pub fn head_norm_forward(
     caps: &Capabilities,
     shape: AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::HeadNormForward { shape, epsilon: Constant(epsilon) };
+    let spec = KernelSpec::HeadNormForward { shape, terms };
+    let kernel = if terms.shifted {
+        shader!("02_head_norm_forward_shifted")
+    } else {
+        shader!("02_head_norm_forward")
+    };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let heads = shape.stride() / shape.head_dim;
     let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
-    head_norm(spec, size, shape, epsilon)
+    head_norm(spec, size, shape, terms)
         .size("ROW_HEADS", heads)
         .reduction(subgroups)
-        .module(shader!("02_head_norm_forward"))
+        .module(kernel)
         .finish(
             caps,
             &[read("x"), read("weight"), read_write("y"), uniform("step")],
@@ -152,18 +175,23 @@ pub fn head_norm_forward(
 pub fn head_norm_backward(
     caps: &Capabilities,
     shape: AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
     rows: usize,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::HeadNormBackward { shape, epsilon: Constant(epsilon), rows };
+    let spec = KernelSpec::HeadNormBackward { shape, terms, rows };
+    let kernel = if terms.shifted {
+        shader!("02_head_norm_backward_shifted")
+    } else {
+        shader!("02_head_norm_backward")
+    };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    head_norm(spec, size, shape, epsilon)
+    head_norm(spec, size, shape, terms)
         .size("ROWS", rows)
         .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
         .reduction(subgroups)
-        .module(shader!("02_head_norm_backward"))
+        .module(kernel)
         .finish(
             caps,
             &[
@@ -179,13 +207,13 @@ pub fn head_norm_backward(
         )
 }
 
-fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, epsilon: f64) -> Composer {
+fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, terms: NormTerms) -> Composer {
     Composer::new(spec, size)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("STRIDE", shape.stride())
-        .float("EPSILON", epsilon as f32)
+        .float("EPSILON", terms.epsilon.0 as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
 }

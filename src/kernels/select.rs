@@ -27,11 +27,11 @@ impl KernelSpec {
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
             Self::PositionForward { hidden } => k::position_forward(caps, hidden),
             Self::PositionBackward { hidden, ends } => k::position_backward(caps, hidden, ends),
-            Self::RmsNormForward { hidden, epsilon } => {
-                k::rms_norm_forward(caps, hidden, epsilon.0)
+            Self::RmsNormForward { hidden, terms, residual } => {
+                k::rms_norm_forward(caps, hidden, terms, residual)
             }
-            Self::RmsNormBackward { hidden, epsilon, mode, rows } => {
-                k::rms_norm_backward(caps, hidden, epsilon.0, mode, rows)
+            Self::RmsNormBackward { hidden, terms, mode, rows } => {
+                k::rms_norm_backward(caps, hidden, terms, mode, rows)
             }
             Self::LayerNormForward { hidden, epsilon } => {
                 k::layer_norm_forward(caps, hidden, epsilon.0)
@@ -39,11 +39,9 @@ impl KernelSpec {
             Self::LayerNormBackward { hidden, epsilon, mode, rows } => {
                 k::layer_norm_backward(caps, hidden, epsilon.0, mode, rows)
             }
-            Self::HeadNormForward { shape, epsilon } => {
-                k::head_norm_forward(caps, shape, epsilon.0)
-            }
-            Self::HeadNormBackward { shape, epsilon, rows } => {
-                k::head_norm_backward(caps, shape, epsilon.0, rows)
+            Self::HeadNormForward { shape, terms } => k::head_norm_forward(caps, shape, terms),
+            Self::HeadNormBackward { shape, terms, rows } => {
+                k::head_norm_backward(caps, shape, terms, rows)
             }
             Self::ColumnSum { hidden, rows } => k::column_sum(caps, hidden, rows),
             Self::Linear { shape, output, splits, tile } => {
@@ -97,6 +95,10 @@ impl KernelSpec {
             Self::SmoothedCrossEntropy { vocabulary, objective } => {
                 k::smoothed_cross_entropy(caps, vocabulary, objective)
             }
+            Self::CappedCrossEntropy { vocabulary, gradient, objective, cap } => {
+                k::capped_cross_entropy(caps, vocabulary, gradient, objective, cap.0)
+            }
+            Self::SoftCap { columns, cap } => k::soft_cap(caps, columns, cap.0),
             Self::LossSum => k::loss_sum(caps),
             Self::PackWeights { format, rows, columns } => {
                 k::pack_weights(caps, format, rows, columns)

@@ -206,6 +206,21 @@ pub struct ActivationWidth {
     pub gated: bool,
 }
 
+/// What RMSNorm adds to the mean square, and what its weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NormTerms {
+    pub epsilon: Constant,
+    /// Weights are stored as their distance from 1.
+    pub shifted: bool,
+}
+
+impl NormTerms {
+    /// Those of a weight that is multiplied as it is.
+    pub const fn plain(epsilon: f64) -> Self {
+        Self { epsilon: Constant(epsilon), shifted: false }
+    }
+}
+
 /// What a matrix multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecInput {

@@ -5,7 +5,7 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecShape, Objective, Output,
+    DenseMask, KeyValueOwner, MatvecShape, NormTerms, Objective, Output,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -69,14 +69,16 @@ pub enum KernelSpec {
         hidden: usize,
         ends: usize,
     },
+    /// With `residual` that is added to the result.
     RmsNormForward {
         hidden: usize,
-        epsilon: Constant,
+        terms: NormTerms,
+        residual: bool,
     },
     /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
     RmsNormBackward {
         hidden: usize,
-        epsilon: Constant,
+        terms: NormTerms,
         mode: WriteMode,
         rows: usize,
     },
@@ -93,12 +95,12 @@ pub enum KernelSpec {
     },
     HeadNormForward {
         shape: AttentionShape,
-        epsilon: Constant,
+        terms: NormTerms,
     },
     /// In place; `rows` as for [`KernelSpec::RmsNormBackward`], queries' columns before keys'.
     HeadNormBackward {
         shape: AttentionShape,
-        epsilon: Constant,
+        terms: NormTerms,
         rows: usize,
     },
     /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch.
@@ -221,6 +223,19 @@ pub enum KernelSpec {
         vocabulary: usize,
         objective: Objective,
     },
+    /// Losses of logits that are squashed into ± `cap` first, and with `gradient` the gradient of the numbers
+    /// before in their place.
+    CappedCrossEntropy {
+        vocabulary: usize,
+        gradient: bool,
+        objective: Objective,
+        cap: Constant,
+    },
+    /// Rows of `columns` logits, squashed into ± `cap` in place.
+    SoftCap {
+        columns: usize,
+        cap: Constant,
+    },
     LossSum,
     PackWeights {
         format: WeightFormat,
@@ -328,6 +343,9 @@ impl KernelSpec {
             Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
             Self::CrossEntropy { .. } => "cross_entropy_forward",
             Self::SmoothedCrossEntropy { .. } => "smoothed_cross_entropy_backward",
+            Self::CappedCrossEntropy { gradient: true, .. } => "capped_cross_entropy_backward",
+            Self::CappedCrossEntropy { .. } => "capped_cross_entropy_forward",
+            Self::SoftCap { .. } => "soft_cap_forward",
             Self::LossSum => "loss_sum_forward",
             Self::PackWeights { .. } => "pack_weights_forward",
             Self::UnpackWeights { .. } => "unpack_weights_forward",

@@ -18,7 +18,7 @@ pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>)
         head_dim: attention.head_dim,
         window: attention.window,
         soft_cap: attention.soft_cap.map(|cap| cap as f32),
-        scale: None,
+        scale: attention.scale.map(|scale| scale as f32),
         tokens,
         ring,
     }

@@ -96,7 +96,8 @@ impl Lowering<'_> {
             };
             self.builder.phase = Phase::Forward;
             self.product_rows("logits", weight, [cut(input), logits], (OVERWRITE, &[]), rows)?;
-            self.cross_entropy(logits, batch.targets(), rows, backward)?;
+            let soft_cap = self.params.architecture.logit_soft_cap;
+            self.cross_entropy(logits, batch.targets(), rows, (backward, soft_cap))?;
             if !backward {
                 continue;
             }
@@ -114,20 +115,22 @@ impl Lowering<'_> {
         self.loss_sum(batch.targets())
     }
 
-    /// The loss of rows of logits; with `gradient` their gradient overwrites them.
+    /// The loss of rows of logits, which are capped first if there is a cap; with `gradient` their gradient
+    /// overwrites them.
     fn cross_entropy(
         &mut self,
         logits: Slice,
         targets: Slice,
         rows: Range,
-        gradient: bool,
+        (gradient, soft_cap): (bool, Option<f64>),
     ) -> Result<()> {
         let vocabulary = self.params.architecture.vocab_size;
         let (caps, objective) = (self.builder.caps, self.objective());
-        let kernel = if gradient && !objective.is_plain() {
-            k::smoothed_cross_entropy(caps, vocabulary, objective)
-        } else {
-            k::cross_entropy(caps, vocabulary, gradient)
+        let objective = if gradient { objective } else { Objective::default() };
+        let kernel = match soft_cap {
+            Some(cap) => k::capped_cross_entropy(caps, vocabulary, gradient, objective, cap),
+            None if objective.is_plain() => k::cross_entropy(caps, vocabulary, gradient),
+            None => k::smoothed_cross_entropy(caps, vocabulary, objective),
         }?;
         let (step, range) = (self.builder.step(), self.builder.range(rows));
         let slices = vec![logits, targets, self.losses(), step, range];
@@ -146,9 +149,19 @@ impl Lowering<'_> {
         self.builder.dispatch("loss sum", kernel, slices, self.builder.tokens as f64)
     }
 
+    /// Squashes [`Buffer::Logits`] where the model does, for all who read it.
+    pub(super) fn cap_logits(&mut self) -> Result<()> {
+        let Some(cap) = self.params.architecture.logit_soft_cap else { return Ok(()) };
+        let vocabulary = self.params.architecture.vocab_size;
+        let kernel = k::soft_cap(self.builder.caps, vocabulary, cap)?;
+        let flops = 8.0 * (self.builder.tokens * vocabulary) as f64;
+        let slices = vec![self.logits(), self.builder.step()];
+        self.builder.dispatch("logits soft cap", kernel, slices, flops)
+    }
+
     /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`]. The host adds them up.
     pub(super) fn chunk_loss(&mut self, targets: Slice) -> Result<()> {
         let (logits, rows) = (self.logits(), self.builder.all_rows());
-        self.cross_entropy(logits, targets, rows, false)
+        self.cross_entropy(logits, targets, rows, (false, None))
     }
 }

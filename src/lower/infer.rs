@@ -1,7 +1,6 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::train::rope_table;
 use super::{Cache, Inputs, Lowering, Rows};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
@@ -250,13 +249,12 @@ impl<'a> Context<'a> {
         tokens: Slice,
     ) -> Lowering<'a> {
         let documents = PromptLayout::new(self.chunk).documents();
-        let table = rope_table(self.params, self.capacity);
         Lowering {
             graph,
             params: self.params,
             builder,
             rows,
-            inputs: Inputs { tokens, documents, table },
+            inputs: Inputs { tokens, documents, positions: self.capacity },
             weights: self.weights,
             mirrored: false,
             state: self.params,
@@ -328,6 +326,7 @@ impl<'a> Context<'a> {
     fn logits(&self) -> Result<Builder<'_>> {
         let mut lowering = self.chunk(Phase::Prefill);
         lowering.nodes(&self.many.nodes[self.many.layers_end..])?;
+        lowering.cap_logits()?;
         Ok(lowering.builder)
     }
 
@@ -355,6 +354,7 @@ impl<'a> Context<'a> {
     fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
         let mut lowering = self.one();
         lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
+        lowering.cap_logits()?;
         let vocabulary = self.params.architecture.vocab_size;
         let logits = lowering.logits();
         let mut builder = lowering.builder;

@@ -40,8 +40,8 @@ struct Inputs {
     tokens: Slice,
     /// Starts of documents, and where a batch trains their ends.
     documents: Slice,
-    /// The table of rotary positions.
-    table: Slice,
+    /// Positions in the tables of rotary angles.
+    positions: usize,
 }
 
 /// The key-value cache that attention reads and writes.

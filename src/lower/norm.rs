@@ -4,29 +4,39 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind};
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, WriteMode};
+use crate::kernels::{self as k, Constant, NormTerms, WriteMode};
 use crate::plan::Slice;
+
+/// The constants of a norm's kernels.
+pub(super) const fn terms(norm: Norm) -> NormTerms {
+    let shifted = matches!(norm.kind, NormKind::RmsPlusOne);
+    NormTerms { epsilon: Constant(norm.epsilon), shifted }
+}
 
 impl Lowering<'_> {
     pub(super) fn norm(&mut self, node: &Node, norm: Norm) -> Result<()> {
+        let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
-        self.norm_rows(node.site.to_string(), norm, input, output)
+        self.norm_rows(node.site.to_string(), norm, [input, output], residual)
     }
 
     pub(super) fn norm_rows(
         &mut self,
         label: String,
         norm: Norm,
-        input: Slice,
-        output: Slice,
+        [input, output]: [Slice; 2],
+        residual: Option<Slice>,
     ) -> Result<()> {
         let hidden = self.params.matrices[norm.weight].cols;
-        let forward = match norm.kind {
-            NormKind::Rms => k::rms_norm_forward,
-            NormKind::Layer => k::layer_norm_forward,
-        };
-        let kernel = forward(self.builder.caps, hidden, norm.epsilon)?;
-        let slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
+        let caps = self.builder.caps;
+        let kernel = if norm.kind == NormKind::Layer {
+            assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
+            k::layer_norm_forward(caps, hidden, norm.epsilon)
+        } else {
+            k::rms_norm_forward(caps, hidden, terms(norm), residual.is_some())
+        }?;
+        let mut slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
+        slices.extend(residual);
         let flops = 4.0 * (self.builder.tokens * hidden) as f64;
         self.builder.dispatch(label, kernel, slices, flops)
     }
@@ -47,11 +57,11 @@ impl Lowering<'_> {
         let blocks = tokens.div_ceil(rows);
         let elements = blocks as u64 * columns as u64;
         let partial = self.builder.tensor("norm weight gradient partials", elements)?;
-        let backward = match norm.kind {
-            NormKind::Rms => k::rms_norm_backward,
-            NormKind::Layer => k::layer_norm_backward,
-        };
-        let kernel = backward(caps, hidden, norm.epsilon, write, rows)?;
+        let kernel = if norm.kind == NormKind::Layer {
+            k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
+        } else {
+            k::rms_norm_backward(caps, hidden, terms(norm), write, rows)
+        }?;
         let weight = self.whole(norm.weight);
         let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
         let flops = 12.0 * (tokens * hidden) as f64;
@@ -72,7 +82,7 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
-        let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), norms.epsilon)?;
+        let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), terms(norms))?;
         let slices = vec![input, self.whole(norms.weight), output, self.builder.step()];
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
@@ -92,7 +102,7 @@ impl Lowering<'_> {
         let blocks = tokens.div_ceil(rows);
         let elements = (blocks * columns) as u64;
         let partial = self.builder.tensor("norm weight gradient partials", elements)?;
-        let kernel = k::head_norm_backward(caps, self.shape(attention), norms.epsilon, rows)?;
+        let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
         let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
         let flops = 12.0 * (tokens * attention.stride()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;

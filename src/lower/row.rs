@@ -51,7 +51,7 @@ impl Lowering<'_> {
         let bias = bias.map(|bias| self.whole(bias));
         if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
-            self.norm_rows(label(site, "norm"), norm, input, normed)?;
+            self.norm_rows(label(site, "norm"), norm, [input, normed], None)?;
             return self.matvec(&site.to_string(), weight, normed, output, bias.as_slice());
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
@@ -136,8 +136,8 @@ impl Lowering<'_> {
         let kernel = k::matvec(self.builder.caps, matvec)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
-        let mut slices =
-            vec![input, rows, query, step, self.whole(norm.weight), self.inputs.table, keys];
+        let table = self.angles(attention);
+        let mut slices = vec![input, rows, query, step, self.whole(norm.weight), table, keys];
         slices.extend(bias.map(|bias| self.whole(bias)));
         let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)

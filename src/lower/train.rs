@@ -9,7 +9,7 @@ use crate::graph::{self, Graph};
 use crate::kernels::{Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
-use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan, Slice};
+use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
 use std::rc::Rc;
 
 /// Everything a trainer replays.
@@ -108,7 +108,7 @@ pub fn train_plans_of(
             inputs: Inputs {
                 tokens: batch.tokens(),
                 documents: batch.documents(),
-                table: rope_table(params, tokens),
+                positions: tokens,
             },
             weights: params.weights,
             mirrored: mixed,
@@ -129,11 +129,4 @@ pub fn train_plans_of(
     let optimizer = optim::plan(caps, rule, params, &state)?;
     let (slots, state) = (evaluate.slots.clone(), Rc::new(state));
     Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
-}
-
-/// Empty where nothing reads it.
-pub(super) fn rope_table(params: &Params, positions: usize) -> Slice {
-    let head_dim = params.architecture.rope.map_or(0, |rope| rope.head_dim);
-    let bytes = positions as u64 * head_dim as u64 * 4;
-    Slice::new(Buffer::RopeTable, 0, bytes)
 }

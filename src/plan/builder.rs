@@ -156,7 +156,7 @@ impl<'a> Builder<'a> {
         }
         let what = match slice.buffer {
             Buffer::Cache(_) => "the key-value cache of a layer".into(),
-            Buffer::RopeTable => "the table of rotary positions".into(),
+            Buffer::RopeTable | Buffer::WindowRopeTable => "the table of rotary positions".into(),
             other => format!("{other:?}"),
         };
         Err(Error::limit(name, have, slice.bytes, &format!("{what}, bound by {label},")))

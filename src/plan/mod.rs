@@ -45,6 +45,8 @@ pub enum Buffer {
     Ranges,
     /// (cos, sin) by position and pair.
     RopeTable,
+    /// The same of layers with a window, where these turn by other angles.
+    WindowRopeTable,
     /// A loss for each token.
     Losses,
     Metrics,

@@ -4,7 +4,7 @@ use super::costs::Costs;
 use super::memory::{self, MemoryBytes, Purpose};
 use super::pace::{Pace, SUBMIT_MILLISECONDS};
 use super::resources::Resources;
-use super::step::write_rope_table;
+use super::step::write_rope_tables;
 use super::weights::Weights;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Replay, made};
@@ -175,10 +175,9 @@ impl KeyValueCache {
         }
         let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
-        if let Some(rope) = &model.layout.architecture.rope {
-            let table = larger.resources.get(Buffer::RopeTable)?;
-            write_rope_table(&**gpu, table, old..capacity, rope).await?;
-        }
+        let positions = old..capacity;
+        let architecture = &model.layout.architecture;
+        write_rope_tables(&**gpu, &larger.resources, positions, architecture).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -254,7 +253,7 @@ impl KeyValueCache {
         let room = self.room.borrow();
         let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
-        for name in layers.chain([Buffer::RopeTable]) {
+        for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
                 model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, bytes)?;
             }

@@ -2,10 +2,11 @@
 //! kernels of loss and optimizer leave for the host.
 
 use super::pace::Pauses;
-use crate::arch::Rope;
+use super::resources::Resources;
+use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
-use crate::plan::{METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
 use crate::random::{WEIGHTS, split, weight_factor};
 use std::ops::Range;
 
@@ -96,9 +97,28 @@ const _: () = assert!(size_of::<Step>() as u64 == STEP_BYTES);
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
+/// Writes the tables of rotary angles that plans read.
+pub(super) async fn write_rope_tables(
+    gpu: &dyn Gpu,
+    resources: &Resources,
+    positions: Range<usize>,
+    architecture: &Architecture,
+) -> Result<()> {
+    let tables = [
+        (Buffer::RopeTable, architecture.rope.as_ref()),
+        (Buffer::WindowRopeTable, architecture.window_rope.as_ref()),
+    ];
+    for (name, rope) in tables {
+        if let (Some(rope), true) = (rope, resources.has(name)) {
+            write_rope_table(gpu, resources.get(name)?, positions.clone(), rope).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes (cos, sin) of each position and pair, computed in f64: drivers' own sines err too much. The
 /// host holds a piece of the table at a time, and yields between pieces.
-pub(super) async fn write_rope_table(
+async fn write_rope_table(
     gpu: &dyn Gpu,
     buffer: BufferId,
     positions: Range<usize>,

@@ -20,7 +20,7 @@ use super::model::Model;
 use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::place::Place;
 use super::resources::Resources;
-use super::step::{Step, StepResult, write_rope_table};
+use super::step::{Step, StepResult, write_rope_tables};
 use super::tune::tune;
 use super::watch::Watch;
 use super::weights::tensor_at;
@@ -158,13 +158,11 @@ impl Trainer {
         Ok(resources)
     }
 
-    /// The rotation of each position that a step may have, where the model rotates.
+    /// The rotations of each position that a step may have.
     async fn write_rope(model: &Model, resources: &Resources, tokens: usize) -> Result<()> {
         let architecture = &model.layout().architecture;
-        let Some(rope) = &architecture.rope else { return Ok(()) };
         let positions = 0..tokens.min(architecture.positions);
-        let table = resources.get(Buffer::RopeTable)?;
-        write_rope_table(&**model.gpu(), table, positions, rope).await
+        write_rope_tables(&**model.gpu(), resources, positions, architecture).await
     }
 
     pub fn model(&self) -> &Rc<Model> {

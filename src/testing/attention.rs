@@ -33,22 +33,24 @@ pub(super) struct Setting {
     pub heads: (usize, usize, usize),
     pub window: Option<usize>,
     pub soft_cap: Option<f32>,
+    pub scale: Option<f32>,
 }
 
 impl Setting {
     pub const fn plain(heads: (usize, usize, usize)) -> Self {
-        Self { heads, window: None, soft_cap: None }
+        Self { heads, window: None, soft_cap: None, scale: None }
     }
 
-    /// The plain settings of [`HEADS`], and windows and caps of several sizes.
+    /// The plain settings of [`HEADS`], and windows, caps and scales of several sizes.
     pub fn all() -> Vec<Self> {
         let special = [
-            (HEADS[1], Some(5), None),
-            (HEADS[2], Some(40), Some(1.5)),
-            (HEADS[3], None, Some(30.0)),
-            (HEADS[4], Some(1), None),
+            (HEADS[1], Some(5), None, Some(0.4)),
+            (HEADS[2], Some(40), Some(1.5), Some(0.07)),
+            (HEADS[3], None, Some(30.0), None),
+            (HEADS[4], Some(1), None, None),
         ];
-        let special = special.map(|(heads, window, soft_cap)| Self { heads, window, soft_cap });
+        let special =
+            special.map(|(heads, window, soft_cap, scale)| Self { heads, window, soft_cap, scale });
         HEADS.map(Self::plain).into_iter().chain(special).collect()
     }
 
@@ -56,18 +58,20 @@ impl Setting {
         let (n, kv, dim) = self.heads;
         let window = self.window.map_or(String::new(), |w| format!(", window {w}"));
         let cap = self.soft_cap.map_or(String::new(), |c| format!(", capped at {c}"));
-        format!("{n}/{kv} heads of {dim}{window}{cap}")
+        let scale = self.scale.map_or(String::new(), |s| format!(", scaled by {s}"));
+        format!("{n}/{kv} heads of {dim}{window}{cap}{scale}")
     }
 
     pub fn kernel(&self) -> k::AttentionShape {
         let (heads, kv_heads, head_dim) = self.heads;
-        let Self { window, soft_cap, .. } = *self;
+        let Self { window, soft_cap, scale, .. } = *self;
         k::AttentionShape {
             heads,
             kv_heads,
             head_dim,
             window,
             soft_cap,
+            scale,
             ..k::AttentionShape::default()
         }
     }
@@ -77,6 +81,7 @@ impl Setting {
         AttentionShape {
             window: self.window,
             soft_cap: self.soft_cap.map(f64::from),
+            scale: self.scale.map(f64::from),
             ..AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens)
         }
     }

@@ -76,7 +76,7 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
 async fn large_scores(lane: Rc<Lane>) -> Outcome {
     const TOLERANCE: f64 = 2e-2;
     for (heads, soft_cap) in [(HEADS[1], None), (HEADS[3], Some(30.0))] {
-        let setting = Setting { heads, window: None, soft_cap };
+        let setting = Setting { soft_cap, ..Setting::plain(heads) };
         let kernels = Kernels::new(&lane, setting, ENDS)?;
         let batch = Batch::new(&lane, setting, lane.documents(70), 1e4);
         if soft_cap.is_none() && batch.largest_score() < 1e4 {

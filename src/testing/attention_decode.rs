@@ -264,7 +264,12 @@ async fn long(lane: Rc<Lane>) -> Outcome {
 /// A query that sees the last keys alone, their scores capped: the keys before are NaN.
 async fn window(lane: Rc<Lane>) -> Outcome {
     const WINDOW: usize = 150;
-    let setting = Setting { heads: (3, 1, 4), window: Some(WINDOW), soft_cap: Some(0.7) };
+    let setting = Setting {
+        window: Some(WINDOW),
+        soft_cap: Some(0.7),
+        scale: Some(0.3),
+        ..Setting::plain((3, 1, 4))
+    };
     for count in [1, 2] {
         let splits = ranges(count);
         let shape = setting.kernel();
@@ -294,7 +299,7 @@ async fn window(lane: Rc<Lane>) -> Outcome {
 async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     const WINDOW: usize = 150;
     const RING: usize = 180;
-    let setting = Setting { heads: (3, 1, 4), window: Some(WINDOW), soft_cap: None };
+    let setting = Setting { window: Some(WINDOW), scale: Some(0.3), ..Setting::plain((3, 1, 4)) };
     let shape = k::AttentionShape { ring: Some(RING), ..setting.kernel() };
     for count in [1, 2] {
         let splits = ranges(count);

@@ -60,7 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// The cases of the full level for some heads.
 fn product(cases: &mut Vec<Case>, heads: (usize, usize, usize)) {
     for (window, soft_cap) in MASKS {
-        let setting = Setting { heads, window, soft_cap };
+        let setting = Setting { window, soft_cap, ..Setting::plain(heads) };
         cases.push(Case::full(format!("attention product {}", setting.name()), move |lane| {
             lengths(lane, setting, &LENGTHS, LONG_ENDS)
         }));
@@ -105,7 +105,7 @@ async fn lengths(
 
 /// More workgroups than begin with the longest tiles of all owners: an owner's tiles stay together.
 async fn many(lane: Rc<Lane>) -> Outcome {
-    let setting = Setting { heads: (128, 32, 4), window: Some(5), soft_cap: None };
+    let setting = Setting { window: Some(5), ..Setting::plain((128, 32, 4)) };
     let (shape, tile, caps) = (setting.kernel(), AttentionTile::new(8, 4, 2, 8), lane.caps());
     let documents = lane.documents(33 * tile.rows - 1);
     let batch = Batch::new(&lane, setting, documents, 1.0);

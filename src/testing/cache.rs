@@ -32,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.push(Case::new("matvec of heads into a cache", heads_of_rows));
     for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
-        let setting = Setting { heads, window: Some(window), soft_cap };
+        let setting = Setting { window: Some(window), soft_cap, ..Setting::plain(heads) };
         let case = format!("attention prefill with a ring, {}", setting.name());
         cases.push(Case::new(case, move |lane| prefill(lane, setting)));
     }

@@ -7,11 +7,14 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, DenseMask, Element, Form, Kernel,
     KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, Objective, Output, WeightFormat, WriteMode,
+    MatvecShape, NormTerms, Objective, Output, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
 pub type Entry = (String, Result<Kernel>);
+
+const TERMS: NormTerms = NormTerms::plain(1e-6);
+const SHIFTED: NormTerms = NormTerms { shifted: true, ..TERMS };
 
 /// All of them.
 pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
@@ -32,8 +35,11 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     ];
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
-        add("norm", k::rms_norm_forward(caps, width, 1e-6));
-        add("norm backward", k::rms_norm_backward(caps, width, 1e-6, WriteMode::Add, 2));
+        add("norm", k::rms_norm_forward(caps, width, TERMS, false));
+        add("norm backward", k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, 2));
+        add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, false));
+        add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, true));
+        add("shifted norm backward", k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, 2));
         add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
         add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2));
@@ -41,6 +47,9 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("loss with gradient", k::cross_entropy(caps, width, true));
         let objective = Objective { label_smoothing: k::Constant(0.1), z_loss: k::Constant(1e-4) };
         add("smoothed loss", k::smoothed_cross_entropy(caps, width, objective));
+        for gradient in [false, true] {
+            add("capped loss", k::capped_cross_entropy(caps, width, gradient, objective, 30.0));
+        }
         add("sample", k::sample(caps, width, false));
         add("sample with a bias", k::sample(caps, width, true));
         add("likeliest", k::top_logits(caps, width, width.min(3)));
@@ -60,8 +69,10 @@ fn head_norms(caps: &Capabilities) -> Vec<Entry> {
         let mut add = |what: &str, kernel| {
             entries.push((format!("{what} of {heads}/{kv_heads} x {head_dim}"), kernel));
         };
-        add("head norms", k::head_norm_forward(caps, shape, 1e-6));
-        add("head norms backward", k::head_norm_backward(caps, shape, 1e-6, 2));
+        add("head norms", k::head_norm_forward(caps, shape, TERMS));
+        add("head norms backward", k::head_norm_backward(caps, shape, TERMS, 2));
+        add("shifted head norms", k::head_norm_forward(caps, shape, SHIFTED));
+        add("shifted head norms backward", k::head_norm_backward(caps, shape, SHIFTED, 2));
     }
     entries
 }
@@ -78,6 +89,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("zero", k::zero(caps, width * 100_000));
         add("copy", k::copy_row(caps, width));
         add("scale", k::scale(caps, width, 0.5));
+        add("soft cap", k::soft_cap(caps, width, 30.0));
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));

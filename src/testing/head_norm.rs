@@ -3,15 +3,17 @@
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close_to_terms, directional, dot, of, text, wide};
+use super::norm::{EPSILON, norm_terms};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, AttentionShape as Shape};
 use crate::twins::attention::AttentionShape;
-use crate::twins::norm::{head_norm_backward, head_norm_forward};
+use crate::twins::norm::{head_norm_backward, head_norm_forward, norm_factors};
 use std::rc::Rc;
 
-const EPSILON: f64 = 1e-5;
-/// Heads of queries, of keys, and their width: smaller than a workgroup, odd groups, one past it.
-const SHAPES: [(usize, usize, usize); 4] = [(1, 1, 4), (4, 2, 12), (3, 1, 80), (2, 1, 256)];
+/// Heads of queries, of keys, and their width: smaller than a workgroup, odd groups, one past it. And whether
+/// the weight is stored as its distance from 1.
+const SHAPES: [(usize, usize, usize, bool); 4] =
+    [(1, 1, 4, false), (4, 2, 12, true), (3, 1, 80, false), (2, 1, 256, true)];
 /// One row; one past whole blocks of the backward kernel.
 const ROWS: [usize; 2] = [1, 17];
 
@@ -30,14 +32,17 @@ fn kernel_shape(twin: AttentionShape) -> Shape {
 }
 
 async fn forward(lane: Rc<Lane>) -> Outcome {
-    for (heads, kv_heads, head_dim) in SHAPES {
+    for (heads, kv_heads, head_dim, shifted) in SHAPES {
         for rows in ROWS {
             let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
             let elements = rows * twin.qkv_width();
             let (x, weight) = (lane.normal(elements), lane.normal(2 * head_dim));
-            let expected = head_norm_forward(twin, &wide(&x), &wide(&weight), EPSILON);
+            let factor = norm_factors(&wide(&weight), shifted);
+            let expected = head_norm_forward(twin, &wide(&x), &factor, EPSILON);
             let made = lane
-                .variants(|caps| k::head_norm_forward(caps, kernel_shape(twin), EPSILON))
+                .variants(|caps| {
+                    k::head_norm_forward(caps, kernel_shape(twin), norm_terms(shifted))
+                })
                 .map_err(text)?;
             let operands = || {
                 let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
@@ -55,22 +60,28 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 }
 
 async fn backward(lane: Rc<Lane>) -> Outcome {
-    for ((heads, kv_heads, head_dim), each) in SHAPES.into_iter().zip([8, 1, 2, 16]) {
+    for ((heads, kv_heads, head_dim, shifted), each) in SHAPES.into_iter().zip([8, 1, 2, 16]) {
         for rows in ROWS {
             let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
-            one_backward(&lane, twin, each).await?;
+            one_backward(&lane, twin, shifted, each).await?;
         }
     }
     Ok(lane.summary())
 }
 
 /// `each` rows per workgroup.
-async fn one_backward(lane: &Lane, twin: AttentionShape, each: usize) -> Result<(), String> {
+async fn one_backward(
+    lane: &Lane,
+    twin: AttentionShape,
+    shifted: bool,
+    each: usize,
+) -> Result<(), String> {
     let (rows, head_dim) = (twin.tokens, twin.head_dim);
     let (elements, blocks) = (rows * twin.qkv_width(), rows.div_ceil(each));
     let [x, d_y] = [(); 2].map(|()| lane.normal(elements));
     let weight = lane.normal(2 * head_dim);
-    let (wide_x, wide_weight, wide_d) = (wide(&x), wide(&weight), wide(&d_y));
+    let (wide_x, wide_d) = (wide(&x), wide(&d_y));
+    let wide_weight = norm_factors(&wide(&weight), shifted);
     let (d_x, d_weight) = head_norm_backward(twin, &wide_x, &wide_weight, &wide_d, EPSILON);
     // Terms that may cancel: a row's own slope, and a weight's sum over rows and heads.
     let ones = vec![1.0; 2 * head_dim];
@@ -95,7 +106,7 @@ async fn one_backward(lane: &Lane, twin: AttentionShape, each: usize) -> Result<
         })
         .collect();
     let made = lane
-        .variants(|caps| k::head_norm_backward(caps, kernel_shape(twin), EPSILON, each))
+        .variants(|caps| k::head_norm_backward(caps, kernel_shape(twin), norm_terms(shifted), each))
         .map_err(text)?;
     let jobs: Vec<_> = made
         .iter()

@@ -4,11 +4,13 @@ use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, close_to_terms, directional, of, same, text, wide};
 use super::{Case, Outcome};
+use crate::caps::Capabilities;
 use crate::data::IGNORE_INDEX;
+use crate::error::Result;
 use crate::kernels as k;
 use crate::twins::loss::{
-    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
-    smoothed_cross_entropy_backward,
+    capped_cross_entropy_backward, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    soft_cap_forward,
 };
 use std::rc::Rc;
 
@@ -21,6 +23,9 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
         Case::new("cross_entropy of large and broken logits", extremes),
         Case::new("smoothed_cross_entropy_backward", smoothed),
+        Case::new("capped_cross_entropy_forward", |lane| capped(lane, false)),
+        Case::new("capped_cross_entropy_backward", |lane| capped(lane, true)),
+        Case::new("soft_cap_forward", soft_cap),
         Case::new("loss_sum", loss_sum),
     ]
 }
@@ -89,51 +94,114 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Label smoothing and z-loss, alone and together, at logits around 0 and at some that are thousands.
-async fn smoothed(lane: Rc<Lane>) -> Outcome {
-    const SCALE: f32 = 0.125;
-    let objectives = [(0.1, 0.0), (0.0, 1e-2), (0.25, 1e-3)];
-    for (vocabulary, (smoothing, z_loss)) in
-        VOCABULARIES.into_iter().flat_map(|width| objectives.map(|objective| (width, objective)))
-    {
+/// What a kernel of another loss than the plain one computes.
+#[derive(Clone, Copy)]
+struct Other {
+    vocabulary: usize,
+    gradient: bool,
+    /// Label smoothing, z-loss.
+    objective: (f64, f64),
+    cap: Option<f64>,
+}
+
+impl Other {
+    fn kernel(self, caps: &Capabilities) -> Result<k::Kernel> {
+        let (smoothing, z_loss) = self.objective;
         let objective =
             k::Objective { label_smoothing: k::Constant(smoothing), z_loss: k::Constant(z_loss) };
-        let make = |caps: &_| k::smoothed_cross_entropy(caps, vocabulary, objective);
-        let made = lane.variants(make).map_err(text)?;
-        let more = [smoothing as f32, z_loss as f32].map(f64::from);
-        // Rows before the chunk and behind it are not its own.
-        for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
-            let targets = targets(&lane, row0 + rows + 2, vocabulary);
-            let own = &targets[row0..row0 + rows];
-            let noise = lane.normal(rows * vocabulary).into_iter();
-            let logits: Vec<f32> = noise.map(|x| at + 3.0 * x).collect();
-            let mut expected = wide(&logits);
-            let scale = f64::from(SCALE);
-            let losses =
-                smoothed_cross_entropy_backward(&mut expected, own, vocabulary, scale, more);
-            let operands = [
-                Operand::floats(&logits),
-                Operand::words(&targets),
-                Operand::poison(row0 + rows + 2),
-                Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
-                Operand::range(row0, rows + 1, 0, 0),
-            ];
+        match self.cap {
+            None => k::smoothed_cross_entropy(caps, self.vocabulary, objective),
+            Some(cap) => {
+                k::capped_cross_entropy(caps, self.vocabulary, self.gradient, objective, cap)
+            }
+        }
+    }
+}
+
+/// Label smoothing and z-loss, alone and together.
+async fn smoothed(lane: Rc<Lane>) -> Outcome {
+    for vocabulary in VOCABULARIES {
+        for objective in [(0.1, 0.0), (0.0, 1e-2), (0.25, 1e-3)] {
+            other(&lane, Other { vocabulary, gradient: true, objective, cap: None }).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// A soft cap of logits with neither and with both.
+async fn capped(lane: Rc<Lane>, gradient: bool) -> Outcome {
+    for vocabulary in VOCABULARIES {
+        for (objective, cap) in [((0.0, 0.0), 2.5), ((0.0, 0.0), 30.0), ((0.25, 1e-3), 4.0)] {
+            other(&lane, Other { vocabulary, gradient, objective, cap: Some(cap) }).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// At logits around 0, and at some that are thousands.
+async fn other(lane: &Lane, of_loss: Other) -> std::result::Result<(), String> {
+    const SCALE: f32 = 0.125;
+    let Other { vocabulary, gradient, objective, cap } = of_loss;
+    let made = lane.variants(|caps| of_loss.kernel(caps)).map_err(text)?;
+    let more = [objective.0 as f32, objective.1 as f32].map(f64::from);
+    // Rows before the chunk and behind it are not its own.
+    for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
+        let targets = targets(lane, row0 + rows + 2, vocabulary);
+        let own = &targets[row0..row0 + rows];
+        let noise = lane.normal(rows * vocabulary).into_iter();
+        let logits: Vec<f32> = noise.map(|x| at + 3.0 * x).collect();
+        let (mut expected, scale) = (wide(&logits), f64::from(SCALE));
+        let losses =
+            capped_cross_entropy_backward(&mut expected, own, vocabulary, scale, more, cap);
+        let operands = [
+            Operand::floats(&logits),
+            Operand::words(&targets),
+            Operand::poison(row0 + rows + 2),
+            Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
+            Operand::range(row0, rows + 1, 0, 0),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            // Losses and dLogits are differences of terms as large as these.
+            let z = f64::from(at) + 20.0;
+            let terms = vec![1.0 + more[1] * z * z; rows];
+            let what = format!("losses of {vocabulary}");
+            close_to_terms(&what, &got.floats(1)[row0..row0 + rows], &losses, &terms, ROUNDING)
+                .map_err(&named)?;
+            let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
+            same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+                .map_err(&named)?;
+            if !gradient {
+                let before = Operand::floats(&logits);
+                same("logits", got.words(0), before.contents()).map_err(&named)?;
+                continue;
+            }
+            let terms = vec![scale * (1.0 + 2.0 * more[1] * z); rows];
+            close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
+                .map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of the batch alone: what lies behind them stays. A logit beyond the range of drivers' own tanh is the
+/// cap.
+async fn soft_cap(lane: Rc<Lane>) -> Outcome {
+    for (columns, cap) in [(1, 30.0), (61, 1.5), (300, 30.0)] {
+        let made = lane.variants(|caps| k::soft_cap(caps, columns, cap)).map_err(text)?;
+        for rows in [1, 9] {
+            let mut before: Vec<f32> =
+                lane.normal(9 * columns).into_iter().map(|x| 20.0 * x).collect();
+            before[0] = 1e6;
+            let mut expected = wide(&before);
+            soft_cap_forward(&mut expected[..rows * columns], Some(cap));
+            let operands = [Operand::floats(&before), Operand::uniform(&Step::of(rows))];
             let jobs: Vec<_> =
                 made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                let named = of(&job.kernel);
-                // Losses and dLogits are differences of terms as large as these.
-                let z = f64::from(at) + 20.0;
-                let terms = vec![1.0 + more[1] * z * z; rows];
-                let what = format!("losses of {vocabulary}");
-                close_to_terms(&what, &got.floats(1)[row0..row0 + rows], &losses, &terms, ROUNDING)
-                    .map_err(&named)?;
-                let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
-                same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
-                    .map_err(&named)?;
-                let terms = vec![scale * (1.0 + 2.0 * more[1] * z); rows];
-                close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
-                    .map_err(&named)?;
+                close("logits", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
             }
         }
     }

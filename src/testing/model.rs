@@ -36,6 +36,13 @@ const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
+/// With a window in one of two layers, norms behind blocks, and capped scores and logits; otherwise as the
+/// windowed one.
+const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
+    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
+    "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"final_logit_softcapping":2.5,
+    "query_pre_attn_scalar":20,"initializer_range":0.2,"max_position_embeddings":512}"#;
+
 /// With norms of each head's queries and keys, heads wider together than the hidden rows, and angles
 /// of which some are scaled, some not and some between.
 pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
@@ -113,6 +120,22 @@ pub(super) fn cases() -> Vec<Case> {
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.
     // The two kernels that read a bias have everyday cases of their own, and PyTorch's fixture of the family
     // runs in every host.
+    let case = "model alternating: loss and gradients";
+    cases.push(Case::new(case, |lane| async move {
+        gradients(&lane, &device(&lane), ALTERNATING, SHORT_STEPS).await
+    }));
+    let case = "model alternating: logits and loss";
+    cases.push(Case::new(case, |lane| async move { logits(&lane, ALTERNATING).await }));
+    let case = "model alternating: greedy generation";
+    cases.push(Case::new(case, |lane| async move {
+        let (gpu, cache) = (device(&lane), KvCache::F32);
+        generation(&lane, &gpu, ALTERNATING, cache, 1e-4, &SHORT).await
+    }));
+    let case = "model alternating: greedy generation with kernels for hardware";
+    cases.push(Case::new(case, |lane| async move {
+        let (gpu, cache) = (hardware(&lane)?, KvCache::Int8);
+        generation(&lane, &gpu, ALTERNATING, cache, INT8_NATS, &SHORT).await
+    }));
     let case = "model biased: loss and gradients with kernels for hardware";
     cases.push(Case::full(case, |lane| async move {
         gradients(&lane, &hardware(&lane)?, BIASED, SHORT_STEPS).await

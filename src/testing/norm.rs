@@ -6,11 +6,12 @@ use super::measure::{
     ROUNDING, close, close_to_terms, directional, directional_to_terms, dot, of, text, wide,
 };
 use super::{Case, Outcome};
-use crate::kernels::{self as k, WriteMode};
-use crate::twins::norm::{rms_norm_backward, rms_norm_forward};
+use crate::kernels::{self as k, NormTerms, WriteMode};
+use crate::twins::add_assign;
+use crate::twins::norm::{norm_factors, rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
 
-const EPSILON: f64 = 1e-5;
+pub(super) const EPSILON: f64 = 1e-5;
 /// Smaller than a workgroup, odd, one past each workgroup size that a row's length leads to.
 const WIDTHS: [usize; 4] = [1, 37, 260, 1028];
 /// One row; one past whole blocks of the backward kernel, whatever their size.
@@ -24,36 +25,63 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
+/// Terms of a weight that is stored as its distance from 1, or as it is.
+pub(super) const fn norm_terms(shifted: bool) -> NormTerms {
+    NormTerms { shifted, ..NormTerms::plain(EPSILON) }
+}
+
 async fn forward(lane: Rc<Lane>) -> Outcome {
     for hidden in WIDTHS {
-        let made =
-            lane.variants(|caps| k::rms_norm_forward(caps, hidden, EPSILON)).map_err(text)?;
-        for rows in ROWS {
-            let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
-            let expected = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
-            let operands = || {
-                let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
-                vec![x, weight, Operand::poison(rows * hidden), Operand::uniform(&Step::of(rows))]
-            };
-            let jobs: Vec<_> =
-                made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                close(&format!("{rows}x{hidden}"), &got.floats(0), &expected, ROUNDING)
-                    .map_err(of(&job.kernel))?;
-            }
-        }
+        one_forward(&lane, hidden, false, false).await?;
+    }
+    for (hidden, residual) in [(1, true), (37, true), (260, false), (1028, true)] {
+        one_forward(&lane, hidden, true, residual).await?;
     }
     Ok(lane.summary())
+}
+
+async fn one_forward(
+    lane: &Lane,
+    hidden: usize,
+    shifted: bool,
+    residual: bool,
+) -> Result<(), String> {
+    let made = lane
+        .variants(|caps| k::rms_norm_forward(caps, hidden, norm_terms(shifted), residual))
+        .map_err(text)?;
+    for rows in ROWS {
+        let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
+        let added = lane.normal(rows * hidden);
+        let mut expected =
+            rms_norm_forward(&wide(&x), &norm_factors(&wide(&weight), shifted), EPSILON);
+        let mut operands =
+            vec![Operand::floats(&x), Operand::floats(&weight), Operand::poison(rows * hidden)];
+        operands.push(Operand::uniform(&Step::of(rows)));
+        if residual {
+            operands.push(Operand::floats(&added));
+            add_assign(&mut expected, &wide(&added));
+        }
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            close(&format!("{rows}x{hidden}"), &got.floats(0), &expected, ROUNDING)
+                .map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(())
 }
 
 async fn backward(lane: Rc<Lane>) -> Outcome {
     use WriteMode::{Add, AddAfterFirst, Overwrite};
     let forms = [(Overwrite, 8), (Add, 1), (Overwrite, 2), (Add, 16)];
     for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms) {
-        one_backward(&lane, hidden, mode, false, each).await?;
+        one_backward(&lane, hidden, false, mode, false, each).await?;
     }
-    one_backward(&lane, 64, AddAfterFirst, false, 4).await?;
-    one_backward(&lane, 64, AddAfterFirst, true, 4).await?;
+    one_backward(&lane, 64, false, AddAfterFirst, false, 4).await?;
+    one_backward(&lane, 64, false, AddAfterFirst, true, 4).await?;
+    for (hidden, mode, each) in [(1, Overwrite, 2), (131, Overwrite, 4), (260, Add, 8)] {
+        one_backward(&lane, hidden, true, mode, false, each).await?;
+    }
     Ok(lane.summary())
 }
 
@@ -61,23 +89,26 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
 async fn one_backward(
     lane: &Lane,
     hidden: usize,
+    shifted: bool,
     mode: WriteMode,
     later: bool,
     each: usize,
 ) -> Result<(), String> {
     let made = lane
-        .variants(|caps| k::rms_norm_backward(caps, hidden, EPSILON, mode, each))
+        .variants(|caps| k::rms_norm_backward(caps, hidden, norm_terms(shifted), mode, each))
         .map_err(text)?;
     let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
     for rows in ROWS {
         let blocks = rows.div_ceil(each);
         let [x, d_y, before] = [(); 3].map(|()| lane.normal(rows * hidden));
         let weight = lane.normal(hidden);
-        let (d_x, d_weight) = rms_norm_backward(&wide(&x), &wide(&weight), &wide(&d_y), EPSILON);
+        // The twins' weight. Its gradient is that of the kernel's.
+        let factor = norm_factors(&wide(&weight), shifted);
+        let (d_x, d_weight) = rms_norm_backward(&wide(&x), &factor, &wide(&d_y), EPSILON);
         // The two terms of d_x cancel where a row has few elements; this is the first.
         let inverse = rms_norm_forward(&wide(&x), &vec![1.0; hidden], EPSILON);
         let terms: Vec<f64> = (0..rows * hidden)
-            .map(|i| inverse[i] / f64::from(x[i]) * f64::from(weight[i % hidden] * d_y[i]))
+            .map(|i| inverse[i] / f64::from(x[i]) * factor[i % hidden] * f64::from(d_y[i]))
             .collect();
         // A weight's gradient is a sum over the rows, of this size unless its terms cancel.
         let slopes: Vec<f64> = (0..hidden)
@@ -112,8 +143,9 @@ async fn one_backward(
             }
             let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
             close_to_terms("d_weight", &sums, &d_weight, &slopes, ROUNDING).map_err(&named)?;
-            let operands = [&x, &weight, &d_y, &before];
-            differences(lane, &got.floats(0), &sums, &slopes, operands, adds).map_err(&named)?;
+            let before = if adds { Some(&before) } else { None };
+            let operands = [&wide(&x), &factor, &wide(&d_y)];
+            differences(lane, &got.floats(0), &sums, &slopes, operands, before).map_err(&named)?;
         }
     }
     Ok(())
@@ -126,19 +158,18 @@ fn differences(
     d_x: &[f32],
     d_weight: &[f32],
     slopes: &[f64],
-    [x, weight, d_y, before]: [&Vec<f32>; 4],
-    adds: bool,
+    [x, weight, d_y]: [&Vec<f64>; 3],
+    before: Option<&Vec<f32>>,
 ) -> Result<(), String> {
-    let base = |i: usize| if adds { before[i] } else { 0.0 };
+    let base = |i: usize| before.map_or(0.0, |before| before[i]);
     let own: Vec<f32> = d_x.iter().enumerate().map(|(i, d)| d - base(i)).collect();
-    let (x, weight, d_y) = (wide(x), wide(weight), wide(d_y));
-    let loss = |x: &[f64], weight: &[f64]| dot(&rms_norm_forward(x, weight, EPSILON), &d_y);
+    let loss = |x: &[f64], weight: &[f64]| dot(&rms_norm_forward(x, weight, EPSILON), d_y);
     // Close to the origin a row of one element bends more than a difference of this step follows.
     if weight.len() > 1 {
-        directional("d_x", &own, &x, &lane.normal(x.len()), |x| loss(x, &weight))?;
+        directional("d_x", &own, x, &lane.normal(x.len()), |x| loss(x, weight))?;
     }
     let direction = lane.normal(weight.len());
-    directional_to_terms("d_weight", d_weight, slopes, &weight, &direction, |w| loss(&x, w))
+    directional_to_terms("d_weight", d_weight, slopes, weight, &direction, |w| loss(x, w))
 }
 
 async fn column_sum(lane: Rc<Lane>) -> Outcome {

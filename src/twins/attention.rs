@@ -18,12 +18,14 @@ pub struct AttentionShape {
     pub window: Option<usize>,
     /// Scores are squashed into ± this by tanh.
     pub soft_cap: Option<f64>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f64>,
 }
 
 impl AttentionShape {
     /// Causal attention, neither windowed nor capped.
     pub const fn new(n_heads: usize, n_kv_heads: usize, head_dim: usize, tokens: usize) -> Self {
-        Self { n_heads, n_kv_heads, head_dim, tokens, window: None, soft_cap: None }
+        Self { n_heads, n_kv_heads, head_dim, tokens, window: None, soft_cap: None, scale: None }
     }
 
     /// Keys that the query at position `s` of a document (or cache) from `start` on sees.
@@ -75,7 +77,10 @@ impl AttentionShape {
     }
 
     fn scale<R: Real>(self) -> R {
-        R::ONE / R::from_usize(self.head_dim).sqrt()
+        match self.scale {
+            Some(scale) => R::from_f64(scale),
+            None => R::ONE / R::from_usize(self.head_dim).sqrt(),
+        }
     }
 }
 

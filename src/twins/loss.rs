@@ -1,4 +1,4 @@
-//! Twins of family 07: cross-entropy over the vocabulary.
+//! Twins of family 07: cross-entropy over the vocabulary, and the soft cap of its logits.
 
 use super::Real;
 use crate::data::IGNORE_INDEX;
@@ -83,6 +83,38 @@ pub fn smoothed_cross_entropy_backward<R: Real>(
     .collect()
 }
 
+/// Squashes logits into ± `cap`, if there is one: cap · tanh(x / cap).
+pub fn soft_cap_forward<R: Real>(logits: &mut [R], cap: Option<f64>) {
+    if let Some(cap) = cap.map(R::from_f64) {
+        logits.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+    }
+}
+
+/// [`smoothed_cross_entropy_backward`] of the squashed logits, if there is a cap; the gradient is that by the
+/// logits before.
+pub fn capped_cross_entropy_backward<R: Real>(
+    logits: &mut [R],
+    targets: &[u32],
+    vocab_size: usize,
+    scale: R,
+    objective: [R; 2],
+    cap: Option<f64>,
+) -> Vec<R> {
+    soft_cap_forward(logits, cap);
+    let capped = logits.to_vec();
+    let losses = smoothed_cross_entropy_backward(logits, targets, vocab_size, scale, objective);
+    if let Some(cap) = cap.map(R::from_f64) {
+        let rows = logits.chunks_exact_mut(vocab_size).zip(capped.chunks_exact(vocab_size));
+        // The gradient of a row that does not count is 0, whatever its logits are.
+        for ((slopes, row), _) in rows.zip(targets).filter(|(_, t)| **t != IGNORE_INDEX) {
+            for (slope, &y) in slopes.iter_mut().zip(row) {
+                *slope *= R::ONE - (y / cap) * (y / cap);
+            }
+        }
+    }
+    losses
+}
+
 /// (Σ losses, number of targets that count)
 pub fn loss_sum_forward<R: Real>(losses: &[R], targets: &[u32]) -> (R, R) {
     let counted = targets.iter().filter(|&&target| target != IGNORE_INDEX).count();
@@ -156,6 +188,22 @@ mod tests {
         assert_gradient("d_logits", &gradient, &logits, &[0.25; 4], |x| {
             cross_entropy_forward(x, &targets, 7)
         });
+        for cap in [0.5, 3.0] {
+            let capped = |x: &[f64]| {
+                let mut x = x.to_vec();
+                soft_cap_forward(&mut x, Some(cap));
+                x
+            };
+            for more in [[0.0; 2], [0.3, 0.02]] {
+                let mut gradient = logits.clone();
+                let cap = Some(cap);
+                capped_cross_entropy_backward(&mut gradient, &targets, 7, 0.25, more, cap);
+                assert_gradient("d_logits", &gradient, &logits, &[0.25; 4], |x| {
+                    smoothed_cross_entropy_backward(&mut capped(x), &targets, 7, 1.0, more)
+                });
+            }
+            assert!(capped(&logits).iter().all(|x| x.abs() < cap));
+        }
         // Each row of the gradient sums to zero.
         assert!(gradient.chunks_exact(7).all(|row| row.iter().sum::<f64>().abs() < 1e-15));
     }

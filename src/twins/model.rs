@@ -14,15 +14,19 @@ use super::embedding::{
 use super::linear::{
     Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
 };
-use super::loss::{cross_entropy_backward, cross_entropy_forward, loss_sum_forward};
+use super::loss::{
+    capped_cross_entropy_backward, cross_entropy_forward, loss_sum_forward, soft_cap_forward,
+};
 use super::norm::{
-    head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
+    head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward, norm_factors,
     rms_norm_backward, rms_norm_forward,
 };
 use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
-use crate::arch::{Architecture, Attention, LowRank, Norm, NormKind, Param, Weight, WeightId};
+use crate::arch::{
+    Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Weight, WeightId,
+};
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::format::WriteMode;
@@ -32,17 +36,18 @@ use std::collections::BTreeMap;
 /// Weights or gradients by safetensors name.
 pub type Tensors<R> = BTreeMap<String, Vec<R>>;
 
-/// Test weights: norms near 1, everything else normal with the config's `initializer_range`.
+/// Test weights: norms and biases near 1 (near 0 where 1 is added to them), everything else normal with the
+/// config's `initializer_range`.
 pub fn random_tensors<R: Real>(config: &ModelConfig, seed: u64) -> Tensors<R> {
-    let fill = |(stream, (name, shape)): (usize, (String, Vec<usize>))| {
-        let mut values = vec![0.0; shape.iter().product()];
+    let fill = |(stream, param): (usize, &Param)| {
+        let mut values = vec![0.0; param.shape.iter().product()];
         fill_normal(seed, stream as u64, 0, config.initializer_range as f32, &mut values);
-        if shape.len() == 1 {
+        if param.init == Init::Ones || param.name.ends_with(".bias") {
             values.iter_mut().for_each(|x| *x += 1.0);
         }
-        (name, cast(&values))
+        (param.name.clone(), cast(&values))
     };
-    Architecture::of(config).tensors().into_iter().enumerate().map(fill).collect()
+    Architecture::of(config).params().enumerate().map(fill).collect()
 }
 
 /// Test weights of an adapter, B as random as A: at B = 0 no gradient of A can be wrong.
@@ -211,6 +216,11 @@ impl<'a, R: Real> Run<'a, R> {
         params.iter().flat_map(of).collect()
     }
 
+    /// What a norm multiplies by.
+    fn norm_weight(&self, norm: Norm) -> Vec<R> {
+        norm_factors(&self.weight(norm.weight), norm.kind == NormKind::RmsPlusOne)
+    }
+
     fn columns(&self, id: WeightId) -> usize {
         self.architecture.weights[id].columns
     }
@@ -245,10 +255,7 @@ impl<'a, R: Real> Run<'a, R> {
                 self.put(node, rows);
             }
             Op::Positions { weight } => self.positions(node, weight, inputs.documents),
-            Op::Norm(norm) => {
-                let y = self.normed(norm, self.read(node, 0));
-                self.put(node, y);
-            }
+            Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => {
                 let base = node.reads.get(1).map(|&value| self.values[value].as_slice());
                 let mut y = self.product(weight, self.read(node, 0), base);
@@ -285,7 +292,7 @@ impl<'a, R: Real> Run<'a, R> {
             }
             Op::HeadNorms { norms, attention } => {
                 let shape = shape(attention, inputs.documents.len());
-                let weight = self.weight(norms.weight);
+                let weight = self.norm_weight(norms);
                 let y = head_norm_forward(shape, self.read(node, 0), &weight, norms.epsilon);
                 self.put(node, y);
             }
@@ -293,7 +300,10 @@ impl<'a, R: Real> Run<'a, R> {
                 let y = activated(gate, self.read(node, 0));
                 self.put(node, y);
             }
-            Op::Head { weight } => self.logits = self.product(weight, self.read(node, 0), None),
+            Op::Head { weight } => {
+                self.logits = self.product(weight, self.read(node, 0), None);
+                soft_cap_forward(&mut self.logits, self.architecture.logit_soft_cap);
+            }
             _ => self.backward(node, inputs),
         }
     }
@@ -331,7 +341,7 @@ impl<'a, R: Real> Run<'a, R> {
             Op::HeadNormsBackward { norms, attention, trained } => {
                 let shape = shape(attention, inputs.documents.len());
                 let (x, d_y) = (self.read(node, 0), self.read(node, 1));
-                let weight = self.weight(norms.weight);
+                let weight = self.norm_weight(norms);
                 let (d_x, d_weight) = head_norm_backward(shape, x, &weight, d_y, norms.epsilon);
                 self.put(node, d_x);
                 if trained {
@@ -366,7 +376,10 @@ impl<'a, R: Real> Run<'a, R> {
         let counted = inputs.targets.iter().filter(|&&t| t != crate::data::IGNORE_INDEX).count();
         let scale = R::ONE / R::from_usize(counted);
         let vocabulary = self.architecture.vocab_size;
-        self.losses = cross_entropy_backward(&mut logits, inputs.targets, vocabulary, scale);
+        let (plain, cap) = ([R::ZERO; 2], self.architecture.logit_soft_cap);
+        let targets = inputs.targets;
+        self.losses =
+            capped_cross_entropy_backward(&mut logits, targets, vocabulary, scale, plain, cap);
         if !node.writes.is_empty() {
             let d_x = self.input_gradient(weight, &logits);
             self.put(node, d_x);
@@ -388,21 +401,25 @@ impl<'a, R: Real> Run<'a, R> {
         self.gradient(weight, d_table);
     }
 
-    fn normed(&self, norm: Norm, x: &[R]) -> Vec<R> {
+    fn norm(&mut self, node: &Node, norm: Norm) {
         let forward = match norm.kind {
-            NormKind::Rms => rms_norm_forward,
+            NormKind::Rms | NormKind::RmsPlusOne => rms_norm_forward,
             NormKind::Layer => layer_norm_forward,
         };
-        forward(x, &self.weight(norm.weight), norm.epsilon)
+        let mut y = forward(self.read(node, 0), &self.norm_weight(norm), norm.epsilon);
+        if let Some(&residual) = node.reads.get(1) {
+            add_assign(&mut y, &self.values[residual]);
+        }
+        self.put(node, y);
     }
 
     fn norm_backward(&mut self, node: &Node, norm: Norm, trained: bool, write: WriteMode) {
         let (x, d_y) = (self.read(node, 0), self.read(node, 1));
         let backward = match norm.kind {
-            NormKind::Rms => rms_norm_backward,
+            NormKind::Rms | NormKind::RmsPlusOne => rms_norm_backward,
             NormKind::Layer => layer_norm_backward,
         };
-        let (d_x, d_weight) = backward(x, &self.weight(norm.weight), d_y, norm.epsilon);
+        let (d_x, d_weight) = backward(x, &self.norm_weight(norm), d_y, norm.epsilon);
         self.write(node.writes[0], d_x, write);
         if trained {
             self.gradient(norm.weight, d_weight);
@@ -411,7 +428,9 @@ impl<'a, R: Real> Run<'a, R> {
 
     fn rotate(&mut self, node: &Node, attention: Attention, documents: &[u32], forward: bool) {
         let shape = shape(attention, documents.len());
-        let rope = self.architecture.rope.as_ref().expect("what is rotated has angles");
+        let architecture = self.architecture;
+        let of_window = architecture.window_rope.as_ref().filter(|_| attention.window.is_some());
+        let rope = of_window.or(architecture.rope.as_ref()).expect("what is rotated has angles");
         let rows = &mut self.values[node.writes[0]];
         let rotate = if forward { rope_forward } else { rope_backward };
         rotate(shape, rows, documents, 0, rope);
@@ -488,6 +507,7 @@ fn shape(attention: Attention, tokens: usize) -> AttentionShape {
         tokens,
         window: attention.window,
         soft_cap: attention.soft_cap,
+        scale: attention.scale,
     }
 }
 

@@ -9,6 +9,12 @@ fn inverse_rms<R: Real>(x: &[R], epsilon: f64) -> R {
     R::ONE / (dot(x, x) / R::from_usize(x.len()) + R::from_f64(epsilon)).sqrt()
 }
 
+/// What a row is multiplied by: the weight, or 1 + the weight where it is stored as its distance from 1.
+pub fn norm_factors<R: Real>(weight: &[R], shifted: bool) -> Vec<R> {
+    let offset = if shifted { R::ONE } else { R::ZERO };
+    weight.iter().map(|&w| offset + w).collect()
+}
+
 /// y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + epsilon) · weight
 pub fn rms_norm_forward<R: Real>(x: &[R], weight: &[R], epsilon: f64) -> Vec<R> {
     x.chunks_exact(weight.len())

@@ -67,6 +67,12 @@ ADAPTERS = {
         "seed": 35,
         "lora": dict(r=4, lora_alpha=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True),
     },
+    # Products whose sums with an adapter's are normed.
+    "gemma2": {
+        "base": "gemma2",
+        "seed": 35,
+        "lora": dict(r=4, lora_alpha=6, target_modules=["q_proj", "o_proj", "down_proj"]),
+    },
     "llama-dropout": {
         "base": "llama",
         "seed": 34,

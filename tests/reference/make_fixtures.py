@@ -20,6 +20,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
     GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
@@ -193,6 +199,45 @@ FIXTURES = {
             activation_function="gelu", layer_norm_epsilon=1e-3, **UNDROPPED,
         ),
     },
+    "gemma": {
+        "seed": 21,
+        "lengths": [2, 31],
+        "ignored": [20],
+        "config": dict(
+            model_type="gemma", vocab_size=61, hidden_size=40, intermediate_size=52,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+            hidden_act="gelu_pytorch_tanh", rope_theta=10000.0, rms_norm_eps=1e-6,
+            tie_word_embeddings=True, pad_token_id=None,
+        ),
+    },
+    # Scores beyond the cap of scores, logits beyond that of logits.
+    "gemma2": {
+        "seed": 22,
+        # Shorter than the window, as long, longer than twice the window.
+        "lengths": [3, 7, 37],
+        "ignored": [1, 25],
+        "config": dict(
+            model_type="gemma2", vocab_size=59, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_activation="gelu_pytorch_tanh", rope_theta=1000.0, rms_norm_eps=1e-6,
+            tie_word_embeddings=True, sliding_window=7, query_pre_attn_scalar=40,
+            attn_logit_softcapping=3.0, final_logit_softcapping=4.0, pad_token_id=None,
+        ),
+    },
+    # The sizes of gemma2, with norms of queries and keys instead of the caps.
+    "gemma3": {
+        "seed": 23,
+        "lengths": [6, 41],
+        "ignored": [5, 30],
+        "config": dict(
+            model_type="gemma3_text", vocab_size=59, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_activation="gelu_pytorch_tanh", rope_theta=5000.0, rope_local_base_freq=100.0,
+            rope_scaling=dict(rope_type="linear", factor=2.0), rms_norm_eps=1e-6,
+            tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
+            query_pre_attn_scalar=40, pad_token_id=None,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -223,6 +268,9 @@ CLASSES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
     "gpt2": (GPT2Config, GPT2LMHeadModel),
+    "gemma": (GemmaConfig, GemmaForCausalLM),
+    "gemma2": (Gemma2Config, Gemma2ForCausalLM),
+    "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM),
 }
 
 
@@ -244,9 +292,13 @@ def hf_config(sizes):
     config_class, _ = classes(sizes)
     sizes.pop("model_type", None)
     scaling = sizes.pop("rope_scaling", {"rope_type": "default"})
+    rope = {**scaling, "rope_theta": theta}
+    if local := sizes.pop("rope_local_base_freq", None):
+        of_windows = {"rope_type": "default", "rope_theta": local}
+        rope = {"full_attention": rope, "sliding_attention": of_windows}
     return config_class(
         **sizes,
-        rope_parameters={**scaling, "rope_theta": theta},
+        rope_parameters=rope,
         max_position_embeddings=64,
         attn_implementation="eager",
     )
@@ -298,7 +350,8 @@ def fill(model, seed):
             if name.endswith(".bias"):
                 normal *= 0.5
             elif p.dim() == 1:
-                normal = 1.0 + 0.2 * normal
+                # Gemma's norms multiply by 1 + the weight.
+                normal = 0.2 * normal + (0.0 if "gemma" in model.config.model_type else 1.0)
             elif name.endswith(("embed_tokens.weight", "wte.weight", "wpe.weight")):
                 normal *= 0.3
             elif ".h." in name:

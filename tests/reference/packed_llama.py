@@ -64,18 +64,35 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     eps = config["rms_norm_eps"]
     rows = torch.arange(n)
-    turned, magnitude = frequencies(config)
-    angles = (rows - documents).double()[:, None] * turned
-    cos, sin = magnitude * angles.cos(), magnitude * angles.sin()
-    visible = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
-    if config.get("use_sliding_window", True):
-        visible &= rows[:, None] - rows[None, :] < config.get("sliding_window", n)
+    def table(config):
+        turned, magnitude = frequencies(config)
+        angles = (rows - documents).double()[:, None] * turned
+        return magnitude * angles.cos(), magnitude * angles.sin()
 
-    x = weights["model.embed_tokens.weight"][tokens]
+    cos, sin = table(config)
+    seen = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
+    kind = config.get("model_type", "llama")
+    gemma = kind.startswith("gemma")
+    scale = config.get("query_pre_attn_scalar", dim) ** -0.5
+    cap = lambda x, limit: x if limit is None else limit * torch.tanh(x / limit)
+    # Gemma norms by 1 + the weight, and scales embeddings.
+    norm = lambda x, weight: rms_norm(x, weight + 1 if gemma else weight, eps)
+    activation = ACTIVATIONS[config.get("hidden_activation", config.get("hidden_act"))]
+
+    x = weights["model.embed_tokens.weight"][tokens] * (config["hidden_size"] ** 0.5 if gemma else 1)
     for layer in range(config["num_hidden_layers"]):
-        w = {k: weights[f"model.layers.{layer}.{k}.weight"] for k in LAYER_NAMES}
+        visible = seen
+        # In Gemma 2 and 3, all layers but every second or sixth have a window, and in Gemma 3 other angles.
+        pattern = config.get("sliding_window_pattern", {"gemma2": 2, "gemma3_text": 6}.get(kind))
+        windowed = config.get("use_sliding_window", True) and (pattern is None or (layer + 1) % pattern)
+        if windowed:
+            visible = seen & (rows[:, None] - rows[None, :] < config.get("sliding_window", n))
+        if kind == "gemma3_text":
+            local = {"rope_theta": config["rope_local_base_freq"], "rope_scaling": {"rope_type": "default"}}
+            cos, sin = table(config | local if windowed else config)
+        w = {k: weights.get(f"model.layers.{layer}.{k}.weight") for k in LAYER_NAMES}
         linear = lambda k, x: x @ w[k].T + beside(f"model.layers.{layer}.{k}", x)
-        h = rms_norm(x, w["input_layernorm"], eps)
+        h = norm(x, w["input_layernorm"])
         # Qwen2 adds biases.
         biases = [weights.get(f"model.layers.{layer}.self_attn.{p}_proj.bias", 0.0) for p in "qkv"]
         q, k, v = (
@@ -84,17 +101,22 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
         )
         # Qwen3 norms each head's queries and keys.
         norms = [weights.get(f"model.layers.{layer}.self_attn.{p}_norm.weight") for p in "qk"]
-        q, k = (t if w is None else rms_norm(t, w, eps) for t, w in zip((q, k), norms))
+        q, k = (t if w is None else norm(t, w) for t, w in zip((q, k), norms))
         # Query head i reads key/value head i // (heads / kv_heads).
         k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (rope(k, cos, sin), v))
-        scores = rope(q, cos, sin) @ k.transpose(1, 2) / math.sqrt(dim)
+        scores = rope(q, cos, sin) @ k.transpose(1, 2) * scale
+        scores = cap(scores, config.get("attn_logit_softcapping"))
         attended = scores.masked_fill(~visible, -math.inf).softmax(-1) @ v
-        x = x + linear("self_attn.o_proj", attended.transpose(0, 1).reshape(n, heads * dim))
-        h = rms_norm(x, w["post_attention_layernorm"], eps)
-        gate = ACTIVATIONS[config["hidden_act"]](linear("mlp.gate_proj", h))
-        x = x + linear("mlp.down_proj", gate * linear("mlp.up_proj", h))
+        added = linear("self_attn.o_proj", attended.transpose(0, 1).reshape(n, heads * dim))
+        # Gemma 2 norms what each block adds.
+        four = w["pre_feedforward_layernorm"] is not None
+        before = w["pre_feedforward_layernorm" if four else "post_attention_layernorm"]
+        x = x + (norm(added, w["post_attention_layernorm"]) if four else added)
+        h = norm(x, before)
+        added = linear("mlp.down_proj", activation(linear("mlp.gate_proj", h)) * linear("mlp.up_proj", h))
+        x = x + (norm(added, w["post_feedforward_layernorm"]) if four else added)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return rms_norm(x, weights["model.norm.weight"], eps) @ head.T
+    return cap(norm(x, weights["model.norm.weight"]) @ head.T, config.get("final_logit_softcapping"))
 
 
 LAYER_NAMES = (
@@ -104,6 +126,8 @@ LAYER_NAMES = (
     "self_attn.v_proj",
     "self_attn.o_proj",
     "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
     "mlp.gate_proj",
     "mlp.up_proj",
     "mlp.down_proj",

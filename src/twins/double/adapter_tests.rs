@@ -2,8 +2,8 @@
 
 use super::Double;
 use super::tests::{
-    BIASED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, header_of, integers, named, software,
-    weights,
+    ALTERNATING, BIASED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, header_of, integers, named,
+    software, weights,
 };
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};
@@ -127,6 +127,7 @@ fn a_step_has_the_twins_loss_and_gradients_and_leaves_the_base() {
         (WINDOWED, &ALL[..], 4),
         (NORMED, &SOME[..], 4),
         (BIASED, &ALL[..], 5),
+        (ALTERNATING, &ALL[..], 4),
     ] {
         trains(&Double::floor(), config, lora(targets, rank), false);
     }

@@ -1,7 +1,7 @@
 //! Attention on the fused rows of a batch or of a text, and the key-value cache.
 
 use super::operands::Operands;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS};
 use crate::twins::attention::{self as twins, Head, Part, attend, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
@@ -14,9 +14,6 @@ use std::ops::Range;
 
 /// The shape as the twins know it, for so many rows.
 pub(super) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::AttentionShape> {
-    if shape.scale.is_some() {
-        return Err(Error::internal("the CPU double has no twin of attention with another scale"));
-    }
     Ok(twins::AttentionShape {
         n_heads: shape.heads,
         n_kv_heads: shape.kv_heads,
@@ -24,6 +21,7 @@ pub(super) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::Atten
         tokens,
         window: shape.window,
         soft_cap: shape.soft_cap.map(f64::from),
+        scale: shape.scale.map(f64::from),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::Double;
 use super::session_tests::{options, reloaded, steps};
-use super::tests::{BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, batch, weights};
+use super::tests::{ALTERNATING, BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, batch, weights};
 use crate::arch::Architecture;
 use crate::config::LoraConfig;
 use crate::error::{Error, ErrorCode};
@@ -64,7 +64,7 @@ fn trains(config: &str, layers: usize, recompute: bool) {
 
 #[test]
 fn a_step_changes_the_last_layers_by_the_twins_gradients_and_nothing_else() {
-    for config in [TIED, UNTIED, NORMED, BIASED, LEARNED] {
+    for config in [TIED, UNTIED, NORMED, BIASED, LEARNED, ALTERNATING] {
         trains(config, 1, false);
     }
     trains(UNTIED, 2, false);

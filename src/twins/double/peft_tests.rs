@@ -117,7 +117,7 @@ impl Fixture {
     }
 }
 
-const NAMES: [&str; 4] = ["llama", "qwen2-rslora", "qwen3", "gpt2"];
+const NAMES: [&str; 5] = ["llama", "qwen2-rslora", "qwen3", "gpt2", "gemma2"];
 /// On a base that holds its matrices packed.
 const PACKED: [&str; 2] = ["packed-int8", "packed-int4"];
 

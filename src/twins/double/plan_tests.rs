@@ -2,7 +2,8 @@
 
 use super::Double;
 use super::tests::{
-    BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, integers, named, software,
+    ALTERNATING, BIASED, LEARNED, NORMED, Pair, TIED, TWO_TABLES, UNTIED, WINDOWED, batch,
+    integers, named, software,
 };
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
@@ -102,21 +103,21 @@ fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2
 
 #[test]
 fn a_step_has_the_twins_loss_gradients_and_weights() {
-    for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED, LEARNED] {
+    for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED, LEARNED, ALTERNATING, TWO_TABLES] {
         trains(&Double::floor(), config, false, [40, 23]);
     }
 }
 
 #[test]
 fn recomputed_activations_give_the_same() {
-    for config in [TIED, NORMED, BIASED, LEARNED] {
+    for config in [TIED, NORMED, BIASED, LEARNED, ALTERNATING] {
         trains(&software(), config, true, [40, 23]);
     }
 }
 
 #[test]
 fn kernels_for_hardware_give_the_same() {
-    for config in [UNTIED, NORMED, BIASED, LEARNED] {
+    for config in [UNTIED, NORMED, BIASED, LEARNED, ALTERNATING] {
         trains(&named("NVIDIA"), config, false, [40, 23]);
     }
 }
@@ -151,6 +152,8 @@ fn logits_and_loss_of_a_prompt_are_the_twins() {
         (named("NVIDIA"), NORMED),
         (named("NVIDIA"), BIASED),
         (named("NVIDIA"), LEARNED),
+        (named("NVIDIA"), ALTERNATING),
+        (software(), TWO_TABLES),
     ] {
         let pair = Pair::new(&double, config);
         for tokens in [1, 33] {
@@ -206,6 +209,9 @@ fn decoded_tokens_are_the_twins_in_each_cache() {
             (named("NVIDIA"), BIASED),
             (software(), LEARNED),
             (named("NVIDIA"), LEARNED),
+            (named("NVIDIA"), ALTERNATING),
+            (named("NVIDIA"), TWO_TABLES),
+            (named("NVIDIA"), ALTERNATING),
         ] {
             let pair = Pair::new(&double, config);
             let prompt = integers(13, 9, pair.config.vocab_size as u32);

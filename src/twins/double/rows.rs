@@ -4,12 +4,11 @@ use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
-use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, Objective};
+use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, NormTerms, Objective};
 use crate::random::philox;
 use crate::twins::activation::{
     activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
 };
-use crate::twins::cast;
 use crate::twins::checksum::checksum_forward;
 use crate::twins::dropout::{Masks, dropout_forward};
 use crate::twins::embedding::{
@@ -17,14 +16,15 @@ use crate::twins::embedding::{
 };
 use crate::twins::linear::scale_forward;
 use crate::twins::loss::{
-    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
-    smoothed_cross_entropy_backward,
+    capped_cross_entropy_backward, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    soft_cap_forward,
 };
 use crate::twins::norm::{
     head_norm_backward, head_norm_forward, layer_norm_backward as layer_gradient,
-    layer_norm_forward, rms_norm_backward, rms_norm_forward,
+    layer_norm_forward, norm_factors, rms_norm_backward, rms_norm_forward,
 };
 use crate::twins::weights::unpack_weights_forward;
+use crate::twins::{add_assign, cast};
 
 pub(super) fn zero(on: &mut Operands, count: usize) -> Result<()> {
     if on.step()?.accumulate == 0 {
@@ -147,9 +147,18 @@ pub(super) fn positions_backward(on: &mut Operands, hidden: usize, ends: usize) 
     on.write_by("d_weight", 0, &all[own..last], true)
 }
 
-pub(super) fn norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()> {
-    let x = on.first("x", on.tokens()? * hidden)?;
-    let y = rms_norm_forward(x, on.first("weight", hidden)?, epsilon);
+pub(super) fn norm(
+    on: &mut Operands,
+    hidden: usize,
+    terms: NormTerms,
+    residual: bool,
+) -> Result<()> {
+    let all = on.tokens()? * hidden;
+    let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
+    let mut y = rms_norm_forward(on.first("x", all)?, &weight, terms.epsilon.0);
+    if residual {
+        add_assign(&mut y, on.first("residual", all)?);
+    }
     on.write("y", 0, &y)
 }
 
@@ -157,11 +166,11 @@ pub(super) fn norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()>
 pub(super) fn norm_backward(
     on: &mut Operands,
     [hidden, rows]: [usize; 2],
-    epsilon: f64,
+    terms: NormTerms,
     mode: WriteMode,
 ) -> Result<()> {
-    let weight = on.first("weight", hidden)?.to_vec();
-    let gradient = |x: &[f32], d_y: &[f32]| rms_norm_backward(x, &weight, d_y, epsilon);
+    let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
+    let gradient = |x: &[f32], d_y: &[f32]| rms_norm_backward(x, &weight, d_y, terms.epsilon.0);
     normed_backward(on, [hidden, rows], mode, &gradient)
 }
 
@@ -202,28 +211,29 @@ fn normed_backward(
     Ok(())
 }
 
-pub(super) fn head_norm(on: &mut Operands, shape: &AttentionShape, epsilon: f64) -> Result<()> {
+pub(super) fn head_norm(on: &mut Operands, shape: &AttentionShape, terms: NormTerms) -> Result<()> {
     let tokens = on.tokens()?;
     let x = on.first("x", tokens * shape.stride())?;
-    let weight = on.first("weight", 2 * shape.head_dim)?;
-    let y = head_norm_forward(super::attention::twin(shape, tokens)?, x, weight, epsilon);
+    let weight = norm_factors(on.first("weight", 2 * shape.head_dim)?, terms.shifted);
+    let of = super::attention::twin(shape, tokens)?;
+    let y = head_norm_forward(of, x, &weight, terms.epsilon.0);
     on.write("y", 0, &y)
 }
 
 pub(super) fn head_norm_gradient(
     on: &mut Operands,
     shape: &AttentionShape,
-    epsilon: f64,
+    terms: NormTerms,
     rows: usize,
 ) -> Result<()> {
     let (tokens, both) = (on.tokens()?, 2 * shape.head_dim);
     let all = tokens * shape.stride();
     let (x, d) = (on.first("x", all)?.to_vec(), on.first("d", all)?.to_vec());
-    let weight = on.first("weight", both)?.to_vec();
+    let weight = norm_factors(on.first("weight", both)?, terms.shifted);
     let block = rows * shape.stride();
     for (index, (x, d)) in x.chunks(block).zip(d.chunks(block)).enumerate() {
         let of = super::attention::twin(shape, x.len() / shape.stride())?;
-        let (d_x, d_weight) = head_norm_backward(of, x, &weight, d, epsilon);
+        let (d_x, d_weight) = head_norm_backward(of, x, &weight, d, terms.epsilon.0);
         on.write("d", index * block, &d_x)?;
         on.write("partial_sums", index * both, &d_weight)?;
     }
@@ -234,7 +244,7 @@ pub(super) fn column_sum(on: &mut Operands, hidden: usize, rows: usize) -> Resul
     let blocks = on.tokens()?.div_ceil(rows);
     let partial = on.first("partial_sums", blocks * hidden)?;
     let mut total = vec![0.0; hidden];
-    partial.chunks(hidden).for_each(|part| crate::twins::add_assign(&mut total, part));
+    partial.chunks(hidden).for_each(|part| add_assign(&mut total, part));
     let adds = on.adds(WriteMode::AddAfterFirst)?;
     on.write_by("output", 0, &total, adds)
 }
@@ -281,10 +291,13 @@ pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool
     on.write("losses", first, &losses)
 }
 
+/// The kernels of other losses than the plain one; those of capped logits without the gradient, too.
 pub(super) fn smoothed_cross_entropy(
     on: &mut Operands,
     vocabulary: usize,
+    gradient: bool,
     objective: Objective,
+    cap: Option<f64>,
 ) -> Result<()> {
     let (step, range) = (on.step()?, on.range()?);
     let rows = range.rows_of(step.tokens as usize);
@@ -293,9 +306,17 @@ pub(super) fn smoothed_cross_entropy(
     let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
     let more = [objective.label_smoothing, objective.z_loss].map(|constant| constant.0 as f32);
     let (scale, own) = (step.loss_scale, &mut logits);
-    let losses = smoothed_cross_entropy_backward(own, &targets, vocabulary, scale, more);
-    on.write("logits", 0, &logits)?;
+    let losses = capped_cross_entropy_backward(own, &targets, vocabulary, scale, more, cap);
+    if gradient {
+        on.write("logits", 0, &logits)?;
+    }
     on.write("losses", first, &losses)
+}
+
+pub(super) fn soft_cap(on: &mut Operands, columns: usize, cap: f64) -> Result<()> {
+    let mut logits = on.first("logits", on.tokens()? * columns)?.to_vec();
+    soft_cap_forward(&mut logits, Some(cap));
+    on.write("logits", 0, &logits)
 }
 
 pub(super) fn loss_sum(on: &mut Operands) -> Result<()> {

@@ -37,17 +37,17 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
         Spec::PositionForward { hidden } => rows::positions(on, hidden),
         Spec::PositionBackward { hidden, ends } => rows::positions_backward(on, hidden, ends),
-        Spec::RmsNormForward { hidden, epsilon } => rows::norm(on, hidden, epsilon.0),
-        Spec::RmsNormBackward { hidden, epsilon, mode, rows } => {
-            rows::norm_backward(on, [hidden, rows], epsilon.0, mode)
+        Spec::RmsNormForward { hidden, terms, residual } => rows::norm(on, hidden, terms, residual),
+        Spec::RmsNormBackward { hidden, terms, mode, rows } => {
+            rows::norm_backward(on, [hidden, rows], terms, mode)
         }
         Spec::LayerNormForward { hidden, epsilon } => rows::layer_norm(on, hidden, epsilon.0),
         Spec::LayerNormBackward { hidden, epsilon, mode, rows } => {
             rows::layer_norm_backward(on, [hidden, rows], epsilon.0, mode)
         }
-        Spec::HeadNormForward { shape, epsilon } => rows::head_norm(on, &shape, epsilon.0),
-        Spec::HeadNormBackward { shape, epsilon, rows } => {
-            rows::head_norm_gradient(on, &shape, epsilon.0, rows)
+        Spec::HeadNormForward { shape, terms } => rows::head_norm(on, &shape, terms),
+        Spec::HeadNormBackward { shape, terms, rows } => {
+            rows::head_norm_gradient(on, &shape, terms, rows)
         }
         Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
         Spec::Activation(shape) => rows::gate(on, shape),
@@ -56,8 +56,12 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
             rows::cross_entropy(on, vocabulary, gradient)
         }
         Spec::SmoothedCrossEntropy { vocabulary, objective } => {
-            rows::smoothed_cross_entropy(on, vocabulary, objective)
+            rows::smoothed_cross_entropy(on, vocabulary, true, objective, None)
         }
+        Spec::CappedCrossEntropy { vocabulary, gradient, objective, cap } => {
+            rows::smoothed_cross_entropy(on, vocabulary, gradient, objective, Some(cap.0))
+        }
+        Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
         Spec::Rope { heads, head_dim, stride, forward } => {
             attention::rope(on, [heads, head_dim, stride], forward)

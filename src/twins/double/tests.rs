@@ -31,6 +31,18 @@ pub(super) const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hi
 pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
+/// A window in one of two layers, norms behind blocks, capped scores and logits.
+pub(super) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
+    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
+    "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"final_logit_softcapping":2.5,
+    "query_pre_attn_scalar":20,"initializer_range":0.2,"max_position_embeddings":512}"#;
+
+/// The same with norms of each head's queries and keys, and a table of angles for each kind of layer.
+pub(super) const TWO_TABLES: &str = r#"{"model_type":"gemma3_text","vocab_size":64,"hidden_size":32,
+    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
+    "head_dim":32,"sliding_window":7,"sliding_window_pattern":2,"query_pre_attn_scalar":20,
+    "rope_theta":5000.0,"rope_local_base_freq":50.0,"initializer_range":0.2,
+    "max_position_embeddings":512}"#;
 
 /// Biases of queries, keys and values.
 pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden_size":40,

@@ -38,6 +38,10 @@ fn every_gradient_matches_finite_differences() {
         r#","model_type":"qwen2""#,
         r#","model_type":"qwen3""#,
         GPT2,
+        r#","model_type":"gemma""#,
+        r#","model_type":"gemma2","sliding_window":2,"attn_logit_softcapping":2,
+            "final_logit_softcapping":1.5"#,
+        r#","model_type":"gemma3_text","sliding_window":2,"sliding_window_pattern":2"#,
     ] {
         let (config, batch) = (config(extra), batch());
         let weights = random_tensors(&config, 1);
@@ -74,6 +78,7 @@ fn an_adapters_gradients_match_finite_differences() {
         (r#","model_type":"qwen2""#, &SOME[..], false),
         (r#","model_type":"qwen3""#, &["k_proj", "gate_proj"][..], false),
         (GPT2, &["c_attn", "mlp.c_proj"][..], false),
+        (r#","model_type":"gemma2","sliding_window":2"#, &["o_proj", "down_proj"][..], false),
     ] {
         let (config, batch) = (config(extra), batch());
         let adapted = adapted(&config, targets, rs_lora);

@@ -7,13 +7,15 @@ const bytesOf = (runtime) => runtime._counters().gpuBytes;
 /** Waits until what was freed is given back. */
 const settled = (runtime) => runtime.device.queue.onSubmittedWorkDone();
 
-/** Models of different shape: tied or not, a window, biases, norms per head. */
+/** Models of different shape: tied or not, windows, biases, norms per head and behind blocks, soft caps. */
 const MODELS = [
   config,
   { ...config, tie_word_embeddings: false, vocab_size: 301, num_hidden_layers: 3 },
   { ...config, model_type: "mistral", sliding_window: 24, max_position_embeddings: 4096 },
   { ...config, model_type: "qwen2" },
   { ...config, model_type: "qwen3", head_dim: 32 },
+  { ...config, model_type: "gemma2", sliding_window: 24 },
+  { ...config, model_type: "gemma3_text", sliding_window: 24, sliding_window_pattern: 2 },
 ];
 const TRAINERS = [
   { tokensPerStep: 64 },

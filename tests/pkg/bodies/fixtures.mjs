@@ -19,6 +19,9 @@ const NAMES = [
   "gpt2",
   "gpt2-bare-f16-sharded",
   "gpt2-bf16",
+  "gemma",
+  "gemma2",
+  "gemma3",
   "llama-f16-sharded",
   "llama-bf16",
 ];

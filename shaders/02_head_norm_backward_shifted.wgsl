@@ -1,0 +1,61 @@
+// uses: step, flat, reduce_subgroup or reduce_tree
+// head_norm_backward for weights that are stored as their distance from 1: 02_head_norm_backward.wgsl with
+// 1 + weight.
+//
+//   0 x        read        f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
+//   1 weight   read        f32 [2, HEAD_DIM]       of queries, of keys
+//   2 d        read_write  f32 [tokens, STRIDE]    d_y, overwritten by d_x
+//   3 partial  write       f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
+//   4 step     uniform
+//
+// Grid: one workgroup per ROWS rows.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> d: array<f32>;
+@group(0) @binding(3) var<storage, read_write> partial_sums: array<f32>;
+@group(0) @binding(4) var<uniform> step: Step;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let block = flat_workgroup(workgroup, workgroups);
+  let first = block * ROWS;
+  if first >= step.tokens {
+    return;
+  }
+  var sums: array<vec2<f32>, COLUMNS>;
+  for (var c = 0u; c < COLUMNS; c++) {
+    sums[c] = vec2(0.0);
+  }
+  let last = min(first + ROWS, step.tokens);
+  for (var t = first; t < last; t++) {
+    for (var head = 0u; head < HEADS + KV_HEADS; head++) {
+      let base = t * STRIDE + head * HEAD_DIM;
+      let is_key = head >= HEADS;
+      let own = select(0u, HEAD_DIM, is_key);
+      var squares = 0.0;
+      var projection = 0.0;
+      for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+        let value = x[base + i];
+        squares += value * value;
+        projection += value * (1.0 + weight[own + i]) * d[base + i];
+      }
+      let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
+      let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HEAD_DIM);
+      for (var c = 0u; c < COLUMNS; c++) {
+        let i = lane + c * WORKGROUP;
+        if i < HEAD_DIM {
+          let value = x[base + i];
+          let slope = d[base + i];
+          sums[c] += select(vec2(1.0, 0.0), vec2(0.0, 1.0), is_key) * (slope * value * scale);
+          d[base + i] = scale * (1.0 + weight[own + i]) * slope - value * pull;
+        }
+      }
+    }
+  }
+  for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    if i < HEAD_DIM {
+      partial_sums[block * 2u * HEAD_DIM + i] = sums[c].x;
+      partial_sums[block * 2u * HEAD_DIM + HEAD_DIM + i] = sums[c].y;
+    }
+  }
+}

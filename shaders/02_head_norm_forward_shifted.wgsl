@@ -1,0 +1,39 @@
+// uses: step, flat, reduce_subgroup or reduce_tree
+// head_norm_forward for weights that are stored as their distance from 1: 02_head_norm_forward.wgsl with
+// 1 + weight.
+//
+//   0 x       read   f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
+//   1 weight  read   f32 [2, HEAD_DIM]       of queries, of keys
+//   2 y       write  f32 [tokens, STRIDE]    overwritten
+//   3 step    uniform
+//
+// Grid: one workgroup per head of a row.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_workgroup(workgroup, workgroups);
+  let head = id % ROW_HEADS;
+  if id / ROW_HEADS >= step.tokens {
+    return;
+  }
+  let base = id * HEAD_DIM;
+  if head >= HEADS + KV_HEADS {
+    for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+      y[base + i] = x[base + i];
+    }
+    return;
+  }
+  var squares = 0.0;
+  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+    let value = x[base + i];
+    squares += value * value;
+  }
+  let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
+  let own = select(0u, HEAD_DIM, head >= HEADS);
+  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
+    y[base + i] = x[base + i] * scale * (1.0 + weight[own + i]);
+  }
+}

@@ -1,0 +1,64 @@
+// uses: step, flat, write_mode, reduce_subgroup or reduce_tree
+// rms_norm_backward for weights that are stored as their distance from 1: 02_rms_norm_backward.wgsl with
+// 1 + weight.
+//
+//   0 x        read        f32 [tokens, HIDDEN]
+//   1 weight   read        f32 [HIDDEN]
+//   2 d_y      read        f32 [tokens, HIDDEN]
+//   3 d_x      read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
+//   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
+//   5 step     uniform
+//
+// Grid: one workgroup for ROWS rows.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> d_y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> d_x: array<f32>;
+@group(0) @binding(4) var<storage, read_write> partial_sums: array<f32>;
+@group(0) @binding(5) var<uniform> step: Step;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let block = flat_workgroup(workgroup, workgroups);
+  let first = block * ROWS;
+  if first >= step.tokens {
+    return;
+  }
+  let add = adds(step.accumulate);
+  var sums: array<f32, COLUMNS>;
+  for (var c = 0u; c < COLUMNS; c++) {
+    sums[c] = 0.0;
+  }
+  let last = min(first + ROWS, step.tokens);
+  for (var t = first; t < last; t++) {
+    let base = t * HIDDEN;
+    var squares = 0.0;
+    var projection = 0.0;
+    for (var i = lane; i < HIDDEN; i += WORKGROUP) {
+      let value = x[base + i];
+      squares += value * value;
+      projection += value * (1.0 + weight[i]) * d_y[base + i];
+    }
+    let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
+    let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
+    for (var c = 0u; c < COLUMNS; c++) {
+      let i = lane + c * WORKGROUP;
+      if i < HIDDEN {
+        let value = x[base + i];
+        let slope = d_y[base + i];
+        sums[c] += slope * value * scale;
+        let gradient = scale * (1.0 + weight[i]) * slope - value * pull;
+        if add {
+          d_x[base + i] += gradient;
+        } else {
+          d_x[base + i] = gradient;
+        }
+      }
+    }
+  }
+  for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    if i < HIDDEN {
+      partial_sums[block * HIDDEN + i] = sums[c];
+    }
+  }
+}

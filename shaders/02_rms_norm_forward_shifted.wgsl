@@ -1,0 +1,33 @@
+// uses: step, flat, norm/plain or norm/residual, reduce_subgroup or reduce_tree
+// rms_norm_forward for weights that are stored as their distance from 1:
+//   y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + EPSILON) · (1 + weight)
+//
+//   0 x       read   f32 [tokens, HIDDEN]
+//   1 weight  read   f32 [HIDDEN]
+//   2 y       write  f32 [tokens, HIDDEN]   overwritten
+//   3 step    uniform
+//
+// and then, where the kernel adds one, a residual, f32 as y.
+//
+// Grid: one workgroup per row.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let t = flat_workgroup(workgroup, workgroups);
+  if t >= step.tokens {
+    return;
+  }
+  let base = t * HIDDEN;
+  var squares = 0.0;
+  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
+    let value = x[base + i];
+    squares += value * value;
+  }
+  let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
+  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
+    y[base + i] = finished(x[base + i] * scale * (1.0 + weight[i]), base + i);
+  }
+}

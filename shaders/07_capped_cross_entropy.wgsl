@@ -1,0 +1,62 @@
+// uses: math, logit/capped, step, range, flat, reduce_subgroup or reduce_tree
+// capped_cross_entropy_forward, capped_cross_entropy_backward: the loss of 07_smoothed_cross_entropy.wgsl, of
+// logits that are squashed into ±SOFT_CAP first. With GRADIENT the numbers in the buffer are replaced by the
+// gradient by themselves: that by the squashed logit times the slope of the cap.
+// A target of 0xffffffff gives loss 0 and dLogits 0.
+//
+//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
+//   1 targets  read        u32 [tokens]
+//   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
+//   3 step     uniform
+//   4 range    uniform
+//
+// Grid: one workgroup per row of the chunk.
+@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<u32>;
+@group(0) @binding(2) var<storage, read_write> losses: array<f32>;
+@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> range: Range;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let row = flat_workgroup(workgroup, workgroups);
+  if row >= range_rows(step.tokens, range) {
+    return;
+  }
+  let base = row * VOCABULARY;
+  let target_id = targets[range.row0 + row];
+  let counted = target_id != 0xffffffffu;
+
+  var largest = -1e30;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    largest = max(largest, logits[base + i]);
+  }
+  // The cap keeps the order.
+  let row_max = logit_of(reduce_max(lane, largest));
+  var total = 0.0;
+  var below = 0.0;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    let distance = row_max - logit_of(logits[base + i]);
+    total += exp(-distance);
+    below += distance;
+  }
+  let row_sum = reduce_sum(lane, total);
+  let mean_below = reduce_sum(lane, below) / f32(VOCABULARY);
+  let log_sum = log(row_sum);
+  let z = row_max + log_sum;
+  if lane == 0u {
+    let above = row_max - logit_of(logits[base + min(target_id, VOCABULARY - 1u)]);
+    let loss = log_sum + (1.0 - SMOOTHING) * above + SMOOTHING * mean_below + Z_LOSS * z * z;
+    losses[range.row0 + row] = select(0.0, loss, counted);
+  }
+  if GRADIENT {
+    storageBarrier();
+    workgroupBarrier();
+    let factor = (1.0 + 2.0 * Z_LOSS * z) / row_sum;
+    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+      let logit = logit_of(logits[base + i]);
+      let wanted = select(0.0, 1.0 - SMOOTHING, i == target_id) + SMOOTHING / f32(VOCABULARY);
+      let slope = step.loss_scale * (exp(logit - row_max) * factor - wanted) * logit_slope(logit);
+      logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
+    }
+  }
+}
