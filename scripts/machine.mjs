@@ -108,5 +108,9 @@ export const dawnEnv = () => ({
     : {}),
 });
 
-/** Environment for native wgpu without a GPU. */
-export const nativeEnv = () => (softwareOnly() ? vulkanEnv(lavapipe()) : {});
+/**
+ * Environment for native wgpu without a GPU. lavapipe leaves LLVM's passes out, which cost more than they bring to
+ * what runs once (`bench/NOTES.md`).
+ */
+export const nativeEnv = () =>
+  softwareOnly() ? { GALLIVM_PERF: "nopt", ...vulkanEnv(lavapipe()) } : {};

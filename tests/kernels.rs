@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
-use tinyloom::testing::Others::{Check, Compile, Run};
+use tinyloom::testing::Others::{Check, Compile, Half, Run};
 use tinyloom::testing::{self, Level};
 
 fn seed() -> u64 {
@@ -56,9 +56,12 @@ fn every_case_passes_on_this_adapter() {
     cases.retain(|case| case.name.contains(&wanted));
     let cases: Vec<_> =
         cases.into_iter().enumerate().filter(|(i, _)| in_shard(*i)).map(|(_, case)| case).collect();
+    // lavapipe's compiler takes three quarters of the time, unless its results are kept from an earlier run.
+    let sampled = device.capabilities().software && level() == Level::Everyday;
+    let mode = testing::Mode { results: None, others: if sampled { Half } else { Run } };
+    let seed = seed();
     for case in &cases {
-        let report =
-            pollster::block_on(testing::run(&device, &case.name, seed(), testing::Mode::default()));
+        let report = pollster::block_on(testing::run(&device, &case.name, seed, mode.clone()));
         println!(
             "{}/{} {} {}: {} [{} pipelines, {:.0} ms, compiling {:.0}, running {:.0}]",
             count + 1,
@@ -130,8 +133,11 @@ fn a_sampling_lane_proves_every_text() {
         report
     };
     let (whole, compiled, checked) = (run(Run, 7), run(Compile, 7), run(Check, 7));
+    let half = run(Half, 7);
     assert_eq!(whole.unrun, 0);
-    for some in [&compiled, &checked] {
+    assert!(half.jobs > compiled.jobs && half.unrun > 0, "{half:?}, {compiled:?}");
+    assert_eq!(half.pipelines, whole.pipelines, "texts compiled");
+    for some in [&half, &compiled, &checked] {
         assert!(some.unrun > 0 && some.jobs < whole.jobs, "{some:?} of {whole:?}");
     }
     assert_eq!(compiled.pipelines, whole.pipelines, "texts compiled");

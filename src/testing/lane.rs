@@ -49,7 +49,10 @@ pub struct Mode {
 pub enum Others {
     #[default]
     Run,
-    /// Runs one of each choice, and compiles the rest: where another lane runs them all on the same adapter.
+    /// Runs half of each choice, and compiles the rest: where the adapter's compiler takes most of the time, and
+    /// no other lane runs more.
+    Half,
+    /// Runs one of each choice, and compiles the rest: where another lane runs more on the same adapter.
     Compile,
     /// Runs one of each choice, and has the rest's texts checked by the browser's compiler: where the adapter's
     /// compiler takes most of the time.
@@ -63,6 +66,7 @@ impl Others {
     fn drawn(self, of: usize) -> usize {
         match self {
             Self::Run => of,
+            Self::Half => of.div_ceil(2),
             Self::Compile | Self::Check => of.min(1),
             Self::Own => 0,
         }
@@ -75,6 +79,7 @@ impl FromStr for Others {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "run" => Ok(Self::Run),
+            "half" => Ok(Self::Half),
             "compile" => Ok(Self::Compile),
             "check" => Ok(Self::Check),
             "own" => Ok(Self::Own),
@@ -213,7 +218,9 @@ impl Lane {
                     let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
                     harness::check(self, texts).await?;
                 }
-                Others::Run | Others::Compile => harness::compile(self, some).await?,
+                Others::Run | Others::Half | Others::Compile => {
+                    harness::compile(self, some).await?
+                }
             }
         }
         Ok(unrun.len())

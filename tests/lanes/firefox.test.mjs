@@ -3,7 +3,7 @@ import { softwareOnly } from "../../scripts/machine.mjs";
 import { runLane } from "./harness.mjs";
 import { laneTimeout } from "./level.mjs";
 
-// The native lane runs every kernel on the same adapter, where CI has lavapipe: see CONTRIBUTING.
+// The native lane runs more kernels on the same adapter, where CI has lavapipe: see CONTRIBUTING.
 const others = softwareOnly() ? "compile" : "run";
 
 test("kernels in Firefox", { timeout: laneTimeout }, (t) =>
