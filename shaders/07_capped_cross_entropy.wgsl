@@ -1,7 +1,7 @@
 // uses: math, logit/capped, step, range, flat, reduce_subgroup or reduce_tree
 // capped_cross_entropy_forward, capped_cross_entropy_backward: the loss of 07_smoothed_cross_entropy.wgsl, of
-// logits that are squashed into ±SOFT_CAP first. With GRADIENT the numbers in the buffer are replaced by the
-// gradient by themselves: that by the squashed logit times the slope of the cap.
+// logits that are squashed into ±SOFT_CAP first. With GRADIENT each number in the buffer is replaced by the
+// gradient with respect to it: that with respect to the capped logit, times the slope of the cap.
 // A target of 0xffffffff gives loss 0 and dLogits 0.
 //
 //   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place

@@ -79,10 +79,10 @@ pub struct ModelConfig {
     pub sliding_window: Option<usize>,
     /// Which layers have that window; none: all.
     pub layer_types: Vec<LayerType>,
-    /// Attention scores are squashed into ± this by tanh. Not a field that transformers' Llama or
-    /// Mistral know: they ignore it.
+    /// Attention scores are squashed into ± this by tanh. Gemma 2 has the field; transformers' Llama and
+    /// Mistral ignore it.
     pub attn_logit_softcapping: Option<f64>,
-    /// Logits are, too.
+    /// Logits are squashed into ± this by tanh.
     pub final_logit_softcapping: Option<f64>,
     /// Scores are divided by its root; none: by that of `head_dim`.
     pub query_pre_attn_scalar: Option<usize>,

@@ -59,6 +59,7 @@ fn every_case_passes_on_this_adapter() {
     // lavapipe's compiler takes three quarters of the time, unless its results are kept from an earlier run.
     let sampled = device.capabilities().software && level() == Level::Everyday;
     let mode = testing::Mode { results: None, others: if sampled { Half } else { Run } };
+    // One seed for all cases: a text that several of them list is then drawn in all or in none, and compiled once.
     let seed = seed();
     for case in &cases {
         let report = pollster::block_on(testing::run(&device, &case.name, seed, mode.clone()));

@@ -27,7 +27,7 @@ export class Life {
       if (this.panic) throw this.panic;
       this.#running.add(reject);
       const ended = () => this.#running.delete(reject);
-      // Each promise more costs every call some microseconds.
+      // Each further promise costs every call some microseconds.
       begun(operation).then(
         (value) => {
           ended();

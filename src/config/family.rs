@@ -250,7 +250,7 @@ pub(super) fn model_type(fields: &mut Fields) -> Result<ModelType> {
 pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<Option<usize>> {
     match family {
         ModelType::Llama | ModelType::Gpt2 | ModelType::Gemma => {
-            let allowed = "absent, or model_type \"mistral\"";
+            let allowed = "absent, or model_type \"mistral\", \"gemma2\" or \"gemma3_text\"";
             fields.require_neutral("sliding_window", |_| false, allowed)?;
             Ok(None)
         }

@@ -9,7 +9,7 @@ use super::fields::Fields;
 use crate::error::{Error, Result};
 
 /// The fields that shape the model.
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -26,6 +26,7 @@ const FIELDS: [&str; 19] = [
     "rope_local_base_freq",
     "sliding_window",
     "sliding_window_pattern",
+    "layer_types",
     "attn_logit_softcapping",
     "final_logit_softcapping",
     "query_pre_attn_scalar",
@@ -60,11 +61,14 @@ pub(super) fn refuse_near_misses(fields: &Fields, family: ModelType) -> Result<(
     Ok(())
 }
 
+/// Where transformers notes the period of Gemma 3's layers for itself, beside `layer_types`.
+const NOTED_PATTERN: &str = "_sliding_window_pattern";
+
 /// The field that a name stands for, where it is not the field's own.
 fn meant(name: &str, family: ModelType) -> Option<&'static str> {
     let spelled = |field| family.spelled(field);
     let other = family.other_activation() == Some(name);
-    if other || FIELDS.into_iter().any(|field| spelled(field) == name) {
+    if other || name == NOTED_PATTERN || FIELDS.into_iter().any(|field| spelled(field) == name) {
         return None;
     }
     // A family's own name takes the place of Llama's, which then is one of the others.

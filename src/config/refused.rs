@@ -13,6 +13,9 @@ const NOTHING: Neutral = |_| false;
 /// One number per layer; 1: the layer has RoPE.
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
+const HEAD_NORMS: &str =
+    "false: only qwen3 and gemma3_text have norms of queries and keys, by no field";
+
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
 const FIELDS: [(&str, Neutral, &str); 21] = [
     ("attention_bias", OFF, "false: only qwen2 has biases of queries, keys and values"),
@@ -21,16 +24,20 @@ const FIELDS: [(&str, Neutral, &str); 21] = [
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
     ("partial_rotary_factor", ONE, "1: tinyloom rotates whole heads"),
     ("quantization_config", NOTHING, "absent: tinyloom reads F32, F16 and BF16 weights"),
-    ("use_qk_norm", OFF, "false: tinyloom has no norms of queries and keys"),
-    ("qk_norm", OFF, "false: tinyloom has no norms of queries and keys"),
-    ("qk_layernorm", OFF, "false: tinyloom has no norms of queries and keys"),
+    ("use_qk_norm", OFF, HEAD_NORMS),
+    ("qk_norm", OFF, HEAD_NORMS),
+    ("qk_layernorm", OFF, HEAD_NORMS),
     ("no_rope_layers", ALL_ONES, "absent or all 1: every layer of tinyloom has RoPE"),
     ("rope_interleaved", OFF, "false: tinyloom rotates halves of a head, not neighbours"),
     ("use_bidirectional_attention", OFF, "false: tinyloom's attention is causal"),
     ("final_logit_softcapping", NOTHING, "null: this family has no soft cap of logits"),
-    ("embedding_multiplier", ONE, "1: tinyloom does not scale embeddings"),
+    ("embedding_multiplier", ONE, "1: only Gemma scales embeddings, by no field"),
     ("residual_multiplier", ONE, "1: tinyloom does not scale residuals"),
-    ("attention_multiplier", NOTHING, "null: tinyloom scales scores by 1/√head_dim"),
+    (
+        "attention_multiplier",
+        NOTHING,
+        "null: only query_pre_attn_scalar of Gemma 2 and 3 is another scale",
+    ),
     ("logits_scaling", ONE, "1: tinyloom does not scale logits"),
     ("scale_attn_weights", ON, "true: tinyloom scales scores by 1/√head_dim"),
     (

@@ -42,12 +42,12 @@ impl Default for RopeConfig {
 }
 
 const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
-/// What version 5 has in the first place where layers with a window have angles of their own.
+/// Keys of the first place in version 5, where layers with a window have a rotary embedding of their own.
 const FULL: &str = "full_attention";
 const SLIDING: &str = "sliding_attention";
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 
-/// Takes the fields of the rotary embedding, and where layers with a window have another one its base.
+/// Takes the fields of the rotary embedding. Also gives the base for layers with a window, where they have their own.
 /// `positions` is `max_position_embeddings`.
 pub(super) fn rope(
     fields: &mut Fields,
@@ -67,6 +67,7 @@ pub(super) fn rope(
         if two && place == PLACES[0] {
             let [full, sliding] =
                 [FULL, SLIDING].map(|kind| value.get_mut(kind).map_or(Value::Null, Value::take));
+            refuse_others(&value)?;
             place = "rope_parameters.sliding_attention";
             let mut own = Own::of(place, sliding)?;
             local = own.theta("rope_local_base_freq", local)?;
@@ -89,6 +90,15 @@ pub(super) fn rope(
     let theta = theta.unwrap_or(if two { 1e6 } else { 1e4 });
     let local = if two { Some(local.unwrap_or(1e4)) } else { None };
     Ok((RopeConfig { theta, scaling: scaling.unwrap_or_default() }, local))
+}
+
+/// Refuses what stands beside both kinds of layers, which have been taken.
+fn refuse_others(value: &Value) -> Result<()> {
+    let other = value.as_object().and_then(|map| map.iter().find(|(_, value)| !value.is_null()));
+    other.map_or(Ok(()), |(key, value)| {
+        let allowed = "absent beside full_attention and sliding_attention";
+        Err(refuse(&format!("rope_parameters.{key}"), value, allowed))
+    })
 }
 
 /// The object in one of the places, while it is read.

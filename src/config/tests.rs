@@ -518,3 +518,32 @@ fn both_generations_of_gemma3_are_read() {
     let missing = ModelConfig::from_json(r#"{"model_type":"gemma3_text"}"#).unwrap();
     assert_eq!((missing.rope.theta, missing.rope_local_base_freq), (1e6, Some(1e4)));
 }
+
+#[test]
+fn gemma3_keeps_what_transformers_notes_of_its_layers() {
+    // As of version 4.54 the period stands under a name that only transformers reads.
+    let text = r#"{"model_type":"gemma3_text","num_hidden_layers":2,"_sliding_window_pattern":6,
+        "layer_types":["full_attention","sliding_attention"]}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    assert_eq!((config.window(0), config.window(1)), (None, Some(4096)));
+    let saved = config.to_json();
+    assert!(saved.contains("\"_sliding_window_pattern\":6"), "{saved}");
+    assert_eq!(ModelConfig::from_json(&saved).unwrap(), config);
+}
+
+#[test]
+fn a_slip_in_what_shapes_gemma3_is_refused_by_name() {
+    for (fields, named) in [
+        (r#""layerTypes":["full_attention"]"#, "layer_types"),
+        (r#""sliding_window_patern":6"#, "sliding_window_pattern"),
+        (
+            r#""rope_parameters":{"full_attention":{"rope_theta":1e6},
+            "sliding_attention":{"rope_theta":1e4},"rope_theta":5e5}"#,
+            "rope_parameters.rope_theta",
+        ),
+    ] {
+        let text = format!(r#"{{"model_type":"gemma3_text","num_hidden_layers":1,{fields}}}"#);
+        let error = ModelConfig::from_json(&text).unwrap_err();
+        assert!(error.message.contains(named), "{error}");
+    }
+}

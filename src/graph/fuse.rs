@@ -27,7 +27,7 @@ fn joined(before: &Node, node: &Node, behind: &[Node]) -> Option<Node> {
         return None;
     }
     let reads = |other: &Node| other.site.layer == node.site.layer && other.reads == node.reads;
-    // Nor does a product know the residual that a norm adds.
+    // A product's kernel does not add the residual that a norm adds.
     if matches!(before.op, Op::Norm(_)) && (before.reads.len() > 1 || behind.iter().any(reads)) {
         return None;
     }

@@ -223,8 +223,8 @@ pub enum KernelSpec {
         vocabulary: usize,
         objective: Objective,
     },
-    /// Losses of logits that are squashed into ± `cap` first, and with `gradient` the gradient of the numbers
-    /// before in their place.
+    /// Losses of logits that are squashed into ± `cap` first. With `gradient` each logit is replaced by its
+    /// gradient.
     CappedCrossEntropy {
         vocabulary: usize,
         gradient: bool,

@@ -50,14 +50,14 @@ pub enum Others {
     #[default]
     Run,
     /// Runs half of each choice, and compiles the rest: where the adapter's compiler takes most of the time, and
-    /// no other lane runs more.
+    /// no other lane runs any.
     Half,
     /// Runs one of each choice, and compiles the rest: where another lane runs more on the same adapter.
     Compile,
     /// Runs one of each choice, and has the rest's texts checked by the browser's compiler: where the adapter's
     /// compiler takes most of the time.
     Check,
-    /// Runs none, and has their texts checked: where another device of the adapter runs one.
+    /// Runs none, and has their texts checked: where another device or lane of the adapter runs some.
     Own,
 }
 

@@ -117,9 +117,6 @@ pub(super) fn cases() -> Vec<Case> {
         let (gpu, config) = (hardware(&lane)?, long_windowed());
         generation(&lane, &gpu, &config, KvCache::F32, 1e-4, &AROUND_THE_RING).await
     }));
-    // A cache of f32 takes what the product before it gives, a packed one rows of f32.
-    // The two kernels that read a bias have everyday cases of their own, and PyTorch's fixture of the family
-    // runs in every host.
     let case = "model alternating: loss and gradients";
     cases.push(Case::new(case, |lane| async move {
         gradients(&lane, &device(&lane), ALTERNATING, SHORT_STEPS).await
@@ -136,6 +133,9 @@ pub(super) fn cases() -> Vec<Case> {
         let (gpu, cache) = (hardware(&lane)?, KvCache::Int8);
         generation(&lane, &gpu, ALTERNATING, cache, INT8_NATS, &SHORT).await
     }));
+    // A cache of f32 takes what the product before it gives, a packed one rows of f32.
+    // The two kernels that read a bias have everyday cases of their own, and PyTorch's fixture of the family
+    // runs in every host.
     let case = "model biased: loss and gradients with kernels for hardware";
     cases.push(Case::full(case, |lane| async move {
         gradients(&lane, &hardware(&lane)?, BIASED, SHORT_STEPS).await

@@ -90,8 +90,8 @@ pub fn soft_cap_forward<R: Real>(logits: &mut [R], cap: Option<f64>) {
     }
 }
 
-/// [`smoothed_cross_entropy_backward`] of the squashed logits, if there is a cap; the gradient is that by the
-/// logits before.
+/// [`smoothed_cross_entropy_backward`] of the squashed logits, if there is a cap. The gradient is with respect to
+/// the logits before the cap.
 pub fn capped_cross_entropy_backward<R: Real>(
     logits: &mut [R],
     targets: &[u32],

@@ -4,10 +4,10 @@ import { test } from "node:test";
 import { drawn } from "./lane.mjs";
 
 const DEVICES = 2;
-/** Runs after which every draw has come up. */
+/** Seeds in a row among which every draw comes up. */
 const RUNS = 12;
 
-/** How often of these runs a case ran on each device, and a kernel for another adapter with it. */
+/** How often with these seeds a case ran on each device, and a kernel for another adapter with it. */
 function counts(name) {
   const on = [0, 0];
   const others = [0, 0];

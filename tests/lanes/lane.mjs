@@ -8,7 +8,7 @@ export function ofShard(names, [index, count]) {
 /** Whole models with the kernels of a large GPU, for which a software adapter's compiler takes longest. */
 const HARDWARE = /kernels for hardware|split products/;
 
-/** Whole models with a device's own kernels, each of which has cases on every device; and long cases. */
+/** Most whole models with a device's own kernels, each of which has cases on every device; and long cases. */
 const ONCE = /^(model|adapter|save and|training twice|products) |heads of (128|256)/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */

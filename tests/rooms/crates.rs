@@ -29,8 +29,8 @@ const MAY_NAME: [(&str, &[&str]); 29] = [
     ("gpu/program.rs", &[]),
     ("gpu/host.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "web_sys"]),
     ("gpu/device/browser.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
-    ("gpu/device/nudge.rs", &["futures_channel", "js_sys", "wasm_bindgen_futures", "wgpu"]),
-    ("gpu/device/readback.rs", &["futures_channel", "js_sys", "wgpu"]),
+    ("gpu/device/nudge.rs", &["futures_channel", "futures_util", "wasm_bindgen_futures", "wgpu"]),
+    ("gpu/device/readback.rs", &["futures_channel", "wgpu"]),
     ("gpu/device/scopes.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
     (
         "web",

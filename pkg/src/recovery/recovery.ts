@@ -107,7 +107,7 @@ export class Recovery implements Guard<RawRuntime> {
     const worked = () => {
       this.#failures = 0;
     };
-    if (this.#failures > 0) call.then(worked, () => undefined);
+    call.then(worked, () => undefined);
     return either(call, signal, () => this.#next !== undefined);
   }
 

@@ -15,7 +15,7 @@ const MOST_BYTES = 512 << 20;
 const PAUSE = 10_000;
 /** Failures in a row after which there are none any more. */
 const MOST_FAILURES = 3;
-/** The least number of steps whose times are remembered, and half of the most. */
+/** Once the times of twice as many steps are remembered, so many of the oldest are dropped. */
 const REMEMBERED = 64;
 /** The times of so many steps in a row are averaged: a browser may report several steps at once. */
 const AVERAGED = 8;
