@@ -67,9 +67,9 @@ pub(super) fn rope(
         if two && place == PLACES[0] {
             let [full, sliding] =
                 [FULL, SLIDING].map(|kind| value.get_mut(kind).map_or(Value::Null, Value::take));
-            refuse_others(&value)?;
             place = "rope_parameters.sliding_attention";
             let mut own = Own::of(place, sliding)?;
+            refuse_others(&value)?;
             local = own.theta("rope_local_base_freq", local)?;
             if own.scaling(positions)? != RopeScaling::Default {
                 return Err(Error::config(format!("config field {place} must be unscaled")));

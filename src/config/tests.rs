@@ -527,7 +527,7 @@ fn gemma3_keeps_what_transformers_notes_of_its_layers() {
     let config = ModelConfig::from_json(text).unwrap();
     assert_eq!((config.window(0), config.window(1)), (None, Some(4096)));
     let saved = config.to_json();
-    assert!(saved.contains("\"_sliding_window_pattern\":6"), "{saved}");
+    assert!(saved.contains("\"_sliding_window_pattern\": 6"), "{saved}");
     assert_eq!(ModelConfig::from_json(&saved).unwrap(), config);
 }
 

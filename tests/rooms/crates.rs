@@ -31,7 +31,10 @@ const MAY_NAME: [(&str, &[&str]); 29] = [
     ("gpu/device/browser.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
     ("gpu/device/nudge.rs", &["futures_channel", "futures_util", "wasm_bindgen_futures", "wgpu"]),
     ("gpu/device/readback.rs", &["futures_channel", "wgpu"]),
-    ("gpu/device/scopes.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
+    (
+        "gpu/device/scopes.rs",
+        &["futures_util", "js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"],
+    ),
     (
         "web",
         &[
