@@ -120,17 +120,8 @@ export interface RawGeneration extends Releasable {
 
 export type RawDataset = Releasable;
 
-/** The metrics of a step: a Float64Array of these. A step that ends no accumulation has NaN for its norm. */
-export type RawMetrics = readonly [
-  step: number,
-  loss: number,
-  gradNorm: number,
-  learningRate: number,
-  tokens: number,
-  unfilled: number,
-  milliseconds: number,
-  skipped: number,
-];
+/** The metrics of a step in the order of `metrics.ts`. A step that ends no accumulation has NaN for its norm. */
+export type RawMetrics = Float64Array;
 
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;
