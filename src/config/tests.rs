@@ -535,7 +535,7 @@ fn gemma3_keeps_what_transformers_notes_of_its_layers() {
 fn a_slip_in_what_shapes_gemma3_is_refused_by_name() {
     for (fields, named) in [
         (r#""layerTypes":["full_attention"]"#, "layer_types"),
-        (r#""sliding_window_patern":6"#, "sliding_window_pattern"),
+        (r#""slidingWindowPattern":6"#, "sliding_window_pattern"),
         (
             r#""rope_parameters":{"full_attention":{"rope_theta":1e6},
             "sliding_attention":{"rope_theta":1e4},"rope_theta":5e5}"#,
