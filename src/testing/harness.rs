@@ -178,19 +178,6 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[&Job]) -> Result<()> {
     }
 }
 
-/// Compiles kernels and runs none.
-pub(super) async fn compile(lane: &Lane, kernels: &[Kernel]) -> Result<()> {
-    let mut plan = lay_out(&[])?.plan;
-    plan.kernels = kernels.to_vec();
-    let began = lane.gpu.now();
-    let nothing = |name: Buffer| Err(Error::internal(format!("no buffer {name:?}")));
-    let installed = made(&*lane.gpu, || lane.gpu.install(&plan, &nothing)).await?;
-    lane.gpu.uninstall(installed);
-    let [compiling, running] = lane.times.get();
-    lane.times.set([compiling + lane.gpu.now() - began, running]);
-    Ok(())
-}
-
 /// Has the texts of kernels checked, each with its name, without the adapter's part of compiling them.
 pub(super) async fn check(
     lane: &Lane,

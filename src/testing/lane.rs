@@ -49,12 +49,7 @@ pub struct Mode {
 pub enum Others {
     #[default]
     Run,
-    /// Runs half of each choice, and compiles the rest: where the adapter's compiler takes most of the time, and
-    /// no other lane runs any.
-    Half,
-    /// Runs one of each choice, and compiles the rest: where another lane runs more on the same adapter.
-    Compile,
-    /// Runs one of each choice, and has the rest's texts checked by the browser's compiler: where the adapter's
+    /// Runs one of each choice, and has the rest's texts checked by WebGPU's compiler: where the adapter's own
     /// compiler takes most of the time.
     Check,
     /// Runs none, and has their texts checked: where another device or lane of the adapter runs some.
@@ -66,8 +61,7 @@ impl Others {
     fn drawn(self, of: usize) -> usize {
         match self {
             Self::Run => of,
-            Self::Half => of.div_ceil(2),
-            Self::Compile | Self::Check => of.min(1),
+            Self::Check => of.min(1),
             Self::Own => 0,
         }
     }
@@ -79,8 +73,6 @@ impl FromStr for Others {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "run" => Ok(Self::Run),
-            "half" => Ok(Self::Half),
-            "compile" => Ok(Self::Compile),
             "check" => Ok(Self::Check),
             "own" => Ok(Self::Own),
             _ => Err(Error::options(format!("a lane does not {name:?} other adapters' kernels"))),
@@ -209,19 +201,12 @@ impl Lane {
         }
     }
 
-    /// Compiles or checks the kernels that did not run, and gives their number.
+    /// Checks the texts of the kernels that did not run, and gives their number.
     pub(super) async fn prove_unrun(&self) -> Result<usize> {
         let unrun = self.unrun.take();
         for some in unrun.chunks(JOBS) {
-            match self.mode.others {
-                Others::Check | Others::Own => {
-                    let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
-                    harness::check(self, texts).await?;
-                }
-                Others::Run | Others::Half | Others::Compile => {
-                    harness::compile(self, some).await?
-                }
-            }
+            let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
+            harness::check(self, texts).await?;
         }
         Ok(unrun.len())
     }

@@ -1,4 +1,4 @@
-// What the lane in Chromium draws by the seed, without a GPU: nothing is left out for ever.
+// What the lanes in browsers draw by the seed, without a GPU: nothing is left out for ever.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawn } from "./lane.mjs";
@@ -12,7 +12,7 @@ function counts(name) {
   const on = [0, 0];
   const others = [0, 0];
   for (let seed = 0; seed < RUNS; seed++) {
-    const draw = drawn(name, seed, DEVICES);
+    const draw = drawn(name, seed, DEVICES, "check");
     for (const index of draw.on) on[index]++;
     if (draw.others !== undefined) {
       assert.ok(draw.on.includes(draw.others), `${name}: a device that does not run the case`);
@@ -36,5 +36,13 @@ test("each case comes to run on each device, and each kernel for another adapter
     "model wide: loss and gradients with split products": hardware,
   })) {
     assert.deepEqual(counts(name), expected, name);
+  }
+});
+
+test("where another lane runs every case on the same driver, every second one runs", () => {
+  for (const name of ["matvec", "model wide: loss and gradients with split products"]) {
+    const runs = Array.from({ length: RUNS }, (_, seed) => drawn(name, seed, 1, "own"));
+    assert.equal(runs.filter(({ on }) => on.length === 1).length, RUNS / 2, name);
+    assert.ok(runs.every(({ others }) => others === undefined), name);
   }
 });

@@ -12,21 +12,23 @@ const HARDWARE = /kernels for hardware|split products/;
 const ONCE = /^(model|adapter|save and|training twice|products) |heads of (128|256)/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { hardware: 3, others: 2 };
+const ONE_OF = { hardware: 3, others: 2, repeated: 2 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
  *
  * @param seed - of the case: the next case has the next.
  * @param devices - how many there are.
+ * @param others - "check", or "own" where another lane runs every case on the same driver.
  * @returns `{ on, others }`: the devices that run the case, and the one of them that runs a kernel for
  *   another adapter, by index.
  */
-export function drawn(name, seed, devices) {
+export function drawn(name, seed, devices, others) {
   const one = seed % devices;
   const turn = Math.floor(seed / devices);
-  if (HARDWARE.test(name)) return { on: turn % ONE_OF.hardware === 0 ? [one] : [] };
   const every = Array.from({ length: devices }, (_, index) => index);
+  if (others === "own") return { on: turn % ONE_OF.repeated === 0 ? every : [] };
+  if (HARDWARE.test(name)) return { on: turn % ONE_OF.hardware === 0 ? [one] : [] };
   return {
     on: ONCE.test(name) ? [one] : every,
     others: turn % ONE_OF.others === 0 ? one : undefined,
@@ -58,15 +60,16 @@ export async function open(base, devices, full) {
  * that a device before has run on the same operands is not run again: the adapter is the same, and so
  * is what it would leave.
  *
- * @param others - what to do with the kernels for other adapters: "run" them all; or run one, and "compile"
- *   the rest or "check" their texts. With "check" the seed draws what runs where, as `drawn` says.
+ * @param others - what to do with the kernels for other adapters: "run" them all; run one, and "check" the
+ *   texts of the rest; or run only the device's "own". But with "run" the seed draws which cases run where, as
+ *   `drawn` says.
  * @param seed - of the case's random data.
  * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`, or `{ name, skipped }`, which says who
  *   runs the case: "another device" or "other lanes".
  */
 export async function runCase(name, others, seed) {
   const results = new testing.TestingResults();
-  const draw = others === "check" ? drawn(name, seed, lanes.length) : undefined;
+  const draw = others === "run" ? undefined : drawn(name, seed, lanes.length, others);
   const reports = [];
   for (const [index, lane] of lanes.entries()) {
     if (draw && !draw.on.includes(index)) {
