@@ -1,6 +1,7 @@
-// uses: step, flat, reduce_subgroup or reduce_tree
-// head_norm_backward: with r = 1 / sqrt(mean(x²) + EPSILON) for each query and key head of a row,
-//   d_x      = r · (weight · d_y) − x · r³ / HEAD_DIM · Σ (weight · d_y · x)
+// uses: step, flat, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// head_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each query and key head
+// of a row,
+//   d_x      = r · (w · d_y) − x · r³ / HEAD_DIM · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows and their heads of d_y · x · r   (summed into d_weight by column_sum)
 // Gradients of value heads stay.
 //
@@ -39,7 +40,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
         let value = x[base + i];
         squares += value * value;
-        projection += value * weight[own + i] * d[base + i];
+        projection += value * weight_of(weight[own + i]) * d[base + i];
       }
       let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
       let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HEAD_DIM);
@@ -49,7 +50,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           let value = x[base + i];
           let slope = d[base + i];
           sums[c] += select(vec2(1.0, 0.0), vec2(0.0, 1.0), is_key) * (slope * value * scale);
-          d[base + i] = scale * weight[own + i] * slope - value * pull;
+          d[base + i] = scale * weight_of(weight[own + i]) * slope - value * pull;
         }
       }
     }

@@ -1,6 +1,6 @@
-// uses: step, flat, reduce_subgroup or reduce_tree
+// uses: step, flat, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // head_norm_forward: norms each query and key head of a row by itself; value heads are copied.
-//   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight of queries or keys
+//   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight_of(weight of queries or keys)
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
 //
 //   0 x       read   f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
@@ -35,6 +35,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
   let own = select(0u, HEAD_DIM, head >= HEADS);
   for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
-    y[base + i] = x[base + i] * scale * weight[own + i];
+    y[base + i] = x[base + i] * scale * weight_of(weight[own + i]);
   }
 }

@@ -1,6 +1,6 @@
-// uses: step, flat, write_mode, reduce_subgroup or reduce_tree
-// rms_norm_backward: with r = 1 / sqrt(mean(x²) + EPSILON) for each row,
-//   d_x      = r · (weight · d_y) − x · r³ / HIDDEN · Σ (weight · d_y · x)
+// uses: step, flat, write_mode, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// rms_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each row,
+//   d_x      = r · (w · d_y) − x · r³ / HIDDEN · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)
 //
 //   0 x        read        f32 [tokens, HIDDEN]
@@ -38,7 +38,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var i = lane; i < HIDDEN; i += WORKGROUP) {
       let value = x[base + i];
       squares += value * value;
-      projection += value * weight[i] * d_y[base + i];
+      projection += value * weight_of(weight[i]) * d_y[base + i];
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
@@ -48,7 +48,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let value = x[base + i];
         let slope = d_y[base + i];
         sums[c] += slope * value * scale;
-        let gradient = scale * weight[i] * slope - value * pull;
+        let gradient = scale * weight_of(weight[i]) * slope - value * pull;
         if add {
           d_x[base + i] += gradient;
         } else {

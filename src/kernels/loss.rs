@@ -16,40 +16,34 @@ pub fn cross_entropy(caps: &Capabilities, vocabulary: usize, gradient: bool) -> 
     by_rows(caps, spec, vocabulary, &[], &constants, shader!("07_cross_entropy"))
 }
 
-/// `smoothed_cross_entropy_backward`: the same for an objective with label smoothing and a z-loss. Grid: one
+/// `objective_cross_entropy_backward`, or without `gradient` `objective_cross_entropy_forward`: the same for an
+/// objective with label smoothing and a z-loss, and for logits that are squashed into ± `cap` first. Grid: one
 /// workgroup per row.
-pub fn smoothed_cross_entropy(
-    caps: &Capabilities,
-    vocabulary: usize,
-    objective: Objective,
-) -> Result<Kernel> {
-    let spec = KernelSpec::SmoothedCrossEntropy { vocabulary, objective };
-    let constants = |composer| objective_constants(composer, objective);
-    by_rows(caps, spec, vocabulary, &[], &constants, shader!("07_smoothed_cross_entropy"))
-}
-
-fn objective_constants(composer: Composer, objective: Objective) -> Composer {
-    composer
-        .float("SMOOTHING", objective.label_smoothing.0 as f32)
-        .float("Z_LOSS", objective.z_loss.0 as f32)
-}
-
-/// `capped_cross_entropy_backward`, or without `gradient` `capped_cross_entropy_forward`: the same of logits that
-/// are squashed into ± `cap` first. Grid: one workgroup per row.
-pub fn capped_cross_entropy(
+pub fn objective_cross_entropy(
     caps: &Capabilities,
     vocabulary: usize,
     gradient: bool,
     objective: Objective,
-    cap: f64,
+    cap: Option<f64>,
 ) -> Result<Kernel> {
-    let cap = Constant(cap);
-    let spec = KernelSpec::CappedCrossEntropy { vocabulary, gradient, objective, cap };
-    let constants = |composer: Composer| {
-        let composer = composer.flag("GRADIENT", gradient).float("SOFT_CAP", cap.0 as f32);
-        objective_constants(composer, objective)
+    let spec = KernelSpec::ObjectiveCrossEntropy {
+        vocabulary,
+        gradient,
+        objective,
+        cap: cap.map(Constant),
     };
-    by_rows(caps, spec, vocabulary, &CAPPED, &constants, shader!("07_capped_cross_entropy"))
+    let constants = |composer: Composer| {
+        let composer = composer
+            .flag("GRADIENT", gradient)
+            .float("SMOOTHING", objective.label_smoothing.0 as f32)
+            .float("Z_LOSS", objective.z_loss.0 as f32);
+        match cap {
+            Some(cap) => composer.float("SOFT_CAP", cap as f32),
+            None => composer,
+        }
+    };
+    let modules: &[&Module] = if cap.is_some() { &CAPPED } else { &[shader!("lib/logit/plain")] };
+    by_rows(caps, spec, vocabulary, modules, &constants, shader!("07_objective_cross_entropy"))
 }
 
 /// What squashes a logit into ± `SOFT_CAP`.

@@ -49,7 +49,7 @@ pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
-pub use loss::{capped_cross_entropy, cross_entropy, loss_sum, smoothed_cross_entropy, soft_cap};
+pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
 pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
     norm_rows, rms_norm_backward, rms_norm_forward,

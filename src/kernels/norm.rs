@@ -23,22 +23,18 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
-/// `rms_norm_forward` over rows of `hidden` elements; the norm of a shifted weight may be added to a residual,
-/// which is bound last. Grid: one workgroup per row.
+/// `rms_norm_forward` over rows of `hidden` elements; with `residual` it is added to one, which is bound last.
+/// Grid: one workgroup per row.
 pub fn rms_norm_forward(
     caps: &Capabilities,
     hidden: usize,
     terms: NormTerms,
     residual: bool,
 ) -> Result<Kernel> {
-    assert!(terms.shifted || !residual, "no kernel adds the norm of such a weight to a residual");
     let spec = KernelSpec::RmsNormForward { hidden, terms, residual };
-    let modules: &[&Module] = match (terms.shifted, residual) {
-        (false, _) => &[shader!("02_rms_norm_forward")],
-        (true, false) => &[shader!("lib/norm/plain"), shader!("02_rms_norm_forward_shifted")],
-        (true, true) => &[shader!("lib/norm/residual"), shader!("02_rms_norm_forward_shifted")],
-    };
-    forward(caps, spec, (hidden, terms.epsilon.0), modules, residual)
+    let end = if residual { shader!("lib/norm/residual") } else { shader!("lib/norm/plain") };
+    let modules = [end, weight(terms), shader!("02_rms_norm_forward")];
+    forward(caps, spec, (hidden, terms.epsilon.0), &modules, residual)
 }
 
 /// `layer_norm_forward`, as [`rms_norm_forward`].
@@ -83,12 +79,8 @@ pub fn rms_norm_backward(
     rows: usize,
 ) -> Result<Kernel> {
     let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows };
-    let kernel = if terms.shifted {
-        shader!("02_rms_norm_backward_shifted")
-    } else {
-        shader!("02_rms_norm_backward")
-    };
-    backward(caps, spec, (hidden, terms.epsilon.0), (mode, rows), kernel)
+    let modules = [weight(terms), shader!("02_rms_norm_backward")];
+    backward(caps, spec, (hidden, terms.epsilon.0), (mode, rows), &modules)
 }
 
 /// `layer_norm_backward`, as [`rms_norm_backward`].
@@ -100,7 +92,7 @@ pub fn layer_norm_backward(
     rows: usize,
 ) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
-    backward(caps, spec, (hidden, epsilon), (mode, rows), shader!("02_layer_norm_backward"))
+    backward(caps, spec, (hidden, epsilon), (mode, rows), &[shader!("02_layer_norm_backward")])
 }
 
 fn backward(
@@ -108,12 +100,20 @@ fn backward(
     spec: KernelSpec,
     (hidden, epsilon): (usize, f64),
     (mode, rows): (WriteMode, usize),
-    kernel: &'static Module,
+    modules: &[&'static Module],
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
-    Composer::new(spec, size)
+    let bindings = [
+        read("x"),
+        read("weight"),
+        read("d_y"),
+        read_write("d_x"),
+        read_write("partial_sums"),
+        uniform("step"),
+    ];
+    let composer = Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
         .size("COLUMNS", hidden.div_ceil(size as usize))
@@ -122,22 +122,9 @@ fn backward(
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
-        .reduction(subgroups)
-        .module(kernel)
-        .finish(
-            caps,
-            &[
-                read("x"),
-                read("weight"),
-                read("d_y"),
-                read_write("d_x"),
-                read_write("partial_sums"),
-                uniform("step"),
-            ],
-            grid,
-            variant(subgroups),
-            why,
-        )
+        .reduction(subgroups);
+    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
+    composer.finish(caps, &bindings, grid, variant(subgroups), why)
 }
 
 /// `head_norm_forward` over the query and key heads of rows of `qkv`. Grid: one workgroup per head of a
@@ -148,11 +135,6 @@ pub fn head_norm_forward(
     terms: NormTerms,
 ) -> Result<Kernel> {
     let spec = KernelSpec::HeadNormForward { shape, terms };
-    let kernel = if terms.shifted {
-        shader!("02_head_norm_forward_shifted")
-    } else {
-        shader!("02_head_norm_forward")
-    };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let heads = shape.stride() / shape.head_dim;
@@ -160,7 +142,7 @@ pub fn head_norm_forward(
     head_norm(spec, size, shape, terms)
         .size("ROW_HEADS", heads)
         .reduction(subgroups)
-        .module(kernel)
+        .module(shader!("02_head_norm_forward"))
         .finish(
             caps,
             &[read("x"), read("weight"), read_write("y"), uniform("step")],
@@ -179,11 +161,6 @@ pub fn head_norm_backward(
     rows: usize,
 ) -> Result<Kernel> {
     let spec = KernelSpec::HeadNormBackward { shape, terms, rows };
-    let kernel = if terms.shifted {
-        shader!("02_head_norm_backward_shifted")
-    } else {
-        shader!("02_head_norm_backward")
-    };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, shape.head_dim, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
@@ -191,7 +168,7 @@ pub fn head_norm_backward(
         .size("ROWS", rows)
         .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
         .reduction(subgroups)
-        .module(kernel)
+        .module(shader!("02_head_norm_backward"))
         .finish(
             caps,
             &[
@@ -216,6 +193,12 @@ fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, terms: NormTerm
         .float("EPSILON", terms.epsilon.0 as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
+        .module(weight(terms))
+}
+
+/// How a norm's factor is read.
+fn weight(terms: NormTerms) -> &'static Module {
+    if terms.shifted { shader!("lib/norm/weight_shifted") } else { shader!("lib/norm/weight") }
 }
 
 /// `column_sum_forward`: adds up the partial weight gradients of `rows` rows each. Grid: a

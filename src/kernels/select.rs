@@ -92,11 +92,9 @@ impl KernelSpec {
             Self::CrossEntropy { vocabulary, gradient } => {
                 k::cross_entropy(caps, vocabulary, gradient)
             }
-            Self::SmoothedCrossEntropy { vocabulary, objective } => {
-                k::smoothed_cross_entropy(caps, vocabulary, objective)
-            }
-            Self::CappedCrossEntropy { vocabulary, gradient, objective, cap } => {
-                k::capped_cross_entropy(caps, vocabulary, gradient, objective, cap.0)
+            Self::ObjectiveCrossEntropy { vocabulary, gradient, objective, cap } => {
+                let cap = cap.map(|cap| cap.0);
+                k::objective_cross_entropy(caps, vocabulary, gradient, objective, cap)
             }
             Self::SoftCap { columns, cap } => k::soft_cap(caps, columns, cap.0),
             Self::LossSum => k::loss_sum(caps),

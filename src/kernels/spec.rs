@@ -218,18 +218,13 @@ pub enum KernelSpec {
         vocabulary: usize,
         gradient: bool,
     },
-    /// Losses of another objective, and the gradient of the logits in their place.
-    SmoothedCrossEntropy {
-        vocabulary: usize,
-        objective: Objective,
-    },
-    /// Losses of logits that are squashed into ± `cap` first. With `gradient` each logit is replaced by its
-    /// gradient.
-    CappedCrossEntropy {
+    /// Losses of another objective, of logits that are squashed into ± `cap` first if there is one. With `gradient`
+    /// each logit is replaced by its gradient.
+    ObjectiveCrossEntropy {
         vocabulary: usize,
         gradient: bool,
         objective: Objective,
-        cap: Constant,
+        cap: Option<Constant>,
     },
     /// Rows of `columns` logits, squashed into ± `cap` in place.
     SoftCap {
@@ -342,9 +337,10 @@ impl KernelSpec {
             Self::ActivationBackward(_) => "gated_activation_backward",
             Self::CrossEntropy { gradient: true, .. } => "cross_entropy_backward",
             Self::CrossEntropy { .. } => "cross_entropy_forward",
-            Self::SmoothedCrossEntropy { .. } => "smoothed_cross_entropy_backward",
-            Self::CappedCrossEntropy { gradient: true, .. } => "capped_cross_entropy_backward",
-            Self::CappedCrossEntropy { .. } => "capped_cross_entropy_forward",
+            Self::ObjectiveCrossEntropy { gradient: true, .. } => {
+                "objective_cross_entropy_backward"
+            }
+            Self::ObjectiveCrossEntropy { .. } => "objective_cross_entropy_forward",
             Self::SoftCap { .. } => "soft_cap_forward",
             Self::LossSum => "loss_sum_forward",
             Self::PackWeights { .. } => "pack_weights_forward",

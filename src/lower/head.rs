@@ -127,10 +127,10 @@ impl Lowering<'_> {
         let vocabulary = self.params.architecture.vocab_size;
         let (caps, objective) = (self.builder.caps, self.objective());
         let objective = if gradient { objective } else { Objective::default() };
-        let kernel = match soft_cap {
-            Some(cap) => k::capped_cross_entropy(caps, vocabulary, gradient, objective, cap),
-            None if objective.is_plain() => k::cross_entropy(caps, vocabulary, gradient),
-            None => k::smoothed_cross_entropy(caps, vocabulary, objective),
+        let kernel = if soft_cap.is_none() && objective.is_plain() {
+            k::cross_entropy(caps, vocabulary, gradient)
+        } else {
+            k::objective_cross_entropy(caps, vocabulary, gradient, objective, soft_cap)
         }?;
         let (step, range) = (self.builder.step(), self.builder.range(rows));
         let slices = vec![logits, targets, self.losses(), step, range];

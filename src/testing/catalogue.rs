@@ -46,9 +46,11 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("loss", k::cross_entropy(caps, width, false));
         add("loss with gradient", k::cross_entropy(caps, width, true));
         let objective = Objective { label_smoothing: k::Constant(0.1), z_loss: k::Constant(1e-4) };
-        add("smoothed loss", k::smoothed_cross_entropy(caps, width, objective));
+        let other =
+            |gradient, cap| k::objective_cross_entropy(caps, width, gradient, objective, cap);
+        add("smoothed loss", other(true, None));
         for gradient in [false, true] {
-            add("capped loss", k::capped_cross_entropy(caps, width, gradient, objective, 30.0));
+            add("capped loss", other(gradient, Some(30.0)));
         }
         add("sample", k::sample(caps, width, false));
         add("sample with a bias", k::sample(caps, width, true));

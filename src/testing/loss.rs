@@ -9,8 +9,8 @@ use crate::data::IGNORE_INDEX;
 use crate::error::Result;
 use crate::kernels as k;
 use crate::twins::loss::{
-    capped_cross_entropy_backward, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
-    soft_cap_forward,
+    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    objective_cross_entropy_backward, soft_cap_forward,
 };
 use std::rc::Rc;
 
@@ -22,9 +22,9 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("cross_entropy_forward", |lane| cross_entropy(lane, false)),
         Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
         Case::new("cross_entropy of large and broken logits", extremes),
-        Case::new("smoothed_cross_entropy_backward", smoothed),
-        Case::new("capped_cross_entropy_forward", |lane| capped(lane, false)),
-        Case::new("capped_cross_entropy_backward", |lane| capped(lane, true)),
+        Case::new("objective_cross_entropy_backward smoothed", smoothed),
+        Case::new("objective_cross_entropy_forward capped", |lane| capped(lane, false)),
+        Case::new("objective_cross_entropy_backward capped", |lane| capped(lane, true)),
         Case::new("soft_cap_forward", soft_cap),
         Case::new("loss_sum", loss_sum),
     ]
@@ -109,12 +109,7 @@ impl Other {
         let (smoothing, z_loss) = self.objective;
         let objective =
             k::Objective { label_smoothing: k::Constant(smoothing), z_loss: k::Constant(z_loss) };
-        match self.cap {
-            None => k::smoothed_cross_entropy(caps, self.vocabulary, objective),
-            Some(cap) => {
-                k::capped_cross_entropy(caps, self.vocabulary, self.gradient, objective, cap)
-            }
-        }
+        k::objective_cross_entropy(caps, self.vocabulary, self.gradient, objective, self.cap)
     }
 }
 
@@ -152,7 +147,7 @@ async fn other(lane: &Lane, of_loss: Other) -> std::result::Result<(), String> {
         let logits: Vec<f32> = noise.map(|x| at + 3.0 * x).collect();
         let (mut expected, scale) = (wide(&logits), f64::from(SCALE));
         let losses =
-            capped_cross_entropy_backward(&mut expected, own, vocabulary, scale, more, cap);
+            objective_cross_entropy_backward(&mut expected, own, vocabulary, scale, more, cap);
         let operands = [
             Operand::floats(&logits),
             Operand::words(&targets),

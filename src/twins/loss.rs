@@ -92,7 +92,7 @@ pub fn soft_cap_forward<R: Real>(logits: &mut [R], cap: Option<f64>) {
 
 /// [`smoothed_cross_entropy_backward`] of the squashed logits, if there is a cap. The gradient is with respect to
 /// the logits before the cap.
-pub fn capped_cross_entropy_backward<R: Real>(
+pub fn objective_cross_entropy_backward<R: Real>(
     logits: &mut [R],
     targets: &[u32],
     vocab_size: usize,
@@ -197,7 +197,7 @@ mod tests {
             for more in [[0.0; 2], [0.3, 0.02]] {
                 let mut gradient = logits.clone();
                 let cap = Some(cap);
-                capped_cross_entropy_backward(&mut gradient, &targets, 7, 0.25, more, cap);
+                objective_cross_entropy_backward(&mut gradient, &targets, 7, 0.25, more, cap);
                 assert_gradient("d_logits", &gradient, &logits, &[0.25; 4], |x| {
                     smoothed_cross_entropy_backward(&mut capped(x), &targets, 7, 1.0, more)
                 });

@@ -15,7 +15,7 @@ use super::linear::{
     Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
 };
 use super::loss::{
-    capped_cross_entropy_backward, cross_entropy_forward, loss_sum_forward, soft_cap_forward,
+    cross_entropy_forward, loss_sum_forward, objective_cross_entropy_backward, soft_cap_forward,
 };
 use super::norm::{
     head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward, norm_factors,
@@ -379,7 +379,7 @@ impl<'a, R: Real> Run<'a, R> {
         let (plain, cap) = ([R::ZERO; 2], self.architecture.logit_soft_cap);
         let targets = inputs.targets;
         self.losses =
-            capped_cross_entropy_backward(&mut logits, targets, vocabulary, scale, plain, cap);
+            objective_cross_entropy_backward(&mut logits, targets, vocabulary, scale, plain, cap);
         if !node.writes.is_empty() {
             let d_x = self.input_gradient(weight, &logits);
             self.put(node, d_x);

@@ -16,8 +16,8 @@ use crate::twins::embedding::{
 };
 use crate::twins::linear::scale_forward;
 use crate::twins::loss::{
-    capped_cross_entropy_backward, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
-    soft_cap_forward,
+    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    objective_cross_entropy_backward, soft_cap_forward,
 };
 use crate::twins::norm::{
     head_norm_backward, head_norm_forward, layer_norm_backward as layer_gradient,
@@ -291,8 +291,8 @@ pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool
     on.write("losses", first, &losses)
 }
 
-/// The kernels of other losses than the plain one; those of capped logits without the gradient, too.
-pub(super) fn smoothed_cross_entropy(
+/// The kernels of other losses than the plain one.
+pub(super) fn objective_cross_entropy(
     on: &mut Operands,
     vocabulary: usize,
     gradient: bool,
@@ -306,7 +306,7 @@ pub(super) fn smoothed_cross_entropy(
     let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
     let more = [objective.label_smoothing, objective.z_loss].map(|constant| constant.0 as f32);
     let (scale, own) = (step.loss_scale, &mut logits);
-    let losses = capped_cross_entropy_backward(own, &targets, vocabulary, scale, more, cap);
+    let losses = objective_cross_entropy_backward(own, &targets, vocabulary, scale, more, cap);
     if gradient {
         on.write("logits", 0, &logits)?;
     }

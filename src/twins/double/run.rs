@@ -55,11 +55,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::CrossEntropy { vocabulary, gradient } => {
             rows::cross_entropy(on, vocabulary, gradient)
         }
-        Spec::SmoothedCrossEntropy { vocabulary, objective } => {
-            rows::smoothed_cross_entropy(on, vocabulary, true, objective, None)
-        }
-        Spec::CappedCrossEntropy { vocabulary, gradient, objective, cap } => {
-            rows::smoothed_cross_entropy(on, vocabulary, gradient, objective, Some(cap.0))
+        Spec::ObjectiveCrossEntropy { vocabulary, gradient, objective, cap } => {
+            let cap = cap.map(|cap| cap.0);
+            rows::objective_cross_entropy(on, vocabulary, gradient, objective, cap)
         }
         Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),

@@ -1,10 +1,14 @@
-// uses: math, logit/capped, step, range, flat, reduce_subgroup or reduce_tree
-// capped_cross_entropy_forward, capped_cross_entropy_backward: the loss of 07_smoothed_cross_entropy.wgsl, of
-// logits that are squashed into ±SOFT_CAP first. With GRADIENT each number in the buffer is replaced by the
-// gradient with respect to it: that with respect to the capped logit, times the slope of the cap.
-// A target of 0xffffffff gives loss 0 and dLogits 0.
+// uses: math or none, logit/capped or logit/plain, step, range, flat, reduce_subgroup or reduce_tree
+// objective_cross_entropy_forward, objective_cross_entropy_backward: 07_cross_entropy.wgsl for other objectives. For
+// each row, in nats, with l = logit_of(logits),
+//   loss = logsumexp(l) − (1 − SMOOTHING) · l[target] − SMOOTHING · mean(l) + Z_LOSS · logsumexp(l)².
+// With GRADIENT each number in the buffer is replaced by step.loss_scale times the gradient with respect to it,
+//   logit_slope(l) · (softmax(l) · (1 + 2 · Z_LOSS · logsumexp(l)) − (1 − SMOOTHING) · onehot(target)
+//                     − SMOOTHING / VOCABULARY).
+// A target of 0xffffffff gives loss 0 and gradient 0. Label smoothing is torch's (Szegedy et al.,
+// arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
 //
-//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
+//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; the gradient in place
 //   1 targets  read        u32 [tokens]
 //   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
 //   3 step     uniform
@@ -30,8 +34,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
     largest = max(largest, logits[base + i]);
   }
-  // The cap keeps the order.
+  // A cap keeps the order.
   let row_max = logit_of(reduce_max(lane, largest));
+  // Relative to the maximum: logits of thousands would round the loss away.
   var total = 0.0;
   var below = 0.0;
   for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
