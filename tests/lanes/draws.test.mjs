@@ -43,6 +43,9 @@ test("where another lane runs every case on the same driver, every second one ru
   for (const name of ["matvec", "model wide: loss and gradients with split products"]) {
     const runs = Array.from({ length: RUNS }, (_, seed) => drawn(name, seed, 1, "own"));
     assert.equal(runs.filter(({ on }) => on.length === 1).length, RUNS / 2, name);
-    assert.ok(runs.every(({ others }) => others === undefined), name);
+    assert.ok(
+      runs.every(({ others }) => others === undefined),
+      name,
+    );
   }
 });
