@@ -1,6 +1,6 @@
 // Builds the wasm module, the npm package and, when asked, the demo page and the tests' module.
 // cargo decides what to compile; each later step is skipped while its inputs are the same.
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -63,8 +63,9 @@ const WASM_FEATURES = [
  *   `testing`: also the module with the kernel tests.
  */
 export async function build({ page = false, job = false, testing: tests = false } = {}) {
-  // Side by side: linking the one, and optimising it, uses a single core.
-  const modules = await Promise.allSettled([wasmModule(), ...(tests ? [testingModule()] : [])]);
+  // Both of one profile, so that what they depend on compiles once. The one is optimised while the other compiles.
+  const wasm = await cargo("module");
+  const modules = await Promise.allSettled([wasmModule(wasm), ...(tests ? [testingModule()] : [])]);
   const failed = modules.find(({ status }) => status === "rejected");
   if (failed) throw failed.reason;
   await typescript();
@@ -73,12 +74,18 @@ export async function build({ page = false, job = false, testing: tests = false 
   if (job) await nodeJob();
 }
 
-/** Compiles the library and gives the module's path. */
-async function cargo(profile, ...more) {
+/** The module as cargo made it, with the features of that name. */
+const compiled = (name) => join(target, "wasm", `${name}.wasm`);
+
+/** Compiles the library, and gives the path of a copy: cargo's own is the last one compiled, whatever its features. */
+async function cargo(name, ...more) {
   step(`compiling the wasm module${more.length > 0 ? ` with ${more.at(-1)}` : ""}`);
-  const args = ["build", "--profile", profile, "--locked", "--lib"];
+  const args = ["build", "--profile", "wasm", "--locked", "--lib"];
   await run("cargo", [...args, "--target", "wasm32-unknown-unknown", "--quiet", ...more]);
-  return join(target, "wasm32-unknown-unknown", profile, "tinyloom.wasm");
+  mkdirSync(join(target, "wasm"), { recursive: true });
+  const made = join(target, "wasm32-unknown-unknown", "wasm", "tinyloom.wasm");
+  copyFileSync(made, compiled(name));
+  return compiled(name);
 }
 
 async function bindgen(wasm, folder) {
@@ -94,7 +101,7 @@ async function bindgen(wasm, folder) {
  */
 export async function optimised(folder, more = []) {
   const made = join(folder, "tinyloom_bg.wasm");
-  await bindgen(join(target, "wasm32-unknown-unknown", "wasm", "tinyloom.wasm"), folder);
+  await bindgen(compiled("module"), folder);
   const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
   const tool = join(dirname(optimiser), "bin", "wasm-opt");
   // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
@@ -108,8 +115,7 @@ export async function optimised(folder, more = []) {
   return made;
 }
 
-async function wasmModule() {
-  const wasm = await cargo("wasm");
+async function wasmModule(wasm) {
   const print = fingerprint([
     relative(root, wasm),
     "scripts/build.mjs",
@@ -142,7 +148,7 @@ function reportSize(path) {
 }
 
 async function testingModule() {
-  const wasm = await cargo("release", "--features", "testing");
+  const wasm = await cargo("testing", "--features", "testing");
   const print = fingerprint([
     relative(root, wasm),
     ...filesBelow(["scripts/bindgen"]),
