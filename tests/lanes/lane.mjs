@@ -5,14 +5,14 @@ export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
-/** Whole models with the kernels of a large GPU, for which a software adapter's compiler takes longest. */
-const HARDWARE = /kernels for hardware|split products/;
+/** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
+const SLOWEST = /kernels for hardware|split products|heads of 256/;
 
 /** Most whole models with a device's own kernels, each of which has cases on every device; and long cases. */
-const ONCE = /^(model|adapter|save and|training twice|products) |heads of (128|256)/;
+const ONCE = /^(model|adapter|save and|training twice|products) |heads of 128/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { hardware: 3, others: 2, repeated: 2 };
+const ONE_OF = { slowest: 3, others: 2, repeated: 2 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
@@ -28,7 +28,7 @@ export function drawn(name, seed, devices, others) {
   const turn = Math.floor(seed / devices);
   const every = Array.from({ length: devices }, (_, index) => index);
   if (others === "own") return { on: turn % ONE_OF.repeated === 0 ? every : [] };
-  if (HARDWARE.test(name)) return { on: turn % ONE_OF.hardware === 0 ? [one] : [] };
+  if (SLOWEST.test(name)) return { on: turn % ONE_OF.slowest === 0 ? [one] : [] };
   return {
     on: ONCE.test(name) ? [one] : every,
     others: turn % ONE_OF.others === 0 ? one : undefined,
