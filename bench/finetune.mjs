@@ -1,81 +1,111 @@
-// node bench/finetune.mjs FOLDER [--weights int4] [--tokens 512] [--rank 16] [--steps 10]
-// Trains an adapter on a checkpoint in a folder, in Node on this machine's GPU, from the built package and without a
-// network, and prints what it took as JSON. scripts/random-checkpoint.mjs writes folders of true names and sizes.
-import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+// node bench/finetune.mjs [PART OF A ROW'S NAME …] [--steps 20] [--checkpoints FOLDER] [--out FOLDER]
+// Fine-tunes models of true sizes in Chromium on this machine's GPU, from the built package and without a network:
+// milliseconds per step, seconds to the first one, bytes of GPU and host. The checkpoints are random weights in
+// BF16 under the real tensors' names (scripts/random-checkpoint.mjs), since no real ones can be fetched here.
+import { existsSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { create } from "webgpu";
-import { Adapter, estimate, Model, Runtime, Trainer } from "../pkg/dist/index.js";
-import { runtimes } from "../pkg/dist/internal.js";
+import { openPage } from "../scripts/browser.mjs";
+import { MODELS, writeCheckpoint } from "../scripts/random-checkpoint.mjs";
+import { serve } from "../scripts/server.mjs";
+import { launch } from "./browser.mjs";
+import { RESULTS, writeResults } from "./results.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** What is trained: a model whole, or an adapter of this rank on every linear matrix of a base in these weights. */
+const ROWS = [
+  { model: "SmolLM2-135M", tokens: 512 },
+  { model: "SmolLM2-135M", rank: 16, weights: "f32", tokens: 512 },
+  { model: "Qwen3-0.6B", rank: 16, weights: "int4", tokens: 512 },
+  { model: "Qwen3-0.6B", rank: 16, weights: "f16", tokens: 512 },
+  { model: "Gemma-3-270M", rank: 16, weights: "int4", tokens: 512 },
+  { model: "Gemma-3-270M", rank: 16, weights: "f16", tokens: 512 },
+  { model: "Qwen3-0.6B", tokens: 256 },
+];
+
+const nameOf = ({ model, rank, weights }) =>
+  rank ? `${model}, adapter of rank ${rank} on ${weights}` : `${model}, whole`;
 
 const { values, positionals } = parseArgs({
   options: {
-    weights: { type: "string", default: "int4" },
-    tokens: { type: "string", default: "512" },
-    rank: { type: "string", default: "16" },
-    steps: { type: "string", default: "10" },
+    steps: { type: "string", default: "20" },
+    checkpoints: { type: "string", default: join(tmpdir(), "tinyloom-checkpoints") },
+    out: { type: "string", default: RESULTS },
   },
   allowPositionals: true,
 });
-const folder = resolve(positionals[0] ?? ".");
-const [tokensPerStep, rank, steps] = ["tokens", "rank", "steps"].map((name) =>
-  Number(values[name]),
-);
-const { weights } = values;
-
-const began = performance.now();
-const seconds = () => (performance.now() - began) / 1000;
-const runtime = await Runtime.create({ gpu: create([]), recover: false });
-const { counters } = runtimes.of(runtime);
-const peak = { gpu: 0, host: 0 };
-const note = () => {
-  peak.gpu = Math.max(peak.gpu, counters().gpuBytes);
-  peak.host = Math.max(peak.host, process.memoryUsage().rss);
-};
-const source = pathToFileURL(`${folder}/`);
-const model = await Model.fromPretrained(runtime, source, { weights, onProgress: note });
-const loaded = seconds();
-const options = { adapter: { rank }, trainer: { tokensPerStep } };
-const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
-const told = await estimate(config, { ...options, weights }, runtime.capabilities);
-const adapter = await Adapter.create(model, options.adapter);
-const trainer = await Trainer.create(adapter, options.trainer);
-const tokens = Uint32Array.from(
-  { length: tokensPerStep },
-  (_, i) => (i * 7919) % config.vocab_size,
-);
-const targets = tokens.map((_, i) => tokens[(i + 1) % tokensPerStep]);
-const times = [];
-let first = 0;
-let loss = 0;
-for (let at = 0; at < steps; at++) {
-  const metrics = await trainer.step({ tokens, targets });
-  note();
-  first ||= seconds();
-  loss = metrics.loss;
-  times.push(metrics.milliseconds);
+if (!existsSync(join(root, "pkg/dist/tinyloom_bg.wasm"))) {
+  console.error("pkg/dist/tinyloom_bg.wasm is missing; run: npm run build");
+  process.exit(1);
 }
-const later = times.slice(1).sort((a, b) => a - b);
-console.log(
-  JSON.stringify(
-    {
-      adapter: runtime.capabilities.adapter,
-      folder,
-      weights,
-      parameters: model.parameterCount,
-      trained: adapter.parameterCount,
-      tokensPerStep,
-      secondsToLoad: loaded,
-      secondsToFirstStep: first,
-      millisecondsPerStep: later[Math.floor(later.length / 2)] ?? times[0],
-      peakGpuBytes: peak.gpu,
-      estimatedGpuBytes: told.bytes.total,
-      peakResidentBytes: peak.host,
-      loss,
-    },
-    null,
-    2,
-  ),
+const chosen = ROWS.filter(
+  (row) => positionals.length === 0 || positionals.some((word) => nameOf(row).includes(word)),
 );
-process.exit(0); // Dawn's threads would keep the process alive
+for (const model of new Set(chosen.map((row) => row.model))) {
+  const folder = join(values.checkpoints, model);
+  if (!existsSync(join(folder, "model.safetensors"))) await writeCheckpoint(folder, MODELS[model]);
+}
+const server = await serve(
+  {
+    "/blank.html": Buffer.from(
+      '<!doctype html><link rel="icon" href="data:,"><title>bench</title>',
+    ),
+    "/pkg": join(root, "pkg", "dist"),
+    "/bench": join(root, "bench"),
+    "/checkpoints": values.checkpoints,
+  },
+  { isolated: true },
+);
+const rows = [];
+for (const row of chosen) rows.push(await measured(row));
+await server.close();
+writeResults(values.out, ["chromium", "finetune"], {
+  ...rows[0].about,
+  rows: rows.map(withoutAbout),
+});
+process.exit(0);
+
+function withoutAbout({ about: _, ...row }) {
+  return row;
+}
+
+/** A row in a browser of its own, so that its peak is its own. */
+async function measured(row) {
+  const browser = await launch("chromium");
+  try {
+    const page = await openPage(browser, `${server.url}/blank.html`, () => {});
+    const told = await page.evaluate(
+      async (base, row, steps) => {
+        const { finetune } = await import(`${base}/bench/finetune-page.mjs`);
+        return finetune(base, row, steps);
+      },
+      server.url,
+      row,
+      Number(values.steps),
+    );
+    const one = { name: nameOf(row), ...told, peakRendererBytes: await rendererPeak(browser) };
+    const tflops = ((6 * told.parameters * row.tokens) / told.millisecondsPerStep) * 1e-9;
+    if (!row.rank) one.teraflopsPerSecond = tflops;
+    console.log(
+      `${one.name}: ${told.millisecondsPerStep.toFixed(1)} ms per step of ${row.tokens} tokens`,
+    );
+    return one;
+  } finally {
+    await browser.close();
+  }
+}
+
+/** The most bytes that the page's process has had resident; undefined where the system does not tell. */
+async function rendererPeak(browser) {
+  const session = await browser.target().createCDPSession();
+  const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+  const peaks = processInfo
+    .filter(({ type, id }) => type === "renderer" && existsSync(`/proc/${id}/status`))
+    .map(({ id }) =>
+      Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${id}/status`, "utf8"))?.[1]),
+    );
+  return peaks.length > 0 ? 1024 * Math.max(...peaks) : undefined;
+}

@@ -34,7 +34,32 @@ export const MODELS = {
     rope_theta: 1_000_000,
     tie_word_embeddings: true,
   },
+  "Gemma-3-270M": {
+    model_type: "gemma3_text",
+    vocab_size: 262_144,
+    hidden_size: 640,
+    intermediate_size: 2048,
+    num_hidden_layers: 18,
+    num_attention_heads: 4,
+    num_key_value_heads: 1,
+    head_dim: 256,
+    query_pre_attn_scalar: 256,
+    max_position_embeddings: 32_768,
+    rms_norm_eps: 1e-6,
+    rope_theta: 1_000_000,
+    rope_local_base_freq: 10_000,
+    sliding_window: 512,
+    layer_types: Array.from({ length: 18 }, (_, layer) =>
+      layer % 6 === 5 ? "full_attention" : "sliding_attention",
+    ),
+    hidden_activation: "gelu_pytorch_tanh",
+    tie_word_embeddings: true,
+  },
 };
+
+/** Model types that norm each head's queries and keys, and those with norms behind their blocks too. */
+const HEAD_NORMS = ["qwen3", "gemma3_text"];
+const NORMS_BEHIND = ["gemma3_text"];
 
 /** Numbers that are written at a time. */
 const PIECE = 1 << 20;
@@ -51,12 +76,16 @@ export function tensorsOf(config) {
     add("self_attn.q_proj", query, hidden);
     add("self_attn.k_proj", keys, hidden);
     add("self_attn.v_proj", keys, hidden);
-    if (config.model_type === "qwen3") {
+    if (HEAD_NORMS.includes(config.model_type)) {
       add("self_attn.q_norm", head);
       add("self_attn.k_norm", head);
     }
     add("self_attn.o_proj", hidden, query);
     add("post_attention_layernorm", hidden);
+    if (NORMS_BEHIND.includes(config.model_type)) {
+      add("pre_feedforward_layernorm", hidden);
+      add("post_feedforward_layernorm", hidden);
+    }
     add("mlp.gate_proj", feed, hidden);
     add("mlp.up_proj", feed, hidden);
     add("mlp.down_proj", hidden, feed);

@@ -154,7 +154,7 @@ fn random(index: u32) -> Capabilities {
 fn random_limits_never_get_a_kernel_that_they_forbid() {
     let mut known = Known::default();
     let (mut chosen, mut refused) = (0, 0);
-    for index in 0..300 {
+    for index in 0..200 {
         let caps = random(index);
         for (what, kernel) in catalogue::kernels(&caps) {
             let what = format!("limits {index}: {what}");

@@ -31,6 +31,7 @@ mod linear;
 mod loss;
 mod measure;
 mod model;
+mod model_text;
 mod norm;
 mod optimizer;
 mod pretend;
@@ -143,6 +144,7 @@ fn every_case() -> Vec<Case> {
         optimizer::cases(),
         sample::cases(),
         model::cases(),
+        model_text::cases(),
         adapter::cases(),
         probe::cases(),
         training::cases(),

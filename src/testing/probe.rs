@@ -2,7 +2,8 @@
 
 use super::lane::Lane;
 use super::measure::{close, text};
-use super::model::{NORMED, Pair, TIED, UNTIED, device, hardware, long_windowed};
+use super::model::{NORMED, Pair, TIED, UNTIED, device, hardware};
+use super::model_text::long_windowed;
 use super::{Case, Outcome};
 use crate::gpu::Gpu;
 use crate::kernels::KvCache;

@@ -8,9 +8,6 @@ export function ofShard(names, [index, count]) {
 /** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
 const SLOWEST = /kernels for hardware|split products|heads of 256/;
 
-/** Most whole models with a device's own kernels, each of which has cases on every device; and long cases. */
-const ONCE = /^(model|adapter|save and|training twice|products) |heads of 128/;
-
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
 const ONE_OF = { slowest: 3, others: 2, repeated: 2 };
 
@@ -26,13 +23,9 @@ const ONE_OF = { slowest: 3, others: 2, repeated: 2 };
 export function drawn(name, seed, devices, others) {
   const one = seed % devices;
   const turn = Math.floor(seed / devices);
-  const every = Array.from({ length: devices }, (_, index) => index);
-  if (others === "own") return { on: turn % ONE_OF.repeated === 0 ? every : [] };
+  if (others === "own") return { on: turn % ONE_OF.repeated === 0 ? [one] : [] };
   if (SLOWEST.test(name)) return { on: turn % ONE_OF.slowest === 0 ? [one] : [] };
-  return {
-    on: ONCE.test(name) ? [one] : every,
-    others: turn % ONE_OF.others === 0 ? one : undefined,
-  };
+  return { on: [one], others: turn % ONE_OF.others === 0 ? one : undefined };
 }
 
 let testing;

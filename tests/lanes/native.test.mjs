@@ -4,9 +4,6 @@ import { exitCode } from "../../scripts/lib.mjs";
 import { nativeEnv } from "../../scripts/machine.mjs";
 import { cargoProfile, full, laneTimeout } from "./level.mjs";
 
-/** The crate with its unit tests compiles in a quarter of the time; they take some seconds longer. */
-const UNOPTIMISED = ["--config", `profile.${cargoProfile}.package.tinyloom.opt-level=0`];
-
 test("cargo test: the crate, and its kernels on native wgpu", {
   timeout: laneTimeout,
 }, async () => {
@@ -15,7 +12,7 @@ test("cargo test: the crate, and its kernels on native wgpu", {
   // A full run takes long enough that each case should be seen to end.
   const runs = full
     ? [["--test", "kernels", "--", "--nocapture"]]
-    : [["--test", "*", "--examples", "--bins"], ["--lib", ...UNOPTIMISED], ["--doc"]];
+    : [["--test", "*", "--examples", "--bins", "--lib"], ["--doc"]];
   for (const more of runs) {
     const code = await exitCode("cargo", [...args, ...more], { env: nativeEnv() });
     assert.equal(code, 0, `cargo test ${more.join(" ")} ended with ${code}; its output is above`);

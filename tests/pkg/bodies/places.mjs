@@ -166,14 +166,29 @@ export const PLACES = {
     ],
   },
   fixtures: {
-    whole: EVERYWHERE,
-    why: "PyTorch's numbers are to come out of each compiler and adapter",
+    whole: ["node", "firefox"],
+    why: "PyTorch's numbers are to come out of each compiler and adapter; Chromium has Node's",
+    smoke: [
+      "lion: ten steps",
+      "llama-tied: gradients and ten steps",
+      "gpt2: gradients and ten steps",
+      "gemma3: gradients and ten steps",
+      "qwen3: greedy text",
+      "gpt2-bf16: logits, and saved again",
+      "gemma2: hidden states and attention",
+      "a fresh model is saved with the same bytes everywhere",
+    ],
     // The browsers' are the adapter's.
     limits: { node: "default" },
   },
   peft: {
-    whole: EVERYWHERE,
-    why: "PEFT's numbers are to come out of each compiler and adapter",
+    whole: ["node", "firefox"],
+    why: "PEFT's numbers are to come out of each compiler and adapter; Chromium has Node's",
+    smoke: [
+      "llama-dropout: logits, gradients and ten losses",
+      "packed-int4: exported",
+      "gemma2: merged",
+    ],
     limits: { node: "default" },
   },
   adapters: {

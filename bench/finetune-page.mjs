@@ -1,0 +1,61 @@
+// In the page of finetune.mjs: loads a checkpoint, trains it or an adapter on it, and says what that took.
+import { median } from "./workloads.mjs";
+
+/** Tokens that differ, and what follows each. */
+function batch(count, vocabulary) {
+  const tokens = Uint32Array.from({ length: count }, (_, i) => (i * 7919) % vocabulary);
+  return { tokens, targets: tokens.map((_, i) => tokens[(i + 1) % count]) };
+}
+
+/**
+ * @param base - the server's address.
+ * @param row - `{ model, tokens, rank?, weights? }`: without a rank the model itself is trained.
+ * @param steps - how many; the first is not counted in the median.
+ */
+export async function finetune(base, { model: name, tokens, rank, weights }, steps) {
+  const { Adapter, Model, Runtime, Trainer, estimate } = await import(`${base}/pkg/index.js`);
+  const { runtimes } = await import(`${base}/pkg/internal.js`);
+  const began = performance.now();
+  const seconds = () => (performance.now() - began) / 1000;
+  const runtime = await Runtime.create({ recover: false });
+  const { counters } = runtimes.of(runtime);
+  let peakGpuBytes = 0;
+  const note = () => {
+    peakGpuBytes = Math.max(peakGpuBytes, counters().gpuBytes);
+  };
+  const source = `${base}/checkpoints/${name}/`;
+  const packed = weights && weights !== "f32" ? { weights } : {};
+  const model = await Model.fromPretrained(runtime, source, { ...packed, onProgress: note });
+  const secondsToLoad = seconds();
+  const config = await (await fetch(`${source}config.json`)).json();
+  const wanted = {
+    trainer: { tokensPerStep: tokens },
+    ...(rank && { adapter: { rank, targets: "all-linear" } }),
+  };
+  const told = await estimate(config, { ...wanted, ...packed }, runtime.capabilities);
+  const trained = rank ? await Adapter.create(model, wanted.adapter) : model;
+  const trainer = await Trainer.create(trained, wanted.trainer);
+  const data = batch(tokens, config.vocab_size);
+  const times = [];
+  let secondsToFirstStep;
+  let metrics;
+  for (let at = 0; at < steps; at++) {
+    metrics = await trainer.step(data);
+    note();
+    secondsToFirstStep ??= seconds();
+    times.push(metrics.milliseconds);
+  }
+  const { adapter, features } = runtime.capabilities;
+  return {
+    about: { adapter, features, userAgent: navigator.userAgent },
+    parameters: model.parameterCount,
+    trained: trained.parameterCount,
+    tokens,
+    secondsToLoad,
+    secondsToFirstStep,
+    millisecondsPerStep: median(times.slice(1)),
+    peakGpuBytes,
+    estimatedGpuBytes: told.bytes.total,
+    loss: metrics.loss,
+  };
+}
