@@ -80,7 +80,9 @@ async function measured(row) {
     const told = await page.evaluate(
       async (base, row, steps) => {
         const { finetune } = await import(`${base}/bench/finetune-page.mjs`);
-        return finetune(base, row, steps);
+        return finetune(base, row, steps).catch((error) => {
+          throw new Error(`${error.code ?? error.name}: ${error.message}`); // puppeteer keeps a plain error's text
+        });
       },
       server.url,
       row,
