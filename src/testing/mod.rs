@@ -31,6 +31,7 @@ mod linear;
 mod loss;
 mod measure;
 mod model;
+mod muon;
 mod norm;
 mod optimizer;
 mod pretend;
@@ -140,6 +141,7 @@ fn every_case() -> Vec<Case> {
         attention_product::cases(),
         attention_probabilities::cases(),
         loss::cases(),
+        muon::cases(),
         optimizer::cases(),
         sample::cases(),
         model::cases(),

@@ -95,6 +95,33 @@ export const cases = {
     return `${(100 * Math.max(...apart)).toFixed(4)} % apart at most`;
   },
 
+  async "moments of 8 bits reach the validation loss of f32 within a hundredth"({
+    tinyloom,
+    runtime,
+  }) {
+    const { Model, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const { learningRate } = trainerOptions;
+    const reached = async (seed, optimizer) => {
+      const model = await Model.create(runtime, config, { seed });
+      const chosen = { learningRate, tokensPerStep: 64, totalSteps: 40, seed, optimizer };
+      const trainer = await Trainer.create(model, chosen);
+      await collect(trainer.run(data, { steps: 40 }));
+      const { loss } = await trainer.evaluate(data);
+      model.free();
+      return loss;
+    };
+    const apart = [];
+    for (const seed of [1, 2, 3]) {
+      const [wide, coded] = [await reached(seed, "adamw"), await reached(seed, "adamw8bit")];
+      ok(wide < 3 && coded !== wide, `seed ${seed}: ${wide} and ${coded}`);
+      apart.push(coded / wide - 1);
+    }
+    const mean = apart.reduce((sum, one) => sum + one, 0) / apart.length;
+    ok(Math.abs(mean) < 0.01, `${apart} apart`);
+    return apart.map((one) => `${(100 * one).toFixed(3)} %`).join(", ");
+  },
+
   async "of the last layers alone, also after a resume and a lost device"({ tinyloom, gpu }) {
     const { Model, Runtime, Trainer } = tinyloom;
     const data = await dataset(tinyloom);
@@ -418,6 +445,8 @@ export const cases = {
       (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
     const saved = {};
     for (const [name, options, sets] of [
+      ["coded", { optimizer: "adamw8bit" }, ["exp_avg", "exp_avg_sq", "scales"]],
+      ["muon", { optimizer: "muon" }, ["exp_avg", "momentum_buffer", "exp_avg_sq"]],
       ["lion", { optimizer: "lion", labelSmoothing: 0.1 }, ["exp_avg"]],
       ["sgd", { optimizer: "sgd", zLoss: 1e-3 }, ["momentum_buffer"]],
       ["plain", { optimizer: "sgd", momentum: 0 }, []],
