@@ -207,6 +207,38 @@ export interface RunOptions {
   checkpoint?: CheckpointOptions;
 }
 
+/** Options of `Trainer.findLearningRate`. */
+export interface RateOptions {
+  /** The rate of the first step; default 1e-6. */
+  from?: number;
+  /** The rate of the last step; default 1. The search ends before it where the loss has grown to four times its least. */
+  to?: number;
+  /** Steps; default 100, at least 3. */
+  steps?: number;
+  /** How the copy is trained: what `Trainer.create` takes, but for the learning rate and its schedule. */
+  trainer?: Omit<
+    TrainerOptions,
+    "learningRate" | "minLearningRate" | "schedule" | "warmupSteps" | "totalSteps"
+  >;
+}
+
+/** A step of a search. */
+export interface RatePoint {
+  readonly learningRate: number;
+  /** The loss before the step's update. */
+  readonly loss: number;
+  /** The mean of the losses so far, in which older ones count less. */
+  readonly smoothed: number;
+}
+
+/** What `Trainer.findLearningRate` found. */
+export interface RateSearch {
+  /** The rate at which the mean of losses fell fastest; null where it never fell. */
+  readonly learningRate: number | null;
+  /** The steps, in order. */
+  readonly points: readonly RatePoint[];
+}
+
 /** A loss on the validation split. */
 export interface Evaluation {
   /** Mean cross-entropy in nats per token. */

@@ -479,6 +479,50 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "a search for a learning rate leaves weights and trainers bit-equal"({
+    tinyloom,
+    runtime,
+  }) {
+    const { Adapter, Model, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const model = await Model.create(runtime, config, { seed: 42 });
+    const trainer = await Trainer.create(model, trainerOptions);
+    await collect(trainer.run(data, { steps: 2 }));
+    const adapter = await Adapter.create(model, { rank: 2, seed: 3 });
+    const files = async () => [await trainer.save(), await adapter.save()];
+    const [held, before] = [model.gpuBytes, await files()];
+    const stages = [];
+    for (const trained of [model, adapter]) {
+      const { learningRate, points } = await Trainer.findLearningRate(trained, data, {
+        from: 1e-4,
+        to: 30,
+        steps: 24,
+        trainer: { tokensPerStep: 64, maxGradNorm: null },
+        onProgress: ({ stage }) => stages.push(stage),
+      });
+      ok(points.length > 8 && points.length <= 24, `${points.length} points`);
+      close(points[0].learningRate, 1e-4, 1e-12);
+      close(points[7].learningRate, 1e-4 * 3e5 ** (7 / 23), 1e-9);
+      ok(points.every(({ loss, smoothed }) => loss > 0 && smoothed > 0));
+      const rates = points.map((point) => point.learningRate);
+      ok(rates.includes(learningRate) && learningRate < rates.at(-1), `${learningRate} found`);
+      const after = await files();
+      for (const [at, one] of after.entries()) sameFiles(one, before[at], `files ${at}`);
+      equal(model.gpuBytes, held, "nothing is held");
+    }
+    ok(stages.includes("search"));
+    const refused = (words, options) =>
+      refuses("invalid-options", words, () => Trainer.findLearningRate(model, data, options));
+    await refused(["from", "to"], { from: 1, to: 0.5 });
+    await refused("steps", { steps: 2 });
+    await refused("learningRate", { trainer: { learningRate: 1 } });
+    await refuses("invalid-options", "Model", () => Trainer.findLearningRate({}, data));
+    await refuses("aborted", [], () =>
+      Trainer.findLearningRate(model, data, { signal: AbortSignal.abort() }),
+    );
+    model.free();
+  },
+
   async "resume refuses files that are not its own"(host) {
     const { Trainer } = host.tinyloom;
     const { files } = await train(host, 2);
