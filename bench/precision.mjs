@@ -1,5 +1,5 @@
-// How far training in mixed precision is from training in f32, on the built-in task: loss curves of the
-// same seeds, beside a control in f32 whose learning rate differs by a ten-thousandth, since training
+// How far training in mixed precision, or with moments in 8 bits, is from training in f32, on the built-in task: loss
+// curves of the same seeds, beside a control in f32 whose learning rate differs by a ten-thousandth, since training
 // magnifies any rounding. Importable in a page and in Node.
 
 /** Seeds of weights and data that are trained with; a software adapter takes minutes for one. */
@@ -10,6 +10,7 @@ const WINDOW = 50;
 const VARIANTS = {
   f32: {},
   mixed: { precision: "mixed" },
+  "8-bit moments": { optimizer: "adamw8bit" },
   "f32, learning rate x 1.0001": { nudge: 1.0001 },
 };
 
@@ -36,7 +37,7 @@ function standardError(values) {
 }
 
 /** Trains once. Gives each step's loss and the loss on the text's last tenth. */
-async function trainOnce(tinyloom, job, runtime, settings, { precision = "f32", nudge = 1 }) {
+async function trainOnce(tinyloom, job, runtime, settings, { nudge = 1, ...options }) {
   const { config, seed, steps, tokensPerStep, sequenceLength } = settings;
   const { learningRate, minLearningRate } = settings;
   const tokens = new tinyloom.ByteTokenizer().encode(job.storiesFor(settings));
@@ -51,7 +52,7 @@ async function trainOnce(tinyloom, job, runtime, settings, { precision = "f32", 
     minLearningRate: minLearningRate * nudge,
     tokensPerStep,
     totalSteps: steps,
-    precision,
+    ...options,
     seed,
   });
   const losses = [];

@@ -56,6 +56,8 @@ impl Entry {
 #[derive(Debug)]
 struct Expected {
     shape: Vec<u64>,
+    /// Its elements are codes in bytes.
+    codes: bool,
     /// The file that has it, once there is one.
     found: Option<Found>,
 }
@@ -106,9 +108,16 @@ impl CheckpointReader {
     pub fn new(expected: &[(String, Vec<usize>)]) -> Self {
         let entry = |(name, shape): &(String, Vec<usize>)| {
             let shape = shape.iter().map(|&n| n as u64).collect();
-            (name.clone(), Expected { shape, found: None })
+            (name.clone(), Expected { shape, codes: false, found: None })
         };
         Self { expected: expected.iter().map(entry).collect() }
+    }
+
+    /// Expects bytes of a tensor that is among the expected.
+    pub fn expect_codes(&mut self, name: &str) {
+        if let Some(expected) = self.expected.get_mut(name) {
+            expected.codes = true;
+        }
     }
 
     /// The longest header that a file of these tensors may have.
@@ -149,9 +158,14 @@ impl CheckpointReader {
                     "tensor {name} is in both {other} and {file}"
                 )));
             }
-            if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            let (readable, dtypes) = if expected.codes {
+                (entry.dtype == Dtype::U8, "U8")
+            } else {
+                (matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16), "F32, F16 or BF16")
+            };
+            if !readable {
                 return Err(Error::checkpoint(format!(
-                    "tensor {name} in {file} has dtype {}; it must be F32, F16 or BF16",
+                    "tensor {name} in {file} has dtype {}; it must be {dtypes}",
                     entry.dtype
                 )));
             }
@@ -221,7 +235,8 @@ impl CheckpointReader {
             let next = found.decoded;
             return wrong(format!("tensor {name} of {file}: byte {begin} came after byte {next}"));
         }
-        let element = found.dtype.bitsize() / 8;
+        // Codes come four to a word.
+        let element = if expected.codes { 4 } else { found.dtype.bitsize() / 8 };
         if end > need || !bytes.len().is_multiple_of(element) {
             return wrong(format!(
                 "tensor {name} of {file} came with bytes up to {end}; it has {need}"
@@ -412,7 +427,7 @@ fn check_layout(file: &str, entries: &[(String, Entry)], data_length: u64) -> Re
     Ok(())
 }
 
-/// Little-endian F32, F16 or BF16 to f32, appended to `values`.
+/// Little-endian F32, F16 or BF16 to f32, appended to `values`; four U8 as the bits of one.
 pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
     let mut halves = |convert: fn([u8; 2]) -> f32| {
         values.extend(bytes.as_chunks().0.iter().map(|&b| convert(b)))
@@ -420,7 +435,9 @@ pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
     match dtype {
         Dtype::F16 => halves(|b| half::f16::from_le_bytes(b).to_f32()),
         Dtype::BF16 => halves(|b| half::bf16::from_le_bytes(b).to_f32()),
-        Dtype::F32 => values.extend(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b))),
+        Dtype::F32 | Dtype::U8 => {
+            values.extend(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)))
+        }
         other => {
             let message = format!("dtype {other} cannot be read; F32, F16 and BF16 can");
             return Err(Error::checkpoint(message));
@@ -433,8 +450,17 @@ pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
 /// the header, padded so that the data is aligned to 8 bytes. `metadata` holds strings by name;
 /// transformers wants `("format", "pt")`.
 pub fn write_header(tensors: &[(String, Vec<usize>)], metadata: &[(&str, &str)]) -> Vec<u8> {
+    write_header_of(tensors, &|_| false, metadata)
+}
+
+/// The same where tensors, by their place, may be of U8.
+pub fn write_header_of(
+    tensors: &[(String, Vec<usize>)],
+    codes: &dyn Fn(usize) -> bool,
+    metadata: &[(&str, &str)],
+) -> Vec<u8> {
     let mut json = vec![];
-    write_json(&mut json, tensors, metadata)
+    write_json(&mut json, tensors, codes, metadata)
         .expect("strings and integers written to memory serialise");
     json.resize(json.len().next_multiple_of(PREFIX as usize), b' ');
     let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
@@ -445,6 +471,7 @@ pub fn write_header(tensors: &[(String, Vec<usize>)], metadata: &[(&str, &str)])
 fn write_json(
     json: &mut Vec<u8>,
     tensors: &[(String, Vec<usize>)],
+    codes: &dyn Fn(usize) -> bool,
     metadata: &[(&str, &str)],
 ) -> serde_json::Result<()> {
     let mut serializer = serde_json::Serializer::new(json);
@@ -454,10 +481,11 @@ fn write_json(
         map.serialize_entry(METADATA, &texts)?;
     }
     let mut begin = 0;
-    for (name, shape) in tensors {
+    for (place, (name, shape)) in tensors.iter().enumerate() {
         let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
-        let end = begin + 4 * shape.iter().product::<u64>();
-        map.serialize_entry(name, &Entry { dtype: Dtype::F32, shape, data_offsets: (begin, end) })?;
+        let (dtype, each) = if codes(place) { (Dtype::U8, 1) } else { (Dtype::F32, 4) };
+        let end = begin + each * shape.iter().product::<u64>();
+        map.serialize_entry(name, &Entry { dtype, shape, data_offsets: (begin, end) })?;
         begin = end;
     }
     map.end()

@@ -246,6 +246,11 @@ impl Params {
         updates
     }
 
+    /// Whether the optimizer decays a tensor.
+    pub fn decays(&self, tensor: &Tensor) -> bool {
+        self.matrices[tensor.matrix].decay
+    }
+
     /// The runs of shard elements that hold a tensor, in row order.
     pub fn runs(&self, tensor: &Tensor) -> Vec<Run> {
         let matrix = &self.matrices[tensor.matrix];

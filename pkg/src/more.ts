@@ -12,6 +12,7 @@ export {
 } from "./adapting.js";
 export { withAdvice } from "./advice.js";
 export { biases, withText } from "./decoding.js";
+export { findLearningRate } from "./finding.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { loadRun, loadWeights } from "./loading.js";

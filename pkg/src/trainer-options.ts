@@ -7,7 +7,7 @@ const MAX_U32 = 0xffff_ffff;
 
 /** Rules of {@link TrainerOptions}. */
 export const TRAINER: Rules<TrainerOptions> = {
-  optimizer: oneOf("adamw", "lion", "sgd"),
+  optimizer: oneOf("adamw", "adamw8bit", "lion", "muon", "sgd"),
   learningRate: number(0, Number.POSITIVE_INFINITY, true),
   schedule: oneOf("constant", "linear", "cosine"),
   warmupSteps: integer(0, MAX_U32),

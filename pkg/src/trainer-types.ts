@@ -7,10 +7,12 @@ import type { TokenIds } from "./tokens.js";
 /** Options of `Trainer.create`. All have good defaults. */
 export interface TrainerOptions {
   /**
-   * What turns gradients into updates; default `"adamw"`. `"lion"` keeps one moment, `"sgd"` a velocity, or
-   * with `momentum: 0` nothing. Each has its own numbers among the options below; others are refused.
+   * What turns gradients into updates; default `"adamw"`. `"adamw8bit"` keeps AdamW's moments as 8-bit codes, in
+   * 2.04 bytes per weight instead of 8. `"muon"` makes the momentum of each matrix of the layers orthogonal, and
+   * updates the rest by AdamW. `"lion"` keeps one moment, `"sgd"` a velocity, or with `momentum: 0` nothing. Each has
+   * its own numbers among the options below; others are refused.
    */
-  optimizer?: "adamw" | "lion" | "sgd";
+  optimizer?: "adamw" | "adamw8bit" | "lion" | "muon" | "sgd";
   /** Peak learning rate; default 1e-3, of Lion 1e-4, of SGD 0.1. */
   learningRate?: number;
   /**
@@ -38,7 +40,10 @@ export interface TrainerOptions {
   beta2?: number;
   /** AdamW: added to the root of the second moment; default 1e-8. */
   epsilon?: number;
-  /** SGD: how much of the velocity a step keeps; default 0.9. With 0 there is no velocity, and no state. */
+  /**
+   * SGD: how much of the velocity a step keeps; default 0.9. With 0 there is no velocity, and no state. Muon: how
+   * much of the momentum a step keeps; default 0.95.
+   */
   momentum?: number;
   /** Gradients with a larger global norm are scaled down to this norm; default 1, null for no clipping. */
   maxGradNorm?: number | null;
@@ -200,6 +205,38 @@ export interface RunOptions {
    * left or stopped does not save at its end. If a save fails, so does the run; earlier checkpoints stay.
    */
   checkpoint?: CheckpointOptions;
+}
+
+/** Options of `Trainer.findLearningRate`. */
+export interface RateOptions {
+  /** The rate of the first step; default 1e-6. */
+  from?: number;
+  /** The rate of the last step; default 1. The search ends before it where the loss has grown to four times its least. */
+  to?: number;
+  /** Steps; default 100, at least 3. */
+  steps?: number;
+  /** How the copy is trained: what `Trainer.create` takes, but for the learning rate and its schedule. */
+  trainer?: Omit<
+    TrainerOptions,
+    "learningRate" | "minLearningRate" | "schedule" | "warmupSteps" | "totalSteps"
+  >;
+}
+
+/** A step of a search. */
+export interface RatePoint {
+  readonly learningRate: number;
+  /** The loss before the step's update. */
+  readonly loss: number;
+  /** The mean of the losses so far, in which older ones count less. */
+  readonly smoothed: number;
+}
+
+/** What `Trainer.findLearningRate` found. */
+export interface RateSearch {
+  /** The rate at which the mean of losses fell fastest; null where it never fell. */
+  readonly learningRate: number | null;
+  /** The steps, in order. */
+  readonly points: readonly RatePoint[];
 }
 
 /** A loss on the validation split. */

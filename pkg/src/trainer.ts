@@ -28,6 +28,8 @@ import type {
   Evaluation,
   PlanRow,
   ProfileRow,
+  RateOptions,
+  RateSearch,
   ResolvedTrainerOptions,
   RunOptions,
   Schedule,
@@ -165,6 +167,20 @@ export class Trainer {
       const model = adoptModel(runtime, by.model, raw, { again, seen });
       return Trainer.#from(model, by);
     }, chosen.signal);
+  }
+
+  /**
+   * Searches for a learning rate (Smith, arXiv:1506.01186): trains a copy while the rate grows from step to step. The
+   * model or adapter itself, and its trainers, stay as they are to the bit. Host and GPU hold the copy meanwhile.
+   *
+   * @throws {@link TinyloomError} as {@link Model.save} and {@link Trainer.create}; `aborted`.
+   */
+  static async findLearningRate(
+    trained: Model | Adapter,
+    dataset: Dataset,
+    options: RateOptions & LongOptions = {},
+  ): Promise<RateSearch> {
+    return (await morePart()).findLearningRate(trained, dataset, options);
   }
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {

@@ -68,6 +68,11 @@ impl Architecture {
         self.low_rank.first().is_some_and(|first| weight >= first.a)
     }
 
+    /// Whether a weight is a matrix that a layer multiplies by, or an adapter's.
+    pub fn is_of_layer(&self, weight: WeightId) -> bool {
+        self.is_low_rank(weight) || self.linear_weights().any(|id| id == weight)
+    }
+
     /// Matrices of the layers.
     pub(super) fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
         let linear = |l: &Layer| [l.qkv.weight, l.output.weight, l.gate_up.weight, l.down.weight];

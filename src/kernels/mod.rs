@@ -54,7 +54,10 @@ pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
     norm_rows, rms_norm_backward, rms_norm_forward,
 };
-pub use optimizer::{GRAD_NORM_GROUPS, adamw, grad_norm, lion, sgd, step_decision};
+pub use optimizer::{
+    CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, grad_norm, lion, muon,
+    muon_parts, muon_polynomial, muon_scale, muon_update, sgd, step_decision,
+};
 pub use sample::{sample, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,

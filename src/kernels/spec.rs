@@ -252,7 +252,34 @@ pub enum KernelSpec {
     AdamW {
         count: usize,
     },
-    /// The same by gradient descent, with a velocity or without.
+    /// The same with moments as codes.
+    AdamW8Bit {
+        count: usize,
+    },
+    /// The same with moments in f32 that do not lie as the gradients do.
+    AdamWPlaced {
+        count: usize,
+    },
+    /// Momentum of a run of a matrix, and the direction that it gives.
+    Muon {
+        count: usize,
+        momentum: Constant,
+    },
+    /// A matrix divided by its norm.
+    MuonScale {
+        count: usize,
+        parts: usize,
+    },
+    /// What a Newton-Schulz step multiplies by.
+    MuonPolynomial {
+        side: usize,
+    },
+    /// The update of a run of a matrix, by `rate` times the learning rate.
+    MuonUpdate {
+        count: usize,
+        rate: Constant,
+    },
+    /// An update by gradient descent, with a velocity or without.
     Sgd {
         count: usize,
         momentum: bool,
@@ -348,6 +375,12 @@ impl KernelSpec {
             Self::GradNorm => "grad_norm_forward",
             Self::StepDecision { .. } => "step_decision_forward",
             Self::AdamW { .. } => "adamw_forward",
+            Self::AdamW8Bit { .. } => "adamw8bit_forward",
+            Self::AdamWPlaced { .. } => "adamw_placed_forward",
+            Self::Muon { .. } => "muon_forward",
+            Self::MuonScale { .. } => "muon_scale_forward",
+            Self::MuonPolynomial { .. } => "muon_polynomial_forward",
+            Self::MuonUpdate { .. } => "muon_update_forward",
             Self::Sgd { .. } => "sgd_forward",
             Self::Lion { .. } => "lion_forward",
             Self::Sample { .. } => "sample_forward",

@@ -159,26 +159,12 @@ impl Lowering<'_> {
         label: &str,
         shape: &LinearShape,
         output: Output,
-        [a, b, c]: [Slice; 3],
+        operands: [Slice; 3],
         added: &[Slice],
         range: Range,
     ) -> Result<()> {
-        self.builder.note_product(*shape);
-        let linear = k::linear(self.builder.caps, shape, output)?;
-        let (step, columns) = (self.builder.step(), self.builder.range(range));
-        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
-        let Some(sum) = linear.sum else {
-            let mut slices = vec![a, b, c, step, columns];
-            slices.extend_from_slice(added);
-            return self.builder.dispatch_rows(label, linear.product, slices, range, flops);
-        };
-        let parts = self.builder.tensor("parts of a product", sum.elements)?;
-        let slices = vec![a, b, parts, step, columns];
-        self.builder.dispatch_rows(label, linear.product, slices, range, flops)?;
-        let mut slices = vec![parts, c, step, columns];
-        slices.extend_from_slice(added);
-        let label = format!("{label} sum");
-        self.builder.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
+        let step = self.builder.step();
+        self.builder.product(label, shape, output, operands, added, (step, range))
     }
 
     /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.

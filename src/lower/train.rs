@@ -6,7 +6,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
-use crate::kernels::{Objective, WeightFormat};
+use crate::kernels::{Constant, Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -47,8 +47,8 @@ pub struct TrainChoices {
     pub last_layers: Option<usize>,
     pub objective: Objective,
     pub optimizer: OptimizerKind,
-    /// Whether there is any, where the optimizer has momentum.
-    pub momentum: bool,
+    /// Of the optimizer, if it has momentum.
+    pub momentum: Constant,
 }
 
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
@@ -125,8 +125,10 @@ pub fn train_plans_of(
     };
     let micro_step = lower(&training, &[])?;
     let evaluate = lower(&forward, &micro_step.slots)?;
-    let rule = choices.optimizer.optimizer(choices.momentum);
-    let optimizer = optim::plan(caps, rule, params, &state)?;
-    let (slots, state) = (evaluate.slots.clone(), Rc::new(state));
+    let rule = choices.optimizer.optimizer(choices.momentum.0);
+    let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots)?;
+    // What the optimizer computes with begins with the slots of the others.
+    let last = if optimizer.slots.is_empty() { &evaluate } else { &optimizer };
+    let (slots, state) = (last.slots.clone(), Rc::new(state));
     Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
 }

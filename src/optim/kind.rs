@@ -1,6 +1,8 @@
 //! Optimizers by name, with the options that each has.
 
 use super::Optimizer;
+use super::coded::AdamW8Bit;
+use super::muon::Muon;
 use super::rules::{AdamW, Lion, Sgd};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
@@ -10,7 +12,9 @@ use serde::ser::{Serialize, Serializer};
 pub enum OptimizerKind {
     #[default]
     AdamW,
+    AdamW8Bit,
     Lion,
+    Muon,
     Sgd,
 }
 
@@ -39,12 +43,14 @@ impl<'de> Deserialize<'de> for OptimizerKind {
 }
 
 impl OptimizerKind {
-    pub const ALL: [Self; 3] = [Self::AdamW, Self::Lion, Self::Sgd];
+    pub const ALL: [Self; 5] = [Self::AdamW, Self::AdamW8Bit, Self::Lion, Self::Muon, Self::Sgd];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::AdamW => "adamw",
+            Self::AdamW8Bit => "adamw8bit",
             Self::Lion => "lion",
+            Self::Muon => "muon",
             Self::Sgd => "sgd",
         }
     }
@@ -52,22 +58,23 @@ impl OptimizerKind {
     /// The numbers that it has, at their defaults: nanoGPT's for AdamW, the papers' for the others.
     pub const fn numbers(self) -> Numbers {
         let none = Numbers { beta1: None, beta2: None, epsilon: None, momentum: None };
+        let adam = Numbers { beta1: Some(0.9), beta2: Some(0.95), epsilon: Some(1e-8), ..none };
         match self {
-            Self::AdamW => {
-                Numbers { beta1: Some(0.9), beta2: Some(0.95), epsilon: Some(1e-8), ..none }
-            }
+            Self::AdamW | Self::AdamW8Bit => adam,
+            Self::Muon => Numbers { momentum: Some(0.95), ..adam },
             Self::Lion => Numbers { beta1: Some(0.9), beta2: Some(0.99), ..none },
             Self::Sgd => Numbers { momentum: Some(0.9), ..none },
         }
     }
 
-    /// The optimizer; a momentum of 0 needs no state.
-    pub fn optimizer(self, momentum: bool) -> &'static dyn Optimizer {
+    /// The optimizer with this momentum, if it has one; gradient descent with a momentum of 0 needs no state.
+    pub fn optimizer(self, momentum: f64) -> Box<dyn Optimizer> {
         match self {
-            Self::AdamW => &AdamW,
-            Self::Lion => &Lion,
-            Self::Sgd if momentum => &Sgd { momentum: true },
-            Self::Sgd => &Sgd { momentum: false },
+            Self::AdamW => Box::new(AdamW),
+            Self::AdamW8Bit => Box::new(AdamW8Bit),
+            Self::Lion => Box::new(Lion),
+            Self::Muon => Box::new(Muon { momentum }),
+            Self::Sgd => Box::new(Sgd { momentum: momentum > 0.0 }),
         }
     }
 }

@@ -3,10 +3,15 @@
 //! All stand behind clipping by the global norm and the decision whether a step updates. What differs is the
 //! [`Optimizer`] trait: the state that parameters have, and the update of a run of weights.
 
+mod coded;
 mod kind;
+mod muon;
+mod pieces;
 mod rules;
+mod stored;
 
 pub use kind::{Numbers, OptimizerKind};
+pub use stored::{Content, StateSet, Stored, Trained, stored_sets};
 
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -14,38 +19,44 @@ use crate::kernels as k;
 use crate::params::{Params, Run, Update};
 use crate::plan::{Buffer, Builder, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice};
 
-/// A set of state: the suffix of its tensors' names in `optimizer.safetensors`, and where it lives, in the
-/// layout of gradients.
-pub type StateSet = (&'static str, fn(usize) -> Buffer);
-
 /// An optimizer: which state each trained parameter has, and how it is updated.
 pub trait Optimizer {
-    /// The state of each parameter, f32 and zero before the first step, in the order of a save.
-    fn state(&self) -> &'static [StateSet];
+    /// The state of a parameter, zero before the first step.
+    fn state(&self, trained: &Trained) -> &'static [StateSet];
 
-    /// Appends the update of a run of weights.
+    /// The state of all parameters of a layout, in the order of a save.
+    fn stored(&self, layout: &Params) -> Vec<Stored>;
+
+    /// The most rows of a product in its plan; none: it has no product, and needs no slots.
+    fn rows(&self, _state: &Params) -> Option<usize> {
+        None
+    }
+
+    /// Appends the updates of all trained weights. `state` is the layout of gradients.
     ///
     /// # Errors
-    /// `limit-exceeded` when the device has no room for a workgroup.
-    fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()>;
+    /// `limit-exceeded` when the device has no room for a workgroup; `invalid-options` where the optimizer cannot
+    /// train weights that lie as these do.
+    fn updates(&self, builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()>;
 }
 
-/// The plan of an optimizer's step. `state` is the layout of gradients and state.
+/// The plan of an optimizer's step, which reuses the slots of others. `state` is the layout of gradients and state.
 ///
 /// # Errors
-/// As [`Optimizer::update`].
+/// As [`Optimizer::updates`].
 pub fn plan(
     caps: &Capabilities,
     optimizer: &dyn Optimizer,
     params: &Params,
     state: &Params,
+    slots: &[u64],
 ) -> Result<Plan> {
-    let mut builder = Builder::new(caps, Phase::Optimizer, 1, Buffer::Step);
+    // A plan's rows are a batch's; here they are those of the longest matrix that is multiplied.
+    let rows = optimizer.rows(state);
+    let mut builder = Builder::new(caps, Phase::Optimizer, rows.unwrap_or(1), Buffer::Step);
     decide(&mut builder, state)?;
-    for update in params.updates(state) {
-        optimizer.update(&mut builder, &update)?;
-    }
-    Ok(builder.finish(&[]))
+    optimizer.updates(&mut builder, params, state)?;
+    Ok(builder.finish(if rows.is_some() { slots } else { &[] }))
 }
 
 /// A run of one of the sets.

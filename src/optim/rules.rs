@@ -1,17 +1,46 @@
-//! The optimizers whose update of an element depends on nothing but its own gradient and state.
+//! The optimizers whose update of an element depends on nothing but its own gradient and state, which lies
+//! as gradients do.
 
-use super::{Optimizer, StateSet, decayed, of, optimizer_state};
+use super::{Optimizer, StateSet, Stored, Trained, decayed, of, optimizer_state, stored_sets};
 use crate::error::Result;
 use crate::kernels as k;
-use crate::params::Update;
+use crate::params::{Params, Update};
 use crate::plan::{Buffer, Builder};
+
+/// What such an optimizer is.
+trait Rule {
+    fn state(&self) -> &'static [StateSet];
+
+    /// Appends the update of a run of weights.
+    fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()>;
+}
+
+impl<R: Rule> Optimizer for R {
+    fn state(&self, _: &Trained) -> &'static [StateSet] {
+        Rule::state(self)
+    }
+
+    fn stored(&self, layout: &Params) -> Vec<Stored> {
+        stored_sets(layout, Rule::state(self))
+    }
+
+    fn updates(&self, builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()> {
+        params.updates(state).iter().try_for_each(|run| self.update(builder, run))
+    }
+}
+
+/// Of both moments in f32.
+pub(super) const MOMENTS: &[StateSet] = &[
+    StateSet::numbers("exp_avg", Buffer::Moment1),
+    StateSet::numbers("exp_avg_sq", Buffer::Moment2),
+];
 
 /// AdamW (Loshchilov and Hutter, arXiv:1711.05101).
 pub(super) struct AdamW;
 
-impl Optimizer for AdamW {
+impl Rule for AdamW {
     fn state(&self) -> &'static [StateSet] {
-        &[("exp_avg", Buffer::Moment1), ("exp_avg_sq", Buffer::Moment2)]
+        MOMENTS
     }
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {
@@ -34,9 +63,10 @@ pub(super) struct Sgd {
     pub momentum: bool,
 }
 
-impl Optimizer for Sgd {
+impl Rule for Sgd {
     fn state(&self) -> &'static [StateSet] {
-        if self.momentum { &[("momentum_buffer", Buffer::Moment1)] } else { &[] }
+        const ONE: &[StateSet] = &[StateSet::numbers("momentum_buffer", Buffer::Moment1)];
+        if self.momentum { ONE } else { &[] }
     }
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {
@@ -48,9 +78,9 @@ impl Optimizer for Sgd {
 /// Lion (Chen et al., arXiv:2302.06675).
 pub(super) struct Lion;
 
-impl Optimizer for Lion {
+impl Rule for Lion {
     fn state(&self) -> &'static [StateSet] {
-        &[("exp_avg", Buffer::Moment1)]
+        const { &[StateSet::numbers("exp_avg", Buffer::Moment1)] }
     }
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {

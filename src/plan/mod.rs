@@ -6,6 +6,7 @@
 mod batch;
 mod buffers;
 mod builder;
+mod product;
 pub mod slots;
 mod tune;
 
@@ -26,6 +27,8 @@ pub enum Buffer {
     Gradients(usize),
     Moment1(usize),
     Moment2(usize),
+    /// Scales of moments that are codes.
+    Scales(usize),
     /// The weights in f16, two elements per word, in the shards' layout.
     Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.

@@ -1,9 +1,11 @@
 //! A tensor's elements in the shards of a set of buffers: written and read in pieces. A tensor that the
 //! checkpoint has as `[in, out]` is transposed here, between the host's bytes and the shards.
 
+use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
 use crate::format::{GROUP, WeightFormat, pack};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
+use crate::optim::{Content, Stored};
 use crate::params::{Matrix, Params, Tensor};
 use crate::plan::Buffer;
 use std::ops::Range;
@@ -82,18 +84,7 @@ impl Place<'_> {
                 regions.push(Region { buffer, offset, bytes });
             }
         }
-        if let [region] = regions[..] {
-            return gpu.read(region);
-        }
-        let total = regions.iter().map(|r| r.bytes).sum();
-        let mut bytes: Vec<u8> = room(&format!("tensor {}", self.tensor.name), total)?;
-        let gpu = Rc::clone(gpu);
-        Ok(Box::pin(async move {
-            for region in regions {
-                bytes.extend(gpu.read(region)?.await?);
-            }
-            Ok(bytes)
-        }))
+        read_regions(gpu, &self.tensor.name, regions)
     }
 
     /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here transposed,
@@ -111,30 +102,9 @@ impl Place<'_> {
         if !self.tensor.transposed {
             return self.write(gpu, start, values);
         }
-        let total = self.tensor.shape.iter().product::<usize>();
-        if start == 0 {
-            *held = room(&format!("tensor {}", self.tensor.name), total as u64)?;
-        }
-        if held.len() != start {
-            return Err(Error::internal("the pieces of two tensors came among each other"));
-        }
-        held.extend_from_slice(values);
-        if held.len() < total {
-            return Ok(());
-        }
-        let stored = std::mem::take(held);
-        let rows = self.tensor.rows;
-        let columns = (total / rows).max(1);
-        // Parts of a few megabytes: the host holds the tensor once, not twice.
-        let mut part = vec![];
-        for i in 0..total {
-            part.push(stored[i % columns * rows + i / columns]);
-            if part.len() == PART || i + 1 == total {
-                self.write(gpu, i + 1 - part.len(), &part)?;
-                part.clear();
-            }
-        }
-        Ok(())
+        let (name, shape) = (&self.tensor.name, [self.tensor.shape[1], self.tensor.shape[0]]);
+        let write = |start: usize, part: &[f32]| self.write(gpu, start, part);
+        write_transposed(name, shape, (start, values), held, &write)
     }
 
     /// Reads the tensor's bytes from `begin` to `end` of its bytes in a file, f32 little endian.
@@ -152,18 +122,137 @@ impl Place<'_> {
         if !self.tensor.transposed {
             return self.read(gpu, range);
         }
-        let (rows, all) = (self.tensor.rows, (total / 4) as usize);
-        let columns = (all / rows).max(1);
-        let whole = self.read(gpu, 0..all)?;
-        Ok(Box::pin(async move {
-            let whole = whole.await?;
-            let mut bytes = room("a piece of a tensor", range.len() as u64 * 4)?;
-            for i in range {
-                bytes.extend_from_slice(&whole[(i % rows * columns + i / rows) * 4..][..4]);
-            }
-            Ok(bytes)
-        }))
+        let whole = self.read(gpu, 0..(total / 4) as usize)?;
+        Ok(read_transposed(whole, [self.tensor.shape[1], self.tensor.shape[0]], range))
     }
+}
+
+/// Writes elements from `start` on of a tensor that a file has as `[columns, rows]` and that lies here as
+/// `[rows, columns]`. Pieces come in order and wait in `held` for the last one.
+fn write_transposed(
+    name: &str,
+    [rows, columns]: [usize; 2],
+    (start, values): (usize, &[f32]),
+    held: &mut Vec<f32>,
+    write: &dyn Fn(usize, &[f32]) -> Result<()>,
+) -> Result<()> {
+    let total = rows * columns;
+    if start == 0 {
+        *held = room(&format!("tensor {name}"), total as u64)?;
+    }
+    if held.len() != start {
+        return Err(Error::internal("the pieces of two tensors came among each other"));
+    }
+    held.extend_from_slice(values);
+    if held.len() < total {
+        return Ok(());
+    }
+    let stored = std::mem::take(held);
+    // Parts of a few megabytes: the host holds the tensor once, not twice.
+    let mut part = vec![];
+    for i in 0..total {
+        part.push(stored[i % columns * rows + i / columns]);
+        if part.len() == PART || i + 1 == total {
+            write(i + 1 - part.len(), &part)?;
+            part.clear();
+        }
+    }
+    Ok(())
+}
+
+/// A range of the elements of a tensor as a file has it, `[columns, rows]`, from the bytes of all of it as it
+/// lies here, `[rows, columns]`.
+fn read_transposed(
+    whole: LocalFuture<Result<Vec<u8>>>,
+    [rows, columns]: [usize; 2],
+    range: Range<usize>,
+) -> LocalFuture<Result<Vec<u8>>> {
+    Box::pin(async move {
+        let whole = whole.await?;
+        let mut bytes = room("a piece of a tensor", range.len() as u64 * 4)?;
+        for i in range {
+            bytes.extend_from_slice(&whole[(i % rows * columns + i / rows) * 4..][..4]);
+        }
+        Ok(bytes)
+    })
+}
+
+/// The bytes of regions, one after the other.
+fn read_regions(
+    gpu: &Rc<dyn Gpu>,
+    name: &str,
+    regions: Vec<Region>,
+) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    if let [region] = regions[..] {
+        return gpu.read(region);
+    }
+    let total = regions.iter().map(|r| r.bytes).sum();
+    let mut bytes: Vec<u8> = room(&format!("tensor {name}"), total)?;
+    let gpu = Rc::clone(gpu);
+    Ok(Box::pin(async move {
+        for region in regions {
+            bytes.extend(gpu.read(region)?.await?);
+        }
+        Ok(bytes)
+    }))
+}
+
+/// Reads some of the bytes that a file has of a stored tensor.
+pub(super) fn read_stored(
+    gpu: &Rc<dyn Gpu>,
+    stored: &Stored,
+    bytes: &Range<u64>,
+    find: Find<'_>,
+) -> Result<LocalFuture<Result<Vec<u8>>>> {
+    let (Range { start, end }, total) = (bytes, stored.bytes());
+    if start > end || *end > total || start % 4 != 0 || end % 4 != 0 {
+        return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
+    }
+    let mut regions = vec![];
+    let lying = if stored.lies.is_some() { 0..total } else { bytes.clone() };
+    for slice in stored.cut(&lying) {
+        let (buffer, end) = (find(slice.buffer)?, slice.offset + slice.bytes);
+        for offset in (slice.offset..end).step_by(READ_BYTES) {
+            let bytes = (end - offset).min(READ_BYTES as u64);
+            regions.push(Region { buffer, offset, bytes });
+        }
+    }
+    let read = read_regions(gpu, &stored.name, regions)?;
+    Ok(match stored.lies {
+        None => read,
+        Some(shape) => read_transposed(read, shape, *start as usize / 4..*end as usize / 4),
+    })
+}
+
+/// Writes words of a stored tensor as a file has it, from its word `start` on. Those of one that lies here
+/// transposed wait in `held` for the last one.
+pub(super) fn write_stored(
+    gpu: &Rc<dyn Gpu>,
+    stored: &Stored,
+    (start, values): (usize, &[f32]),
+    held: &mut Vec<f32>,
+    find: Find<'_>,
+) -> Result<()> {
+    let write = |start: usize, values: &[f32]| -> Result<()> {
+        let mut rest = values;
+        for slice in stored.cut(&(start as u64 * 4..(start + values.len()) as u64 * 4)) {
+            let (part, more) = rest.split_at(slice.bytes as usize / 4);
+            gpu.write(find(slice.buffer)?, slice.offset, bytemuck::cast_slice(part))?;
+            rest = more;
+        }
+        Ok(())
+    };
+    match stored.lies {
+        None => write(start, values),
+        Some(shape) => write_transposed(&stored.name, shape, (start, values), held, &write),
+    }
+}
+
+/// The first bytes of a file of these tensors.
+pub(super) fn header_of(stored: &[Stored]) -> Vec<u8> {
+    let tensors: Vec<_> = stored.iter().map(|one| (one.name.clone(), one.shape.clone())).collect();
+    let codes = |place: usize| stored[place].content == Content::Codes;
+    write_header_of(&tensors, &codes, &[("format", "pt")])
 }
 
 /// Where `len` elements of a tensor lie, from `start` on: the first element of each stretch, its

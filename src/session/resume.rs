@@ -3,7 +3,7 @@
 use super::adapter::Adapter;
 use super::loader::ModelLoader;
 use super::model::Model;
-use super::place::Place;
+use super::place::write_stored;
 use super::trainer::{Trainer, TrainerState, saved_sets};
 use super::watch::{Ask, Watch};
 use crate::arch::Architecture;
@@ -11,6 +11,7 @@ use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::gpu::{LocalFuture, Pending};
+use crate::optim::{Content, Stored, Trained};
 use crate::plan::Buffer;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -23,6 +24,8 @@ pub struct Resume {
     reader: CheckpointReader,
     /// The trainer, once there is memory for it.
     trainer: Rc<OnceCell<Rc<Trainer>>>,
+    /// Where its tensors lie.
+    stored: OnceCell<Vec<Stored>>,
     /// The uploads.
     pending: Pending,
     /// The numbers of a piece, and those of a tensor that waits for its last one.
@@ -63,19 +66,27 @@ impl Resume {
         state.check()?;
         let first = architecture.first_trained(state.options.last_layers);
         let trained = &architecture.weights[first.map_err(TrainerState::wrong)?..];
-        let sets = saved_sets(&state.options, state.progress);
-        let tensors: Vec<_> = trained
-            .iter()
-            .flat_map(|weight| &weight.params)
-            .flat_map(|param| {
-                let named = |suffix| (format!("{}.{suffix}", param.name), param.shape.clone());
-                sets.iter().map(move |(suffix, _)| named(suffix))
-            })
-            .collect();
-        let reader = CheckpointReader::new(&tensors);
+        let (mut tensors, mut codes) = (vec![], vec![]);
+        let ids = architecture.weights.len() - trained.len()..;
+        let params = ids.zip(trained).flat_map(|(id, weight)| {
+            weight.params.iter().map(move |param| (architecture.is_of_layer(id), param))
+        });
+        for (of_layer, param) in params {
+            let known = Trained::new(&param.shape, param.transposed, of_layer);
+            for set in saved_sets(&state.options, state.progress, &known) {
+                let name = format!("{}.{}", param.name, set.suffix);
+                if set.content == Content::Codes {
+                    codes.push(name.clone());
+                }
+                tensors.push((name, set.shape(&param.shape, param.transposed)));
+            }
+        }
+        let mut reader = CheckpointReader::new(&tensors);
+        codes.iter().for_each(|name| reader.expect_codes(name));
+        let (trainer, stored) = (Rc::default(), OnceCell::new());
         let pending = Pending::default();
         let (values, held) = (vec![], vec![]);
-        Ok(Self { state, reader, trainer: Rc::default(), pending, values, held })
+        Ok(Self { state, reader, trainer, stored, pending, values, held })
     }
 
     /// The longest header that a file of these tensors may have.
@@ -136,24 +147,20 @@ impl Resume {
     pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
         let trainer = Rc::clone(self.trainer()?);
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
-        let layout = trainer.layout();
-        for (suffix, set) in saved_sets(&self.state.options, self.state.progress) {
-            let own = |t: &&crate::params::Tensor| {
-                name.strip_prefix(t.name.as_str()).and_then(|rest| rest.strip_prefix('.'))
-                    == Some(suffix)
-            };
-            let Some(tensor) = layout.tensors.iter().find(own) else { continue };
-            if let Some((i, why)) = impossible(suffix, &self.values) {
-                return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
-            }
-            let find = |name| trainer.buffer(name);
-            let place = Place { layout, tensor, set, find: &find };
-            let gpu = trainer.model.gpu();
-            let held = &mut self.held;
-            let upload = || place.write_stored(gpu, start as usize, &self.values, held);
-            return self.pending.queue(&**gpu, upload);
+        let stored = self.stored.get_or_init(|| trainer.saved());
+        let Some(stored) = stored.iter().find(|stored| stored.name == name) else {
+            return Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")));
+        };
+        let suffix = name.rsplit('.').next().unwrap_or(name);
+        let numbers = stored.content != Content::Codes;
+        if let Some((i, why)) = impossible(suffix, &self.values).filter(|_| numbers) {
+            return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
         }
-        Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")))
+        let find = |name| trainer.buffer(name);
+        let gpu = trainer.model.gpu();
+        let (piece, held) = ((start as usize, &self.values[..]), &mut self.held);
+        let upload = || write_stored(gpu, stored, piece, held, &find);
+        self.pending.queue(&**gpu, upload)
     }
 
     /// The trainer, once every tensor has arrived.
@@ -194,6 +201,7 @@ fn impossible(suffix: &str, values: &[f32]) -> Option<(usize, &'static str)> {
         "exp_avg_sq" => {
             (|x| x.is_finite() && *x >= 0.0, "a mean of squares is finite and not negative")
         }
+        "scales" => (|x| x.is_finite() && *x >= 0.0, "a scale is finite and not negative"),
         _ => return None,
     };
     values.iter().position(|x| !possible(x)).map(|i| (i, why))
@@ -239,6 +247,7 @@ mod tests {
         };
         for (state, suffixes, good) in [
             ("adamw", &["exp_avg", "exp_avg_sq"][..], true),
+            ("adamw8bit", &["exp_avg", "exp_avg_sq"], false),
             ("sgd", &["momentum_buffer"], true),
             ("lion", &["exp_avg"], true),
             ("sgd", &["exp_avg", "exp_avg_sq"], false),

@@ -3,13 +3,12 @@
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
-use super::place::Place;
+use super::place::{header_of, read_stored};
 use super::resources::Resources;
-use super::trainer::{SavedSet, Trainer, TrainerState};
-use crate::checkpoint::write_header;
+use super::trainer::{Trainer, TrainerState};
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferId, LocalFuture, Region, queued};
-use crate::params::{Params, Tensor};
+use crate::optim::{StateSet, Stored, stored_sets};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,9 +26,8 @@ type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 #[derive(Debug)]
 pub struct Snapshot {
     model: Rc<Model>,
-    /// Of the sets.
-    layout: Rc<Params>,
-    sets: Vec<SavedSet>,
+    /// Its tensors, in the order of a save.
+    stored: Vec<Stored>,
     copies: Resources,
     /// Of a trainer, but for the numbers that lie in `copies`.
     state: Option<TrainerState>,
@@ -43,8 +41,9 @@ impl Snapshot {
     pub fn of_model(model: &Rc<Model>) -> Result<Taken> {
         let weights = model.weights.buffers()?;
         model.expect_saved()?;
-        let layout = &model.weights.layout;
-        Self::take(model, layout, vec![("", Buffer::Weights)], None, &|name| weights.get(name))
+        let set = StateSet::numbers("", Buffer::Weights);
+        let stored = stored_sets(&model.weights.layout, &[set]);
+        Self::take(model, stored, None, &|name| weights.get(name))
     }
 
     /// Copies a trainer's moments and state; none in the middle of an accumulation.
@@ -52,34 +51,35 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::of_model`].
     pub fn of_trainer(trainer: &Trainer) -> Result<Option<Taken>> {
-        let Some((sets, state)) = trainer.between_steps() else { return Ok(None) };
+        let Some((stored, state)) = trainer.between_steps() else { return Ok(None) };
         let find = |name| trainer.buffer(name);
-        Self::take(&trainer.model, trainer.layout(), sets, Some(state), &find).map(Some)
+        Self::take(&trainer.model, stored, Some(state), &find).map(Some)
     }
 
     fn take(
         model: &Rc<Model>,
-        layout: &Rc<Params>,
-        sets: Vec<SavedSet>,
+        stored: Vec<Stored>,
         state: Option<TrainerState>,
         find: Find<'_>,
     ) -> Result<Taken> {
-        let (model, gpu, layout) = (Rc::clone(model), Rc::clone(model.gpu()), Rc::clone(layout));
-        let mut wanted = Vec::new();
-        for (index, shard) in layout.own_shards() {
-            wanted.extend(sets.iter().map(|(_, set)| (set(index), shard.len as u64 * 4)));
+        let (model, gpu) = (Rc::clone(model), Rc::clone(model.gpu()));
+        let mut sizes = BufferSizes::new();
+        for slice in stored.iter().flat_map(|stored| &stored.slices) {
+            let bytes = sizes.or_default(slice.buffer);
+            *bytes = (*bytes).max(slice.offset + slice.bytes);
         }
         if state.is_some() {
-            let numbers = [(Buffer::Optimizer, OPTIMIZER_BYTES), (Buffer::Metrics, METRICS_BYTES)];
-            wanted.extend(numbers);
+            for (name, bytes) in
+                [(Buffer::Optimizer, OPTIMIZER_BYTES), (Buffer::Metrics, METRICS_BYTES)]
+            {
+                sizes.insert(name, bytes);
+            }
         }
-        let mut sizes = BufferSizes::new();
-        sizes.extend(wanted.iter().copied());
         let asked = MemoryBytes::of_sizes(&sizes);
         memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
         let (copies, accepted) = queued(&*gpu, || {
             let mut copies = Resources::new(&gpu);
-            for (name, bytes) in wanted {
+            for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;
                 gpu.copy(find(name)?, to, bytes)?;
             }
@@ -88,41 +88,25 @@ impl Snapshot {
         Ok(Box::pin(async move {
             let accepted = accepted.await;
             accepted.map_err(|error| memory::explained(error, Purpose::Snapshot, &asked))?;
-            Ok(Self { model, layout, sets, copies, state })
+            Ok(Self { model, stored, copies, state })
         }))
-    }
-
-    /// The tensors of its sets, in the order of a save.
-    fn tensors(&self) -> impl Iterator<Item = (&Tensor, SavedSet)> {
-        let tensors = &self.layout.tensors;
-        self.sets.iter().flat_map(move |set| tensors.iter().map(move |tensor| (tensor, *set)))
     }
 
     /// The first bytes of the file that a save would write.
     pub fn save_header(&self) -> Vec<u8> {
-        let named = |(tensor, (suffix, _)): (&Tensor, SavedSet)| {
-            let dot = if suffix.is_empty() { "" } else { "." };
-            (format!("{}{dot}{suffix}", tensor.name), tensor.shape.clone())
-        };
-        write_header(&self.tensors().map(named).collect::<Vec<_>>(), &[("format", "pt")])
+        header_of(&self.stored)
     }
 
     /// Where the bytes of the file's data from `begin` to `end` lie: buffer, offset and length of each
     /// stretch, in the order of the file.
     fn stretches(&self, bytes: Range<u64>) -> Result<Vec<(BufferId, u64, u64)>> {
-        let layout = &self.layout;
-        let mut found = Vec::new();
-        let mut at = 0;
-        for (tensor, (_, set)) in self.tensors() {
-            for run in layout.runs(tensor) {
-                let len = run.len as u64 * 4;
-                let (first, last) = (at.max(bytes.start), (at + len).min(bytes.end));
-                if first < last {
-                    let offset = run.offset as u64 * 4 + first - at;
-                    found.push((self.copies.get(set(run.shard))?, offset, last - first));
-                }
-                at += len;
+        let (mut found, mut at) = (vec![], 0);
+        for stored in &self.stored {
+            let own = bytes.start.saturating_sub(at)..bytes.end.saturating_sub(at);
+            for slice in stored.cut(&own) {
+                found.push((self.copies.get(slice.buffer)?, slice.offset, slice.bytes));
             }
+            at += stored.bytes();
         }
         Ok(found)
     }
@@ -135,23 +119,22 @@ impl Snapshot {
         let find = |name| self.copies.get(name);
         // Stretches of the file, each with the tensor that it is of if that lies here transposed.
         let (mut cuts, mut next, mut at) = (vec![], bytes.start, 0);
-        for (tensor, (_, set)) in self.tensors() {
-            let end = at + tensor.shape.iter().product::<usize>() as u64 * 4;
+        for stored in &self.stored {
+            let end = at + stored.bytes();
             let (first, last) = (at.max(bytes.start), end.min(bytes.end));
-            if tensor.transposed && first < last {
+            if stored.lies.is_some() && first < last {
                 cuts.push((next..first, None));
-                let place = Place { layout: &self.layout, tensor, set, find: &find };
-                cuts.push((first - at..last - at, Some(place)));
+                cuts.push((first - at..last - at, Some(stored)));
                 next = last;
             }
             at = end;
         }
         cuts.push((next..bytes.end, None));
         let (count, mut data) = (cuts.len(), vec![]);
-        for (bytes, place) in cuts {
-            let part = match place {
+        for (bytes, transposed) in cuts {
+            let part = match transposed {
                 None => self.read_rows(bytes).await?,
-                Some(place) => place.read_bytes(self.model.gpu(), bytes)?.await?,
+                Some(stored) => read_stored(self.model.gpu(), stored, &bytes, &find)?.await?,
             };
             if count == 1 {
                 return Ok(part);

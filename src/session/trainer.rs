@@ -13,7 +13,7 @@ use flight::Flight;
 use loss::LossSum;
 pub use options::{Precision, TrainerOptions};
 use progress::Progress;
-pub(super) use state::{SavedSet, TrainerState, saved_sets};
+pub(super) use state::{TrainerState, saved_sets};
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
@@ -271,7 +271,8 @@ impl Trainer {
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
-        let replays = [Replay::new(self.micro_step, batch.len()), Replay::new(self.optimizer, 1)];
+        let update = Replay::new(self.optimizer, self.plans.optimizer.tokens);
+        let replays = [Replay::new(self.micro_step, batch.len()), update];
         let replays = &replays[..1 + usize::from(last)];
         if last {
             self.model.changed();

@@ -5,8 +5,8 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionPass, AttentionShape, DenseMask, Element, Form, Kernel,
-    KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
+    self as k, ActivationWidth, AttentionPass, AttentionShape, Constant, DenseMask, Element, Form,
+    Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
     MatvecShape, NormTerms, Objective, Output, WeightFormat, WriteMode,
 };
 
@@ -95,6 +95,12 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
+        add("adamw of codes", k::adamw8bit(caps, width * 25_600));
+        add("adamw elsewhere", k::adamw_placed(caps, width * 40_000));
+        add("muon", k::muon(caps, width * 40_000, Constant(0.95)));
+        add("muon scale", k::muon_scale(caps, width * 40_000, 7));
+        add("muon polynomial", k::muon_polynomial(caps, width));
+        add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));
         add("sgd", k::sgd(caps, width * 40_000, false));
         add("sgd with momentum", k::sgd(caps, width * 40_000, true));
         add("lion", k::lion(caps, width * 40_000));

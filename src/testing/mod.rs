@@ -32,6 +32,7 @@ mod loss;
 mod measure;
 mod model;
 mod model_text;
+mod muon;
 mod norm;
 mod optimizer;
 mod pretend;
@@ -141,6 +142,7 @@ fn every_case() -> Vec<Case> {
         attention_product::cases(),
         attention_probabilities::cases(),
         loss::cases(),
+        muon::cases(),
         optimizer::cases(),
         sample::cases(),
         model::cases(),

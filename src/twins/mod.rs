@@ -16,6 +16,7 @@ pub mod embedding;
 pub mod linear;
 pub mod loss;
 pub mod model;
+pub mod muon;
 pub mod norm;
 pub mod normal;
 pub mod optimizer;

@@ -134,6 +134,75 @@ pub fn lion_forward<R: Real>(
     }
 }
 
+/// The values of the 8-bit codes, ascending (Dettmers et al., arXiv:2110.02861): seven decades, each cut into
+/// twice as many equal parts as the one below, of which the middles count; 0 and 1; and negatives if `signed`.
+pub fn dynamic_map<R: Real>(signed: bool) -> Vec<R> {
+    let mut values = vec![0.0, 1.0];
+    for decade in 0..7 {
+        let parts = 1 << if signed { decade } else { decade + 1 };
+        let scale = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0][decade as usize];
+        for part in 0..parts {
+            let value = scale * (0.1 + 0.9 * (f64::from(part) + 0.5) / f64::from(parts));
+            values.push(value);
+            if signed {
+                values.push(-value);
+            }
+        }
+    }
+    values.sort_by(f64::total_cmp);
+    values.into_iter().map(R::from_f64).collect()
+}
+
+/// The code nearest to a value within the map's bounds, the upper one of two as near.
+pub fn dynamic_code<R: Real>(map: &[R], x: R) -> u8 {
+    let below = map.iter().rposition(|&value| value <= x).unwrap_or(0);
+    let above = (below + 1).min(255);
+    let half = (map[above] - map[below]) * R::from_f64(0.5);
+    (if x - map[below] >= half { above } else { below }) as u8
+}
+
+/// One AdamW update in place of whole blocks of 256 elements with moments as codes of [`dynamic_map`], signed
+/// and unsigned, and a scale of each per block: as torchao's AdamW8bit, the step is by the moments before they
+/// are codes. `decayed` elements are decayed.
+#[expect(clippy::too_many_arguments, reason = "the kernel's bindings")]
+pub fn adamw8bit_forward<R: Real>(
+    weights: &mut [R],
+    gradients: &[R],
+    [codes1, codes2]: [&mut [u8]; 2],
+    scales: &mut [R],
+    options: &OptimizerOptions<R>,
+    correction: BiasCorrection<R>,
+    decision: Decision<R>,
+    decayed: usize,
+) {
+    let maps = [dynamic_map::<R>(true), dynamic_map::<R>(false)];
+    let least = R::from_f64(1e-12);
+    for (block, first) in (0..weights.len()).step_by(256).enumerate() {
+        let part = first..first + 256;
+        let old = |codes: &[u8], map: &[R], scale: R| -> Vec<R> {
+            codes[part.clone()].iter().map(|&code| map[usize::from(code)] * scale).collect()
+        };
+        let mut m = old(codes1, &maps[0], scales[2 * block]);
+        let mut v = old(codes2, &maps[1], scales[2 * block + 1]);
+        for (i, element) in part.clone().enumerate() {
+            let (w, g) = (element..element + 1, &gradients[element..=element]);
+            let (m, v) = (&mut m[i..=i], &mut v[i..=i]);
+            let decay = element < decayed;
+            adamw_forward(&mut weights[w], g, m, v, options, correction, decision, decay);
+        }
+        if !decision.update {
+            continue;
+        }
+        let largest = |x: &[R]| x.iter().fold(least, |most, &x| most.max(x.max(-x)));
+        let new = [largest(&m), largest(&v)];
+        scales[2 * block..][..2].copy_from_slice(&new);
+        for (i, element) in part.enumerate() {
+            codes1[element] = dynamic_code(&maps[0], m[i] / new[0]);
+            codes2[element] = dynamic_code(&maps[1], v[i] / new[1]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +282,23 @@ mod tests {
         sgd_forward(&mut weights, &[f64::NAN], Some(&mut velocity), &OPTIONS, still, true);
         assert_close("weight", &weights, &[0.4], 1e-15, 0.0);
         assert!((velocity[0] - v).abs() < 1e-15);
+    }
+
+    /// As bitsandbytes' create_dynamic_map and torchao's give them.
+    #[test]
+    fn the_maps_are_the_papers() {
+        let (signed, unsigned) = (dynamic_map::<f64>(true), dynamic_map::<f64>(false));
+        assert_eq!((signed.len(), unsigned.len()), (256, 256));
+        assert_eq!((signed[127], signed[255], unsigned[0], unsigned[255]), (0.0, 1.0, 0.0, 1.0));
+        assert_close("ends", &[signed[0], signed[254]], &[-0.992_968_75, 0.992_968_75], 1e-12, 0.0);
+        assert_close("small", &[signed[128], unsigned[1]], &[5.5e-7, 3.25e-7], 1e-18, 0.0);
+        assert!(signed.is_sorted() && unsigned.is_sorted());
+        for (code, &value) in signed.iter().enumerate() {
+            assert_eq!(usize::from(dynamic_code(&signed, value)), code);
+        }
+        assert_eq!(dynamic_code(&signed, -1.0), 0);
+        assert_eq!(dynamic_code(&unsigned, 2e-7), 1);
+        assert_eq!(dynamic_code(&unsigned, 1e-7), 0);
     }
 
     #[test]

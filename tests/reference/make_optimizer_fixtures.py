@@ -5,8 +5,8 @@
 
 A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
 tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
-clipping. The references are torch.optim.SGD and lion-pytorch. Two fixtures train by AdamW with other objectives:
-label smoothing as torch's cross_entropy has it, and a z-loss.
+clipping. The references are torch.optim.SGD, torch.optim.Muon, lion-pytorch and torchao's AdamW8bit. Two fixtures
+train by AdamW with other objectives: label smoothing as torch's cross_entropy has it, and a z-loss.
 """
 
 import sys
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from lion_pytorch import Lion
 from safetensors.numpy import load_file
+from torchao.optim import AdamW8bit
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -57,6 +58,22 @@ FIXTURES = {
             "weight_decay": 1.0,
         },
     },
+    "adamw8bit": {
+        "model": "llama-tied",
+        "options": ADAMW | {"optimizer": "adamw8bit"},
+    },
+    "adamw8bit-mixed": {
+        "model": "llama",
+        "options": ADAMW | {"optimizer": "adamw8bit", "learning_rate": 3e-3},
+    },
+    "muon": {
+        "model": "llama",
+        "options": ADAMW | {"optimizer": "muon", "learning_rate": 3e-3, "momentum": 0.95},
+    },
+    "muon-gpt2": {
+        "model": "gpt2",
+        "options": ADAMW | {"optimizer": "muon", "momentum": 0.9},
+    },
     "smoothed": {
         "model": "llama",
         "options": ADAMW | {"label_smoothing": 0.1},
@@ -77,6 +94,54 @@ def objective(logits, targets, options):
     return loss + options.get("z_loss", 0.0) * squares.mean()
 
 
+def orthogonal(grad, ns_coefficients, ns_steps, eps):
+    """What torch.optim.Muon orthogonalises with, in f32 where PyTorch has bf16."""
+    a, b, c = ns_coefficients
+    tall = grad.size(0) > grad.size(1)
+    x = grad.T if tall else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(ns_steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Muon:
+    """Muon on the matrices of the layers, AdamW on the rest."""
+
+    def __init__(self, model, options):
+        named = list(model.named_parameters())
+        of_layer = [p for n, p in named if p.dim() == 2 and (".layers." in n or ".h." in n)]
+        known = {id(p) for p in of_layer}
+        matrices = [p for _, p in named if p.dim() == 2 and id(p) not in known]
+        rest = [p for _, p in named if p.dim() == 1]
+        rate, decay = options["learning_rate"], options["weight_decay"]
+        muon = torch.optim.Muon(
+            of_layer,
+            lr=rate,
+            weight_decay=decay,
+            momentum=options["momentum"],
+            adjust_lr_fn="match_rms_adamw",
+        )
+        adamw = torch.optim.AdamW(
+            [{"params": matrices}, {"params": rest, "weight_decay": 0.0}],
+            lr=rate,
+            betas=(options["beta1"], options["beta2"]),
+            eps=options["epsilon"],
+            weight_decay=decay,
+            foreach=False,
+        )
+        self.parts = [muon, adamw]
+
+    def zero_grad(self):
+        for part in self.parts:
+            part.zero_grad()
+
+    def step(self):
+        for part in self.parts:
+            part.step()
+
+
 def optimizer_of(model, options):
     """The reference, with decay on matrices alone."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
@@ -89,6 +154,11 @@ def optimizer_of(model, options):
             return torch.optim.AdamW(
                 groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, foreach=False
             )
+        case "adamw8bit":
+            betas, eps = (options["beta1"], options["beta2"]), options["epsilon"]
+            return AdamW8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
+        case "muon":
+            return Muon(model, options)
         case "sgd":
             momentum = options["momentum"]
             return torch.optim.SGD(
@@ -127,6 +197,9 @@ def main():
     check_versions()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    # AdamW8bit compiles its step for speed; operation by operation it is the same arithmetic.
+    torch.compile = lambda step, **_: step
+    torch.optim._muon._zeropower_via_newtonschulz = orthogonal
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "optimizers"

@@ -101,14 +101,14 @@ impl TrainerOptions {
                 z_loss: Constant(self.z_loss),
             },
             optimizer: self.optimizer,
-            momentum: self.numbers().momentum != Some(0.0),
+            momentum: Constant(self.numbers().momentum.unwrap_or(0.0)),
         }
     }
 
     /// The optimizer.
-    pub(in crate::session) fn rule(&self) -> &'static dyn Optimizer {
+    pub(in crate::session) fn rule(&self) -> Box<dyn Optimizer> {
         let TrainChoices { optimizer, momentum, .. } = self.choices();
-        optimizer.optimizer(momentum)
+        optimizer.optimizer(momentum.0)
     }
 
     /// The optimizer's numbers, as given or by default.

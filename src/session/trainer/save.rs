@@ -1,35 +1,31 @@
 //! Writing a training run: `optimizer.safetensors` and `trainer_state.json`.
 
+use super::super::place::{header_of, read_stored};
 use super::Trainer;
-use super::state::{SavedSet, TrainerState, saved_sets};
-use crate::checkpoint::write_header;
+use super::state::{TrainerState, saved};
 use crate::error::{Error, Result};
 use crate::gpu::Region;
-use crate::params::Tensor;
+use crate::optim::Stored;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
 
 impl Trainer {
-    fn saved(&self) -> Vec<(&Tensor, SavedSet)> {
-        let tensors = &self.layout().tensors;
-        let sets = saved_sets(&self.options.borrow(), self.progress());
-        sets.into_iter().flat_map(|set| tensors.iter().map(move |tensor| (tensor, set))).collect()
+    /// The tensors of `optimizer.safetensors`, in the order of their data.
+    pub(in crate::session) fn saved(&self) -> Vec<Stored> {
+        saved(&self.options.borrow(), self.progress(), self.layout())
     }
 
     /// Names and shapes in `optimizer.safetensors`, in the order of their data.
     pub fn optimizer_tensors(&self) -> Vec<(String, Vec<usize>)> {
-        self.saved()
-            .into_iter()
-            .map(|(t, (suffix, _))| (format!("{}.{suffix}", t.name), t.shape.clone()))
-            .collect()
+        self.saved().into_iter().map(|stored| (stored.name, stored.shape)).collect()
     }
 
     /// The first bytes of `optimizer.safetensors`: length and header.
     pub fn save_header(&self) -> Vec<u8> {
-        write_header(&self.optimizer_tensors(), &[("format", "pt")])
+        header_of(&self.saved())
     }
 
-    /// An optimizer tensor's bytes, f32 little endian, or some of them.
+    /// An optimizer tensor's bytes as the file has them, or some of them.
     ///
     /// # Errors
     /// `freed`, `device-lost`.
@@ -40,10 +36,12 @@ impl Trainer {
     ) -> Result<Vec<u8>> {
         let saved = self.saved();
         let count = saved.len();
-        let found = saved
+        let stored = saved
             .get(index)
             .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))?;
-        self.read_set(found.0, found.1.1, bytes).await
+        let find = |name| self.buffer(name);
+        let bytes = bytes.unwrap_or(0..stored.bytes());
+        read_stored(self.model.gpu(), stored, &bytes, &find)?.await
     }
 
     async fn read_bits(&self, name: Buffer, bytes: u64) -> Result<Vec<u32>> {
@@ -69,12 +67,12 @@ impl Trainer {
 
     /// What a save would hold, but for the numbers that lie on the GPU; none in the middle of an
     /// accumulation.
-    pub(in crate::session) fn between_steps(&self) -> Option<(Vec<SavedSet>, TrainerState)> {
+    pub(in crate::session) fn between_steps(&self) -> Option<(Vec<Stored>, TrainerState)> {
         let progress = self.progress();
         let state = || {
             let losses = self.losses.borrow().get();
             TrainerState::new(self.options(), progress.kept(), vec![], vec![], losses)
         };
-        (progress.micro_step == 0).then(|| (saved_sets(&self.options.borrow(), progress), state()))
+        (progress.micro_step == 0).then(|| (self.saved(), state()))
     }
 }

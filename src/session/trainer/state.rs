@@ -5,7 +5,8 @@ use super::loss::LossSum;
 use super::options::TrainerOptions;
 use super::progress::Progress;
 use crate::error::{Error, Result};
-use crate::optim::StateSet;
+use crate::optim::{StateSet, Stored, Trained, stored_sets};
+use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::split;
 use serde::{Deserialize, Serialize};
@@ -112,19 +113,33 @@ impl TrainerState {
     }
 }
 
-/// A set of saved buffers: the suffix of its tensors' names, and where it lives.
-pub(in crate::session) type SavedSet = StateSet;
+/// The gradients, which an optimizer file holds in the middle of an accumulation.
+const GRADIENTS: StateSet = StateSet::numbers("gradient", Buffer::Gradients);
 
-/// What an optimizer file holds: the optimizer's state, and in the middle of an accumulation the gradients.
+/// What an optimizer file holds of a parameter.
 pub(in crate::session) fn saved_sets(
     options: &TrainerOptions,
     progress: Progress,
-) -> Vec<SavedSet> {
-    let mut sets = options.rule().state().to_vec();
+    trained: &Trained,
+) -> Vec<StateSet> {
+    let mut sets = options.rule().state(trained).to_vec();
     if progress.micro_step > 0 {
-        sets.push(("gradient", Buffer::Gradients));
+        sets.push(GRADIENTS);
     }
     sets
+}
+
+/// All tensors of an optimizer file, in the order of a save.
+pub(in crate::session) fn saved(
+    options: &TrainerOptions,
+    progress: Progress,
+    layout: &Params,
+) -> Vec<Stored> {
+    let mut stored = options.rule().stored(layout);
+    if progress.micro_step > 0 {
+        stored.extend(stored_sets(layout, &[GRADIENTS]));
+    }
+    stored
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Adapted {
 pub(super) fn fill(adapter: &Adapter, bytes: impl Fn(&str) -> Vec<u8>) {
     let model = adapter.model();
     let mut loader = ModelLoader::of_adapter(adapter);
-    let (header, length) = header_of(&model.save_header(), &model.tensors());
+    let (header, length) = header_of(&model.save_header());
     loader.add_file("adapter_model.safetensors", &header, length).unwrap();
     for (name, _) in model.tensors() {
         loader.set_piece(&name, 0, &bytes(&name)).unwrap();
@@ -417,7 +417,7 @@ pub(super) async fn resumed(trainer: &Trainer, onto: &Adapter) -> Result<Rc<Trai
     let state = trainer.state().await?;
     let mut resume = Resume::of_adapter(onto, &state)?;
     let tensors = trainer.optimizer_tensors();
-    let (header, length) = header_of(&trainer.save_header(), &tensors);
+    let (header, length) = header_of(&trainer.save_header());
     resume.add_file("optimizer.safetensors", &header, length)?;
     resume.allocate(onto.model(), Box::new(|_, _, _| false))?.await?;
     for (index, (name, _)) in tensors.iter().enumerate() {

@@ -22,8 +22,11 @@ impl<'a> Operands<'a> {
     ) -> Result<Self> {
         let words = |slice: &Bound| {
             let Some(buffer) = slice.buffer else {
+                // A range, and zeros behind it for who binds more.
                 let range = &ranges[(slice.offset / RANGE_STRIDE) as usize];
-                return Ok(bytemuck::cast_slice(bytemuck::bytes_of(range)).to_vec());
+                let mut words = bytemuck::cast_slice(bytemuck::bytes_of(range)).to_vec();
+                words.resize(slice.bytes as usize / 4, 0);
+                return Ok(words);
             };
             Ok(memory.words(buffer)?[slice.words()].to_vec())
         };

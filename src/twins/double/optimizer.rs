@@ -3,10 +3,13 @@
 use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
-use crate::kernels::GRAD_NORM_GROUPS;
+use crate::kernels::{GRAD_NORM_GROUPS, muon_parts};
+use crate::twins::muon::{
+    muon_forward, muon_polynomial_forward, muon_scale_forward, muon_update_forward,
+};
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, grad_norm_forward, lion_forward,
-    sgd_forward, step_decision_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward,
+    grad_norm_forward, lion_forward, sgd_forward, step_decision_forward,
 };
 use std::ops::Range;
 
@@ -110,4 +113,113 @@ pub(super) fn lion(on: &mut Operands, count: usize) -> Result<()> {
     }
     on.write("weights", 0, &weights)?;
     on.write("moment1", 0, &moment)
+}
+
+/// What a range says of a run: its first weight and its first gradient, and how many are decayed.
+fn placed(on: &Operands, count: usize) -> Result<[Range<usize>; 2]> {
+    let range = on.range()?;
+    let from = |first: u32| first as usize..first as usize + count;
+    Ok([from(range.row0), from(range.col0)])
+}
+
+pub(super) fn adamw8bit(on: &mut Operands, count: usize) -> Result<()> {
+    let (step, (correction, decision)) = (on.step()?, decided(on)?);
+    let ([own, gradients], place) =
+        (placed(on, count)?, on.uniform::<crate::plan::Range>("place")?);
+    let decayed = on.range()?.cols as usize;
+    let words = [place.row0, place.col0].map(|word| word as usize);
+    let scale = 2 * place.rows as usize;
+    let mut weights = on.f32("weights")?[own.clone()].to_vec();
+    let gradients = on.f32("gradients")?[gradients].to_vec();
+    let codes = |name, word: usize| -> Result<Vec<u8>> {
+        Ok(bytemuck::cast_slice(&on.u32(name)?[word..][..count / 4]).to_vec())
+    };
+    let (mut codes1, mut codes2) = (codes("moment1", words[0])?, codes("moment2", words[1])?);
+    let mut scales = on.f32("scales")?[scale..][..count / 128].to_vec();
+    let both = [&mut codes1[..], &mut codes2[..]];
+    let options = options(&step);
+    adamw8bit_forward(
+        &mut weights,
+        &gradients,
+        both,
+        &mut scales,
+        &options,
+        correction,
+        decision,
+        decayed,
+    );
+    on.write("weights", own.start, &weights)?;
+    if step.one_minus_beta1 == 0.0 {
+        return Ok(());
+    }
+    for (name, word, codes) in [("moment1", words[0], codes1), ("moment2", words[1], codes2)] {
+        let codes: Vec<u32> = bytemuck::pod_collect_to_vec(&codes);
+        on.u32_mut(name)?[word..][..count / 4].copy_from_slice(&codes);
+    }
+    on.write("scales", scale, &scales)
+}
+
+pub(super) fn adamw_placed(on: &mut Operands, count: usize) -> Result<()> {
+    let (step, (correction, decision)) = (on.step()?, decided(on)?);
+    let ([own, gradients], place) =
+        (placed(on, count)?, on.uniform::<crate::plan::Range>("place")?);
+    let at = [place.row0, place.col0].map(|first| first as usize);
+    let mut weights = on.f32("weights")?[own.clone()].to_vec();
+    let gradients = on.f32("gradients")?[gradients].to_vec();
+    let mut m = on.f32("moment1")?[at[0]..][..count].to_vec();
+    let mut v = on.f32("moment2")?[at[1]..][..count].to_vec();
+    for (range, decay) in parts(on, count)? {
+        let (weights, gradients) = (&mut weights[range.clone()], &gradients[range.clone()]);
+        let (m, v) = (&mut m[range.clone()], &mut v[range]);
+        adamw_forward(weights, gradients, m, v, &options(&step), correction, decision, decay);
+    }
+    on.write("weights", own.start, &weights)?;
+    on.write("moment1", at[0], &m)?;
+    on.write("moment2", at[1], &v)
+}
+
+pub(super) fn muon(on: &mut Operands, count: usize, momentum: f64) -> Result<()> {
+    let (step, (_, decision)) = (on.step()?, decided(on)?);
+    let (range, place) = (on.range()?, on.uniform::<crate::plan::Range>("place")?);
+    let [gradient0, moment0, first, part] =
+        [range.row0, range.col0, place.row0, place.col0].map(|at| at as usize);
+    let gradients = on.f32("gradients")?[gradient0..][..count].to_vec();
+    let mut moment = on.f32("moment1")?[moment0..][..count].to_vec();
+    // A profile's step keeps all of the moment.
+    let kept = moment.clone();
+    let found = muon_forward(&gradients, &mut moment, momentum as f32, decision);
+    let Some(mut direction) = found else { return Ok(()) };
+    if step.one_minus_beta1 == 0.0 {
+        moment.clone_from(&kept);
+        direction.clone_from(&kept);
+    }
+    let parts = muon_parts(count);
+    let mut squares: Vec<f32> =
+        direction.chunks(count.div_ceil(parts)).map(|part| grad_norm_forward(part, 1.0)).collect();
+    squares.resize(parts, 0.0);
+    on.write("moment1", moment0, &moment)?;
+    on.write("direction", first, &direction)?;
+    on.write("squares", part, &squares)
+}
+
+pub(super) fn muon_scale(on: &mut Operands, count: usize, parts: usize) -> Result<()> {
+    let squares: f32 = on.first("squares", parts)?.iter().sum();
+    let mut direction = on.first("direction", count)?.to_vec();
+    muon_scale_forward(&mut direction, squares);
+    on.write("direction", 0, &direction)
+}
+
+pub(super) fn muon_polynomial(on: &mut Operands, side: usize) -> Result<()> {
+    let mut square = on.first("square", side * side)?.to_vec();
+    muon_polynomial_forward(on.first("gram", side * side)?, &mut square, side);
+    on.write("square", 0, &square)
+}
+
+pub(super) fn muon_update(on: &mut Operands, count: usize, rate: f64) -> Result<()> {
+    let (options, (_, decision)) = (options(&on.step()?), decided(on)?);
+    let ([own, along], decay) = (placed(on, count)?, on.range()?.cols != 0);
+    let mut weights = on.f32("weights")?[own.clone()].to_vec();
+    let direction = &on.f32("direction")?[along];
+    muon_update_forward(&mut weights, direction, rate as f32, &options, decision, decay);
+    on.write("weights", own.start, &weights)
 }

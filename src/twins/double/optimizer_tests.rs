@@ -6,14 +6,28 @@ use super::session_tests::{file_of, options, reloaded, steps};
 use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};
 use crate::data::Batch;
 use crate::gpu::Gpu;
-use crate::optim::OptimizerKind::{self, AdamW, Lion, Sgd};
+use crate::optim::OptimizerKind::{self, AdamW, AdamW8Bit, Lion, Muon, Sgd};
 use crate::session::{
     Adapter, EstimateOptions, Model, Snapshot, Trainer, TrainerOptions, UNWATCHED, estimate,
 };
 use crate::twins::loss::smoothed_cross_entropy_backward;
-use crate::twins::optimizer::{Decision, OptimizerOptions, lion_forward, sgd_forward};
+use crate::twins::muon::{muon_forward, muon_orthogonal, muon_update_forward};
+use crate::twins::optimizer::{
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward, lion_forward,
+    sgd_forward,
+};
 use pollster::block_on;
 use std::rc::Rc;
+
+/// Matrices large enough for codes, with others that are not among those fused with them.
+const CODED: &str = r#"{"vocab_size":61,"hidden_size":64,"intermediate_size":128,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
+    "initializer_range":0.2,"max_position_embeddings":512}"#;
+
+/// The model for tests of an optimizer: one that reaches all kinds of its state.
+fn model_of(options: &TrainerOptions, else_one: &'static str) -> &'static str {
+    if options.optimizer == AdamW8Bit { CODED } else { else_one }
+}
 
 fn of(optimizer: OptimizerKind) -> TrainerOptions {
     let learning_rate = if optimizer == Sgd { 0.1 } else { 3e-3 };
@@ -21,9 +35,14 @@ fn of(optimizer: OptimizerKind) -> TrainerOptions {
 }
 
 /// Each optimizer, and gradient descent without a velocity, with the f32 numbers of state per weight.
-fn all() -> [(TrainerOptions, u64); 4] {
-    let plain = TrainerOptions { momentum: Some(0.0), ..of(Sgd) };
-    [(of(AdamW), 2), (of(Lion), 1), (of(Sgd), 1), (plain, 0)]
+fn plain() -> [(TrainerOptions, u64); 4] {
+    let no_velocity = TrainerOptions { momentum: Some(0.0), ..of(Sgd) };
+    [(of(AdamW), 2), (of(Lion), 1), (of(Sgd), 1), (no_velocity, 0)]
+}
+
+/// And those whose state is not in f32 alone.
+fn all() -> impl Iterator<Item = TrainerOptions> {
+    plain().into_iter().map(|(options, _)| options).chain([of(AdamW8Bit), of(Muon)])
 }
 
 fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
@@ -84,7 +103,7 @@ fn held_to_the_twin(config: &str, options: TrainerOptions) {
 #[test]
 fn a_step_is_the_twins() {
     for config in [TIED, UNTIED, BIASED] {
-        for (options, _) in &all()[1..] {
+        for (options, _) in &plain()[1..] {
             held_to_the_twin(config, options.clone());
         }
     }
@@ -92,8 +111,8 @@ fn a_step_is_the_twins() {
 
 #[test]
 fn the_loss_falls_with_each() {
-    for (options, _) in all() {
-        let pair = Pair::new(&Double::floor(), TIED);
+    for options in all() {
+        let pair = Pair::new(&Double::floor(), model_of(&options, TIED));
         let name = options.optimizer.name();
         let losses = steps(&trainer(&pair.model, options), 12);
         assert!(losses[11] < 0.95 * losses[0], "{name}: {losses:?}");
@@ -104,7 +123,7 @@ fn the_loss_falls_with_each() {
 #[test]
 fn an_estimate_counts_the_state_that_is_allocated() {
     let double = Double::floor();
-    for (options, per_weight) in all() {
+    for (options, per_weight) in plain() {
         for last_layers in [None, Some(1)] {
             let pair = Pair::new(&double, UNTIED);
             let options = TrainerOptions { last_layers, ..options.clone() };
@@ -121,14 +140,181 @@ fn an_estimate_counts_the_state_that_is_allocated() {
     }
 }
 
+/// Codes take at most 2.1 bytes per weight, small tensors 8.
+#[test]
+fn codes_take_what_is_estimated() {
+    for (config, coded_share) in [(CODED, 0.8), (UNTIED, 0.0)] {
+        let double = Double::floor();
+        let pair = Pair::new(&double, config);
+        let asked = EstimateOptions { trainer: Some(of(AdamW8Bit)), ..Default::default() };
+        let estimated = estimate(&pair.config, &asked, Some(double.capabilities())).unwrap();
+        let trainer = trainer(&pair.model, of(AdamW8Bit));
+        assert_eq!(pair.model.gpu_bytes(), estimated.bytes.total());
+        let count = |shape: &[usize]| shape.iter().product::<usize>() as u64;
+        let coded = |shape: &[usize]| count(shape) >= 4096 && count(shape).is_multiple_of(256);
+        let tensors = &trainer.layout().tensors;
+        let sum = |coded_ones: bool| -> u64 {
+            let own = tensors.iter().filter(|tensor| coded(&tensor.shape) == coded_ones);
+            own.map(|tensor| count(&tensor.shape)).sum()
+        };
+        let bytes = 2 * sum(true) + sum(true) / 32 + 8 * sum(false);
+        assert!((bytes..bytes + 80).contains(&estimated.bytes.state), "{}", estimated.bytes.state);
+        assert!(2.1 * sum(true) as f64 >= (2 * sum(true) + sum(true) / 32) as f64);
+        assert!(sum(true) as f64 >= coded_share * (sum(true) + sum(false)) as f64, "{tensors:?}");
+        let names = trainer.optimizer_tensors();
+        let scales = names.iter().filter(|(name, _)| name.ends_with(".scales")).count();
+        assert_eq!(scales, tensors.iter().filter(|tensor| coded(&tensor.shape)).count());
+        assert_eq!(names.len(), 2 * tensors.len() + scales);
+    }
+}
+
+/// Of both kinds of state, by the gradients that the device had.
+#[test]
+fn a_step_of_codes_is_the_twins() {
+    let pair = Pair::new(&Double::floor(), CODED);
+    let options = TrainerOptions { gradient_accumulation: 1, ..of(AdamW8Bit) };
+    let trainer = trainer(&pair.model, options);
+    let mut kept: Vec<_> = pair
+        .model
+        .tensors()
+        .iter()
+        .map(|(name, shape)| {
+            let count = shape.iter().product::<usize>();
+            (
+                pair.weights[name].clone(),
+                vec![0u8; count],
+                vec![0u8; count],
+                vec![0.0f64; count.div_ceil(128)],
+                [vec![0.0f64; count], vec![0.0; count]],
+            )
+        })
+        .collect();
+    let mut correction = BiasCorrection::default();
+    for seed in [3, 5, 7] {
+        let metrics = block_on(trainer.step(&batch(&pair.config, seed, 32))).unwrap();
+        let norm = metrics.grad_norm.unwrap();
+        correction.first = correction.first * 0.9 + 0.1;
+        correction.second = correction.second * 0.95 + 0.05;
+        let of = OptimizerOptions {
+            learning_rate: metrics.learning_rate,
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            max_grad_norm: 1.0,
+            gradient_scale: 1.0,
+        };
+        let decision = Decision { norm, update: true, factor: (1.0 / (norm + 1e-6)).min(1.0) };
+        for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
+            let (x, c1, c2, scales, [m, v]) = &mut kept[index];
+            let gradient = block_on(trainer.read_gradient(index)).unwrap();
+            let g: Vec<f64> = gradient.into_iter().map(f64::from).collect();
+            if x.len() >= 4096 && x.len().is_multiple_of(256) {
+                let both = [&mut c1[..], &mut c2[..]];
+                let decayed = x.len();
+                adamw8bit_forward(x, &g, both, scales, &of, correction, decision, decayed);
+            } else {
+                let decay = shape.len() > 1;
+                adamw_forward(x, &g, m, v, &of, correction, decision, decay);
+            }
+            let bytes = block_on(pair.model.read_tensor(index)).unwrap();
+            let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+            // A value half way between two codes may have either, and steps on by either.
+            let far = got.iter().zip(x.iter()).filter(|(got, x)| {
+                (f64::from(**got) - **x).abs() > 1.2e-7 * x.abs() + 1e-3 * of.learning_rate
+            });
+            let far = far.count();
+            assert!(far <= x.len() / 1000, "{name}: {far} of {} after seed {seed}", x.len());
+        }
+    }
+}
+
+/// Whether a tensor is a matrix of a layer.
+fn of_layer(name: &str, shape: &[usize]) -> bool {
+    shape.len() == 2 && (name.contains(".layers.") || name.contains(".h."))
+}
+
+/// The first step, of matrices and of the rest, by the gradients that the device had; among them matrices that
+/// the checkpoint has transposed.
+#[test]
+fn a_step_of_muon_is_the_twins() {
+    for config in [TIED, UNTIED, BIASED, NORMED] {
+        let pair = Pair::new(&Double::floor(), config);
+        let options =
+            TrainerOptions { gradient_accumulation: 1, max_grad_norm: Some(0.05), ..of(Muon) };
+        let decay = options.weight_decay;
+        let trainer = trainer(&pair.model, options);
+        let metrics = block_on(trainer.step(&batch(&pair.config, 5, 32))).unwrap();
+        let norm = metrics.grad_norm.unwrap();
+        let decision = Decision { norm, update: true, factor: 0.05 / (norm + 1e-6) };
+        let correction = BiasCorrection { first: 0.1, second: 0.05 };
+        let of = OptimizerOptions {
+            learning_rate: metrics.learning_rate,
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: decay,
+            max_grad_norm: 0.05,
+            gradient_scale: 1.0,
+        };
+        let mut matrices = 0;
+        for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
+            let mut x = pair.weights[name].clone();
+            let gradient = block_on(trainer.read_gradient(index)).unwrap();
+            let g: Vec<f64> = gradient.into_iter().map(f64::from).collect();
+            let (mut m, mut v) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            if of_layer(name, shape) {
+                matrices += 1;
+                let ahead = muon_forward(&g, &mut m, 0.95, decision).unwrap();
+                let along = muon_orthogonal(&ahead, [shape[0], shape[1]]);
+                let rate = 0.2 * (shape[0].max(shape[1]) as f64).sqrt();
+                muon_update_forward(&mut x, &along, rate, &of, decision, true);
+            } else {
+                let decays = shape.len() > 1;
+                adamw_forward(&mut x, &g, &mut m, &mut v, &of, correction, decision, decays);
+            }
+            let bytes = block_on(pair.model.read_tensor(index)).unwrap();
+            let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+            for (i, (&got, &x)) in got.iter().zip(&x).enumerate() {
+                let tolerance = 1.2e-7 * x.abs() + 1e-3 * of.learning_rate;
+                let error = (f64::from(got) - x).abs();
+                assert!(error <= tolerance, "{name}[{i}]: {got} for {x}, error {error:e}");
+            }
+        }
+        assert!(matrices >= 8, "{matrices} matrices");
+    }
+}
+
+/// A matrix of a layer has one moment, all else two.
+#[test]
+fn muon_takes_what_is_estimated() {
+    let double = Double::floor();
+    let pair = Pair::new(&double, UNTIED);
+    let asked = EstimateOptions { trainer: Some(of(Muon)), ..Default::default() };
+    let estimated = estimate(&pair.config, &asked, Some(double.capabilities())).unwrap();
+    let trainer = trainer(&pair.model, of(Muon));
+    assert_eq!(pair.model.gpu_bytes(), estimated.bytes.total());
+    let bytes = |(name, shape): &(String, Vec<usize>)| {
+        let moments = if of_layer(name, shape) { 1 } else { 2 };
+        4 * moments * shape.iter().product::<usize>() as u64
+    };
+    let wanted: u64 = pair.model.tensors().iter().map(bytes).sum();
+    assert!((wanted..wanted + 80).contains(&estimated.bytes.state), "{}", estimated.bytes.state);
+    let names = trainer.optimizer_tensors();
+    let of_layers = pair.model.tensors().iter().filter(|(n, s)| of_layer(n, s)).count();
+    let buffers = names.iter().filter(|(name, _)| name.ends_with(".momentum_buffer")).count();
+    assert_eq!(buffers, of_layers);
+    assert_eq!(names.len(), 2 * pair.model.tensors().len() - of_layers);
+}
+
 /// Between two steps and in the middle of an accumulation, of all layers and of the last.
 #[test]
 fn a_resumed_run_goes_on_to_the_bit() {
-    for (options, _) in all() {
+    for options in all() {
         for last_layers in [None, Some(1)] {
             let options = TrainerOptions { last_layers, ..options.clone() };
             let run = |cut: bool| {
-                let pair = Pair::new(&Double::floor(), NORMED);
+                let pair = Pair::new(&Double::floor(), model_of(&options, NORMED));
                 let first = trainer(&pair.model, options.clone());
                 let mut losses = steps(&first, 2);
                 block_on(first.step(&batch(&pair.config, 3, 20))).unwrap();
@@ -149,13 +335,16 @@ fn a_resumed_run_goes_on_to_the_bit() {
 
 #[test]
 fn an_adapters_run_goes_on_to_the_bit() {
-    for (options, _) in all() {
+    for options in all() {
+        let config = model_of(&options, UNTIED);
+        // Of rank 64 A is large enough for codes.
+        let rank = if options.optimizer == AdamW8Bit { 64 } else { 4 };
         let create = |pair: &Pair| {
             let adapter =
-                Adapter::create(&pair.model, lora(&["q_proj", "down_proj"], 4), UNWATCHED);
+                Adapter::create(&pair.model, lora(&["q_proj", "down_proj"], rank), UNWATCHED);
             block_on(adapter).unwrap()
         };
-        let pair = Pair::new(&Double::floor(), UNTIED);
+        let pair = Pair::new(&Double::floor(), config);
         let base = weights(&pair.model);
         let whole = create(&pair);
         let expected = steps(&trainer(whole.model(), options.clone()), 4);
@@ -163,7 +352,7 @@ fn an_adapters_run_goes_on_to_the_bit() {
         let first = create(&pair);
         let trainer = trainer(first.model(), options);
         let before = steps(&trainer, 2);
-        let elsewhere = Pair::new(&Double::floor(), UNTIED);
+        let elsewhere = Pair::new(&Double::floor(), config);
         let second = create(&elsewhere);
         let tensors = first.model().tensors();
         fill(&second, |name| {
@@ -179,8 +368,8 @@ fn an_adapters_run_goes_on_to_the_bit() {
 
 #[test]
 fn a_snapshot_is_what_a_save_gives() {
-    for (options, _) in all() {
-        let pair = Pair::new(&Double::floor(), NORMED);
+    for options in all() {
+        let pair = Pair::new(&Double::floor(), model_of(&options, NORMED));
         let trainer = trainer(&pair.model, options);
         steps(&trainer, 2);
         let saved = [trainer.save_header(), state(&trainer)];
@@ -199,8 +388,8 @@ fn a_snapshot_is_what_a_save_gives() {
 /// Neither a step whose norm is not finite nor a profile changes weights or state.
 #[test]
 fn what_is_no_update_changes_nothing() {
-    for (options, _) in all() {
-        let pair = Pair::new(&Double::floor(), UNTIED);
+    for options in all() {
+        let pair = Pair::new(&Double::floor(), model_of(&options, UNTIED));
         let trainer = trainer(&pair.model, options);
         steps(&trainer, 2);
         let held = || (weights(&pair.model), state(&trainer));

@@ -103,12 +103,12 @@ fn a_loss_is_the_same_however_its_text_is_cut() {
 pub(super) fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, Rc<Trainer>) {
     block_on(async {
         let mut loader = ModelLoader::new(&gpu(&Double::floor()), model.config().clone()).unwrap();
-        let (header, length) = header_of(&model.save_header(), &model.tensors());
+        let (header, length) = header_of(&model.save_header());
         loader.add_file("model.safetensors", &header, length).unwrap();
         let state = trainer.state().await.unwrap();
         let mut resume = Resume::new(model.config(), &state).unwrap();
         let tensors = trainer.optimizer_tensors();
-        let (header, length) = header_of(&trainer.save_header(), &tensors);
+        let (header, length) = header_of(&trainer.save_header());
         resume.add_file("optimizer.safetensors", &header, length).unwrap();
         loader.allocate().unwrap().await.unwrap();
         let loaded = loader.model().unwrap();

@@ -115,9 +115,14 @@ impl Pair {
 }
 
 /// The header of a file as a loader takes it, and the file's length.
-pub(super) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u8>, u64) {
-    let elements: usize = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
-    (file[8..].to_vec(), (file.len() + 4 * elements) as u64)
+pub(super) fn header_of(file: &[u8]) -> (Vec<u8>, u64) {
+    let header: serde_json::Value = serde_json::from_slice(&file[8..]).unwrap();
+    let ends = header
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(|tensor| tensor["data_offsets"][1].as_u64());
+    (file[8..].to_vec(), file.len() as u64 + ends.max().unwrap_or(0))
 }
 
 fn load(double: &Rc<Double>, config: &ModelConfig, weights: &Tensors<f32>) -> Rc<Model> {
@@ -133,7 +138,7 @@ pub(super) fn load_as(
 ) -> Rc<Model> {
     let mut loader = ModelLoader::packed(&gpu(double), config.clone(), format).unwrap();
     let tensors = Architecture::of(config).tensors();
-    let (header, length) = header_of(&crate::checkpoint::write_header(&tensors, &[]), &tensors);
+    let (header, length) = header_of(&crate::checkpoint::write_header(&tensors, &[]));
     loader.add_file("model.safetensors", &header, length).unwrap();
     block_on(async {
         loader.allocate().unwrap().await.unwrap();

@@ -28,7 +28,17 @@ const NAMES = [
 const TRAINED = NAMES.filter((name) => !/16/.test(name));
 
 /** Optimizers and objectives, each with a fixture of ten steps by its reference. */
-const OPTIMIZERS = ["sgd", "sgd-plain", "lion", "smoothed", "z-loss"];
+const OPTIMIZERS = [
+  "sgd",
+  "sgd-plain",
+  "lion",
+  "adamw8bit",
+  "adamw8bit-mixed",
+  "muon",
+  "muon-gpt2",
+  "smoothed",
+  "z-loss",
+];
 
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {

@@ -252,6 +252,7 @@ export const cases = {
     await refused(["optimizer", "adam", '"sgd"'], { optimizer: "adam" });
     for (const [optimizer, name] of [
       ["adamw", "momentum"],
+      ["adamw8bit", "momentum"],
       ["lion", "epsilon"],
       ["sgd", "beta2"],
     ]) {
@@ -270,6 +271,17 @@ export const cases = {
     equal(model.gpuBytes, held, "nothing is held");
     for (const [optimizer, wanted] of [
       ["adamw", { learningRate: 1e-3, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }],
+      [
+        "muon",
+        {
+          learningRate: 1e-3,
+          weightDecay: 0.1,
+          beta1: 0.9,
+          beta2: 0.95,
+          epsilon: 1e-8,
+          momentum: 0.95,
+        },
+      ],
       ["lion", { learningRate: 1e-4, weightDecay: 1, beta1: 0.9, beta2: 0.99 }],
       ["sgd", { learningRate: 0.1, weightDecay: 1e-3, momentum: 0.9 }],
     ]) {

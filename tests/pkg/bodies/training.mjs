@@ -95,6 +95,33 @@ export const cases = {
     return `${(100 * Math.max(...apart)).toFixed(4)} % apart at most`;
   },
 
+  async "moments of 8 bits reach the validation loss of f32 within a hundredth"({
+    tinyloom,
+    runtime,
+  }) {
+    const { Model, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const { learningRate } = trainerOptions;
+    const reached = async (seed, optimizer) => {
+      const model = await Model.create(runtime, config, { seed });
+      const chosen = { learningRate, tokensPerStep: 64, totalSteps: 40, seed, optimizer };
+      const trainer = await Trainer.create(model, chosen);
+      await collect(trainer.run(data, { steps: 40 }));
+      const { loss } = await trainer.evaluate(data);
+      model.free();
+      return loss;
+    };
+    const apart = [];
+    for (const seed of [1, 2, 3]) {
+      const [wide, coded] = [await reached(seed, "adamw"), await reached(seed, "adamw8bit")];
+      ok(wide < 3 && coded !== wide, `seed ${seed}: ${wide} and ${coded}`);
+      apart.push(coded / wide - 1);
+    }
+    const mean = apart.reduce((sum, one) => sum + one, 0) / apart.length;
+    ok(Math.abs(mean) < 0.01, `${apart} apart`);
+    return apart.map((one) => `${(100 * one).toFixed(3)} %`).join(", ");
+  },
+
   async "of the last layers alone, also after a resume and a lost device"({ tinyloom, gpu }) {
     const { Model, Runtime, Trainer } = tinyloom;
     const data = await dataset(tinyloom);
@@ -418,6 +445,8 @@ export const cases = {
       (await collect(trainer.run(data, { steps }))).map((m) => m.loss);
     const saved = {};
     for (const [name, options, sets] of [
+      ["coded", { optimizer: "adamw8bit" }, ["exp_avg", "exp_avg_sq", "scales"]],
+      ["muon", { optimizer: "muon" }, ["exp_avg", "momentum_buffer", "exp_avg_sq"]],
       ["lion", { optimizer: "lion", labelSmoothing: 0.1 }, ["exp_avg"]],
       ["sgd", { optimizer: "sgd", zLoss: 1e-3 }, ["momentum_buffer"]],
       ["plain", { optimizer: "sgd", momentum: 0 }, []],
@@ -448,6 +477,50 @@ export const cases = {
     const words = ["momentum_buffer", 'trainer_state.json is of the optimizer "lion"'];
     await refuses("invalid-checkpoint", words, () => Trainer.resume(runtime, mixed));
     runtime.destroy();
+  },
+
+  async "a search for a learning rate leaves weights and trainers bit-equal"({
+    tinyloom,
+    runtime,
+  }) {
+    const { Adapter, Model, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const model = await Model.create(runtime, config, { seed: 42 });
+    const trainer = await Trainer.create(model, trainerOptions);
+    await collect(trainer.run(data, { steps: 2 }));
+    const adapter = await Adapter.create(model, { rank: 2, seed: 3 });
+    const files = async () => [await trainer.save(), await adapter.save()];
+    const [held, before] = [model.gpuBytes, await files()];
+    const stages = [];
+    for (const trained of [model, adapter]) {
+      const { learningRate, points } = await Trainer.findLearningRate(trained, data, {
+        from: 1e-4,
+        to: 30,
+        steps: 24,
+        trainer: { tokensPerStep: 64, maxGradNorm: null },
+        onProgress: ({ stage }) => stages.push(stage),
+      });
+      ok(points.length > 8 && points.length <= 24, `${points.length} points`);
+      close(points[0].learningRate, 1e-4, 1e-12);
+      close(points[7].learningRate, 1e-4 * 3e5 ** (7 / 23), 1e-9);
+      ok(points.every(({ loss, smoothed }) => loss > 0 && smoothed > 0));
+      const rates = points.map((point) => point.learningRate);
+      ok(rates.includes(learningRate) && learningRate < rates.at(-1), `${learningRate} found`);
+      const after = await files();
+      for (const [at, one] of after.entries()) sameFiles(one, before[at], `files ${at}`);
+      equal(model.gpuBytes, held, "nothing is held");
+    }
+    ok(stages.includes("search"));
+    const refused = (words, options) =>
+      refuses("invalid-options", words, () => Trainer.findLearningRate(model, data, options));
+    await refused(["from", "to"], { from: 1, to: 0.5 });
+    await refused("steps", { steps: 2 });
+    await refused("learningRate", { trainer: { learningRate: 1 } });
+    await refuses("invalid-options", "Model", () => Trainer.findLearningRate({}, data));
+    await refuses("aborted", [], () =>
+      Trainer.findLearningRate(model, data, { signal: AbortSignal.abort() }),
+    );
+    model.free();
   },
 
   async "resume refuses files that are not its own"(host) {

@@ -1,0 +1,138 @@
+/** Searches for a learning rate. */
+
+import type { Dataset } from "./dataset.js";
+import { throwIfAborted } from "./error.js";
+import { end } from "./handle.js";
+import { datasets, models } from "./internal.js";
+import { loadWeights } from "./loading.js";
+import type { Adapter } from "./lora.js";
+import { metricsOf } from "./metrics.js";
+import type { Model } from "./model.js";
+import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
+import type { RawDataset, RawLoader, RawModule } from "./raw.js";
+import { LONG, type LongOptions, openSource, report, type Source } from "./source.js";
+import { DEFAULTS, TRAINER } from "./trainer-options.js";
+import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
+import { watched } from "./watch.js";
+
+const WHERE = "Trainer.findLearningRate";
+
+const RULES: Rules<RateOptions & LongOptions> = {
+  from: number(0, Number.POSITIVE_INFINITY, true),
+  to: number(0, Number.POSITIVE_INFINITY, true),
+  steps: integer(3, 100_000),
+  trainer: object,
+  ...LONG,
+};
+
+/** How much of the mean of losses a step keeps. */
+const KEPT = 0.9;
+/** The search ends where the mean is so many times the best one. */
+const DIVERGED = 4;
+
+type CopyOptions = NonNullable<RateOptions["trainer"]>;
+
+interface Search {
+  readonly module: RawModule;
+  readonly source: Source;
+  readonly names: readonly string[];
+  readonly data: RawDataset;
+  /** The trainer's options as JSON. */
+  readonly json: string;
+  readonly rates: readonly number[];
+  readonly long: LongOptions;
+  loader(config: string): RawLoader | Promise<RawLoader>;
+}
+
+/** {@link Trainer.findLearningRate}. */
+export async function findLearningRate(
+  trained: Model | Adapter,
+  dataset: Dataset,
+  options: RateOptions & LongOptions,
+): Promise<RateSearch> {
+  const { from, to, steps, trainer, signal, onProgress } = {
+    from: 1e-6,
+    to: 1,
+    steps: 100,
+    ...check(WHERE, options, RULES),
+  };
+  if (from >= to) throw invalid(`${WHERE}: from is ${from} and to is ${to}; from has to be less`);
+  const inner = models.find(trained);
+  if (!inner) throw invalid(`${WHERE} takes a Model or an Adapter first, not ${show(trained)}`);
+  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  const { runtime, names } = inner;
+  const json = trainerJson(trainer, to);
+  const drawn = datasets.of(dataset);
+  // The copy that is trained, so that the model or adapter itself stays as it is to the bit.
+  const files = await trained.save(signal ? { signal } : {});
+  const source = openSource(WHERE, files, {});
+  const rates = Array.from({ length: steps }, (_, i) => from * (to / from) ** (i / (steps - 1)));
+  const search = (module: RawModule, loader: Search["loader"]) =>
+    searched({ module, source, names, data: drawn.raw(module), json, rates, long, loader });
+  if (inner.base) {
+    const over = models.of(inner.base).handle;
+    return over.run((raw) => search(runtime.module, (config) => raw.adaptAs(config)), signal);
+  }
+  return runtime.lasting(
+    (raw, module) => search(module, (config) => new module.RawLoader(raw, config)),
+    signal,
+  );
+}
+
+/** The options of the copy's trainer, whose rate is set before each step. */
+function trainerJson(given: RateOptions["trainer"], learningRate: number): string {
+  const { learningRate: _, minLearningRate: _1, schedule: _2, ...rest } = TRAINER;
+  const { warmupSteps: _3, totalSteps: _4, ...rules } = rest;
+  const chosen = check<CopyOptions>(`${WHERE}: trainer`, given, rules);
+  const own = { learningRate, schedule: "constant", warmupSteps: 0 };
+  return JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen, ...own });
+}
+
+/** Trains a copy, each step at a higher rate. */
+async function searched({ module, data, json, rates, long, ...by }: Search): Promise<RateSearch> {
+  const { signal } = long;
+  const silent = signal ? { signal } : {};
+  const model = await loadWeights({ module, ...by }, silent, { sum: 0 });
+  try {
+    const trainer = await watched(WHERE, silent, (ask) =>
+      module.RawTrainer.create(model, json, ask),
+    );
+    try {
+      const points: RatePoint[] = [];
+      let mean = 0;
+      for (const learningRate of rates) {
+        throwIfAborted(signal, WHERE);
+        report(long, { loaded: points.length, total: rates.length, stage: "search" });
+        trainer.setLearningRate(learningRate);
+        const step = await trainer.stepDataset(data, () => signal?.aborted === true);
+        const { loss, skipped } = metricsOf(step);
+        mean = KEPT * mean + (1 - KEPT) * loss;
+        const smoothed = mean / (1 - KEPT ** (points.length + 1));
+        if (skipped) break;
+        points.push({ learningRate, loss, smoothed });
+        if (smoothed > DIVERGED * Math.min(...points.map((point) => point.smoothed))) break;
+      }
+      return { learningRate: steepest(points), points };
+    } finally {
+      end(trainer);
+    }
+  } finally {
+    end(model);
+  }
+}
+
+/** The rate at which the mean falls fastest, before its least. */
+function steepest(points: readonly RatePoint[]): number | null {
+  const means = points.map((point) => point.smoothed);
+  const least = means.indexOf(Math.min(...means));
+  let found: number | null = null;
+  let most = 0;
+  for (let i = 1; i <= least && i + 1 < points.length; i++) {
+    const fall = (means[i - 1] as number) - (means[i + 1] as number);
+    if (fall > most) {
+      most = fall;
+      found = (points[i] as RatePoint).learningRate;
+    }
+  }
+  return found;
+}

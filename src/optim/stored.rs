@@ -1,0 +1,129 @@
+//! State as `optimizer.safetensors` has it: names, shapes, and where the bytes lie.
+
+use crate::kernels::CODED_BLOCK;
+use crate::params::{Params, Tensor};
+use crate::plan::{Buffer, Slice};
+use std::ops::Range;
+
+/// What a set of state holds of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// An f32 per element.
+    Numbers,
+    /// A code of 8 bits per element.
+    Codes,
+    /// The scales of both moments of each block of elements.
+    Scales,
+}
+
+/// A set of state: the suffix of its tensors' names, where it lives, and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct StateSet {
+    pub suffix: &'static str,
+    pub buffer: fn(usize) -> Buffer,
+    pub content: Content,
+}
+
+impl StateSet {
+    /// A set in f32.
+    pub const fn numbers(suffix: &'static str, buffer: fn(usize) -> Buffer) -> Self {
+        Self { suffix, buffer, content: Content::Numbers }
+    }
+
+    /// The shape of a tensor in a file, that of its parameter given. Codes are in the file as they lie here:
+    /// their blocks go along the rows.
+    pub fn shape(&self, of: &[usize], transposed: bool) -> Vec<usize> {
+        match self.content {
+            Content::Numbers => of.to_vec(),
+            Content::Codes => lying(of, transposed),
+            Content::Scales => vec![of.iter().product::<usize>() / CODED_BLOCK, 2],
+        }
+    }
+
+    /// The tensor of a parameter whose state lies in these slices.
+    pub(super) fn stored(&self, tensor: &Tensor, slices: Vec<Slice>) -> Stored {
+        let dot = if self.suffix.is_empty() { "" } else { "." };
+        let Tensor { name, shape, transposed, .. } = tensor;
+        let numbers = self.content == Content::Numbers;
+        Stored {
+            name: format!("{name}{dot}{}", self.suffix),
+            shape: self.shape(shape, *transposed),
+            content: self.content,
+            slices,
+            lies: (*transposed && numbers).then(|| [shape[1], shape[0]]),
+        }
+    }
+}
+
+/// The shape of a parameter as kernels see it.
+fn lying(shape: &[usize], transposed: bool) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if transposed {
+        shape.reverse();
+    }
+    shape
+}
+
+/// What an optimizer knows of a parameter.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// As kernels see it.
+    pub shape: Vec<usize>,
+    /// A matrix that a layer multiplies by, or an adapter's.
+    pub of_layer: bool,
+}
+
+impl Trained {
+    /// A parameter of this shape in a checkpoint.
+    pub fn new(shape: &[usize], transposed: bool, of_layer: bool) -> Self {
+        Self { shape: lying(shape, transposed), of_layer }
+    }
+
+    pub(super) fn of(layout: &Params, tensor: &Tensor) -> Self {
+        let of_layer = layout.architecture.is_of_layer(tensor.matrix);
+        Self::new(&tensor.shape, tensor.transposed, of_layer)
+    }
+}
+
+/// A tensor of a file, and where its bytes lie, in order.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub content: Content,
+    pub slices: Vec<Slice>,
+    /// Its rows and columns as it lies here, where the file has it transposed.
+    pub lies: Option<[usize; 2]>,
+}
+
+impl Stored {
+    pub fn bytes(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.bytes).sum()
+    }
+
+    /// Where a range of its bytes lies, stretch by stretch.
+    pub fn cut(&self, bytes: &Range<u64>) -> Vec<Slice> {
+        let mut at = 0;
+        let mut found = vec![];
+        for slice in &self.slices {
+            let (first, last) = (at.max(bytes.start), (at + slice.bytes).min(bytes.end));
+            if first < last {
+                found.push(Slice::new(slice.buffer, slice.offset + first - at, last - first));
+            }
+            at += slice.bytes;
+        }
+        found
+    }
+}
+
+/// Tensors of sets that lie as the layout says, set by set; an empty suffix leaves the names.
+pub fn stored_sets(layout: &Params, sets: &[StateSet]) -> Vec<Stored> {
+    let of = |set: &StateSet| {
+        let set = *set;
+        layout.tensors.iter().map(move |tensor| {
+            let runs = layout.runs(tensor).into_iter();
+            set.stored(tensor, runs.map(|run| super::of(set.buffer, run)).collect())
+        })
+    };
+    sets.iter().flat_map(of).collect()
+}
