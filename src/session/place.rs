@@ -1,5 +1,5 @@
 //! A tensor's elements in the shards of a set of buffers: written and read in pieces. A tensor that the
-//! checkpoint has as `[in, out]` is transposed here, between the host's bytes and the shards.
+//! checkpoint has in another order, such as `[in, out]`, is reordered here, between the host's bytes and the shards.
 
 use crate::error::{Error, Result, room};
 use crate::format::{GROUP, WeightFormat, pack};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// Bytes brought back at a time: host memory holds them two more times meanwhile.
 const READ_BYTES: usize = 64 << 20;
 
-/// Elements of a transposed tensor that are written at a time.
+/// Elements of a reordered tensor that are written at a time.
 const PART: usize = 1 << 20;
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
@@ -96,7 +96,7 @@ impl Place<'_> {
         }))
     }
 
-    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here transposed,
+    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here in another order,
     /// pieces come in order and wait in `held` for the last one.
     ///
     /// # Errors
@@ -108,9 +108,7 @@ impl Place<'_> {
         values: &[f32],
         held: &mut Vec<f32>,
     ) -> Result<()> {
-        if !self.tensor.transposed {
-            return self.write(gpu, start, values);
-        }
+        let Some(swap) = self.tensor.swap() else { return self.write(gpu, start, values) };
         let total = self.tensor.shape.iter().product::<usize>();
         if start == 0 {
             *held = room(&format!("tensor {}", self.tensor.name), total as u64)?;
@@ -123,12 +121,10 @@ impl Place<'_> {
             return Ok(());
         }
         let stored = std::mem::take(held);
-        let rows = self.tensor.rows;
-        let columns = (total / rows).max(1);
         // Parts of a few megabytes: the host holds the tensor once, not twice.
         let mut part = vec![];
         for i in 0..total {
-            part.push(stored[i % columns * rows + i / columns]);
+            part.push(stored[swap.place(i)]);
             if part.len() == PART || i + 1 == total {
                 self.write(gpu, i + 1 - part.len(), &part)?;
                 part.clear();
@@ -149,17 +145,13 @@ impl Place<'_> {
             return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
         }
         let range = (start / 4) as usize..(end / 4) as usize;
-        if !self.tensor.transposed {
-            return self.read(gpu, range);
-        }
-        let (rows, all) = (self.tensor.rows, (total / 4) as usize);
-        let columns = (all / rows).max(1);
-        let whole = self.read(gpu, 0..all)?;
+        let Some(swap) = self.tensor.swap() else { return self.read(gpu, range) };
+        let whole = self.read(gpu, 0..(total / 4) as usize)?;
         Ok(Box::pin(async move {
             let whole = whole.await?;
             let mut bytes = room("a piece of a tensor", range.len() as u64 * 4)?;
             for i in range {
-                bytes.extend_from_slice(&whole[(i % rows * columns + i / rows) * 4..][..4]);
+                bytes.extend_from_slice(&whole[swap.back().place(i) * 4..][..4]);
             }
             Ok(bytes)
         }))

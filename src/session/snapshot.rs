@@ -133,12 +133,12 @@ impl Snapshot {
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let find = |name| self.copies.get(name);
-        // Stretches of the file, each with the tensor that it is of if that lies here transposed.
+        // Stretches of the file, each with the tensor that it is of if that lies here in another order.
         let (mut cuts, mut next, mut at) = (vec![], bytes.start, 0);
         for (tensor, (_, set)) in self.tensors() {
             let end = at + tensor.shape.iter().product::<usize>() as u64 * 4;
             let (first, last) = (at.max(bytes.start), end.min(bytes.end));
-            if tensor.transposed && first < last {
+            if tensor.swap().is_some() && first < last {
                 cuts.push((next..first, None));
                 let place = Place { layout: &self.layout, tensor, set, find: &find };
                 cuts.push((first - at..last - at, Some(place)));

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn only_arch_and_config_know_an_architecture_by_name() {
-    let names = ["llama", "mistral", "qwen", "gemma", "gpt2", "gpt_neox"];
+    let names = ["llama", "mistral", "qwen", "gemma", "gpt2", "gpt_neo", "gptneo"];
     let mut found = vec![];
     for (room, path, text) in rooms() {
         if ["arch", "config", "testing"].contains(&room.as_str()) {
