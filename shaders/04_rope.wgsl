@@ -1,11 +1,12 @@
 // uses: step, flat
 // rope_forward, rope_backward: rotates the query and key heads of each row in place, by the angle
 // of its position in its document; backward rotates by the negative angle (the rotation is
-// orthonormal). Pairs are (i, i + HEAD_DIM / 2), as in Hugging Face's checkpoints.
+// orthonormal). Pairs are (i, i + HALF), as in Hugging Face's checkpoints: of a whole head where
+// HALF is HEAD_DIM / 2, else of its first 2 · HALF elements.
 // (Su et al., "RoFormer", arXiv:2104.09864)
 //
 //   0 qkv        read_write  f32 [tokens, STRIDE]           heads of HEAD_DIM; the first HEADS rotate
-//   1 table      read        vec2 [positions, HEAD_DIM / 2]  (cos, sin)
+//   1 table      read        vec2 [positions, HALF]         (cos, sin)
 //   2 documents  read        u32 [tokens]                   start of each row's document
 //   3 step       uniform
 //

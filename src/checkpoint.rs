@@ -20,8 +20,10 @@ const PREFIX: u64 = 8;
 const HEADER_BYTES: [usize; 2] = [1 << 20, 4 << 10];
 /// The entry of a header that is no tensor.
 const METADATA: &str = "__metadata__";
-/// What the names of GPT-2's tensors begin with, but for files of the model without its head.
+/// What the names of a model's tensors may begin with, but for files of the model without its head.
 const NAME_PREFIX: &str = "transformer.";
+/// The weight that gives logits, in the checkpoints of some models, and as transformers 5 names it there too.
+const HEAD: [&str; 2] = ["embed_out.weight", "lm_head.weight"];
 /// How many names an error lists before it only counts.
 const LISTED: usize = 8;
 
@@ -185,9 +187,11 @@ impl CheckpointReader {
         Ok(wanted)
     }
 
-    /// The name under which a file's tensor is expected, which [`NAME_PREFIX`] may have to complete.
+    /// The name under which a file's tensor is expected, which [`NAME_PREFIX`] may have to complete, or which is
+    /// [`HEAD`]'s other one.
     fn whole(&self, name: &str) -> String {
-        let whole = format!("{NAME_PREFIX}{name}");
+        let whole =
+            if name == HEAD[1] { HEAD[0].to_owned() } else { format!("{NAME_PREFIX}{name}") };
         let lacks = !self.expected.contains_key(name) && self.expected.contains_key(&whole);
         if lacks { whole } else { name.to_owned() }
     }
@@ -294,10 +298,16 @@ impl CheckpointReader {
 }
 
 /// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, masks, and
-/// the copy of a tied embedding (an untied `lm_head.weight` is always expected).
+/// the copy of a tied embedding (an untied head's weight is always expected).
 fn is_harmless(name: &str) -> bool {
-    let buffers = ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
-    buffers.iter().any(|buffer| name.ends_with(buffer)) || name == "lm_head.weight"
+    const BUFFERS: [&str; 5] = [
+        "rotary_emb.inv_freq",
+        ".attn.bias",
+        ".attn.masked_bias",
+        ".attention.bias",
+        ".attention.masked_bias",
+    ];
+    BUFFERS.iter().any(|buffer| name.ends_with(buffer)) || HEAD.contains(&name)
 }
 
 fn none_of(names: &[String], problem: &str) -> Result<()> {

@@ -11,6 +11,7 @@ mod rope;
 pub use family::{LayerType, ModelType};
 use family::{layer_types, model_type, sliding_window};
 pub use lora::{ALL_LINEAR, LoraConfig};
+use rope::Ropes;
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::error::{Error, Result};
@@ -70,6 +71,8 @@ pub struct ModelConfig {
     pub max_position_embeddings: usize,
     pub rms_norm_eps: f64,
     pub rope: RopeConfig,
+    /// The share of each head that it turns, from the first element on.
+    pub partial_rotary_factor: f64,
     /// Its base in layers with a window, where they have another one.
     pub rope_local_base_freq: Option<f64>,
     pub tie_word_embeddings: bool,
@@ -86,6 +89,10 @@ pub struct ModelConfig {
     pub final_logit_softcapping: Option<f64>,
     /// Scores are divided by its root; none: by that of `head_dim`.
     pub query_pre_attn_scalar: Option<usize>,
+    /// The products around attention have biases, where the family has a field for it.
+    pub attention_bias: bool,
+    /// Attention and the feed-forward block of a layer read one input, where the family has a field for it.
+    pub parallel_residual: bool,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
     pub extra: SortedMap<String, String>,
@@ -121,7 +128,7 @@ impl ModelConfig {
         let max_position_embeddings = fields.size(positions.0, positions.1, 1 << 24)?;
         let num_key_value_heads = key_value_heads(&mut fields, model_type, num_attention_heads)?;
         let head_dim = head_dim(&mut fields, model_type, hidden_size, num_attention_heads)?;
-        let (rope, rope_local_base_freq) =
+        let Ropes { whole: rope, local: rope_local_base_freq, partial: partial_rotary_factor } =
             rope::rope(&mut fields, max_position_embeddings, model_type)?;
         let feed = fields.optional_size(spelled("intermediate_size"), 1 << 22)?;
         let (final_logit_softcapping, query_pre_attn_scalar) =
@@ -138,6 +145,7 @@ impl ModelConfig {
             max_position_embeddings,
             rms_norm_eps: fields.real(spelled("rms_norm_eps"), missing.norm_eps)?,
             rope,
+            partial_rotary_factor,
             rope_local_base_freq,
             tie_word_embeddings: fields.flag("tie_word_embeddings", missing.tied)?,
             hidden_act: hidden_act(&mut fields, model_type, missing.activation)?,
@@ -148,6 +156,8 @@ impl ModelConfig {
                 .real_or("attn_logit_softcapping", missing.attn_logit_softcapping)?,
             final_logit_softcapping,
             query_pre_attn_scalar,
+            attention_bias: own_flag(&mut fields, model_type, "attention_bias")?,
+            parallel_residual: own_flag(&mut fields, model_type, PARALLEL)?,
             extra: fields.rest(),
         };
         config.check()?;
@@ -158,6 +168,11 @@ impl ModelConfig {
     /// A field's name as the config's family spells it.
     pub fn spelled(&self, field: &'static str) -> &'static str {
         self.model_type.spelled(field)
+    }
+
+    /// Elements of each head that the rotary embedding turns.
+    pub fn rotary_dims(&self) -> usize {
+        (self.head_dim as f64 * self.partial_rotary_factor) as usize
     }
 
     /// The checks that span several fields or need the resolved values.
@@ -173,6 +188,7 @@ impl ModelConfig {
         let caps = [self.attn_logit_softcapping, self.final_logit_softcapping]
             .map(|cap| cap.unwrap_or(1.0));
         let local = self.rope_local_base_freq.unwrap_or(1.0);
+        let (share, dims) = (self.partial_rotary_factor, self.rotary_dims());
         for (name, value, good, allowed) in [
             (
                 self.spelled("rms_norm_eps"),
@@ -180,8 +196,20 @@ impl ModelConfig {
                 positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
                 "a number above 0 and at most 1",
             ),
-            ("rope_theta", self.rope.theta, positive_f32(self.rope.theta), "a number above 0"),
+            (
+                self.spelled("rope_theta"),
+                self.rope.theta,
+                positive_f32(self.rope.theta),
+                "a number above 0",
+            ),
             ("rope_local_base_freq", local, positive_f32(local), "a number above 0"),
+            // Elements turn in pairs.
+            (
+                "rotary_pct",
+                share,
+                share <= 1.0 && dims > 0 && dims.is_multiple_of(2),
+                "a share of a head that is an even number of elements",
+            ),
             (
                 "initializer_range",
                 self.initializer_range,
@@ -208,10 +236,8 @@ impl ModelConfig {
 
     /// Kernels can index every tensor.
     fn check_sizes(&self) -> Result<()> {
-        let positions = match self.model_type {
-            ModelType::Gpt2 => self.max_position_embeddings as u64,
-            _ => 0,
-        };
+        let rotates = self.model_type.rotates();
+        let positions = if rotates { 0 } else { self.max_position_embeddings as u64 };
         let [hidden, heads, kv_heads, head_dim] =
             [self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim]
                 .map(|n| n as u64);
@@ -222,7 +248,7 @@ impl ModelConfig {
                 (heads + 2 * kv_heads) * head_dim * hidden,
             ),
             ("hidden_size × 2 × intermediate_size", hidden * 2 * self.intermediate_size as u64),
-            ("n_positions × n_embd", positions * hidden),
+            ("positions × hidden_size", positions * hidden),
         ] {
             if elements > MAX_TENSOR_ELEMENTS {
                 return Err(Error::config(format!(
@@ -239,6 +265,24 @@ impl ModelConfig {
             Some(LayerType::Full) => None,
             _ => self.sliding_window,
         }
+    }
+
+    /// Fields that only some families have.
+    fn own_fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![];
+        if self.model_type.rotates() {
+            let (local, share) = (self.rope_local_base_freq, self.partial_rotary_factor);
+            fields = Ropes { whole: self.rope, local, partial: share }.fields(self.model_type);
+        }
+        if self.model_type.turns_in_part() {
+            fields.push(("attention_bias", json!(self.attention_bias)));
+            fields.push((PARALLEL, json!(self.parallel_residual)));
+        }
+        if self.model_type.lists_attention() {
+            fields.extend(family::attention_fields(&self.layer_types));
+            fields.push(("window_size", json!(self.sliding_window)));
+        }
+        fields
     }
 
     /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
@@ -264,15 +308,15 @@ impl ModelConfig {
         if self.attn_logit_softcapping.is_some() && self.model_type != ModelType::Gemma2 {
             write(NOTE, json!(SOFT_CAP_NOTE));
         }
-        let gpt2 = self.model_type == ModelType::Gpt2;
+        let learned = !self.model_type.rotates();
         // GPT-2's own name of the function, and no number for what follows from the hidden size.
-        let act = if gpt2 && self.hidden_act == Activation::GeluTanh {
+        let act = if learned && self.hidden_act == Activation::GeluTanh {
             "gelu_new"
         } else {
             self.hidden_act.name()
         };
         let feed = self.intermediate_size;
-        let feed = if gpt2 && feed == 4 * self.hidden_size { Value::Null } else { json!(feed) };
+        let feed = if learned && feed == 4 * self.hidden_size { Value::Null } else { json!(feed) };
         for (name, value) in [
             ("model_type", json!(model_type)),
             ("architectures", json!([architecture])),
@@ -291,12 +335,12 @@ impl ModelConfig {
         ] {
             write(self.spelled(name), value);
         }
-        if !gpt2 {
+        if self.model_type.groups_heads() {
             write("num_key_value_heads", json!(self.num_key_value_heads));
             write("head_dim", json!(self.head_dim));
-            for (name, value) in self.rope.fields(self.rope_local_base_freq) {
-                write(name, value);
-            }
+        }
+        for (name, value) in self.own_fields() {
+            write(name, value);
         }
         let mut text = serde_json::to_string_pretty(&map).expect("a map of JSON values serialises");
         text.push('\n');
@@ -321,12 +365,13 @@ impl<'a> Written<'a> {
 
 /// A field for people who read a saved config.
 const NOTE: &str = "tinyloom_note";
+const PARALLEL: &str = "use_parallel_residual";
 const SOFT_CAP_NOTE: &str =
     "transformers ignores attn_logit_softcapping in this model: it computes other logits";
 
 fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize) -> Result<usize> {
     let allowed = format!("a multiple of 4 up to {MAX_HEAD_DIM}");
-    let own = if family == ModelType::Gpt2 { None } else { fields.take_set("head_dim")? };
+    let own = if family.groups_heads() { fields.take_set("head_dim")? } else { None };
     let Some(value) = own else {
         if let Some(head_dim) = family.defaults().head_dim {
             return Ok(head_dim);
@@ -337,7 +382,7 @@ fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize)
             return Err(Error::config(format!(
                 "{of_hidden} ({hidden}) is not a multiple of {of_heads} ({heads}): \
                  change one of them{}",
-                if family == ModelType::Gpt2 { "" } else { ", or give head_dim" }
+                if family.groups_heads() { ", or give head_dim" } else { "" }
             )));
         }
         let head_dim = hidden / heads;
@@ -357,11 +402,16 @@ fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize)
 
 /// Key-value heads: as many as there are heads where a family has no field for them.
 fn key_value_heads(fields: &mut Fields, family: ModelType, heads: usize) -> Result<usize> {
-    if !family.rotates() {
+    if !family.groups_heads() {
         return Ok(heads);
     }
     let missing = family.defaults().num_key_value_heads.unwrap_or(usize::MAX).min(heads);
     Ok(fields.optional_size("num_key_value_heads", heads)?.unwrap_or(missing))
+}
+
+/// A field that is true where it is missing, of families that have it.
+fn own_flag(fields: &mut Fields, family: ModelType, name: &str) -> Result<bool> {
+    if family.turns_in_part() { fields.flag(name, true) } else { Ok(false) }
 }
 
 /// The soft cap of logits, and what scores are divided by the root of, where a family has both.

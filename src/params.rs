@@ -11,7 +11,7 @@
 //! A layout may hold its matrices packed ([`Params::packed`]): each part of one is a buffer of its own then, and
 //! the shards have what is left, which is f32.
 
-use crate::arch::{Architecture, Init, Param, Weight, WeightId};
+use crate::arch::{Architecture, Init, Param, Stored, Swap, Weight, WeightId};
 pub use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::format::WeightFormat;
@@ -52,7 +52,7 @@ impl Matrix {
     }
 }
 
-/// A tensor of the checkpoint: some consecutive rows of a [`Matrix`], there perhaps transposed.
+/// A tensor of the checkpoint: some consecutive rows of a [`Matrix`], there perhaps in another order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     pub name: String,
@@ -61,9 +61,17 @@ pub struct Tensor {
     pub matrix: WeightId,
     pub row0: usize,
     pub rows: usize,
-    /// The checkpoint has the columns of the rows that lie here: its shape is `[in, out]`.
-    pub transposed: bool,
+    /// How the checkpoint has the rows that lie here.
+    pub stored: Stored,
     pub init: Init,
+}
+
+impl Tensor {
+    /// What takes its elements from the order in which they lie here to the checkpoint's, if that is another one.
+    pub fn swap(&self) -> Option<Swap> {
+        let elements: usize = self.shape.iter().product();
+        self.stored.swap(self.rows, elements / self.rows)
+    }
 }
 
 /// A run of elements in a shard.
@@ -341,8 +349,8 @@ impl Builder {
         let mut row0 = 0;
         for param in &weight.params {
             let rows = param.rows(weight.columns);
-            let Param { name, shape, transposed, init } = param.clone();
-            self.tensors.push(Tensor { name, shape, matrix: id, row0, rows, transposed, init });
+            let Param { name, shape, stored, init } = param.clone();
+            self.tensors.push(Tensor { name, shape, matrix: id, row0, rows, stored, init });
             row0 += rows;
         }
         Ok(())

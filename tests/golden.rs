@@ -247,6 +247,51 @@ const ALTERNATING: [(Case, &[&str]); 2] = [
     ),
 ];
 
+/// Families with layer norms, biases and no gate but GPT-2, behind all of those.
+const PLAIN: [(Case, &[&str]); 4] = [
+    (
+        Case {
+            name: "gpt_neo, both kinds of layers",
+            config: r#"{"model_type":"gpt_neo","vocab_size":509,"hidden_size":128,"num_layers":2,"num_heads":4,
+                "window_size":200,"max_position_embeddings":1024}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "an adapter on all modules of a gpt_neo",
+            config: r#"{"model_type":"gpt_neo","vocab_size":61,"hidden_size":40,"num_layers":2,"num_heads":2,
+                "intermediate_size":58,"window_size":70,"max_position_embeddings":256}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &[ALL_LINEAR],
+    ),
+    (
+        Case {
+            name: "gpt_neox, blocks side by side",
+            config: r#"{"model_type":"gpt_neox","vocab_size":509,"hidden_size":128,"intermediate_size":512,
+                "num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":1024}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "an adapter on some modules of a gpt_neox, blocks in turn",
+            config: r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":40,"intermediate_size":58,
+                "num_hidden_layers":1,"num_attention_heads":2,"rotary_pct":0.5,"attention_bias":false,
+                "use_parallel_residual":false,"max_position_embeddings":256}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &["query_key_value", "dense_4h_to_h"],
+    ),
+];
+
 /// Calls of `tinyloom/ops`: each operation in both elements, with each kind of mask, at sizes of a layer and
 /// at odd ones.
 fn operations() -> Vec<OperationKey> {
@@ -584,7 +629,7 @@ fn plans_are_as_they_were() {
 #[test]
 fn plans_of_families_and_adapters_are_as_they_were() {
     let mut listing = Listing::default();
-    for families in [&FAMILIES[..], &LATER, &ALTERNATING] {
+    for families in [&FAMILIES[..], &LATER, &ALTERNATING, &PLAIN] {
         let cases: Vec<_> = families.iter().map(|(case, targets)| (case, *targets)).collect();
         note_all(&mut listing, &cases);
     }

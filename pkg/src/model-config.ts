@@ -12,6 +12,8 @@ export interface RopeParameters {
   low_freq_factor?: number;
   high_freq_factor?: number;
   original_max_position_embeddings?: number;
+  /** GPT-NeoX turns this share of each head. */
+  partial_rotary_factor?: number;
   attention_factor?: number | null;
   beta_fast?: number | null;
   beta_slow?: number | null;
@@ -35,7 +37,9 @@ export interface ModelConfig {
     | "gemma"
     | "gemma2"
     | "gemma3_text"
-    | "gpt2";
+    | "gpt2"
+    | "gpt_neo"
+    | "gpt_neox";
   vocab_size?: number;
   hidden_size?: number;
   intermediate_size?: number;
@@ -88,8 +92,26 @@ export interface ModelConfig {
   n_head?: number;
   n_positions?: number;
   layer_norm_epsilon?: number;
-  /** Default `"gelu_new"`. */
+  /** Default `"gelu_new"`; of GPT-Neo too. */
   activation_function?: ModelConfig["hidden_act"];
+  /** GPT-Neo spells these fields so; they stand for `num_hidden_layers`, `num_attention_heads`, `sliding_window`. */
+  num_layers?: number;
+  num_heads?: number;
+  /** The window of layers that `attention_types` calls local. Default 256. */
+  window_size?: number;
+  /** What the layers of GPT-Neo see: kinds, and how often they follow. Default: global and local in turns. */
+  attention_types?: [("global" | "local")[], number][] | null;
+  /** The same, one kind for each layer. */
+  attention_layers?: ("global" | "local")[] | null;
+  /** GPT-NeoX spells these fields so; they stand for `rms_norm_eps` and `rope_theta`. */
+  layer_norm_eps?: number;
+  rotary_emb_base?: number;
+  /** The share of each head of GPT-NeoX that RoPE turns. Default 0.25. */
+  rotary_pct?: number;
+  /** Products around attention of GPT-NeoX have biases. Default true; other families allow only false. */
+  attention_bias?: boolean;
+  /** Both blocks of a layer of GPT-NeoX read the layer's input. Default true. */
+  use_parallel_residual?: boolean;
   [name: string]: unknown;
 }
 

@@ -1,6 +1,9 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
-use super::{Attention, HeadNorms, Init, Linear, Norm, NormKind, Param, Rope, Weight, WeightId};
+use super::{
+    Attention, HeadNorms, Init, Layer, Linear, Norm, NormKind, Param, Rope, Stored, Weight,
+    WeightId,
+};
 use crate::config::ModelConfig;
 
 /// What the families' descriptions are written with.
@@ -9,13 +12,30 @@ pub(super) struct Describe<'a> {
     /// What its norms are.
     pub norms: NormKind,
     pub weights: Vec<Weight>,
-    /// The checkpoint has the next matrices as `[in, out]`.
-    pub transposed: bool,
+    /// How the checkpoint has the next products.
+    pub stored: Stored,
+}
+
+/// A layer of layer norms and products with biases, without a gate: its modules, by their names in its block.
+pub(super) struct Modules<'a> {
+    pub block: String,
+    /// Queries, keys and values, each with its number of outputs.
+    pub qkv: &'a [(&'a str, usize)],
+    pub output: &'a str,
+    /// Before attention, and before the feed-forward block.
+    pub norms: [&'a str; 2],
+    pub up: &'a str,
+    pub down: &'a str,
+    /// How the checkpoint has queries, keys and values, and the other products.
+    pub stored: [Stored; 2],
+    /// Whether queries, keys and values have biases, and the output.
+    pub biased: [bool; 2],
+    pub parallel: bool,
 }
 
 impl<'a> Describe<'a> {
     pub fn new(config: &'a ModelConfig) -> Self {
-        Self { config, norms: NormKind::Rms, weights: Vec::new(), transposed: false }
+        Self { config, norms: NormKind::Rms, weights: Vec::new(), stored: Stored::Rows }
     }
 
     fn add(&mut self, weight: Weight) -> WeightId {
@@ -26,11 +46,12 @@ impl<'a> Describe<'a> {
     /// Matrices of `columns` inputs, stacked: each by its module's name and its number of outputs.
     pub fn matrix(&mut self, columns: usize, members: &[(String, usize)]) -> WeightId {
         let init = Init::Normal(self.config.initializer_range);
-        let transposed = self.transposed;
+        let stored = self.stored;
+        let by_columns = stored == Stored::Columns;
         let param = |(module, rows): &(String, usize)| Param {
             name: format!("{module}.weight"),
-            shape: if transposed { vec![columns, *rows] } else { vec![*rows, columns] },
-            transposed,
+            shape: if by_columns { vec![columns, *rows] } else { vec![*rows, columns] },
+            stored,
             init,
         };
         self.add(Weight {
@@ -43,10 +64,13 @@ impl<'a> Describe<'a> {
 
     /// The biases of those modules, stacked as [`Describe::matrix`] stacks their matrices.
     pub fn bias(&mut self, members: &[(String, usize)]) -> WeightId {
+        // A vector has no columns.
+        let stored =
+            Some(self.stored).filter(|stored| *stored != Stored::Columns).unwrap_or_default();
         let param = |(module, rows): &(String, usize)| Param {
             name: format!("{module}.bias"),
             shape: vec![*rows],
-            transposed: false,
+            stored,
             init: Init::Zeros,
         };
         self.add(Weight {
@@ -100,7 +124,40 @@ impl<'a> Describe<'a> {
     }
 
     pub fn rope(&self) -> Rope {
-        Rope { head_dim: self.config.head_dim, config: self.config.rope }
+        Rope { head_dim: self.config.rotary_dims(), config: self.config.rope }
+    }
+
+    pub fn plain_layer(&mut self, attention: Attention, modules: &Modules) -> Layer {
+        let (hidden, feed) = (self.config.hidden_size, self.config.intermediate_size);
+        let name = |module: &str| format!("{}.{module}", modules.block);
+        let qkv: Vec<_> = modules.qkv.iter().map(|(module, rows)| (name(module), *rows)).collect();
+        let ([of_attention, of_mlp], [heads, others]) = (modules.norms, modules.stored);
+        let attention_norm = self.layer_norm(&name(of_attention), hidden);
+        self.stored = heads;
+        let qkv = self.linear(hidden, &qkv, modules.biased[0]);
+        self.stored = others;
+        let output =
+            self.linear(attention.width(), &[(name(modules.output), hidden)], modules.biased[1]);
+        let mlp_norm = self.layer_norm(&name(of_mlp), hidden);
+        let gate_up = self.linear(hidden, &[(name(modules.up), feed)], true);
+        let down = self.linear(feed, &[(name(modules.down), hidden)], true);
+        self.stored = Stored::Rows;
+        Layer {
+            attention_norm,
+            qkv,
+            head_norms: None,
+            attention,
+            output,
+            attention_post_norm: None,
+            parallel: modules.parallel,
+            mlp_norm,
+            gate_up,
+            gated: false,
+            feed,
+            activation: self.config.hidden_act,
+            down,
+            mlp_post_norm: None,
+        }
     }
 
     /// A product with matrices of `columns` inputs, stacked, and with their biases if there are any.
@@ -111,5 +168,6 @@ impl<'a> Describe<'a> {
 }
 
 fn vector(module: &str, what: &str, columns: usize, init: Init) -> Param {
-    Param { name: format!("{module}.{what}"), shape: vec![columns], transposed: false, init }
+    let (name, stored) = (format!("{module}.{what}"), Stored::Rows);
+    Param { name, shape: vec![columns], stored, init }
 }

@@ -88,6 +88,7 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
         attention,
         output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], false),
         attention_post_norm: of_attention.map(|module| model.norm(&name(module), hidden)),
+        parallel: false,
         mlp_norm: model.norm(&name(mlp_norm), hidden),
         gate_up: model.linear(hidden, &gate_up, false),
         gated: true,

@@ -5,7 +5,7 @@
 //! module's columns of what the weight gives. Names and shapes are PEFT's, so that the tensors of the
 //! added weights are those of `adapter_model.safetensors`.
 
-use super::{Architecture, Init, Layer, Param, Weight, WeightId};
+use super::{Architecture, Init, Layer, Param, Stored, Weight, WeightId};
 use crate::config::LoraConfig;
 use crate::error::{Error, Result};
 
@@ -52,7 +52,7 @@ impl Architecture {
                     named |= names;
                 }
                 if named {
-                    adapted.add_low_rank(lora, module, target, [row0, rows, *columns]);
+                    adapted.add_low_rank(lora, param, target, [row0, rows, *columns]);
                 }
                 row0 += rows;
             }
@@ -82,21 +82,25 @@ impl Architecture {
     fn add_low_rank(
         &mut self,
         lora: &LoraConfig,
-        module: &str,
+        param: &Param,
         target: WeightId,
         [row0, rows, columns]: [usize; 3],
     ) {
+        let module = module(param);
+        // B gives the module's rows, in the order in which the checkpoint has them.
+        let of_b =
+            Some(param.stored).filter(|stored| *stored != Stored::Columns).unwrap_or_default();
         // As PEFT draws it: uniform, of the width of a linear layer's own initialisation.
         let a = Init::Uniform(1.0 / libm::sqrt(columns as f64));
-        let mut add = |name: &str, [rows, columns]: [usize; 2], init| {
+        let mut add = |name: &str, [rows, columns]: [usize; 2], stored, init| {
             let name = format!("base_model.model.{module}.{name}.weight");
             let shape = vec![rows, columns];
-            let params = vec![Param { name, shape, transposed: false, init }];
+            let params = vec![Param { name, shape, stored, init }];
             self.weights.push(Weight { params, rows, columns, decay: true });
             self.weights.len() - 1
         };
-        let a = add("lora_A", [lora.rank, columns], a);
-        let b = add("lora_B", [rows, lora.rank], Init::Zeros);
+        let a = add("lora_A", [lora.rank, columns], Stored::Rows, a);
+        let b = add("lora_B", [rows, lora.rank], of_b, Init::Zeros);
         let (scale, dropout) = (lora.scale(), lora.dropout);
         self.low_rank.push(LowRank { target, row0, rows, a, b, scale, dropout });
     }

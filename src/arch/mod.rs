@@ -5,13 +5,17 @@
 mod describe;
 mod gemma;
 mod gpt2;
+mod gpt_neo;
+mod gpt_neox;
 mod llama;
 mod lora;
 mod qwen;
 mod rope;
+mod stored;
 
 pub use lora::LowRank;
 pub use rope::Rope;
+pub use stored::{Stored, Swap};
 
 use crate::config::{Activation, ModelConfig, ModelType};
 use crate::error::{Error, Result};
@@ -33,10 +37,10 @@ pub enum Init {
 pub struct Param {
     /// The name in the checkpoint.
     pub name: String,
-    /// In the checkpoint, row-major: `[out, in]` of a matrix, `[n]` of a vector.
+    /// In the checkpoint, row-major: `[out, in]` of a matrix, or `[in, out]` as `stored` says; `[n]` of a vector.
     pub shape: Vec<usize>,
-    /// The checkpoint has the matrix as `[in, out]`: kernels see it transposed.
-    pub transposed: bool,
+    /// How the checkpoint has the rows that kernels see.
+    pub stored: Stored,
     pub init: Init,
 }
 
@@ -116,7 +120,8 @@ pub struct Linear {
     pub bias: Option<WeightId>,
 }
 
-/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`. What is added may be normed first.
+/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`, or both added to one x. What is added may be
+/// normed first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub attention_norm: Norm,
@@ -127,6 +132,8 @@ pub struct Layer {
     pub output: Linear,
     /// Of what attention adds.
     pub attention_post_norm: Option<Norm>,
+    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`.
+    pub parallel: bool,
     pub mlp_norm: Norm,
     /// Gate and up, stacked; where the block is not gated up alone.
     pub gate_up: Linear,
@@ -174,6 +181,8 @@ impl Architecture {
             ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
             ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
             ModelType::Gpt2 => gpt2::describe(Describe::new(config)),
+            ModelType::GptNeo => gpt_neo::describe(Describe::new(config)),
+            ModelType::GptNeoX => gpt_neox::describe(Describe::new(config)),
             ModelType::Gemma => gemma::describe(Describe::new(config)),
             ModelType::Gemma2 => gemma::describe_2(Describe::new(config)),
             ModelType::Gemma3 => gemma::describe_3(Describe::new(config)),

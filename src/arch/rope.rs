@@ -7,6 +7,7 @@ use std::f64::consts::TAU;
 /// Angles of the rotary embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
+    /// Elements of a head that turn: all of them, or so many at its beginning.
     pub head_dim: usize,
     pub config: RopeConfig,
 }

@@ -282,3 +282,21 @@ fn names_may_lack_the_prefix_of_the_whole_model() {
     let other = message(add(&["h.0.ln_1.weight", "h.0.attn.c_attn.bias"]));
     assert!(other.contains("c_attn.bias"), "{other}");
 }
+
+#[test]
+fn a_head_may_have_its_name_of_transformers_5() {
+    let add = |expected: &str, names: &[&str]| {
+        let tensors: Vec<_> = names.iter().map(|name| ((*name).to_owned(), vec![3])).collect();
+        let file = write_header(&tensors, &[]);
+        let mut reader = CheckpointReader::new(&[(expected.to_owned(), vec![3])]);
+        reader.add_file("f", &file[8..], (file.len() + 12 * names.len()) as u64)
+    };
+    for name in HEAD {
+        assert_eq!(add(HEAD[0], &[name]).unwrap()[0].name, HEAD[0]);
+    }
+    let buffers = ["attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"]
+        .map(|buffer| format!("gpt_neox.layers.0.{buffer}"));
+    let all = [HEAD[0], &buffers[0], &buffers[1], &buffers[2]];
+    assert_eq!(add(HEAD[0], &all).unwrap().len(), 1);
+    assert!(message(add(HEAD[0], &HEAD)).contains("twice"));
+}

@@ -18,6 +18,10 @@ pub enum ModelType {
     Qwen3,
     /// Layer norms with biases, learned positions, biases of all products; DistilGPT-2 too.
     Gpt2,
+    /// GPT-2 with other names, windows in some layers, and scores as they are; TinyStories too.
+    GptNeo,
+    /// Blocks that read one input, rotation of a part of each head, biases; Pythia too.
+    GptNeoX,
     /// Llama with norms by 1 + the weight, and scaled embeddings.
     Gemma,
     /// The same with norms behind each block too, windows in every other layer, and soft caps.
@@ -58,6 +62,22 @@ const GPT2_NAMES: [(&str, &str); 7] = [
     ("hidden_act", "activation_function"),
 ];
 
+/// The same of GPT-Neo.
+const GPT_NEO_NAMES: [(&str, &str); 5] = [
+    ("num_hidden_layers", "num_layers"),
+    ("num_attention_heads", "num_heads"),
+    ("rms_norm_eps", "layer_norm_epsilon"),
+    ("hidden_act", "activation_function"),
+    ("sliding_window", "window_size"),
+];
+
+/// And of GPT-NeoX.
+const GPT_NEOX_NAMES: [(&str, &str); 3] = [
+    ("rms_norm_eps", "layer_norm_eps"),
+    ("rope_theta", "rotary_emb_base"),
+    ("partial_rotary_factor", "rotary_pct"),
+];
+
 /// What stands for fields that are missing.
 pub(super) struct Defaults {
     pub vocab_size: usize,
@@ -93,6 +113,18 @@ const LLAMA: Defaults = Defaults {
     final_logit_softcapping: None,
 };
 
+const GPT2: Defaults = Defaults {
+    vocab_size: 50_257,
+    hidden_size: 768,
+    intermediate_size: None,
+    depth: [12, 12],
+    max_position_embeddings: 1024,
+    norm_eps: 1e-5,
+    tied: true,
+    activation: Activation::GeluTanh,
+    ..LLAMA
+};
+
 const GEMMA: Defaults = Defaults {
     vocab_size: 256_000,
     hidden_size: 3072,
@@ -115,12 +147,14 @@ const GEMMA_2_AND_3: Defaults = Defaults {
 };
 
 impl ModelType {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Llama,
         Self::Mistral,
         Self::Qwen2,
         Self::Qwen3,
         Self::Gpt2,
+        Self::GptNeo,
+        Self::GptNeoX,
         Self::Gemma,
         Self::Gemma2,
         Self::Gemma3,
@@ -134,6 +168,8 @@ impl ModelType {
             Self::Qwen2 => ["qwen2", "Qwen2ForCausalLM"],
             Self::Qwen3 => ["qwen3", "Qwen3ForCausalLM"],
             Self::Gpt2 => ["gpt2", "GPT2LMHeadModel"],
+            Self::GptNeo => ["gpt_neo", "GPTNeoForCausalLM"],
+            Self::GptNeoX => ["gpt_neox", "GPTNeoXForCausalLM"],
             Self::Gemma => ["gemma", "GemmaForCausalLM"],
             Self::Gemma2 => ["gemma2", "Gemma2ForCausalLM"],
             Self::Gemma3 => ["gemma3_text", "Gemma3ForCausalLM"],
@@ -144,6 +180,8 @@ impl ModelType {
     pub(crate) fn spelled(self, field: &'static str) -> &'static str {
         let names: &[(&str, &str)] = match self {
             Self::Gpt2 => &GPT2_NAMES,
+            Self::GptNeo => &GPT_NEO_NAMES,
+            Self::GptNeoX => &GPT_NEOX_NAMES,
             Self::Gemma2 | Self::Gemma3 => &[("hidden_act", "hidden_activation")],
             _ => &[],
         };
@@ -168,15 +206,20 @@ impl ModelType {
                 head_dim: if matches!(self, Self::Qwen3) { Some(128) } else { None },
                 ..LLAMA
             },
-            Self::Gpt2 => Defaults {
-                vocab_size: 50_257,
-                hidden_size: 768,
-                intermediate_size: None,
-                depth: [12, 12],
-                max_position_embeddings: 1024,
+            Self::Gpt2 => GPT2,
+            Self::GptNeo => Defaults {
+                hidden_size: 2048,
+                depth: [24, 16],
+                max_position_embeddings: 2048,
+                ..GPT2
+            },
+            Self::GptNeoX => Defaults {
+                vocab_size: 50_432,
+                hidden_size: 6144,
+                intermediate_size: Some(24_576),
+                depth: [44, 64],
                 norm_eps: 1e-5,
-                tied: true,
-                activation: Activation::GeluTanh,
+                activation: Activation::Gelu,
                 ..LLAMA
             },
             Self::Gemma => GEMMA,
@@ -215,9 +258,33 @@ impl ModelType {
         }
     }
 
-    /// Whether queries and keys are rotated; otherwise there are as many heads of both, of one size.
+    /// Whether queries and keys are rotated; otherwise positions are learned.
     pub(super) const fn rotates(self) -> bool {
-        !matches!(self, Self::Gpt2)
+        !matches!(self, Self::Gpt2 | Self::GptNeo)
+    }
+
+    /// Whether it reads `num_key_value_heads` and `head_dim`; otherwise there are as many heads of both, of one size.
+    pub(super) const fn groups_heads(self) -> bool {
+        !matches!(self, Self::Gpt2 | Self::GptNeo | Self::GptNeoX)
+    }
+
+    /// Whether it reads which share of a head is rotated, `attention_bias` and `use_parallel_residual`.
+    pub(super) const fn turns_in_part(self) -> bool {
+        matches!(self, Self::GptNeoX)
+    }
+
+    /// Whether it reads `attention_types` and `attention_layers`.
+    pub(super) const fn lists_attention(self) -> bool {
+        matches!(self, Self::GptNeo)
+    }
+
+    /// Fields that shape the model and that no other family has.
+    pub(super) const fn own_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::GptNeo => &[PATTERN, LISTED],
+            Self::GptNeoX => &["rotary_pct", "attention_bias", "use_parallel_residual"],
+            _ => &[],
+        }
     }
 
     /// The names of all families, for messages.
@@ -249,7 +316,8 @@ pub(super) fn model_type(fields: &mut Fields) -> Result<ModelType> {
 /// Positions that a query sees, by the rules of the family.
 pub(super) fn sliding_window(fields: &mut Fields, family: ModelType) -> Result<Option<usize>> {
     match family {
-        ModelType::Llama | ModelType::Gpt2 | ModelType::Gemma => {
+        ModelType::GptNeo => fields.size("window_size", 256, 1 << 24).map(Some),
+        ModelType::Llama | ModelType::Gpt2 | ModelType::GptNeoX | ModelType::Gemma => {
             let allowed = "absent, or model_type \"mistral\", \"gemma2\" or \"gemma3_text\"";
             fields.require_neutral("sliding_window", |_| false, allowed)?;
             Ok(None)
@@ -283,6 +351,9 @@ pub(super) fn layer_types(
     family: ModelType,
     layers: usize,
 ) -> Result<Vec<LayerType>> {
+    if family.lists_attention() {
+        return listed_types(fields, layers);
+    }
     if !family.alternates() {
         return Ok(vec![]);
     }
@@ -306,4 +377,73 @@ pub(super) fn layer_types(
         kinds.push(if layer % pattern == 0 { LayerType::Full } else { LayerType::Sliding });
     }
     Ok(kinds)
+}
+
+/// GPT-Neo's fields for what the queries of each layer see: names with how often they follow, and one for each layer.
+const PATTERN: &str = "attention_types";
+const LISTED: &str = "attention_layers";
+/// What they call layers without a window and those with it.
+const NAMES: [&str; 2] = ["global", "local"];
+
+/// Both fields, which must agree; without them every second layer has a window.
+fn listed_types(fields: &mut Fields, layers: usize) -> Result<Vec<LayerType>> {
+    let mut found: Option<Vec<LayerType>> = None;
+    for name in [PATTERN, LISTED] {
+        let Some(value) = fields.take_set(name)? else { continue };
+        let mut kinds = vec![];
+        let known = if name == PATTERN {
+            list(&value).iter().all(|part| repeated(part, layers, &mut kinds))
+        } else {
+            named(&value, &mut kinds)
+        };
+        if !known || kinds.len() != layers {
+            return Err(refuse(name, &value, "\"global\" or \"local\" for each layer"));
+        }
+        if found.as_ref().is_some_and(|other| *other != kinds) {
+            return Err(refuse(name, &value, "the same as attention_types"));
+        }
+        found = Some(kinds);
+    }
+    Ok(found.unwrap_or_else(|| {
+        let kind = |layer: usize| LayerType::ALL[layer % 2];
+        (0..layers).map(kind).collect()
+    }))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Adds the kinds that a list names; whether it names no others.
+fn named(value: &Value, kinds: &mut Vec<LayerType>) -> bool {
+    for name in list(value) {
+        let Some(kind) = NAMES.iter().position(|known| name == known) else { return false };
+        kinds.push(LayerType::ALL[kind]);
+    }
+    true
+}
+
+/// The same of a list that follows itself so often, unless that is more than `most`.
+fn repeated(part: &Value, most: usize, kinds: &mut Vec<LayerType>) -> bool {
+    let [names, count] = list(part) else { return false };
+    let count = count.as_u64().unwrap_or(u64::MAX);
+    // Nothing may follow itself for ever.
+    if list(names).is_empty() || count > most as u64 {
+        return false;
+    }
+    (0..count).all(|_| kinds.len() <= most && named(names, kinds))
+}
+
+/// Both fields of a model with those layers.
+pub(super) fn attention_fields(kinds: &[LayerType]) -> [(&'static str, Value); 2] {
+    let name = |kind: &LayerType| json!(NAMES[usize::from(*kind == LayerType::Sliding)]);
+    let names: Vec<Value> = kinds.iter().map(name).collect();
+    let count = kinds.len();
+    let repeats = |period: &usize| {
+        count.is_multiple_of(*period) && kinds[*period..] == kinds[..count - *period]
+    };
+    let period = (1..=count).find(repeats).unwrap_or(1);
+    let pattern = vec![Value::Array(names[..period].to_vec()), json!(count / period)];
+    let pattern = Value::Array(vec![Value::Array(pattern)]);
+    [(PATTERN, pattern), (LISTED, Value::Array(names))]
 }

@@ -68,14 +68,14 @@ const NOTED_PATTERN: &str = "_sliding_window_pattern";
 fn meant(name: &str, family: ModelType) -> Option<&'static str> {
     let spelled = |field| family.spelled(field);
     let other = family.other_activation() == Some(name);
-    if other || name == NOTED_PATTERN || FIELDS.into_iter().any(|field| spelled(field) == name) {
+    let own = family.own_fields();
+    let fields = || FIELDS.into_iter().map(spelled).chain(own.iter().copied());
+    if other || name == NOTED_PATTERN || fields().any(|field| field == name) {
         return None;
     }
     // A family's own name takes the place of Llama's, which then is one of the others.
     let alias = ALIASES.iter().find(|(field, others)| *field == name || others.contains(&name));
-    alias
-        .map(|(field, _)| spelled(field))
-        .or_else(|| FIELDS.into_iter().map(spelled).find(|field| near(name, field)))
+    alias.map(|(field, _)| spelled(field)).or_else(|| fields().find(|field| near(name, field)))
 }
 
 /// Whether a name is a field's in another spelling (`hiddenSize`, `hidden-size`) or with a slip of
@@ -202,6 +202,53 @@ mod tests {
             .split_whitespace()
         {
             assert_eq!(meant(name, ModelType::Gpt2), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_other_fields_of_neo_and_neox_are_left_alone() {
+        for (family, names) in [
+            (
+                ModelType::GptNeo,
+                "activation_function architectures attention_dropout attention_layers attention_types \
+                bos_token_id classifier_dropout embed_dropout eos_token_id gradient_checkpointing \
+                hidden_size initializer_range intermediate_size layer_norm_epsilon \
+                max_position_embeddings model_type num_heads num_layers resid_dropout \
+                summary_activation summary_first_dropout summary_proj_to_labels summary_type \
+                summary_use_proj tokenizer_class transformers_version use_cache vocab_size window_size",
+            ),
+            (
+                ModelType::GptNeoX,
+                "architectures attention_bias attention_dropout bos_token_id classifier_dropout \
+                eos_token_id hidden_act hidden_dropout hidden_size initializer_range intermediate_size \
+                layer_norm_eps max_position_embeddings model_type num_attention_heads num_hidden_layers \
+                partial_rotary_factor rope_parameters rope_scaling rope_theta rotary_emb_base rotary_pct \
+                tie_word_embeddings torch_dtype transformers_version use_cache use_parallel_residual \
+                vocab_size",
+            ),
+        ] {
+            for name in names.split_whitespace() {
+                assert_eq!(meant(name, family), None, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn slips_in_fields_of_one_family_are_refused() {
+        for (family, name, field) in [
+            ("gpt_neo", "attention_type", "attention_types"),
+            ("gpt_neo", "attentionLayers", "attention_layers"),
+            ("gpt_neo", "windowSize", "window_size"),
+            ("gpt_neo", "num_hidden_layers", "num_layers"),
+            ("gpt_neo", "n_head", "num_heads"),
+            ("gpt_neox", "useParallelResidual", "use_parallel_residual"),
+            ("gpt_neox", "rotaryPct", "rotary_pct"),
+            ("gpt_neox", "rotary_embed_base", "rotary_emb_base"),
+            ("gpt_neox", "layer_norm_epsilon", "layer_norm_eps"),
+        ] {
+            let text = format!(r#"{{"model_type":"{family}","{name}":64}}"#);
+            let message = ModelConfig::from_json(&text).unwrap_err().message;
+            assert!(message.contains(name) && message.contains(field), "{message}");
         }
     }
 

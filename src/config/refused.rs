@@ -13,16 +13,17 @@ const NOTHING: Neutral = |_| false;
 /// One number per layer; 1: the layer has RoPE.
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
+pub(super) const WHOLE_HEADS: &str = "1: only gpt_neox rotates a part of each head";
 const HEAD_NORMS: &str =
     "false: only qwen3 and gemma3_text have norms of queries and keys, by no field";
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
 const FIELDS: [(&str, Neutral, &str); 21] = [
-    ("attention_bias", OFF, "false: only qwen2 has biases of queries, keys and values"),
+    ("attention_bias", OFF, "false: only gpt_neox has them by this field, and qwen2 by none"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
     ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
-    ("partial_rotary_factor", ONE, "1: tinyloom rotates whole heads"),
+    ("partial_rotary_factor", ONE, WHOLE_HEADS),
     ("quantization_config", NOTHING, "absent: tinyloom reads F32, F16 and BF16 weights"),
     ("use_qk_norm", OFF, HEAD_NORMS),
     ("qk_norm", OFF, HEAD_NORMS),
@@ -51,9 +52,13 @@ const FIELDS: [(&str, Neutral, &str); 21] = [
 
 /// Refuses a field that asks for what tinyloom lacks, by name. The others stay: `save` gives them back.
 pub(super) fn refuse_unsupported(fields: &Fields, family: ModelType) -> Result<()> {
-    let read = |name| name == "final_logit_softcapping" && family.caps_logits();
+    let read = |name: &str| match name {
+        "final_logit_softcapping" => family.caps_logits(),
+        "attention_bias" | "partial_rotary_factor" => family.turns_in_part(),
+        _ => false,
+    };
     FIELDS
         .iter()
-        .filter(|(name, ..)| !read(*name))
+        .filter(|(name, ..)| !read(name))
         .try_for_each(|&(name, neutral, allowed)| fields.require_neutral(name, neutral, allowed))
 }

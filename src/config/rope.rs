@@ -47,18 +47,38 @@ const FULL: &str = "full_attention";
 const SLIDING: &str = "sliding_attention";
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 
-/// Takes the fields of the rotary embedding. Also gives the base for layers with a window, where they have their own.
-/// `positions` is `max_position_embeddings`.
-pub(super) fn rope(
-    fields: &mut Fields,
-    positions: usize,
-    family: ModelType,
-) -> Result<(RopeConfig, Option<f64>)> {
+/// The rotary embedding of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ropes {
+    pub whole: RopeConfig,
+    /// The base in layers with a window, where they have their own.
+    pub local: Option<f64>,
+    /// The share of each head that turns.
+    pub partial: f64,
+}
+
+/// Version 4's name of a family for the share of a head that turns, and that of all others.
+const SHARES: [&str; 2] = ["rotary_pct", "partial_rotary_factor"];
+
+/// Takes the fields of the rotary embedding. `positions` is `max_position_embeddings`.
+pub(super) fn rope(fields: &mut Fields, positions: usize, family: ModelType) -> Result<Ropes> {
     if !family.rotates() {
-        return Ok((RopeConfig::default(), None));
+        return Ok(Ropes { whole: RopeConfig::default(), local: None, partial: 1.0 });
     }
-    let two = family.has_two_ropes();
-    let mut theta = fields.optional_real("rope_theta")?;
+    let (two, in_part) = (family.has_two_ropes(), family.turns_in_part());
+    let base = family.spelled("rope_theta");
+    let mut theta = fields.optional_real(base)?;
+    let mut partial = None;
+    if in_part {
+        // A file of version 4 may have both names.
+        let pair = |fields: &mut Fields, names: [&str; 2], first| {
+            let second = fields.optional_real(names[1])?;
+            agreed(names, first, second)
+        };
+        theta = pair(fields, [base, "rope_theta"], theta)?;
+        partial = fields.optional_real(SHARES[0])?;
+        partial = pair(fields, SHARES, partial)?;
+    }
     let mut local = if two { fields.optional_real("rope_local_base_freq")? } else { None };
     let mut scaling: Option<RopeScaling> = None;
     for place in PLACES {
@@ -70,14 +90,17 @@ pub(super) fn rope(
             place = "rope_parameters.sliding_attention";
             let mut own = Own::of(place, sliding)?;
             refuse_others(&value)?;
-            local = own.theta("rope_local_base_freq", local)?;
+            local = own.agreeing("rope_theta", "rope_local_base_freq", local)?;
             if own.scaling(positions)? != RopeScaling::Default {
                 return Err(Error::config(format!("config field {place} must be unscaled")));
             }
             (place, value) = ("rope_parameters.full_attention", full);
         }
         let mut own = Own::of(place, value)?;
-        theta = own.theta("rope_theta", theta)?;
+        theta = own.agreeing("rope_theta", base, theta)?;
+        if in_part {
+            partial = own.agreeing(SHARES[1], SHARES[0], partial)?;
+        }
         let read = own.scaling(positions)?;
         if let Some(other) = scaling.filter(|other| *other != read) {
             return Err(Error::config(format!(
@@ -89,7 +112,19 @@ pub(super) fn rope(
     }
     let theta = theta.unwrap_or(if two { 1e6 } else { 1e4 });
     let local = if two { Some(local.unwrap_or(1e4)) } else { None };
-    Ok((RopeConfig { theta, scaling: scaling.unwrap_or_default() }, local))
+    let partial = partial.unwrap_or(if in_part { 0.25 } else { 1.0 });
+    let whole = RopeConfig { theta, scaling: scaling.unwrap_or_default() };
+    Ok(Ropes { whole, local, partial })
+}
+
+/// What two fields say, which must be the same.
+fn agreed([first, second]: [&str; 2], one: Option<f64>, other: Option<f64>) -> Result<Option<f64>> {
+    match (one, other) {
+        (Some(one), Some(other)) if one != other => Err(Error::config(format!(
+            "config fields {first} ({one}) and {second} ({other}) disagree: keep one"
+        ))),
+        _ => Ok(other.or(one)),
+    }
 }
 
 /// Refuses what stands beside both kinds of layers, which have been taken.
@@ -115,16 +150,10 @@ impl Own {
         }
     }
 
-    /// The base, which the field of this name may also give.
-    fn theta(&mut self, name: &str, outer: Option<f64>) -> Result<Option<f64>> {
-        let inner = self.real("rope_theta")?;
-        match (outer, inner) {
-            (Some(outer), Some(inner)) if outer != inner => Err(Error::config(format!(
-                "config fields {name} ({outer}) and {}.rope_theta ({inner}) disagree: keep one",
-                self.place
-            ))),
-            _ => Ok(inner.or(outer)),
-        }
+    /// A number, which the field of this name may also give.
+    fn agreeing(&mut self, key: &str, name: &str, outer: Option<f64>) -> Result<Option<f64>> {
+        let inner = self.real(key)?;
+        agreed([name, &format!("{}.{key}", self.place)], outer, inner)
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {
@@ -157,7 +186,7 @@ impl Own {
             && !refused::ONE(&factor)
         {
             let name = format!("{}.partial_rotary_factor", self.place);
-            return Err(refuse(&name, &factor, "1: tinyloom rotates whole heads"));
+            return Err(refuse(&name, &factor, refused::WHOLE_HEADS));
         }
         let kind = self.kind()?;
         let scaling = match kind.as_deref() {
@@ -232,27 +261,35 @@ impl Own {
     }
 }
 
-impl RopeConfig {
-    /// The fields as transformers 4 and 5 read them; `local` is the base in layers with a window.
-    pub(super) fn fields(&self, local: Option<f64>) -> Vec<(&'static str, Value)> {
-        let mut fields = vec![("rope_theta", json!(self.theta))];
-        if self.scaling != RopeScaling::Default {
-            fields.push(("rope_scaling", object(self.scaling.fields())));
+impl Ropes {
+    /// The fields as transformers 4 and 5 read them.
+    pub fn fields(&self, family: ModelType) -> Vec<(&'static str, Value)> {
+        let RopeConfig { theta, scaling } = self.whole;
+        let mut fields = vec![(family.spelled("rope_theta"), json!(theta))];
+        if scaling != RopeScaling::Default {
+            fields.push(("rope_scaling", object(scaling.fields())));
         }
-        let mut parameters = self.parameters();
-        if let Some(theta) = local {
+        let mut parameters = self.whole.parameters();
+        if family.turns_in_part() {
+            fields.push((SHARES[0], json!(self.partial)));
+            parameters.push((SHARES[1], json!(self.partial)));
+        }
+        let mut parameters = object(parameters);
+        if let Some(theta) = self.local {
             fields.push(("rope_local_base_freq", json!(theta)));
-            let other = Self { theta, scaling: RopeScaling::Default }.parameters();
-            parameters = object(vec![(FULL, parameters), (SLIDING, other)]);
+            let other = RopeConfig { theta, scaling: RopeScaling::Default }.parameters();
+            parameters = object(vec![(FULL, parameters), (SLIDING, object(other))]);
         }
         fields.push(("rope_parameters", parameters));
         fields
     }
+}
 
-    fn parameters(&self) -> Value {
+impl RopeConfig {
+    fn parameters(&self) -> Vec<(&'static str, Value)> {
         let mut fields = self.scaling.fields();
         fields.push(("rope_theta", json!(self.theta)));
-        object(fields)
+        fields
     }
 }
 

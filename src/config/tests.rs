@@ -19,6 +19,7 @@ fn defaults_are_those_of_transformers() {
             max_position_embeddings: 2048,
             rms_norm_eps: 1e-6,
             rope: RopeConfig { theta: 10_000.0, scaling: RopeScaling::Default },
+            partial_rotary_factor: 1.0,
             rope_local_base_freq: None,
             tie_word_embeddings: false,
             hidden_act: Activation::Silu,
@@ -28,6 +29,8 @@ fn defaults_are_those_of_transformers() {
             attn_logit_softcapping: None,
             final_logit_softcapping: None,
             query_pre_attn_scalar: None,
+            attention_bias: false,
+            parallel_residual: false,
             extra: SortedMap::new(),
         }
     );
@@ -53,7 +56,7 @@ fn mistral_has_a_window() {
         (r#"{"sliding_window":256}"#, "sliding_window"),
         (r#"{"model_type":"mistral","sliding_window":0}"#, "sliding_window"),
         (r#"{"model_type":"mistral","architectures":["LlamaForCausalLM"]}"#, "architectures"),
-        (r#"{"model_type":"gpt_neox"}"#, "model_type"),
+        (r#"{"model_type":"gptj"}"#, "model_type"),
         (r#"{"attn_logit_softcapping":-1}"#, "attn_logit_softcapping"),
     ] {
         let error = ModelConfig::from_json(text).unwrap_err();
@@ -545,5 +548,156 @@ fn a_slip_in_what_shapes_gemma3_is_refused_by_name() {
         let text = format!(r#"{{"model_type":"gemma3_text","num_hidden_layers":1,{fields}}}"#);
         let error = ModelConfig::from_json(&text).unwrap_err();
         assert!(error.message.contains(named), "{error}");
+    }
+}
+
+/// The config of TinyStories-33M, as transformers 4 wrote it.
+#[test]
+fn gpt_neo_has_windows_in_every_second_layer() {
+    let text = r#"{"activation_function":"gelu_new","architectures":["GPTNeoForCausalLM"],
+        "attention_dropout":0,"attention_layers":["global","local","global","local"],
+        "attention_types":[[["global","local"],2]],"bos_token_id":50256,"embed_dropout":0,
+        "eos_token_id":50256,"gradient_checkpointing":false,"hidden_size":768,"initializer_range":0.02,
+        "intermediate_size":null,"layer_norm_epsilon":1e-05,"max_position_embeddings":2048,
+        "model_type":"gpt_neo","num_heads":16,"num_layers":4,"resid_dropout":0,
+        "summary_activation":null,"summary_first_dropout":0.1,"summary_proj_to_labels":true,
+        "summary_type":"cls_index","summary_use_proj":true,"torch_dtype":"float32",
+        "transformers_version":"4.28.1","use_cache":true,"vocab_size":50257,"window_size":256}"#;
+    let config = ModelConfig::from_json(text).unwrap();
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 68_514_048);
+    assert_eq!((config.head_dim, config.intermediate_size), (48, 3072));
+    let attention: Vec<_> = architecture.layers.iter().map(|layer| layer.attention).collect();
+    assert_eq!(
+        attention.iter().map(|a| a.window).collect::<Vec<_>>(),
+        [None, Some(256), None, Some(256)]
+    );
+    assert!(attention.iter().all(|a| a.scale == Some(1.0)));
+    let saved: Value = serde_json::from_str(&config.to_json()).unwrap();
+    let read: Value = serde_json::from_str(text).unwrap();
+    for (name, value) in read.as_object().unwrap() {
+        assert_eq!(saved[name], *value, "{name}");
+    }
+    for name in ["num_hidden_layers", "head_dim", "rope_theta", "sliding_window", "layer_types"] {
+        assert!(saved.get(name).is_none(), "{name}");
+    }
+    assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
+    let tensors = architecture.tensors();
+    for (name, shape) in [
+        ("transformer.h.1.attn.attention.k_proj.weight", vec![768, 768]),
+        ("transformer.h.1.attn.attention.out_proj.bias", vec![768]),
+        ("transformer.h.0.mlp.c_fc.weight", vec![3072, 768]),
+    ] {
+        assert!(tensors.contains(&(name.into(), shape)), "{name}");
+    }
+    assert!(!tensors.iter().any(|(name, _)| name.ends_with("q_proj.bias")));
+}
+
+#[test]
+fn both_lists_of_attention_are_read() {
+    let kinds = |fields: &str| {
+        let text = format!(r#"{{"model_type":"gpt_neo","num_layers":3{fields}}}"#);
+        ModelConfig::from_json(&text).map(|config| config.layer_types)
+    };
+    use LayerType::{Full, Sliding};
+    assert_eq!(kinds("").unwrap(), [Full, Sliding, Full]);
+    let pattern = r#","attention_types":[[["local"],2],[["global"],1]]"#;
+    assert_eq!(kinds(pattern).unwrap(), [Sliding, Sliding, Full]);
+    let listed = r#","attention_layers":["global","global","local"]"#;
+    assert_eq!(kinds(listed).unwrap(), [Full, Full, Sliding]);
+    for (fields, name) in [
+        (r#","attention_types":[[["local"],2]]"#, "attention_types"),
+        (r#","attention_types":[[["local"],1000000000000]]"#, "attention_types"),
+        (r#","attention_types":[[[],3]]"#, "attention_types"),
+        (r#","attention_types":[[["sparse"],3]]"#, "attention_types"),
+        (r#","attention_types":[["local",3]]"#, "attention_types"),
+        (r#","attention_layers":["local"]"#, "attention_layers"),
+        (r#","attention_layers":"local""#, "attention_layers"),
+        (
+            r#","attention_types":[[["local"],3]],"attention_layers":["local","local","global"]"#,
+            "the same as attention_types",
+        ),
+    ] {
+        let message = kinds(fields).unwrap_err().message;
+        assert!(message.contains(name), "{fields}: {message}");
+    }
+}
+
+/// The config of Pythia 160M, as transformers 4 wrote it, and as version 5 does.
+#[test]
+fn gpt_neox_turns_a_part_of_each_head() {
+    let four = r#"{"architectures":["GPTNeoXForCausalLM"],"bos_token_id":0,"eos_token_id":0,
+        "hidden_act":"gelu","hidden_size":768,"initializer_range":0.02,"intermediate_size":3072,
+        "layer_norm_eps":1e-05,"max_position_embeddings":2048,"model_type":"gpt_neox",
+        "num_attention_heads":12,"num_hidden_layers":12,"rotary_emb_base":10000,"rotary_pct":0.25,
+        "tie_word_embeddings":false,"torch_dtype":"float16","transformers_version":"4.24.0",
+        "use_cache":true,"use_parallel_residual":true,"vocab_size":50304}"#;
+    let config = ModelConfig::from_json(four).unwrap();
+    let architecture = Architecture::of(&config);
+    assert_eq!(architecture.parameter_count(), 162_322_944);
+    assert_eq!((config.rotary_dims(), architecture.rope.unwrap().head_dim), (16, 16));
+    assert!(architecture.layers.iter().all(|layer| layer.parallel && layer.output.bias.is_some()));
+    let saved: Value = serde_json::from_str(&config.to_json()).unwrap();
+    let parameters =
+        json!({"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.25});
+    assert_eq!(saved["rope_parameters"], parameters);
+    assert_eq!((&saved["rotary_pct"], &saved["rotary_emb_base"]), (&json!(0.25), &json!(10000.0)));
+    for name in ["rope_theta", "head_dim", "num_key_value_heads", "rms_norm_eps"] {
+        assert!(saved.get(name).is_none(), "{name}");
+    }
+    assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
+    let shape = r#""hidden_size":64,"num_attention_heads":2,"num_hidden_layers":1"#;
+    let read = |fields: &str| {
+        ModelConfig::from_json(&format!(r#"{{"model_type":"gpt_neox",{shape},{fields}}}"#))
+    };
+    // Later versions of transformers 4 repeat both under the names of others.
+    let both = r#""rotary_pct":0.5,"partial_rotary_factor":0.5,"rotary_emb_base":5e3,"rope_theta":5e3,
+        "use_parallel_residual":false,"attention_bias":false"#;
+    let five = r#""rope_parameters":{"rope_theta":5e3,"partial_rotary_factor":0.5,"rope_type":"default"},
+        "use_parallel_residual":false,"attention_bias":false"#;
+    let [both, five] = [both, five].map(|fields| read(fields).unwrap());
+    assert_eq!(both, five);
+    assert_eq!((both.rotary_dims(), both.rope.theta), (16, 5e3));
+    let layer = Architecture::of(&both).layers[0].clone();
+    assert!(!layer.parallel && layer.qkv.bias.is_none() && layer.output.bias.is_none());
+    assert!(layer.down.bias.is_some());
+    for (fields, name) in [
+        (r#""rotary_pct":0.3"#, "rotary_pct is 0.3"),
+        (r#""rotary_pct":0"#, "rotary_pct is 0"),
+        (r#""rotary_pct":1.5"#, "rotary_pct is 1.5"),
+        (r#""rotary_pct":-0.5"#, "rotary_pct is -0.5"),
+        (r#""rotary_pct":0.5,"rope_parameters":{"partial_rotary_factor":0.25}"#, "disagree"),
+        (r#""rotary_pct":0.5,"partial_rotary_factor":0.25"#, "disagree"),
+        (r#""rotary_emb_base":1e4,"rope_theta":1e5"#, "disagree"),
+        (r#""rotary_emb_base":-1"#, "rotary_emb_base is -1"),
+        (r#""hidden_act":"gelu_fast""#, "hidden_act is \"gelu_fast\""),
+        (r#""hidden_act":"relu""#, "hidden_act is \"relu\""),
+        (r#""attention_dropout":0.1"#, "attention_dropout"),
+        (r#""attention_bias":1"#, "attention_bias is 1"),
+        (r#""use_parallel_residual":"yes""#, "use_parallel_residual is"),
+        (r#""sliding_window":8"#, "sliding_window"),
+        (r#""rope_scaling":{"type":"dynamic","factor":2}"#, "rope_scaling.rope_type"),
+        (r#""architectures":["GPTNeoXModel"]"#, "architectures"),
+    ] {
+        let message = read(fields).unwrap_err().message;
+        assert!(message.contains(name), "{fields}: {message}");
+    }
+}
+
+#[test]
+fn what_gpt_neo_has_and_tinyloom_not_is_refused_by_name() {
+    for (field, value) in [
+        ("activation_function", "\"relu\""),
+        ("activation_function", "\"gelu_fast\""),
+        ("attention_dropout", "0.1"),
+        ("num_heads", "5"),
+        ("layer_norm_epsilon", "0"),
+        ("window_size", "0"),
+        ("intermediate_size", "0"),
+        ("architectures", "[\"GPTNeoModel\"]"),
+    ] {
+        let text = format!(r#"{{"model_type":"gpt_neo","{field}":{value}}}"#);
+        let message = ModelConfig::from_json(&text).unwrap_err().message;
+        assert!(message.contains(field), "{field}: {message}");
     }
 }

@@ -61,6 +61,8 @@ impl Build<'_> {
         let attention = layer.attention;
         let normed = self.value("attention norm", self.hidden);
         self.node(Op::Norm(layer.attention_norm), "attention norm", &[x], &[normed]);
+        // Before the sums that pass x's gradient on as it is, so that the backward pass adds to it behind them.
+        let beside = layer.parallel.then(|| self.mlp_norm(layer, x));
         let mut qkv = self.value("qkv", attention.stride());
         self.linear(layer.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
         if let Some(norms) = layer.head_norms {
@@ -77,8 +79,7 @@ impl Build<'_> {
         let whats = ["output", "output adapter", "attention post norm"];
         let middle = self.add_product(layer.output, layer.attention_post_norm, whats, output, x);
 
-        let normed = self.value("mlp norm", self.hidden);
-        self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[middle], &[normed]);
+        let normed = beside.unwrap_or_else(|| self.mlp_norm(layer, middle));
         let (gated, width) = (layer.gated, layer.feed);
         let (name, columns) = if gated { ("gate and up", 2 * width) } else { ("up", width) };
         let gate_up = self.value(name, columns);
@@ -89,6 +90,12 @@ impl Build<'_> {
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
         let whats = ["down", "down adapter", "mlp post norm"];
         self.add_product(layer.down, layer.mlp_post_norm, whats, activated, middle)
+    }
+
+    fn mlp_norm(&mut self, layer: &Layer, x: ValueId) -> ValueId {
+        let normed = self.value("mlp norm", self.hidden);
+        self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[x], &[normed]);
+        normed
     }
 
     /// x plus the product of `from`, which is normed first if there is a norm. `whats` are the names of the

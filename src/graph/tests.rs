@@ -41,17 +41,48 @@ fn a_layer_is_written_once() {
     assert_eq!(graph.nodes[graph.layers_end].site.what, "final norm");
 }
 
+fn parallel(layers: usize) -> Architecture {
+    let mut architecture = architecture(layers, false);
+    architecture.layers.iter_mut().for_each(|layer| layer.parallel = true);
+    architecture
+}
+
+/// Both blocks read one value, and both norms add to its gradient behind the sums that begin it.
+#[test]
+fn parallel_blocks_read_one_value() {
+    let graph = build(&parallel(1));
+    let of = |what: &str| graph.nodes.iter().find(|node| node.site.what == what).unwrap();
+    let x = of("embedding").writes[0];
+    assert_eq!((of("attention norm").reads[0], of("mlp norm").reads[0]), (x, x));
+    assert_eq!((of("output").reads[1], of("down").reads[1]), (x, of("output").writes[0]));
+    let training = differentiate(&graph, &|_| true);
+    let norms: Vec<_> = training.nodes[training.backward..]
+        .iter()
+        .filter_map(|node| match node.op {
+            Op::NormBackward { write, .. } => Some((node.site.what, write, node.writes[0])),
+            _ => None,
+        })
+        .collect();
+    let whats: Vec<_> = norms.iter().map(|(what, write, _)| (*what, *write)).collect();
+    let (first, add) = (WriteMode::Overwrite, WriteMode::Add);
+    assert_eq!(whats, [("final norm", first), ("mlp norm", add), ("attention norm", add)]);
+    assert!(norms.iter().all(|(.., gradient)| *gradient == norms[0].2));
+}
+
 #[test]
 fn every_value_is_written_before_it_is_read() {
-    let forward = build(&architecture(3, false));
-    let training = differentiate(&forward, &|_| true);
-    for graph in [&forward, &fuse(&forward), &training, &remat(&training)] {
-        let mut written: HashSet<ValueId> = HashSet::new();
-        for node in &graph.nodes {
-            for read in &node.reads {
-                assert!(written.contains(read), "{} reads {}", node.site, graph.values[*read]);
+    for architecture in [architecture(3, false), parallel(3)] {
+        let forward = build(&architecture);
+        let training = differentiate(&forward, &|_| true);
+        for graph in [&forward, &fuse(&forward), &training, &remat(&training)] {
+            let mut written: HashSet<ValueId> = HashSet::new();
+            for node in &graph.nodes {
+                for read in &node.reads {
+                    let (site, value) = (node.site, graph.values[*read]);
+                    assert!(written.contains(read), "{site} reads {value}");
+                }
+                written.extend(&node.writes);
             }
-            written.extend(&node.writes);
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
 use super::modules::activation_module;
-use super::shape::{ActivationWidth, Constant};
+use super::shape::{ActivationWidth, Constant, RopeShape};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -182,24 +182,18 @@ pub fn dropout(caps: &Capabilities, columns: usize, rate: f64, mode: WriteMode) 
     finish(composer, caps, &bindings, blocks)
 }
 
-/// `rope_forward` or `rope_backward` over the first `heads` heads of rows of `stride` elements.
-/// Grid: `tokens · heads · head_dim / 2` invocations.
-pub fn rope(
-    caps: &Capabilities,
-    heads: usize,
-    head_dim: usize,
-    stride: usize,
-    forward: bool,
-) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::Rope { heads, head_dim, stride, forward })?
+/// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.
+pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
+    let RopeShape { heads, head_dim, dims, stride } = shape;
+    let composer = composer(caps, KernelSpec::Rope { shape, forward })?
         .size("HEADS", heads)
         .size("HEAD_DIM", head_dim)
-        .size("HALF", head_dim / 2)
+        .size("HALF", dims / 2)
         .size("STRIDE", stride)
         .float("DIRECTION", if forward { 1.0 } else { -1.0 })
         .module(shader!("04_rope"));
     let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
-    finish(composer, caps, &bindings, heads * head_dim / 2)
+    finish(composer, caps, &bindings, heads * dims / 2)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {

@@ -62,6 +62,6 @@ pub use sample::{sample, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
     DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, MatvecShape, NormTerms, Objective, Output,
-    SplitReason,
+    RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;

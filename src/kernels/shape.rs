@@ -197,6 +197,17 @@ pub enum Output {
     BiasedResidual,
 }
 
+/// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeShape {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Elements that turn, at the beginning of each head; even.
+    pub dims: usize,
+    /// Elements of a row.
+    pub stride: usize,
+}
+
 /// Width of the feed-forward block's hidden layer, and its activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ActivationWidth {

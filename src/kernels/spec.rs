@@ -5,7 +5,7 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecShape, NormTerms, Objective, Output,
+    DenseMask, KeyValueOwner, MatvecShape, NormTerms, Objective, Output, RopeShape,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -123,11 +123,9 @@ pub enum KernelSpec {
         splits: usize,
     },
     Matvec(MatvecShape),
-    /// In place on the first `heads` heads of rows of `stride` elements; backward rotates back.
+    /// In place; backward rotates back.
     Rope {
-        heads: usize,
-        head_dim: usize,
-        stride: usize,
+        shape: RopeShape,
         forward: bool,
     },
     CacheAppend {

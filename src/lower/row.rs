@@ -114,7 +114,9 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let Rows::One(cache) = self.rows else { panic!("only one row is decoded by joined nodes") };
         let input = self.read(node, 0);
-        if cache.format != KvCache::F32 || !self.fuses_pairs(norm, weight) {
+        // That kernel turns whole heads.
+        let whole = self.turning(attention).head_dim == attention.head_dim;
+        if cache.format != KvCache::F32 || !whole || !self.fuses_pairs(norm, weight) {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);

@@ -1,5 +1,6 @@
 //! State as `optimizer.safetensors` has it: names, shapes, and where the bytes lie.
 
+use crate::arch::{Stored as Order, Swap};
 use crate::kernels::CODED_BLOCK;
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Slice};
@@ -32,10 +33,10 @@ impl StateSet {
 
     /// The shape of a tensor in a file, that of its parameter given. Codes are in the file as they lie here:
     /// their blocks go along the rows.
-    pub fn shape(&self, of: &[usize], transposed: bool) -> Vec<usize> {
+    pub fn shape(&self, of: &[usize], order: Order) -> Vec<usize> {
         match self.content {
             Content::Numbers => of.to_vec(),
-            Content::Codes => lying(of, transposed),
+            Content::Codes => lying(of, order),
             Content::Scales => vec![of.iter().product::<usize>() / CODED_BLOCK, 2],
         }
     }
@@ -43,22 +44,22 @@ impl StateSet {
     /// The tensor of a parameter whose state lies in these slices.
     pub(super) fn stored(&self, tensor: &Tensor, slices: Vec<Slice>) -> Stored {
         let dot = if self.suffix.is_empty() { "" } else { "." };
-        let Tensor { name, shape, transposed, .. } = tensor;
+        let Tensor { name, shape, stored: order, .. } = tensor;
         let numbers = self.content == Content::Numbers;
         Stored {
             name: format!("{name}{dot}{}", self.suffix),
-            shape: self.shape(shape, *transposed),
+            shape: self.shape(shape, *order),
             content: self.content,
             slices,
-            lies: (*transposed && numbers).then(|| [shape[1], shape[0]]),
+            swap: tensor.swap().filter(|_| numbers),
         }
     }
 }
 
 /// The shape of a parameter as kernels see it.
-fn lying(shape: &[usize], transposed: bool) -> Vec<usize> {
+fn lying(shape: &[usize], order: Order) -> Vec<usize> {
     let mut shape = shape.to_vec();
-    if transposed {
+    if order == Order::Columns {
         shape.reverse();
     }
     shape
@@ -75,13 +76,13 @@ pub struct Trained {
 
 impl Trained {
     /// A parameter of this shape in a checkpoint.
-    pub fn new(shape: &[usize], transposed: bool, of_layer: bool) -> Self {
-        Self { shape: lying(shape, transposed), of_layer }
+    pub fn new(shape: &[usize], order: Order, of_layer: bool) -> Self {
+        Self { shape: lying(shape, order), of_layer }
     }
 
     pub(super) fn of(layout: &Params, tensor: &Tensor) -> Self {
         let of_layer = layout.architecture.is_of_layer(tensor.matrix);
-        Self::new(&tensor.shape, tensor.transposed, of_layer)
+        Self::new(&tensor.shape, tensor.stored, of_layer)
     }
 }
 
@@ -92,8 +93,8 @@ pub struct Stored {
     pub shape: Vec<usize>,
     pub content: Content,
     pub slices: Vec<Slice>,
-    /// Its rows and columns as it lies here, where the file has it transposed.
-    pub lies: Option<[usize; 2]>,
+    /// From the order in which it lies here to the file's, if that is another one.
+    pub swap: Option<Swap>,
 }
 
 impl Stored {

@@ -1,6 +1,7 @@
 //! A tensor's elements in the shards of a set of buffers: written and read in pieces. A tensor that the
-//! checkpoint has as `[in, out]` is transposed here, between the host's bytes and the shards.
+//! checkpoint has in another order, such as `[in, out]`, is reordered here, between the host's bytes and the shards.
 
+use crate::arch::Swap;
 use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
 use crate::format::{GROUP, WeightFormat, pack};
@@ -14,7 +15,7 @@ use std::rc::Rc;
 /// Bytes brought back at a time: host memory holds them two more times meanwhile.
 const READ_BYTES: usize = 64 << 20;
 
-/// Elements of a transposed tensor that are written at a time.
+/// Elements of a reordered tensor that are written at a time.
 const PART: usize = 1 << 20;
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
@@ -87,7 +88,7 @@ impl Place<'_> {
         read_regions(gpu, &self.tensor.name, regions)
     }
 
-    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here transposed,
+    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here in another order,
     /// pieces come in order and wait in `held` for the last one.
     ///
     /// # Errors
@@ -99,12 +100,10 @@ impl Place<'_> {
         values: &[f32],
         held: &mut Vec<f32>,
     ) -> Result<()> {
-        if !self.tensor.transposed {
-            return self.write(gpu, start, values);
-        }
-        let (name, shape) = (&self.tensor.name, [self.tensor.shape[1], self.tensor.shape[0]]);
+        let Some(swap) = self.tensor.swap() else { return self.write(gpu, start, values) };
+        let total = self.tensor.shape.iter().product();
         let write = |start: usize, part: &[f32]| self.write(gpu, start, part);
-        write_transposed(name, shape, (start, values), held, &write)
+        write_swapped(&self.tensor.name, (swap, total), (start, values), held, &write)
     }
 
     /// Reads the tensor's bytes from `begin` to `end` of its bytes in a file, f32 little endian.
@@ -119,24 +118,21 @@ impl Place<'_> {
             return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
         }
         let range = (start / 4) as usize..(end / 4) as usize;
-        if !self.tensor.transposed {
-            return self.read(gpu, range);
-        }
+        let Some(swap) = self.tensor.swap() else { return self.read(gpu, range) };
         let whole = self.read(gpu, 0..(total / 4) as usize)?;
-        Ok(read_transposed(whole, [self.tensor.shape[1], self.tensor.shape[0]], range))
+        Ok(read_swapped(whole, swap, range))
     }
 }
 
-/// Writes elements from `start` on of a tensor that a file has as `[columns, rows]` and that lies here as
-/// `[rows, columns]`. Pieces come in order and wait in `held` for the last one.
-fn write_transposed(
+/// Writes elements from `start` on of a tensor of so many, which a file has in the order that `swap` gives. Pieces
+/// come in order and wait in `held` for the last one.
+fn write_swapped(
     name: &str,
-    [rows, columns]: [usize; 2],
+    (swap, total): (Swap, usize),
     (start, values): (usize, &[f32]),
     held: &mut Vec<f32>,
     write: &dyn Fn(usize, &[f32]) -> Result<()>,
 ) -> Result<()> {
-    let total = rows * columns;
     if start == 0 {
         *held = room(&format!("tensor {name}"), total as u64)?;
     }
@@ -151,7 +147,7 @@ fn write_transposed(
     // Parts of a few megabytes: the host holds the tensor once, not twice.
     let mut part = vec![];
     for i in 0..total {
-        part.push(stored[i % columns * rows + i / columns]);
+        part.push(stored[swap.place(i)]);
         if part.len() == PART || i + 1 == total {
             write(i + 1 - part.len(), &part)?;
             part.clear();
@@ -160,18 +156,17 @@ fn write_transposed(
     Ok(())
 }
 
-/// A range of the elements of a tensor as a file has it, `[columns, rows]`, from the bytes of all of it as it
-/// lies here, `[rows, columns]`.
-fn read_transposed(
+/// A range of the elements of a tensor in a file's order, from the bytes of all of it as it lies here.
+fn read_swapped(
     whole: LocalFuture<Result<Vec<u8>>>,
-    [rows, columns]: [usize; 2],
+    swap: Swap,
     range: Range<usize>,
 ) -> LocalFuture<Result<Vec<u8>>> {
     Box::pin(async move {
         let whole = whole.await?;
         let mut bytes = room("a piece of a tensor", range.len() as u64 * 4)?;
         for i in range {
-            bytes.extend_from_slice(&whole[(i % rows * columns + i / rows) * 4..][..4]);
+            bytes.extend_from_slice(&whole[swap.back().place(i) * 4..][..4]);
         }
         Ok(bytes)
     })
@@ -209,7 +204,7 @@ pub(super) fn read_stored(
         return Err(Error::internal(format!("bytes {start} to {end} of a tensor of {total}")));
     }
     let mut regions = vec![];
-    let lying = if stored.lies.is_some() { 0..total } else { bytes.clone() };
+    let lying = if stored.swap.is_some() { 0..total } else { bytes.clone() };
     for slice in stored.cut(&lying) {
         let (buffer, end) = (find(slice.buffer)?, slice.offset + slice.bytes);
         for offset in (slice.offset..end).step_by(READ_BYTES) {
@@ -218,14 +213,14 @@ pub(super) fn read_stored(
         }
     }
     let read = read_regions(gpu, &stored.name, regions)?;
-    Ok(match stored.lies {
+    Ok(match stored.swap {
         None => read,
-        Some(shape) => read_transposed(read, shape, *start as usize / 4..*end as usize / 4),
+        Some(swap) => read_swapped(read, swap, *start as usize / 4..*end as usize / 4),
     })
 }
 
 /// Writes words of a stored tensor as a file has it, from its word `start` on. Those of one that lies here
-/// transposed wait in `held` for the last one.
+/// in another order wait in `held` for the last one.
 pub(super) fn write_stored(
     gpu: &Rc<dyn Gpu>,
     stored: &Stored,
@@ -242,9 +237,12 @@ pub(super) fn write_stored(
         }
         Ok(())
     };
-    match stored.lies {
+    match stored.swap {
         None => write(start, values),
-        Some(shape) => write_transposed(&stored.name, shape, (start, values), held, &write),
+        Some(swap) => {
+            let total = stored.bytes() as usize / 4;
+            write_swapped(&stored.name, (swap, total), (start, values), held, &write)
+        }
     }
 }
 

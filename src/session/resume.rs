@@ -72,13 +72,13 @@ impl Resume {
             weight.params.iter().map(move |param| (architecture.is_of_layer(id), param))
         });
         for (of_layer, param) in params {
-            let known = Trained::new(&param.shape, param.transposed, of_layer);
+            let known = Trained::new(&param.shape, param.stored, of_layer);
             for set in saved_sets(&state.options, state.progress, &known) {
                 let name = format!("{}.{}", param.name, set.suffix);
                 if set.content == Content::Codes {
                     codes.push(name.clone());
                 }
-                tensors.push((name, set.shape(&param.shape, param.transposed)));
+                tensors.push((name, set.shape(&param.shape, param.stored)));
             }
         }
         let mut reader = CheckpointReader::new(&tensors);

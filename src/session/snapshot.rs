@@ -117,12 +117,12 @@ impl Snapshot {
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let find = |name| self.copies.get(name);
-        // Stretches of the file, each with the tensor that it is of if that lies here transposed.
+        // Stretches of the file, each with the tensor that it is of if that lies here in another order.
         let (mut cuts, mut next, mut at) = (vec![], bytes.start, 0);
         for stored in &self.stored {
             let end = at + stored.bytes();
             let (first, last) = (at.max(bytes.start), end.min(bytes.end));
-            if stored.lies.is_some() && first < last {
+            if stored.swap.is_some() && first < last {
                 cuts.push((next..first, None));
                 cuts.push((first - at..last - at, Some(stored)));
                 next = last;
@@ -131,8 +131,8 @@ impl Snapshot {
         }
         cuts.push((next..bytes.end, None));
         let (count, mut data) = (cuts.len(), vec![]);
-        for (bytes, transposed) in cuts {
-            let part = match transposed {
+        for (bytes, reordered) in cuts {
+            let part = match reordered {
                 None => self.read_rows(bytes).await?,
                 Some(stored) => read_stored(self.model.gpu(), stored, &bytes, &find)?.await?,
             };

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, Constant, DenseMask, Element, Form,
     Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, NormTerms, Objective, Output, WeightFormat, WriteMode,
+    MatvecShape, NormTerms, Objective, Output, RopeShape, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -224,8 +224,12 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add("attention key, value from kept", kernel);
         }
         add("attention group sum", k::attention_group_sum(caps, shape));
-        add("rope", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), true));
-        add("rope backward", k::rope(caps, heads + kv_heads, head_dim, shape.stride(), false));
+        let (heads, stride) = (heads + kv_heads, shape.stride());
+        for dims in [head_dim, head_dim / 4 * 2] {
+            let shape = RopeShape { heads, head_dim, dims, stride };
+            add("rope", k::rope(caps, shape, true));
+            add("rope backward", k::rope(caps, shape, false));
+        }
         for cache in KvCache::ALL {
             let name = cache.name();
             add(&format!("{name} cache append"), k::cache_append(caps, shape, cache));

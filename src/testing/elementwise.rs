@@ -6,7 +6,7 @@ use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, 
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::config::Activation;
-use crate::kernels::{self as k, ActivationWidth, Kernel, WriteMode};
+use crate::kernels::{self as k, ActivationWidth, Kernel, RopeShape, WriteMode};
 use crate::random::{fill_weights, split};
 use crate::session::step::Initialize;
 use crate::twins::activation::{
@@ -183,19 +183,18 @@ async fn dropout(lane: Rc<Lane>) -> Outcome {
 
 async fn rope(lane: Rc<Lane>) -> Outcome {
     const THETA: f64 = 10_000.0;
-    for (n_heads, n_kv_heads, head_dim) in [(1, 1, 4), (6, 2, 12), (3, 1, 80)] {
+    for (n_heads, n_kv_heads, head_dim, dims) in [(1, 1, 4, 4), (6, 2, 12, 6), (3, 1, 80, 80)] {
         for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
             let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
-            let heads = n_heads + n_kv_heads;
+            let (heads, stride) = (n_heads + n_kv_heads, shape.qkv_width());
+            let turned = RopeShape { heads, head_dim, dims, stride };
             let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
             let qkv = lane.normal(tokens * shape.qkv_width());
-            let angles = Rope::plain(head_dim, THETA);
+            let angles = Rope::plain(dims, THETA);
             let table: Vec<f32> =
                 rope_table(64, &angles).iter().flat_map(|pair| narrow(pair)).collect();
             for forward in [true, false] {
-                let made = lane
-                    .variants(|caps| k::rope(caps, heads, head_dim, shape.qkv_width(), forward))
-                    .map_err(text)?;
+                let made = lane.variants(|caps| k::rope(caps, turned, forward)).map_err(text)?;
                 let mut expected = wide(&qkv);
                 let rotate = if forward { rope_forward } else { rope_backward };
                 rotate(shape, &mut expected, &documents, position, &angles);

@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use super::measure::{close, same, text};
 use super::model::{
-    ALTERNATING, BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, WINDOWED, device, hardware,
+    ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, UNTIED, WINDOWED, device, hardware,
 };
 use super::pretend::Pretend;
 use super::{Case, Outcome};
@@ -67,10 +67,12 @@ pub(super) fn cases() -> Vec<Case> {
         generation(&lane, &hardware(&lane)?, BIASED, KvCache::F32, 1e-4, &SHORT).await
     }));
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.
-    let case = "model learned: greedy generation with kernels for hardware";
-    cases.push(Case::new(case, |lane| async move {
-        generation(&lane, &hardware(&lane)?, LEARNED, KvCache::F32, 1e-4, &SHORT).await
-    }));
+    for (name, config) in [("learned", LEARNED), ("parallel", PARALLEL)] {
+        let case = format!("model {name}: greedy generation with kernels for hardware");
+        cases.push(Case::new(case, move |lane| async move {
+            generation(&lane, &hardware(&lane)?, config, KvCache::F32, 1e-4, &SHORT).await
+        }));
+    }
     for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
         let name = cache.name();
         let case = format!("model untied: greedy generation with kernels for hardware, {name}");

@@ -313,18 +313,19 @@ fn same_codes(got: &[u8], wanted: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Words of four codes each.
+fn random_codes(lane: &Lane, words: usize) -> Vec<u32> {
+    let bytes: Vec<u8> = lane.integers(4 * words, 256).into_iter().map(|x| x as u8).collect();
+    bytemuck::pod_collect_to_vec(&bytes)
+}
+
 async fn adamw8bit(lane: Rc<Lane>) -> Outcome {
     for (count, decay_end, update) in [(256, 0, true), (7 * 256, 1000, true), (512, 512, false)] {
         let made = lane.variants(|caps| k::adamw8bit(caps, count)).map_err(text)?;
         let [weight0, gradient0, word0, word1, block0] = PLACE;
         let weights = lane.normal(weight0 + count + BEHIND);
         let gradients = lane.normal(gradient0 + count + BEHIND);
-        let codes: [Vec<u32>; 2] = [word0, word1].map(|first| {
-            let words = first + count / 4 + BEHIND;
-            let bytes: Vec<u8> =
-                lane.integers(4 * words, 256).into_iter().map(|x| x as u8).collect();
-            bytemuck::pod_collect_to_vec(&bytes)
-        });
+        let codes = [word0, word1].map(|first| random_codes(&lane, first + count / 4 + BEHIND));
         let blocks = block0 + count / 256;
         let scales: Vec<f32> =
             lane.normal(2 * (blocks + 2)).into_iter().map(|x| x.abs() + 0.01).collect();

@@ -25,7 +25,7 @@ use super::normal::fill_normal;
 use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
 use crate::arch::{
-    Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Weight, WeightId,
+    Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Swap, Weight, WeightId,
 };
 use crate::config::ModelConfig;
 use crate::data::Batch;
@@ -208,10 +208,10 @@ impl<'a, R: Real> Run<'a, R> {
 
     /// Parameters that are stacked into one weight.
     fn weight(&self, id: WeightId) -> Vec<R> {
-        let params = &self.architecture.weights[id].params;
+        let Weight { params, columns, .. } = &self.architecture.weights[id];
         let of = |param: &Param| {
             let stored = &self.weights[&param.name];
-            if param.transposed { transpose(stored, param.shape[0]) } else { stored.clone() }
+            reordered(stored, swap_of(param, *columns).map(Swap::back))
         };
         params.iter().flat_map(of).collect()
     }
@@ -466,9 +466,8 @@ impl<'a, R: Real> Run<'a, R> {
             let mut rest = gradient.as_slice();
             for param in &self.architecture.weights[id].params {
                 let (part, tail) = rest.split_at(param.shape.iter().product());
-                let stored =
-                    if param.transposed { transpose(part, param.shape[1]) } else { part.to_vec() };
-                named.insert(param.name.clone(), stored);
+                let swap = swap_of(param, self.columns(id));
+                named.insert(param.name.clone(), reordered(part, swap));
                 rest = tail;
             }
         }
@@ -493,10 +492,19 @@ fn activated_backward<R: Real>(gate: Gate, x: &[R], d_y: &[R]) -> (Vec<R>, Vec<R
     }
 }
 
-/// A matrix of `rows` rows as the rows of its columns.
-fn transpose<R: Real>(matrix: &[R], rows: usize) -> Vec<R> {
-    let columns = matrix.len() / rows;
-    (0..matrix.len()).map(|i| matrix[i % rows * columns + i / rows]).collect()
+/// What takes a parameter of a weight of so many columns to the checkpoint's order.
+fn swap_of(param: &Param, columns: usize) -> Option<Swap> {
+    param.stored.swap(param.rows(columns), columns)
+}
+
+fn reordered<R: Real>(values: &[R], swap: Option<Swap>) -> Vec<R> {
+    let mut moved = values.to_vec();
+    if let Some(swap) = swap {
+        for (element, &value) in values.iter().enumerate() {
+            moved[swap.place(element)] = value;
+        }
+    }
+    moved
 }
 
 fn shape(attention: Attention, tokens: usize) -> AttentionShape {

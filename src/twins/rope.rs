@@ -5,7 +5,7 @@ use super::Real;
 use super::attention::AttentionShape;
 use crate::arch::Rope;
 
-/// (cos, sin) of each position and pair, `[positions, head_dim / 2]`, in f64.
+/// (cos, sin) of each position and pair, `[positions, pairs]`, in f64.
 pub fn rope_table(positions: usize, rope: &Rope) -> Vec<[f64; 2]> {
     let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
     let turned = |position: usize| {
@@ -17,8 +17,8 @@ pub fn rope_table(positions: usize, rope: &Rope) -> Vec<[f64; 2]> {
     (0..positions).flat_map(turned).collect()
 }
 
-/// Rotates the query and key heads of each row of `qkv` in place. Pairs are (i, i + head_dim / 2),
-/// as Hugging Face's `rotate_half` has them; a row's position is `offset` + its index − the start
+/// Rotates the query and key heads of each row of `qkv` in place, or the first elements of each, as many as turn.
+/// Pairs are half of these apart, as Hugging Face's `rotate_half` has them; a row's position is `offset` + its index − the start
 /// of its document.
 pub fn rope_forward<R: Real>(
     shape: AttentionShape,
@@ -49,13 +49,13 @@ fn rotate<R: Real>(
     rope: &Rope,
     direction: f64,
 ) {
-    let half = shape.head_dim / 2;
+    let (dims, half) = (rope.head_dim, rope.head_dim / 2);
     let table = rope_table(offset + shape.tokens, rope);
     let rotated = (shape.n_heads + shape.n_kv_heads) * shape.head_dim;
     for (t, row) in qkv.chunks_exact_mut(shape.qkv_width()).enumerate() {
         let position = offset + t - documents[t] as usize;
         for head in row[..rotated].chunks_exact_mut(shape.head_dim) {
-            let (first, second) = head.split_at_mut(half);
+            let (first, second) = head[..dims].split_at_mut(half);
             for ((a, b), [cos, sin]) in first.iter_mut().zip(second).zip(&table[position * half..])
             {
                 let (cos, sin) = (R::from_f64(*cos), R::from_f64(direction * sin));
@@ -109,6 +109,24 @@ mod tests {
         assert_close("q", &qkv[12..16], &[cos0, -2.0 * sin1, sin0, 2.0 * cos1], 1e-15, 0.0);
         assert_eq!(qkv[12..16], qkv[16..20]);
         assert_eq!(qkv[20..], [1.0, 0.0, 0.0, 2.0]);
+    }
+
+    #[test]
+    fn the_rest_of_a_head_stays_where_fewer_elements_turn() {
+        let whole = noise::<f64>(1, 5 * SHAPE.qkv_width());
+        let mut turned = whole.clone();
+        rope_forward(SHAPE, &mut turned, &DOCUMENTS, 3, &rope(4));
+        // The first four elements turn as heads of four do.
+        let narrow = AttentionShape { head_dim: 4, ..SHAPE };
+        let first = |rows: &[f64]| -> Vec<f64> {
+            rows.chunks_exact(SHAPE.head_dim).flat_map(|head| head[..4].to_vec()).collect()
+        };
+        let mut expected = first(&whole);
+        rope_forward(narrow, &mut expected, &DOCUMENTS, 3, &rope(4));
+        assert_eq!(first(&turned), expected);
+        for (was, is) in whole.chunks_exact(6).zip(turned.chunks_exact(6)) {
+            assert_eq!(was[4..], is[4..]);
+        }
     }
 
     #[test]

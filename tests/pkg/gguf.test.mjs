@@ -115,7 +115,7 @@ test("llama.cpp continues as tinyloom does", { timeout: 600_000 }, async (t) => 
 });
 
 test("families without a file are refused by name", () => {
-  for (const model_type of ["gpt_neo", "gemma2", "mamba", "constructor", undefined]) {
+  for (const model_type of ["gpt_neo", "gpt_neox", "gemma2", "mamba", "constructor", undefined]) {
     const expected = {
       code: "invalid-options",
       message: new RegExp(`${model_type}.*llama, mistral`),

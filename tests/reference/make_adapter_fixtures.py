@@ -6,7 +6,7 @@
 Every adapter is written by PEFT's own `save_pretrained`. B is as random as A: at B = 0, where training
 begins, every gradient of A is 0, and a wrong one would not show. The oracle is float32 on one CPU
 thread, as in make_fixtures.py, on the batch of the base's fixture. Before anything is kept, it is
-compared with packed_llama.py or packed_gpt2.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
+compared with packed_llama.py, packed_gpt2.py or packed_neox.py in float64 on weights W + scale · B·A, which shares no code with PEFT.
 
 With dropout, PEFT draws no masks of its own: each of its Dropout modules is replaced by one that applies
 the masks of tinyloom, drawn here once more from the numbers that decide them.
@@ -66,6 +66,18 @@ ADAPTERS = {
         "base": "gpt2",
         "seed": 35,
         "lora": dict(r=4, lora_alpha=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True),
+    },
+    # Of a family whose queries, keys and values have no biases, and its others have.
+    "gpt-neo": {
+        "base": "gpt-neo",
+        "seed": 36,
+        "lora": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "out_proj", "c_fc", "c_proj"]),
+    },
+    # Its queries, keys and values are one module, stored head by head.
+    "gpt-neox": {
+        "base": "gpt-neox",
+        "seed": 37,
+        "lora": dict(r=4, lora_alpha=8, target_modules=["query_key_value", "dense", "dense_h_to_4h"]),
     },
     # Products whose sums with an adapter's are normed.
     "gemma2": {
@@ -175,12 +187,14 @@ def scale_of(lora):
 
 def merged_weights(base, adapter, scale):
     """The base's weights with scale · B·A added, as functions of the adapter's."""
+    # GPT-2's matrices are stored [in, out].
+    by_columns = any(".c_attn." in name for name in base)
     merged = dict(base)
     for name, a in adapter.items():
         if ".lora_A." in name:
             module = name.removeprefix("base_model.model.").replace(".lora_A", "")
             product = scale * (adapter[name.replace("lora_A", "lora_B")] @ a)
-            merged[module] = base[module] + (product.T if ".h." in module else product)
+            merged[module] = base[module] + (product.T if by_columns else product)
     return merged
 
 

@@ -6,8 +6,8 @@
 Every fixture is a tiny model of a class in CLASSES, written by transformers' own `save_pretrained`,
 with an oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come
 from numpy generators with fixed seeds, at scales that make attention, gates and logits far from flat.
-Before anything is kept, the oracle is compared with packed_llama.py or packed_gpt2.py, float64 models that share
-no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
+Before anything is kept, the oracle is compared with packed_llama.py, packed_gpt2.py or packed_neox.py, float64
+models that share no code with transformers: a disagreement above a tenth of the tests' tolerances is an error.
 """
 
 import json
@@ -29,6 +29,10 @@ from transformers import (
     GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -42,6 +46,7 @@ from transformers.utils import logging
 
 import packed_gpt2
 import packed_llama
+import packed_neox
 
 HERE = Path(__file__).resolve().parent
 IGNORE = 0xFFFF_FFFF
@@ -62,6 +67,20 @@ LOGIT_NOISE, GRADIENT_NOISE, LOSS_NOISE = 1e-5, 1e-4, 1e-5
 PROMPT, ANSWER, LEAST_MARGIN = 7, 32, 1e-3
 
 UNDROPPED = dict(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
+
+# Two layers of each kind, the second one with a window.
+NEO = dict(
+    model_type="gpt_neo", vocab_size=67, hidden_size=36, num_layers=4, num_heads=3, intermediate_size=58,
+    attention_types=[[["global", "local"], 2]], window_size=7, activation_function="gelu_new",
+    layer_norm_epsilon=1e-5, embed_dropout=0.0, attention_dropout=0.0, resid_dropout=0.0,
+)
+NEOX = dict(
+    model_type="gpt_neox", vocab_size=67, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
+    intermediate_size=58, hidden_act="gelu", rotary_emb_base=1000.0, rotary_pct=0.5, layer_norm_eps=1e-5,
+    tie_word_embeddings=False, use_parallel_residual=True, attention_bias=True,
+    # Within this vocabulary, a text would end at it.
+    eos_token_id=None,
+)
 
 # `lengths` are the packed documents; `ignored` are positions whose target does not count.
 # Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
@@ -199,6 +218,58 @@ FIXTURES = {
             activation_function="gelu", layer_norm_epsilon=1e-3, **UNDROPPED,
         ),
     },
+    "gpt-neo": {
+        "seed": 40,
+        # Shorter than the window, as long, longer than twice the window.
+        "lengths": [3, 7, 37],
+        "ignored": [1, 25],
+        "config": NEO,
+    },
+    # As files of the model without its head have it, with masks.
+    "gpt-neo-bare-f16-sharded": {
+        "seed": 41,
+        "lengths": [5, 39],
+        "dtype": torch.float16,
+        "max_shard_size": "16KB",
+        "bare": True,
+        "config": NEO,
+    },
+    "gpt-neo-bf16": {
+        "seed": 42,
+        "lengths": [44],
+        "dtype": torch.bfloat16,
+        "config": NEO | dict(intermediate_size=None, layer_norm_epsilon=1e-3),
+    },
+    "gpt-neox": {
+        "seed": 43,
+        "lengths": [1, 23, 21],
+        "ignored": [0, 40],
+        "config": NEOX,
+    },
+    # The other value of each flag.
+    "gpt-neox-sequential": {
+        "seed": 44,
+        "lengths": [6, 35],
+        "ignored": [5, 30],
+        "config": NEOX | dict(
+            rotary_pct=0.25, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
+        ),
+    },
+    # With masks and a rotary table, as files of old releases have them.
+    "gpt-neox-f16-sharded": {
+        "seed": 45,
+        "lengths": [5, 39],
+        "dtype": torch.float16,
+        "max_shard_size": "16KB",
+        "buffers": True,
+        "config": NEOX,
+    },
+    "gpt-neox-bf16": {
+        "seed": 46,
+        "lengths": [44],
+        "dtype": torch.bfloat16,
+        "config": NEOX | dict(rotary_pct=1.0, rotary_emb_base=10000.0),
+    },
     "gemma": {
         "seed": 21,
         "lengths": [2, 31],
@@ -268,6 +339,8 @@ CLASSES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
     "gpt2": (GPT2Config, GPT2LMHeadModel),
+    "gpt_neo": (GPTNeoConfig, GPTNeoForCausalLM),
+    "gpt_neox": (GPTNeoXConfig, GPTNeoXForCausalLM),
     "gemma": (GemmaConfig, GemmaForCausalLM),
     "gemma2": (Gemma2Config, Gemma2ForCausalLM),
     "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM),
@@ -281,16 +354,25 @@ def classes(sizes):
 
 def second(sizes):
     """The float64 model that computes the same."""
-    return packed_gpt2 if sizes.get("model_type") == "gpt2" else packed_llama
+    own = {"gpt2": packed_gpt2, "gpt_neo": packed_gpt2, "gpt_neox": packed_neox}
+    return own.get(sizes.get("model_type"), packed_llama)
 
 
 def hf_config(sizes):
     if sizes.get("model_type") == "gpt2":
         return GPT2Config(**sizes, n_positions=64, attn_implementation="eager")
-    sizes = dict(sizes)
-    theta = sizes.pop("rope_theta")
     config_class, _ = classes(sizes)
-    sizes.pop("model_type", None)
+    sizes = dict(sizes)
+    kind = sizes.pop("model_type", None)
+    if kind == "gpt_neo":
+        return config_class(**sizes, max_position_embeddings=64, attn_implementation="eager")
+    if kind == "gpt_neox":
+        rope = {"rope_type": "default", "rope_theta": sizes.pop("rotary_emb_base")}
+        rope["partial_rotary_factor"] = sizes.pop("rotary_pct")
+        return config_class(
+            **sizes, rope_parameters=rope, max_position_embeddings=64, attn_implementation="eager"
+        )
+    theta = sizes.pop("rope_theta")
     scaling = sizes.pop("rope_scaling", {"rope_type": "default"})
     rope = {**scaling, "rope_theta": theta}
     if local := sizes.pop("rope_local_base_freq", None):
@@ -323,6 +405,25 @@ def v4_config(sizes, dtype):
             "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
             **sizes,
         }
+    if sizes.get("model_type") in ("gpt_neo", "gpt_neox"):
+        config_class, model_class = classes(sizes)
+        neo = sizes["model_type"] == "gpt_neo"
+        listed = [kind for names, count in sizes["attention_types"] for kind in names * count] if neo else None
+        own = {"attention_layers": listed} if neo else {"rope_scaling": None, "hidden_dropout": 0.0}
+        return {
+            "architectures": [model_class.__name__],
+            "attention_dropout": 0.0,
+            "bos_token_id": config_class().bos_token_id,
+            "classifier_dropout": 0.1,
+            "eos_token_id": config_class().eos_token_id,
+            "initializer_range": 0.02,
+            "max_position_embeddings": 64,
+            "torch_dtype": str(dtype).removeprefix("torch."),
+            "transformers_version": "4.57.1",
+            "use_cache": True,
+            **own,
+            **sizes,
+        }
     return {
         "architectures": [classes(sizes)[1].__name__],
         "attention_bias": False,
@@ -344,6 +445,7 @@ def v4_config(sizes, dtype):
 
 def fill(model, seed):
     """Overwrites every parameter, in name order, from a numpy stream of its own."""
+    kind = model.config.model_type
     with torch.no_grad():
         for index, (name, p) in enumerate(sorted(model.named_parameters())):
             normal = np.random.default_rng([seed, index]).standard_normal(p.shape)
@@ -351,17 +453,23 @@ def fill(model, seed):
                 normal *= 0.5
             elif p.dim() == 1:
                 # Gemma's norms multiply by 1 + the weight.
-                normal = 0.2 * normal + (0.0 if "gemma" in model.config.model_type else 1.0)
-            elif name.endswith(("embed_tokens.weight", "wte.weight", "wpe.weight")):
+                normal = 0.2 * normal + (0.0 if "gemma" in kind else 1.0)
+            elif name.endswith(("embed_tokens.weight", "wte.weight", "wpe.weight", "embed_in.weight")):
                 normal *= 0.3
-            elif ".h." in name:
+            elif kind == "gpt2":
                 # Stored [in, out]; queries and keys are two thirds of what c_attn gives.
                 normal *= p.shape[0] ** -0.5
                 if "c_attn" in name:
                     normal[:, : p.shape[1] * 2 // 3] *= 1.5
+            elif "query_key_value" in name:
+                # A head's query, key and value follow each other.
+                normal *= p.shape[1] ** -0.5
+                normal.reshape(model.config.num_attention_heads, 3, -1)[:, :2] *= 1.5
             else:
-                # Queries and keys above unit variance: attention that picks, not averages.
-                normal *= (1.5 if "q_proj" in name or "k_proj" in name else 1.0) * p.shape[1] ** -0.5
+                # Queries and keys above unit variance: attention that picks, not averages. GPT-Neo's scores are as
+                # they are.
+                peaked = 0.8 if kind == "gpt_neo" else 1.5
+                normal *= (peaked if "q_proj" in name or "k_proj" in name else 1.0) * p.shape[1] ** -0.5
             p.copy_(torch.from_numpy(normal.astype(np.float32)))
 
 
@@ -434,6 +542,12 @@ def second_opinion(fixture, options, initial, oracle, steps, final):
     return worst
 
 
+def named_parameters(model):
+    """Parameters by their names in the checkpoint: transformers 5 has another one for GPT-NeoX's head."""
+    renamed = {"lm_head.weight": "embed_out.weight"} if model.config.model_type == "gpt_neox" else {}
+    return {renamed.get(k, k): p for k, p in model.named_parameters()}
+
+
 def training_oracle(model, fixture):
     tokens, targets, starts = batch = make_batch(fixture)
     options = OPTIONS | {k: fixture[k] for k in OPTIONS.keys() & fixture.keys()}
@@ -441,7 +555,7 @@ def training_oracle(model, fixture):
     logits = forward(model, tokens, starts)
     loss = mean_loss(logits, targets)
     loss.backward()
-    named = dict(model.named_parameters())
+    named = named_parameters(model)
     oracle = {"logits": logits.detach(), "loss": loss.detach()[None]}
     oracle |= {f"grad.{k}": p.grad.clone() for k, p in named.items()}
     initial = {k: p.detach().clone() for k, p in named.items()}
@@ -468,7 +582,7 @@ def logits_oracle(model, fixture):
     tokens, _, starts = make_batch(fixture)
     with torch.no_grad():
         logits = forward(model, tokens, starts)
-    weights = {k: p.detach().double() for k, p in model.named_parameters()}
+    weights = {k: p.detach().double() for k, p in named_parameters(model).items()}
     exact = second(fixture["config"]).logits(fixture["config"], weights, tokens, starts)
     worst = (exact - logits).abs().max().item()
     assert worst < LOGIT_NOISE, worst
@@ -495,21 +609,27 @@ def greedy(model, fixture):
     return {"prompt": prompt[0].tolist(), "tokens": tokens, "least_margin": min(margins)}
 
 
-def with_masks(folder):
-    """Puts beside a GPT-2's weights the masks that files of old releases hold, and names the whole model."""
+def with_buffers(folder, kind):
+    """Puts beside a model's weights the masks and tables that files of old releases hold, and names the whole
+    model."""
     path = sorted(folder.glob("*.safetensors"))[-1]
     tensors = load_file(path)
-    layers = {name.split(".")[1] for name in tensors if name.startswith("h.")}
     mask = np.tril(np.ones((1, 1, 64, 64), np.uint8))
-    masks = {f"h.{layer}.attn.bias": mask.copy() for layer in layers}
-    masks |= {f"h.{layer}.attn.masked_bias": np.array(-1e4, np.float32) for layer in layers}
-    save_file(tensors | masks, path, {"format": "pt"})
+    module = {"gpt2": "attn", "gpt_neo": "attn.attention", "gpt_neox": "attention"}[kind]
+    at = 2 if kind == "gpt_neox" else 1
+    layers = {name.split(".")[at] for name in tensors if name.startswith(("h.", "gpt_neox.layers."))}
+    blocks = [f"{'gpt_neox.layers' if kind == 'gpt_neox' else 'h'}.{layer}.{module}" for layer in layers]
+    buffers = {f"{block}.bias": mask.copy() for block in blocks}
+    buffers |= {f"{block}.masked_bias": np.array(-1e4, np.float32) for block in blocks}
+    if kind == "gpt_neox":
+        buffers |= {f"{block}.rotary_emb.inv_freq": np.ones(4, np.float32) for block in blocks}
+    save_file(tensors | buffers, path, {"format": "pt"})
     index = folder / "model.safetensors.index.json"
     value = json.loads(index.read_text())
-    value["weight_map"] |= {name: path.name for name in masks}
+    value["weight_map"] |= {name: path.name for name in buffers}
     write_json(index, value)
     config = json.loads((folder / "config.json").read_text())
-    write_json(folder / "config.json", config | {"architectures": ["GPT2LMHeadModel"]})
+    write_json(folder / "config.json", config | {"architectures": [CLASSES[kind][1].__name__]})
 
 
 def write_json(path, value):
@@ -532,16 +652,17 @@ def make(name, fixture, out):
         saved.config.architectures = [model_class.__name__]
     saved.save_pretrained(folder, max_shard_size=fixture.get("max_shard_size", "1GB"))
     (folder / "generation_config.json").unlink(missing_ok=True)
-    if fixture.get("bare"):
-        with_masks(folder)
+    if fixture.get("bare") or fixture.get("buffers"):
+        with_buffers(folder, fixture["config"]["model_type"])
     write_json(folder / "config.v4.json", v4_config(fixture["config"], dtype))
 
     # Read back, so that the oracle is of the bytes on disk; a cast model keeps a cast RoPE table.
     model, info = model_class.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
-    # Masks that transformers no longer knows by name.
-    info["unexpected_keys"] = {k for k in info["unexpected_keys"] if "masked_bias" not in k}
+    # Buffers that transformers no longer knows by name.
+    known = (".masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
+    info["unexpected_keys"] = {k for k in info["unexpected_keys"] if not k.endswith(known)}
     assert not any(info.values()), info
     v4 = config_class.from_pretrained(folder / "config.v4.json")
     own = getattr(model.config, "rope_parameters", None)

@@ -40,7 +40,7 @@ def look(model, tokens):
     heads = model.config.num_attention_heads
     assert shares.shape == (layers, heads, len(tokens), len(tokens)), shares.shape
     # The last hidden state is behind the final norm: the head gives the logits of it.
-    logits, cap = model.lm_head(states[-1]), getattr(model.config, "final_logit_softcapping", None)
+    logits, cap = model.get_output_embeddings()(states[-1]), getattr(model.config, "final_logit_softcapping", None)
     assert torch.equal(logits if cap is None else torch.tanh(logits / cap) * cap, out.logits[0])
     return states, shares
 

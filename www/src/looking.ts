@@ -85,7 +85,7 @@ export class Embeddings {
 /** The embedding of each token. */
 async function rowsOf(model: Model, ids: readonly number[]): Promise<Float32Array[]> {
   const { width = 1, positions: most = 128 } = shapeOf(model.config);
-  const ofPlaces = model.config.model_type === "gpt2";
+  const ofPlaces = /^gpt(2|_neo)$/.test(model.config.model_type ?? "");
   const rows: Float32Array[] = [];
   for (let at = 0; at < ids.length; at += most) {
     const part = Uint32Array.from(ids.slice(at, at + most));
@@ -103,7 +103,7 @@ async function rowsOf(model: Model, ids: readonly number[]): Promise<Float32Arra
 }
 
 /**
- * Rows without their mean. GPT-2 adds a vector to each token for its place: what is left without it are the distances
+ * Rows without their mean. GPT-2 and GPT-Neo add a vector to each token for its place: what is left without it are the distances
  * to one of the tokens, and without their mean it does not matter to which.
  */
 function centred(rows: readonly Float32Array[]): Float32Array[] {

@@ -2,7 +2,9 @@
 
 use super::operands::Operands;
 use crate::error::Result;
-use crate::kernels::{AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS};
+use crate::kernels::{
+    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
+};
 use crate::twins::attention::{self as twins, Head, Part, attend, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
 use crate::twins::cache::{
@@ -30,20 +32,18 @@ pub(super) fn cache_row(shape: &AttentionShape, position: usize) -> usize {
     shape.ring.map_or(position, |ring| position % ring)
 }
 
-/// Rotates the first `heads` heads of rows of `stride` elements; the table has (cos, sin) by position and
-/// pair.
+/// Rotates heads of rows; the table has (cos, sin) by position and pair.
 pub(super) fn rotated(
     rows: &mut [f32],
-    [heads, head_dim, stride]: [usize; 3],
+    RopeShape { heads, head_dim, dims, stride }: RopeShape,
     table: &[f32],
     position: impl Fn(usize) -> usize,
     forward: bool,
 ) {
-    let half = head_dim / 2;
     for (t, row) in rows.chunks_exact_mut(stride).enumerate() {
-        let turns = &table[position(t) * head_dim..][..head_dim];
+        let turns = &table[position(t) * dims..][..dims];
         for head in row[..heads * head_dim].chunks_exact_mut(head_dim) {
-            let (first, second) = head.split_at_mut(half);
+            let (first, second) = head[..dims].split_at_mut(dims / 2);
             for ((a, b), turn) in first.iter_mut().zip(second).zip(turns.chunks_exact(2)) {
                 let (cos, sin) = (turn[0], if forward { turn[1] } else { -turn[1] });
                 (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
@@ -52,12 +52,12 @@ pub(super) fn rotated(
     }
 }
 
-pub(super) fn rope(on: &mut Operands, size: [usize; 3], forward: bool) -> Result<()> {
+pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool) -> Result<()> {
     let step = on.step()?;
-    let mut rows = on.first("qkv", step.tokens as usize * size[2])?.to_vec();
+    let mut rows = on.first("qkv", step.tokens as usize * shape.stride)?.to_vec();
     let (table, documents) = (on.f32("table")?, on.u32("documents")?);
     let position = |t: usize| step.position as usize + t - documents[t] as usize;
-    rotated(&mut rows, size, table, position, forward);
+    rotated(&mut rows, shape, table, position, forward);
     on.write("qkv", 0, &rows)
 }
 

@@ -2,7 +2,9 @@
 
 use super::Double;
 use super::session_tests::{options, reloaded, steps};
-use super::tests::{ALTERNATING, BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, batch, weights};
+use super::tests::{
+    ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, UNTIED, batch, weights,
+};
 use crate::arch::Architecture;
 use crate::config::LoraConfig;
 use crate::error::{Error, ErrorCode};
@@ -26,10 +28,10 @@ fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
 
 /// Whether a tensor is of layer `first` or behind it.
 fn behind(name: &str, first: usize) -> bool {
-    let own = ["model.layers.", "transformer.h."];
+    let own = ["model.layers.", "transformer.h.", "gpt_neox.layers."];
     match own.into_iter().find_map(|prefix| name.strip_prefix(prefix)) {
         Some(rest) => rest.split('.').next().unwrap().parse::<usize>().unwrap() >= first,
-        None => !name.contains("embed_tokens") && !name.contains("wte") && !name.contains("wpe"),
+        None => !["embed_tokens", "wte", "wpe", "embed_in"].iter().any(|own| name.contains(own)),
     }
 }
 
@@ -64,7 +66,7 @@ fn trains(config: &str, layers: usize, recompute: bool) {
 
 #[test]
 fn a_step_changes_the_last_layers_by_the_twins_gradients_and_nothing_else() {
-    for config in [TIED, UNTIED, NORMED, BIASED, LEARNED, ALTERNATING] {
+    for config in [TIED, UNTIED, NORMED, BIASED, LEARNED, ALTERNATING, PARALLEL] {
         trains(config, 1, false);
     }
     trains(UNTIED, 2, false);

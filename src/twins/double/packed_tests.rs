@@ -185,14 +185,20 @@ fn what_needs_the_checkpoints_numbers_is_refused() {
 
 /// An adapter would be added to the wrong elements of them.
 #[test]
-fn no_adapter_is_added_to_a_checkpoint_of_transposed_matrices() {
-    let text = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":32,"n_layer":1,"n_head":2,"n_positions":64}"#;
-    let config = ModelConfig::from_json(text).unwrap();
-    let model =
-        block_on(Model::create(&gpu(&Double::floor()), config.clone(), 1, UNWATCHED)).unwrap();
-    let error = ModelLoader::checking(&model, config).unwrap_err();
-    assert_eq!(error.code, ErrorCode::InvalidOptions);
-    assert!(error.message.contains("saveMerged") && error.message.contains("merge()"), "{error}");
+fn no_adapter_is_added_to_a_checkpoint_of_reordered_matrices() {
+    for text in [
+        r#"{"model_type":"gpt2","vocab_size":61,"n_embd":32,"n_layer":1,"n_head":2,"n_positions":64}"#,
+        r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":32,"intermediate_size":64,
+            "num_hidden_layers":1,"num_attention_heads":2,"rotary_pct":0.5}"#,
+    ] {
+        let config = ModelConfig::from_json(text).unwrap();
+        let gpu = gpu(&Double::floor());
+        let model = block_on(Model::create(&gpu, config.clone(), 1, UNWATCHED)).unwrap();
+        let error = ModelLoader::checking(&model, config).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidOptions);
+        let (message, cure) = (&error.message, "merge()");
+        assert!(message.contains("saveMerged") && message.contains(cure), "{error}");
+    }
 }
 
 /// The checksum that a resume asks for is of the packed words.

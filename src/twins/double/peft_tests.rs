@@ -117,7 +117,8 @@ impl Fixture {
     }
 }
 
-const NAMES: [&str; 5] = ["llama", "qwen2-rslora", "qwen3", "gpt2", "gemma2"];
+const NAMES: [&str; 7] =
+    ["llama", "qwen2-rslora", "qwen3", "gpt2", "gpt-neo", "gpt-neox", "gemma2"];
 /// On a base that holds its matrices packed.
 const PACKED: [&str; 2] = ["packed-int8", "packed-int4"];
 

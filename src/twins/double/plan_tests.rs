@@ -2,8 +2,8 @@
 
 use super::Double;
 use super::tests::{
-    ALTERNATING, BIASED, LEARNED, NORMED, Pair, TIED, TWO_TABLES, UNTIED, WINDOWED, batch,
-    integers, named, software,
+    ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, TWO_TABLES, UNSCALED, UNTIED,
+    WINDOWED, batch, integers, named, software,
 };
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
@@ -106,18 +106,21 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
     for config in [TIED, UNTIED, WINDOWED, NORMED, BIASED, LEARNED, ALTERNATING, TWO_TABLES] {
         trains(&Double::floor(), config, false, [40, 23]);
     }
+    for config in [UNSCALED, PARALLEL] {
+        trains(&Double::floor(), config, false, [40, 23]);
+    }
 }
 
 #[test]
 fn recomputed_activations_give_the_same() {
-    for config in [TIED, NORMED, BIASED, LEARNED, ALTERNATING] {
+    for config in [TIED, NORMED, BIASED, LEARNED, ALTERNATING, PARALLEL] {
         trains(&software(), config, true, [40, 23]);
     }
 }
 
 #[test]
 fn kernels_for_hardware_give_the_same() {
-    for config in [UNTIED, NORMED, BIASED, LEARNED, ALTERNATING] {
+    for config in [UNTIED, NORMED, BIASED, LEARNED, ALTERNATING, PARALLEL] {
         trains(&named("NVIDIA"), config, false, [40, 23]);
     }
 }
@@ -152,6 +155,8 @@ fn logits_and_loss_of_a_prompt_are_the_twins() {
         (named("NVIDIA"), NORMED),
         (named("NVIDIA"), BIASED),
         (named("NVIDIA"), LEARNED),
+        (software(), UNSCALED),
+        (named("NVIDIA"), PARALLEL),
         (named("NVIDIA"), ALTERNATING),
         (software(), TWO_TABLES),
     ] {
@@ -209,6 +214,9 @@ fn decoded_tokens_are_the_twins_in_each_cache() {
             (named("NVIDIA"), BIASED),
             (software(), LEARNED),
             (named("NVIDIA"), LEARNED),
+            (named("NVIDIA"), UNSCALED),
+            (software(), PARALLEL),
+            (named("NVIDIA"), PARALLEL),
             (named("NVIDIA"), ALTERNATING),
             (named("NVIDIA"), TWO_TABLES),
             (named("NVIDIA"), ALTERNATING),

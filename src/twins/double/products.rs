@@ -1,11 +1,12 @@
 //! Products of matrices, of a matrix and a row, and packed matrices.
 
-use super::attention::{cache_row, rotated, twin};
+use super::attention::{cache_row, rotated};
 use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, WeightFormat,
+    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, RopeShape,
+    WeightFormat,
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;
@@ -173,8 +174,9 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
 fn to_heads(on: &mut Operands, shape: &AttentionShape, mut row: Vec<f32>) -> Result<()> {
     let Step { position, .. } = on.step()?;
     let heads = shape.heads + shape.kv_heads;
-    let size = [heads, shape.head_dim, twin(shape, 1)?.qkv_width()];
-    rotated(&mut row, size, on.f32("table")?, |_| position as usize, true);
+    let head_dim = shape.head_dim;
+    let turned = RopeShape { heads, head_dim, dims: head_dim, stride: shape.stride() };
+    rotated(&mut row, turned, on.f32("table")?, |_| position as usize, true);
     let (query, key_value) = row.split_at(shape.width());
     on.write("c", 0, query)?;
     let at = cache_row(shape, position as usize) * shape.cache_stride();

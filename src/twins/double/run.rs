@@ -61,9 +61,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         }
         Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
-        Spec::Rope { heads, head_dim, stride, forward } => {
-            attention::rope(on, [heads, head_dim, stride], forward)
-        }
+        Spec::Rope { shape, forward } => attention::rope(on, shape, forward),
         Spec::Linear { shape, output, splits, .. } => products::linear(on, &shape, output, splits),
         Spec::LinearSum { shape, output, splits } => {
             products::linear_sum(on, &shape, output, splits)

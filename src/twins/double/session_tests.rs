@@ -2,7 +2,7 @@
 
 use super::Double;
 use super::tests::{
-    BIASED, LEARNED, NORMED, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights,
+    BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, UNTIED, batch, gpu, header_of, integers, weights,
 };
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::session::{
@@ -126,7 +126,7 @@ pub(super) fn reloaded(model: &Rc<Model>, trainer: &Rc<Trainer>) -> (Rc<Model>, 
 
 #[test]
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_bit() {
-    for config in [TIED, NORMED, BIASED, LEARNED] {
+    for config in [TIED, NORMED, BIASED, LEARNED, PARALLEL] {
         let whole = Pair::new(&Double::floor(), config);
         let expected = steps(&trainer(&whole.model), 5);
         let parted = Pair::new(&Double::floor(), config);
@@ -149,7 +149,7 @@ pub(super) fn file_of(snapshot: &Snapshot, length: u64, piece: usize) -> Vec<u8>
 
 #[test]
 fn a_snapshot_is_what_a_save_at_its_moment_gives() {
-    for config in [TIED, NORMED, UNTIED, LEARNED] {
+    for config in [TIED, NORMED, UNTIED, LEARNED, PARALLEL] {
         let double = Double::floor();
         let pair = Pair::new(&double, config);
         let (model, trainer) = (&pair.model, trainer(&pair.model));

@@ -54,6 +54,16 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
 pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
     "n_head":3,"initializer_range":0.2,"n_positions":512}"#;
 
+/// As the learned one, with windows in one of two layers and scores as they are: matrices stored as they lie.
+pub(super) const UNSCALED: &str = r#"{"model_type":"gpt_neo","vocab_size":61,"hidden_size":36,
+    "intermediate_size":58,"num_layers":2,"num_heads":3,"window_size":7,"initializer_range":0.1,
+    "max_position_embeddings":512}"#;
+
+/// Blocks that read one input, rotation of half of each head, queries, keys and values stored head by head.
+pub(super) const PARALLEL: &str = r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":48,
+    "intermediate_size":58,"num_hidden_layers":2,"num_attention_heads":3,"rotary_pct":0.5,
+    "initializer_range":0.2,"max_position_embeddings":512}"#;
+
 /// A double under the name of an adapter of the tests' table.
 pub(super) fn named(description: &str) -> Rc<Double> {
     let table = table(crate::caps::Target::Native);

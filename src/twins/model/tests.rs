@@ -6,8 +6,8 @@ use crate::data::IGNORE_INDEX;
 use crate::twins::check::{assert_close, numeric_gradient};
 
 fn config(extra: &str) -> ModelConfig {
-    if extra == GPT2 {
-        return ModelConfig::from_json(GPT2).unwrap();
+    if extra.starts_with('{') {
+        return ModelConfig::from_json(extra).unwrap();
     }
     let text = format!(
         r#"{{"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,
@@ -17,7 +17,16 @@ fn config(extra: &str) -> ModelConfig {
     ModelConfig::from_json(&text).unwrap()
 }
 
-/// Stands for the whole config.
+/// Stand for the whole config.
+const NEO: &str = r#"{"model_type":"gpt_neo","vocab_size":7,"hidden_size":8,"intermediate_size":5,
+    "num_layers":2,"num_heads":2,"window_size":2,"max_position_embeddings":6,"initializer_range":0.5,
+    "layer_norm_epsilon":1e-3}"#;
+const NEOX: &str = r#"{"model_type":"gpt_neox","vocab_size":7,"hidden_size":16,"intermediate_size":5,
+    "num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":6,"initializer_range":0.5,
+    "layer_norm_eps":1e-3,"rotary_emb_base":50,"rotary_pct":0.5}"#;
+const SEQUENTIAL: &str = r#"{"model_type":"gpt_neox","vocab_size":7,"hidden_size":8,"intermediate_size":5,
+    "num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":6,"initializer_range":0.5,
+    "layer_norm_eps":1e-3,"rotary_pct":0.5,"use_parallel_residual":false,"attention_bias":false}"#;
 const GPT2: &str = r#"{"model_type":"gpt2","vocab_size":7,"n_embd":8,"n_inner":5,"n_layer":2,"n_head":2,
     "n_positions":6,"initializer_range":0.5,"layer_norm_epsilon":1e-3}"#;
 
@@ -38,6 +47,9 @@ fn every_gradient_matches_finite_differences() {
         r#","model_type":"qwen2""#,
         r#","model_type":"qwen3""#,
         GPT2,
+        NEO,
+        NEOX,
+        SEQUENTIAL,
         r#","model_type":"gemma""#,
         r#","model_type":"gemma2","sliding_window":2,"attn_logit_softcapping":2,
             "final_logit_softcapping":1.5"#,
@@ -78,6 +90,8 @@ fn an_adapters_gradients_match_finite_differences() {
         (r#","model_type":"qwen2""#, &SOME[..], false),
         (r#","model_type":"qwen3""#, &["k_proj", "gate_proj"][..], false),
         (GPT2, &["c_attn", "mlp.c_proj"][..], false),
+        (NEO, &["v_proj", "out_proj", "c_fc"][..], false),
+        (NEOX, &["query_key_value", "dense_4h_to_h"][..], true),
         (r#","model_type":"gemma2","sliding_window":2"#, &["o_proj", "down_proj"][..], false),
     ] {
         let (config, batch) = (config(extra), batch());

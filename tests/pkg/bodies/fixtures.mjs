@@ -19,6 +19,13 @@ const NAMES = [
   "gpt2",
   "gpt2-bare-f16-sharded",
   "gpt2-bf16",
+  "gpt-neo",
+  "gpt-neo-bare-f16-sharded",
+  "gpt-neo-bf16",
+  "gpt-neox",
+  "gpt-neox-sequential",
+  "gpt-neox-f16-sharded",
+  "gpt-neox-bf16",
   "gemma",
   "gemma2",
   "gemma3",
@@ -180,10 +187,8 @@ async function looks(host, name) {
   const { tokens } = oracle;
   const model = await load(host, name);
   const { config } = model;
-  const [layers, heads] =
-    config.model_type === "gpt2"
-      ? [config.n_layer, config.n_head]
-      : [config.num_hidden_layers, config.num_attention_heads];
+  const layers = config.num_hidden_layers ?? config.n_layer ?? config.num_layers;
+  const heads = config.num_attention_heads ?? config.n_head ?? config.num_heads;
   const worst = { states: 0, attention: 0 };
   const hold = (what, kind, got, all, index) => {
     const expected = all.slice(index * got.length, (index + 1) * got.length);
@@ -237,6 +242,13 @@ async function checkGradients(trainer, oracle) {
   return worst;
 }
 
+/** Elements of a query, a key and a value that follow each other in a bias, if it is one of all three. */
+function stretchOf(name, { length }, config) {
+  if (name.endsWith("c_attn.bias")) return length / 3;
+  if (!name.endsWith("query_key_value.bias")) return undefined;
+  return config.hidden_size / config.num_attention_heads;
+}
+
 /**
  * The weights after the ten steps: norms and biases in full, of the others their sizes. A bias of keys adds
  * the same to all scores of a query, unless they are rotated: its gradient is rounding, and Adam makes steps
@@ -248,8 +260,9 @@ async function checkWeights(model, before, oracle, summaries) {
   const after = openFile((await model.save())["model.safetensors"]);
   for (const [name, { l2, moved }] of Object.entries(summaries)) {
     const [was, is] = [read(before, name), read(after, name)];
-    if (name.endsWith("c_attn.bias")) {
-      const determined = (_, i) => Math.floor(i / (is.length / 3)) !== 1;
+    const stretch = stretchOf(name, is, model.config);
+    if (stretch) {
+      const determined = (_, i) => Math.floor(i / stretch) % 3 !== 1;
       const got = is.filter(determined);
       const difference = furthest(got, oracle[`final.${name}`].filter(determined));
       ok(difference <= 1e-4, `${name} differs by ${difference}`);

@@ -5,7 +5,16 @@ import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { openFile } from "./kit.mjs";
 import { readReference } from "./reference.mjs";
 
-const NAMES = ["llama", "qwen2-rslora", "qwen3", "gpt2", "gemma2", "llama-dropout"];
+const NAMES = [
+  "llama",
+  "qwen2-rslora",
+  "qwen3",
+  "gpt2",
+  "gpt-neo",
+  "gpt-neox",
+  "gemma2",
+  "llama-dropout",
+];
 const PACKED = ["packed-int8", "packed-int4"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
 
