@@ -29,8 +29,8 @@ import {
 import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenImports } from "./shorten.mjs";
 
-/** Most bytes that the module may take on the wire, gzipped. */
-const WASM_BUDGET = 420_000;
+/** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
+const WASM_BUDGET = 425_000;
 
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");
