@@ -7,6 +7,23 @@ function batch(count, vocabulary) {
   return { tokens, targets: tokens.map((_, i) => tokens[(i + 1) % count]) };
 }
 
+/** Kinds of dispatches that a profile names. */
+const MOST = 25;
+
+/** Where a step's time goes: milliseconds and dispatches by kernel and label, the longest first. */
+function summed(rows) {
+  const sums = new Map();
+  for (const { kernel, label, gpuMicroseconds = 0 } of rows) {
+    const key = `${kernel} ${label.replace(/\d+/g, "#")}`;
+    const [time, count] = sums.get(key) ?? [0, 0];
+    sums.set(key, [time + gpuMicroseconds / 1000, count + 1]);
+  }
+  return [...sums]
+    .sort(([, [a]], [, [b]]) => b - a)
+    .slice(0, MOST)
+    .map(([name, sum]) => [name, ...sum]);
+}
+
 /**
  * @param base - the server's address.
  * @param row - `{ model, tokens, rank?, weights? }`: without a rank the model itself is trained.
@@ -45,6 +62,7 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     secondsToFirstStep ??= seconds();
     times.push(metrics.milliseconds);
   }
+  const profile = summed(await trainer.profile());
   const { adapter, features } = runtime.capabilities;
   return {
     about: { adapter, features, userAgent: navigator.userAgent },
@@ -57,5 +75,6 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     peakGpuBytes,
     estimatedGpuBytes: told.bytes.total,
     loss: metrics.loss,
+    profile,
   };
 }
