@@ -44,6 +44,10 @@ if (!existsSync(join(root, "pkg/dist/tinyloom_bg.wasm"))) {
 const chosen = ROWS.filter(
   (row) => positionals.length === 0 || positionals.some((word) => nameOf(row).includes(word)),
 );
+if (chosen.length === 0) {
+  console.error(`no row has ${positionals.join(" or ")}; there is ${ROWS.map(nameOf).join("; ")}`);
+  process.exit(2);
+}
 for (const model of new Set(chosen.map((row) => row.model))) {
   const folder = join(values.checkpoints, model);
   if (!existsSync(join(folder, "model.safetensors"))) await writeCheckpoint(folder, MODELS[model]);

@@ -10,8 +10,8 @@ const WINDOW = 50;
 const VARIANTS = {
   f32: {},
   mixed: { precision: "mixed" },
-  "8-bit moments": { optimizer: "adamw8bit" },
   "f32, learning rate x 1.0001": { nudge: 1.0001 },
+  "8-bit moments": { optimizer: "adamw8bit" },
 };
 
 const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;

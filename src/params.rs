@@ -3,7 +3,8 @@
 //! Parameters that are multiplied by the same input (q, k, v; gate, up) lie one after the other, so
 //! that kernels see them as one matrix. What is decayed comes first and the rest last, so that weight
 //! decay applies to a prefix of each shard. Gradients and optimizer state have the layout of the
-//! trained parameters ([`Params::trained`]), which is that of the weights where all are trained.
+//! trained parameters ([`Params::trained`]), which is that of the weights where all are trained. Optimizers that
+//! update tensor by tensor have places of their own (`optim/pieces.rs`).
 //!
 //! An adapter's weights are a layout over the base's ([`Params::adapted`]): their shards are numbered
 //! behind the base's, which stay where they are, so that a plan finds both by the same names.

@@ -2,7 +2,7 @@
 
 import { throwIfAborted } from "./error.js";
 import type { RawTrainer } from "./raw.js";
-import { readAhead, tensorSizes } from "./readback.js";
+import { readAhead } from "./readback.js";
 import { type LongOptions, report } from "./source.js";
 
 /** The gradients of the last step by name. */
@@ -11,9 +11,8 @@ export async function gradients(
   options: LongOptions,
 ): Promise<{ [name: string]: Float32Array }> {
   throwIfAborted(options.signal, "gradients");
-  const names = JSON.parse(raw.gradientNames()) as string[];
-  // A save begins with as many moments, of the same sizes.
-  const sizes = tensorSizes(raw.saveHeader()).slice(0, names.length);
+  const tensors = JSON.parse(raw.gradientSizes()) as [string, number][];
+  const sizes = tensors.map(([, size]) => size);
   const result: { [name: string]: Float32Array } = {};
   const total = sizes.reduce((sum, size) => sum + size, 0);
   let [index, loaded] = [0, 0];
@@ -23,7 +22,7 @@ export async function gradients(
   };
   for await (const one of readAhead(sizes, (at) => raw.readGradient(at))) {
     step();
-    result[names[index++] as string] = one;
+    result[(tensors[index++] as [string, number])[0]] = one;
     loaded += one.byteLength;
   }
   step();

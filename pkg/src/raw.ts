@@ -140,7 +140,7 @@ export interface RawTrainer extends Releasable, RawWriter {
   setTotalSteps(total: number | undefined): void;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;
-  gradientNames(): string;
+  gradientSizes(): string;
   readGradient(index: number): Promise<Float32Array>;
   state(): Promise<string>;
   /** The plan as JSON, or the WGSL of a row. */

@@ -8,7 +8,7 @@ import type { TokenIds } from "./tokens.js";
 export interface TrainerOptions {
   /**
    * What turns gradients into updates; default `"adamw"`. `"adamw8bit"` keeps AdamW's moments as 8-bit codes, in
-   * 2.04 bytes per weight instead of 8. `"muon"` makes the momentum of each matrix of the layers orthogonal, and
+   * 2.03 bytes per weight instead of 8. `"muon"` makes the momentum of each matrix of the layers orthogonal, and
    * updates the rest by AdamW. `"lion"` keeps one moment, `"sgd"` a velocity, or with `momentum: 0` nothing. Each has
    * its own numbers among the options below; others are refused.
    */
@@ -34,11 +34,11 @@ export interface TrainerOptions {
    * decoupled. SGD's is coupled, as in PyTorch: it adds to the gradient after clipping, and so to the velocity.
    */
   weightDecay?: number;
-  /** AdamW: decay rate of the first moment. Lion: the moment's share of a step's direction. Default 0.9. */
+  /** AdamW, its 8-bit form and Muon: decay rate of the first moment. Lion: the moment's share of a step's direction. Default 0.9. */
   beta1?: number;
-  /** AdamW: decay rate of the second moment; default 0.95. Lion: decay rate of its moment; default 0.99. */
+  /** AdamW, its 8-bit form and Muon: decay rate of the second moment; default 0.95. Lion: decay rate of its moment; default 0.99. */
   beta2?: number;
-  /** AdamW: added to the root of the second moment; default 1e-8. */
+  /** AdamW, its 8-bit form and Muon: added to the root of the second moment; default 1e-8. */
   epsilon?: number;
   /**
    * SGD: how much of the velocity a step keeps; default 0.9. With 0 there is no velocity, and no state. Muon: how
@@ -58,7 +58,7 @@ export interface TrainerOptions {
   recompute?: boolean;
   /**
    * With `"mixed"`, matrix products read the weights in f16, from a copy that each step writes. Sums,
-   * activations, gradients, moments and the weights themselves stay f32. Default `"f32"`.
+   * activations, gradients and the weights themselves stay f32, and so do moments that are not in 8 bits. Default `"f32"`.
    */
   precision?: "f32" | "mixed";
   /**

@@ -1,7 +1,7 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
 //! All stand behind clipping by the global norm and the decision whether a step updates. What differs is the
-//! [`Optimizer`] trait: the state that parameters have, and the update of a run of weights.
+//! [`Optimizer`] trait: the state that parameters have, and the updates of all of them.
 
 mod coded;
 mod kind;

@@ -103,10 +103,13 @@ impl RawTrainer {
         }))
     }
 
-    #[wasm_bindgen(js_name = gradientNames)]
-    pub fn gradient_names(&self) -> JsResult<String> {
-        let names: Vec<_> = self.trainer.layout().tensors.iter().map(|t| &t.name).collect();
-        json(&names)
+    /// Name and bytes of each gradient.
+    #[wasm_bindgen(js_name = gradientSizes)]
+    pub fn gradient_sizes(&self) -> JsResult<String> {
+        let tensors = self.trainer.layout().tensors.iter();
+        let sizes: Vec<_> =
+            tensors.map(|t| (&t.name, 4 * t.shape.iter().product::<usize>())).collect();
+        json(&sizes)
     }
 
     #[wasm_bindgen(js_name = readGradient)]

@@ -54,7 +54,7 @@ export async function open(base, devices, full) {
  * is what it would leave.
  *
  * @param others - what to do with the kernels for other adapters: "run" them all; run one, and "check" the
- *   texts of the rest; or run only the device's "own". But with "run" the seed draws which cases run where, as
+ *   texts of the rest; or run only the device's "own". Except with "run", the seed draws which cases run where, as
  *   `drawn` says.
  * @param seed - of the case's random data.
  * @returns for each device `{ name, ok, detail, pipelines, …, lost? }`, or `{ name, skipped }`, which says who

@@ -159,7 +159,6 @@ fn codes_take_what_is_estimated() {
         };
         let bytes = 2 * sum(true) + sum(true) / 32 + 8 * sum(false);
         assert!((bytes..bytes + 80).contains(&estimated.bytes.state), "{}", estimated.bytes.state);
-        assert!(2.1 * sum(true) as f64 >= (2 * sum(true) + sum(true) / 32) as f64);
         assert!(sum(true) as f64 >= coded_share * (sum(true) + sum(false)) as f64, "{tensors:?}");
         let names = trainer.optimizer_tensors();
         let scales = names.iter().filter(|(name, _)| name.ends_with(".scales")).count();
@@ -234,8 +233,7 @@ fn of_layer(name: &str, shape: &[usize]) -> bool {
     shape.len() == 2 && (name.contains(".layers.") || name.contains(".h."))
 }
 
-/// The first step, of matrices and of the rest, by the gradients that the device had; among them matrices that
-/// the checkpoint has transposed.
+/// The first step, of matrices and of the rest, by the gradients that the device had.
 #[test]
 fn a_step_of_muon_is_the_twins() {
     for config in [TIED, UNTIED, BIASED, NORMED] {

@@ -479,6 +479,30 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "gradients have the weights' names and sizes with every optimizer"(host) {
+    const wanted = [
+      { optimizer: "adamw8bit" },
+      { optimizer: "muon" },
+      { optimizer: "sgd", momentum: 0 },
+    ];
+    for (const own of wanted) {
+      const model = await host.tinyloom.Model.create(host.runtime, config, { seed: 42 });
+      const trainer = await host.tinyloom.Trainer.create(model, { tokensPerStep: 64, ...own });
+      await trainer.step(batch(60));
+      const told = [];
+      const gradients = await trainer.gradients({ onProgress: (at) => told.push(at) });
+      const sum = Object.values(gradients).reduce((all, one) => all + one.length, 0);
+      equal(sum, model.parameterCount, `numbers with ${own.optimizer}`);
+      ok(
+        Object.values(gradients).every((one) => one.every(Number.isFinite)),
+        "numbers",
+      );
+      const { loaded, total } = told.at(-1);
+      equal([loaded, total], [4 * sum, 4 * sum], `progress with ${own.optimizer}`);
+      model.free();
+    }
+  },
+
   async "a search for a learning rate leaves weights and trainers bit-equal"({
     tinyloom,
     runtime,
