@@ -449,6 +449,8 @@ fn hidden_act(fields: &mut Fields, family: ModelType, missing: Activation) -> Re
 }
 
 #[cfg(test)]
+mod family_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod worst_tests;

@@ -180,10 +180,7 @@ async fn adamw(lane: Rc<Lane>) -> Outcome {
         let correction =
             BiasCorrection { first: f64::from(optimizer[0]), second: f64::from(optimizer[1]) };
         let decision = Decision { norm: 1.0, update, factor: f64::from(factor) };
-        for (part, decay) in [(0..decay_end, true), (decay_end..count, false)] {
-            let (w, m, v) = (&mut w[part.clone()], &mut m[part.clone()], &mut v[part.clone()]);
-            adamw_forward(w, &g[part], m, v, &exact(), correction, decision, decay);
-        }
+        adamw_by_parts([&mut w, &mut m, &mut v], &g, correction, decision, decay_end);
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
@@ -210,6 +207,20 @@ pub(super) fn decided(update: bool) -> ([f32; 4], Decision<f64>) {
     let factor = if update { 0.37f32 } else { 0.0 };
     let decision = Decision { norm: 1.0, update, factor: f64::from(factor) };
     ([0.271, 0.142_6, factor, f32::from(update)], decision)
+}
+
+/// The twin's update of weights and moments, of which the first `decay_end` elements are decayed.
+fn adamw_by_parts(
+    [w, m, v]: [&mut [f64]; 3],
+    g: &[f64],
+    correction: BiasCorrection<f64>,
+    decision: Decision<f64>,
+    decay_end: usize,
+) {
+    for (part, decay) in [(0..decay_end, true), (decay_end..g.len(), false)] {
+        let (w, m, v) = (&mut w[part.clone()], &mut m[part.clone()], &mut v[part.clone()]);
+        adamw_forward(w, &g[part], m, v, &exact(), correction, decision, decay);
+    }
 }
 
 /// Runs an update with one moment at most on every variant and holds weights and moment to what is expected.
@@ -402,10 +413,7 @@ async fn adamw_placed(lane: Rc<Lane>) -> Outcome {
         let g = wide(&gradients[gradient0..gradient0 + count]);
         let [mut m, mut v] = [wide(&moment1[own1.clone()]), wide(&moment2[own2.clone()])];
         let correction = BiasCorrection { first: f64::from(state[0]), second: f64::from(state[1]) };
-        for (part, decay) in [(0..decay_end, true), (decay_end..count, false)] {
-            let (w, m, v) = (&mut w[part.clone()], &mut m[part.clone()], &mut v[part.clone()]);
-            adamw_forward(w, &g[part], m, v, &exact(), correction, decision, decay);
-        }
+        adamw_by_parts([&mut w, &mut m, &mut v], &g, correction, decision, decay_end);
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {

@@ -32,7 +32,7 @@ pub fn muon_scale_forward<R: Real>(direction: &mut [R], squares: R) {
     direction.iter_mut().for_each(|x| *x = *x / norm);
 }
 
-/// `a + b·G + c·G²` of a symmetric matrix G, in place of G².
+/// Replaces G², the square of a symmetric matrix G, by `a + b·G + c·G²`.
 pub fn muon_polynomial_forward<R: Real>(gram: &[R], square: &mut [R], side: usize) {
     let [a, b, c] = [3.4445, -4.775, 2.0315].map(R::from_f64);
     for (i, (square, &gram)) in square.iter_mut().zip(gram).enumerate() {

@@ -134,8 +134,9 @@ pub fn lion_forward<R: Real>(
     }
 }
 
-/// The values of the 8-bit codes, ascending (Dettmers et al., arXiv:2110.02861): seven decades, each cut into
-/// twice as many equal parts as the one below, of which the middles count; 0 and 1; and negatives if `signed`.
+/// The values of the 8-bit codes in ascending order (Dettmers et al., arXiv:2110.02861). There are seven decades.
+/// Each is cut into twice as many equal parts as the decade below it, and the middle of each part is a value. 0 and 1
+/// are values too. With `signed` so are the negatives of the middles.
 pub fn dynamic_map<R: Real>(signed: bool) -> Vec<R> {
     let mut values = vec![0.0, 1.0];
     for decade in 0..7 {
@@ -161,9 +162,9 @@ pub fn dynamic_code<R: Real>(map: &[R], x: R) -> u8 {
     (if x - map[below] >= half { above } else { below }) as u8
 }
 
-/// One AdamW update in place of whole blocks of 256 elements with moments as codes of [`dynamic_map`], signed
-/// and unsigned, and a scale of each per block: as torchao's AdamW8bit, the step is by the moments before they
-/// are codes. `decayed` elements are decayed.
+/// Updates whole blocks of 256 elements by AdamW. The moments are codes of [`dynamic_map`]: the first signed, the
+/// second unsigned, each with one scale per block. The step uses the moments before they become codes, as torchao's
+/// AdamW8bit does. The first `decayed` elements are decayed.
 #[expect(clippy::too_many_arguments, reason = "the kernel's bindings")]
 pub fn adamw8bit_forward<R: Real>(
     weights: &mut [R],
