@@ -41,6 +41,7 @@ mod results;
 mod sample;
 mod softmax;
 mod tensor_problem;
+mod texts;
 mod training;
 mod weights;
 
@@ -149,6 +150,7 @@ fn every_case() -> Vec<Case> {
         model_text::cases(),
         adapter::cases(),
         probe::cases(),
+        texts::cases(),
         training::cases(),
         weights::cases(),
     ]

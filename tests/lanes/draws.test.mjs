@@ -1,11 +1,11 @@
 // What the lanes in browsers draw by the seed, without a GPU: nothing is left out for ever.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drawn } from "./lane.mjs";
+import { drawn, leftToAnother, ofShard } from "./lane.mjs";
 
 const DEVICES = 2;
 /** Seeds in a row among which every draw comes up. */
-const RUNS = 12;
+const RUNS = 16;
 
 /** How often with these seeds a case ran on each device, and a kernel for another adapter with it. */
 function counts(name) {
@@ -23,7 +23,7 @@ function counts(name) {
 }
 
 test("each case comes to run on each device, and each kernel for another adapter on one", () => {
-  const once = { on: [6, 6], others: [3, 3] };
+  const once = { on: [4, 4], others: [2, 2] };
   const slowest = { on: [2, 2], others: [0, 0] };
   for (const [name, expected] of Object.entries({
     "linear matmul odd rows": once,
@@ -39,13 +39,29 @@ test("each case comes to run on each device, and each kernel for another adapter
   }
 });
 
-test("where another lane runs every case on the same driver, every second one runs", () => {
-  for (const name of ["matvec", "model wide: loss and gradients with split products"]) {
-    const runs = Array.from({ length: RUNS }, (_, seed) => drawn(name, seed, 1, "own"));
-    assert.equal(runs.filter(({ on }) => on.length === 1).length, RUNS / 2, name);
-    assert.ok(
-      runs.every(({ others }) => others === undefined),
-      name,
-    );
+test("texts are checked on every device with every seed", () => {
+  for (const [devices, others] of [
+    [2, "check"],
+    [1, "own"],
+  ]) {
+    for (let seed = 0; seed < RUNS; seed++) {
+      const { on } = drawn("texts: every kernel over the table compiles", seed, devices, others);
+      assert.equal(on.length, devices);
+    }
   }
+});
+
+test("two lanes of one driver share the cases: each runs in one of them, and comes to run in both", () => {
+  const names = ["matvec", "model wide: loss and gradients with split products", "loss_sum"];
+  const ran = Object.fromEntries(names.map((name) => [name, new Set()]));
+  for (let seed = 0; seed < 2; seed++) {
+    const draws = names.map((name, index) => drawn(name, seed + index, 1, "own"));
+    const here = names.filter((_, index) => draws[index].on.length === 1);
+    const there = ofShard(names, leftToAnother(seed));
+    assert.deepEqual([...here, ...there].toSorted(), names.toSorted(), `seed ${seed}`);
+    for (const name of here) ran[name].add("here");
+    for (const name of there) ran[name].add("there");
+    assert.ok(draws.every(({ others }) => others === undefined));
+  }
+  for (const name of names) assert.equal(ran[name].size, 2, name);
 });

@@ -5,28 +5,41 @@ export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
+/** What runs on every device, whatever the seed: it compiles nothing. */
+const ALWAYS = /^texts: /;
+
 /** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
 const SLOWEST = /kernels for hardware|split products|heads of 256/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 3, others: 2, repeated: 2 };
+const ONE_OF = { slowest: 4, cases: 2, others: 4 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
  *
  * @param seed - of the case: the next case has the next.
  * @param devices - how many there are.
- * @param others - "check", or "own" where another lane runs every case on the same driver.
+ * @param others - "check", or "own" where another lane runs the other cases on the same driver.
  * @returns `{ on, others }`: the devices that run the case, and the one of them that runs a kernel for
  *   another adapter, by index.
  */
 export function drawn(name, seed, devices, others) {
+  if (ALWAYS.test(name)) return { on: Array.from({ length: devices }, (_, device) => device) };
   const one = seed % devices;
   const turn = Math.floor(seed / devices);
-  if (others === "own") return { on: turn % ONE_OF.repeated === 0 ? [one] : [] };
-  if (SLOWEST.test(name)) return { on: turn % ONE_OF.slowest === 0 ? [one] : [] };
-  return { on: [one], others: turn % ONE_OF.others === 0 ? one : undefined };
+  const among = others === "check" && SLOWEST.test(name) ? ONE_OF.slowest : ONE_OF.cases;
+  return {
+    on: turn % among === 0 ? [one] : [],
+    others:
+      others === "check" && among === ONE_OF.cases && turn % ONE_OF.others === 0 ? one : undefined,
+  };
 }
+
+/**
+ * The part of the cases, `[index, count]`, that a lane of one device with "own" leaves out when its first case has
+ * this seed: what another lane of the same driver has to run.
+ */
+export const leftToAnother = (firstSeed) => [((firstSeed + 1) % 2) + 1, 2];
 
 let testing;
 let lanes;

@@ -24,9 +24,9 @@ const TRAINERS = [
   { tokensPerStep: 64, lastLayers: 1 },
 ];
 
-/** The first model is trained in every way, each other one in two. */
+/** The first model is trained in every way, the others in turn in one. */
 const trainersOf = (trainers, model) =>
-  trainers.filter((_, at) => model === 0 || (at + model) % trainers.length < 2);
+  trainers.filter((_, at) => model === 0 || at === model % trainers.length);
 
 /** Holds the predicted bytes of models, trainers and generations to those that are then allocated. */
 async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {

@@ -166,14 +166,18 @@ export const PLACES = {
     ],
   },
   fixtures: {
-    whole: ["node", "firefox"],
-    why: "PyTorch's numbers are to come out of each compiler and adapter; Chromium has Node's",
+    whole: NODE,
+    why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
-      "llama-tied: gradients and ten steps",
+      "llama3: logits, and saved again",
+      "llama3: gradients and ten steps",
+      "llama3: greedy text",
+      "qwen3: logits, and saved again",
+      "qwen3: gradients and ten steps",
+      "qwen3: greedy text",
       "gpt2: gradients and ten steps",
       "gemma3: gradients and ten steps",
-      "qwen3: greedy text",
       "gpt2-bf16: logits, and saved again",
       "gemma2: hidden states and attention",
       "a fresh model is saved with the same bytes everywhere",
@@ -182,8 +186,8 @@ export const PLACES = {
     limits: { node: "default" },
   },
   peft: {
-    whole: ["node", "firefox"],
-    why: "PEFT's numbers are to come out of each compiler and adapter; Chromium has Node's",
+    whole: NODE,
+    why: "as for fixtures",
     smoke: [
       "llama-dropout: logits, gradients and ten losses",
       "packed-int4: exported",

@@ -1,0 +1,35 @@
+//! Every kernel text that selection returns over the table, as far as the device can have it, before WebGPU's
+//! compiler of WGSL. That takes milliseconds a text where a driver's compiler takes a second, so that a lane which
+//! draws the cases that it runs still has each text checked.
+
+use super::adapters::{restrict, table};
+use super::lane::Lane;
+use super::measure::text;
+use super::{Case, Outcome, catalogue, harness};
+use crate::gpu::Gpu;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Texts that are checked at once.
+const AT_ONCE: usize = 64;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![Case::new("texts: every kernel over the table compiles", every_text)]
+}
+
+async fn every_text(lane: Rc<Lane>) -> Outcome {
+    let device = lane.gpu.capabilities();
+    let lowered = table(device.target).into_iter().map(|adapter| restrict(&adapter, device));
+    let mut texts = HashMap::new();
+    for caps in lowered.chain([device.clone()]) {
+        // A limit may forbid some: `tests/selection.rs` says when.
+        for kernel in catalogue::kernels(&caps).into_iter().filter_map(|(_, kernel)| kernel.ok()) {
+            texts.entry(kernel.wgsl.text()).or_insert(kernel.name);
+        }
+    }
+    let texts: Vec<_> = texts.into_iter().map(|(text, name)| (name, text)).collect();
+    for some in texts.chunks(AT_ONCE) {
+        harness::check(&lane, some.iter().cloned()).await.map_err(text)?;
+    }
+    Ok(format!("{} texts", texts.len()))
+}
