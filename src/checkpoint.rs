@@ -5,6 +5,7 @@
 //! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
 //! used, and the tests hold both directions against the crate.
 
+use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
 use crate::order::{SortedMap, order};
 use safetensors::Dtype;
@@ -264,8 +265,9 @@ impl CheckpointReader {
         let file = expected.and_then(|e| e.found.as_ref()).map_or("no file", |found| &found.file);
         let index = expected.map_or(vec![at], |expected| expected.index(at));
         Error::checkpoint(format!(
-            "tensor {name} of {file} has {value} at {index:?}, and {why}; the file is damaged, or from \
-             a run that diverged: use another"
+            "tensor {name} of {file} has {} at {index:?}, and {why}; the file is damaged, or from \
+             a run that diverged: use another",
+            Decimal(value)
         ))
     }
 

@@ -62,6 +62,7 @@ pub mod caps;
 pub mod checkpoint;
 pub mod config;
 pub mod data;
+mod decimal;
 pub mod error;
 #[cfg(feature = "testing")]
 pub mod format;

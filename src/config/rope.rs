@@ -103,9 +103,9 @@ pub(super) fn rope(fields: &mut Fields, positions: usize, family: ModelType) -> 
         }
         let read = own.scaling(positions)?;
         if let Some(other) = scaling.filter(|other| *other != read) {
+            let [parameters, scaling] = [other, read].map(|scaling| object(scaling.fields()));
             return Err(Error::config(format!(
-                "config fields rope_parameters ({other:?}) and rope_scaling ({read:?}) disagree: \
-                 keep one"
+                "config fields rope_parameters ({parameters}) and rope_scaling ({scaling}) disagree: keep one"
             )));
         }
         scaling = Some(read);

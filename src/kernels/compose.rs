@@ -4,6 +4,7 @@
 use super::spec::KernelSpec;
 use super::unroll::unroll;
 use crate::caps::{Capabilities, Target};
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -207,7 +208,7 @@ impl Composer {
 
     /// Adds `const name: f32`, written so that it reads back as the same float.
     pub fn float(mut self, name: &str, value: f32) -> Self {
-        let _ = writeln!(self.header, "const {name}: f32 = {value:e};");
+        let _ = writeln!(self.header, "const {name}: f32 = {};", Decimal(value));
         self
     }
 

@@ -13,9 +13,11 @@ impl fmt::Display for Shown {
             0.0 => f.write_str("0"),
             size if size.is_nan() => f.write_str("NaN"),
             f64::INFINITY => f.write_str(if value > 0.0 { "Infinity" } else { "-Infinity" }),
-            1e21.. => f.write_str(&format!("{value:e}").replace('e', "e+")),
-            1e-6.. => write!(f, "{value}"),
-            _ => write!(f, "{value:e}"),
+            1e-6..1e21 => write!(f, "{value}"),
+            _ => match serde_json::to_string(&value) {
+                Ok(text) => f.write_str(&text),
+                Err(_) => Err(fmt::Error),
+            },
         }
     }
 }

@@ -6,6 +6,7 @@ use super::model::Model;
 use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use super::step::{Sampling, Step};
+use crate::decimal::Decimal;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, watched};
 use crate::kernels::{KvCache, WeightFormat};
@@ -88,7 +89,7 @@ impl GenerateOptions {
             if good {
                 Ok(())
             } else {
-                Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
+                Err(Error::options(format!("{name} is {}; it must be {allowed}", Decimal(value))))
             }
         };
         let t = self.temperature;

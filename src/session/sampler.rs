@@ -6,6 +6,7 @@ use super::key_value_cache::{KeyValueCache, Room};
 use super::model::Model;
 use super::pace::Work;
 use super::resources::Resources;
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, PlanId};
 use crate::lower::{LIKELIEST, LIKELIEST_OFFSET, SampleChoices, sample_plan};
@@ -44,7 +45,7 @@ impl Bias {
         if let Some(token) = values.iter().position(|x| !good(x)) {
             return refuse(format!(
                 "the bias of token {token} is {}; it must be -Infinity, or a number from -1e9 to 1e9",
-                values[token]
+                Decimal(values[token])
             ));
         }
         let left = values.iter().filter(|x| x.is_finite()).count();

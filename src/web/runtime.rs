@@ -4,26 +4,20 @@ use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
-use crate::order::SortedMap;
 use crate::session::Operations;
 use js_sys::Promise;
 use serde::Deserialize;
+use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum LimitsOption {
-    Named(String),
-    Caps(SortedMap<String, u64>),
-}
-
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RuntimeOptions {
-    limits: Option<LimitsOption>,
+    /// A name or an object. Not an untagged enum: that would be the only one in the module.
+    limits: Option<Value>,
     features: FeatureOptions,
     memory_budget: Option<u64>,
 }
@@ -45,22 +39,28 @@ impl Default for FeatureOptions {
 fn request(options: &str) -> Result<DeviceRequest> {
     let options: RuntimeOptions = serde_json::from_str(options)
         .map_err(|e| Error::options(format!("runtime options: {e}")))?;
-    let limits = match options.limits {
-        None => LimitsRequest::Adapter,
-        Some(LimitsOption::Named(name)) if name == "adapter" => LimitsRequest::Adapter,
-        Some(LimitsOption::Named(name)) if name == "default" => LimitsRequest::Default,
-        Some(LimitsOption::Named(name)) => {
-            let message = format!(
-                "limits is {name:?}; it must be \"adapter\", \"default\" or an object of caps"
-            );
-            return Err(Error::options(message));
-        }
-        Some(LimitsOption::Caps(caps)) => LimitsRequest::Capped(caps),
-    };
+    let limits = options.limits.as_ref().map_or(Ok(LimitsRequest::Adapter), limits)?;
     let FeatureOptions { subgroups, f16, timestamps } = options.features;
     let features = RequestedFeatures { subgroups, f16, timestamps };
     let memory_budget = options.memory_budget;
     Ok(DeviceRequest { limits, features, memory_budget, ..DeviceRequest::default() })
+}
+
+fn limits(given: &Value) -> Result<LimitsRequest> {
+    let caps = match given {
+        Value::String(name) if name == "adapter" => return Ok(LimitsRequest::Adapter),
+        Value::String(name) if name == "default" => return Ok(LimitsRequest::Default),
+        Value::Object(caps) => caps.iter().map(|(name, cap)| Some((name.clone(), cap.as_u64()?))),
+        _ => return Err(limits_are(given)),
+    };
+    let caps: Option<_> = caps.collect();
+    Ok(LimitsRequest::Capped(caps.ok_or_else(|| limits_are(given))?))
+}
+
+fn limits_are(given: &Value) -> Error {
+    Error::options(format!(
+        "limits is {given}; it must be \"adapter\", \"default\" or an object of caps"
+    ))
 }
 
 /// A device and its capabilities.

@@ -7,17 +7,18 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 29] = [
+const MAY_NAME: [(&str, &[&str]); 30] = [
     ("arch", &["libm"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
     ("config", &["libm", "serde", "serde_json"]),
     ("data", &["serde", "serde_json"]),
+    ("decimal", &["serde_json"]),
     ("error", &["thiserror"]),
     ("format", &["half", "serde"]),
     ("kernels", &["bytemuck", "serde"]),
     ("lower", &["serde"]),
-    ("ops", &["bytemuck"]),
+    ("ops", &["bytemuck", "serde_json"]),
     ("order", &["serde", "serde_json"]),
     ("optim", &["serde"]),
     ("plan", &["bytemuck", "serde"]),

@@ -4,6 +4,7 @@
 use super::loss::LossSum;
 use super::options::TrainerOptions;
 use super::progress::Progress;
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::optim::{StateSet, Stored, Trained, stored_sets};
 use crate::params::Params;
@@ -106,8 +107,9 @@ impl TrainerState {
         let numbers = self.optimizer.iter().map(|&bits| f32::from_bits(bits));
         let possible = |(i, x): (usize, f32)| x.is_finite() && x >= 0.0 && (i == 2 || x <= 1.0);
         if !numbers.clone().enumerate().all(possible) {
-            let numbers: Vec<_> = numbers.collect();
-            return wrong(format!("optimizer holds the numbers {numbers:?}, which no run writes"));
+            let numbers: Vec<_> = numbers.map(|x| Decimal(x).to_string()).collect();
+            let numbers = numbers.join(", ");
+            return wrong(format!("optimizer holds the numbers {numbers}, which no run writes"));
         }
         Ok(())
     }
