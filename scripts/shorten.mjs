@@ -1,29 +1,44 @@
-// Short names for what the wasm module imports. wasm-bindgen's end in a hash of 16 digits each, which no
-// compression shortens: 4 KB of the module and of its glue together.
+// Short names for what the wasm module imports and exports. wasm-bindgen's imports end in a hash of 16 digits each, which
+// no compression shortens: 4 KB of the module and of its glue together. Its exports take another kilobyte of each.
 import { readFileSync, writeFileSync } from "node:fs";
-import { IMPORTS, leb, named, Reader, sections, withSections } from "./wasm.mjs";
+import { EXPORTS, IMPORTS, leb, named, Reader, sections, withSections } from "./wasm.mjs";
 
-/** Gives the module's imports short names, in its file and in that of its glue. */
-export function shortenImports(wasm, glue) {
+/** Exports by which `pkg/src/module.ts` knows the module. */
+const KEPT = ["memory", "rawruntime_create"];
+/** The exports that the glue uses. */
+const USED = /(?<=\bwasm\.)\w+/g;
+
+/** Gives the module's imports and exports short names, in its file and in that of its glue. */
+export function shortenNames(wasm, glue) {
   const bytes = readFileSync(wasm);
-  const names = new Map();
-  const parts = sections(bytes).map((part) =>
-    part.id === IMPORTS ? { ...part, content: renamed(part.content, names) } : part,
-  );
   const js = readFileSync(glue, "utf8");
+  const imports = new Map();
+  const used = js.match(USED).filter((name) => !KEPT.includes(name));
+  const exports = new Map([...new Set(used)].map((name, at) => [name, `e${at.toString(36)}`]));
+  const parts = sections(bytes).map((part) => {
+    if (part.id === IMPORTS) return { ...part, content: renamedImports(part.content, imports) };
+    if (part.id === EXPORTS) return { ...part, content: renamedExports(part.content, exports) };
+    return part;
+  });
+  const short = replaced(js, /\b__wb\w+/g, imports);
+  writeFileSync(wasm, withSections(bytes, parts));
+  writeFileSync(glue, replaced(short, USED, exports));
+}
+
+/** The glue with other names, each of which it has to have. */
+function replaced(js, pattern, names) {
   const found = new Set();
-  const short = js.replace(/\b__wb\w+/g, (name) => {
+  const text = js.replace(pattern, (name) => {
     if (names.has(name)) found.add(name);
     return names.get(name) ?? name;
   });
   const missing = [...names.keys()].filter((name) => !found.has(name));
   if (missing.length > 0) throw new Error(`the glue has no ${missing.join(", ")}`);
-  writeFileSync(wasm, withSections(bytes, parts));
-  writeFileSync(glue, short);
+  return text;
 }
 
 /** The import section with short names, which are added to the map. */
-function renamed(content, names) {
+function renamedImports(content, names) {
   const reader = new Reader(content);
   const count = reader.number();
   const section = [leb(count)];
@@ -33,6 +48,19 @@ function renamed(content, names) {
     const short = names.get(field) ?? `i${names.size.toString(36)}`;
     names.set(field, short);
     section.push(named(from), named(short), reader.description().bytes);
+  }
+  return Buffer.concat(section);
+}
+
+/** The export section with short names for those in the map. */
+function renamedExports(content, names) {
+  const reader = new Reader(content);
+  const count = reader.number();
+  const section = [leb(count)];
+  for (let at = 0; at < count; at++) {
+    const name = reader.name();
+    section.push(named(names.get(name) ?? name));
+    section.push(Uint8Array.of(reader.byte()), leb(reader.number()));
   }
   return Buffer.concat(section);
 }

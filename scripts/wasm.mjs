@@ -3,6 +3,7 @@
 /** Numbers of sections. Custom ones have number 0 and a name. */
 export const CUSTOM = 0;
 export const IMPORTS = 2;
+export const EXPORTS = 7;
 export const CODE = 10;
 export const DATA = 11;
 
