@@ -5,7 +5,7 @@ export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
-/** What runs on every device, whatever the seed: it compiles nothing. */
+/** What runs with every seed, on one device: it compiles nothing. */
 const ALWAYS = /^texts: /;
 
 /** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
@@ -24,8 +24,8 @@ const ONE_OF = { slowest: 4, cases: 2, others: 4 };
  *   another adapter, by index.
  */
 export function drawn(name, seed, devices, others) {
-  if (ALWAYS.test(name)) return { on: Array.from({ length: devices }, (_, device) => device) };
   const one = seed % devices;
+  if (ALWAYS.test(name)) return { on: [one] };
   const turn = Math.floor(seed / devices);
   const among = others === "check" && SLOWEST.test(name) ? ONE_OF.slowest : ONE_OF.cases;
   return {

@@ -24,9 +24,9 @@ const TRAINERS = [
   { tokensPerStep: 64, lastLayers: 1 },
 ];
 
-/** The first model is trained in every way, the others in turn in one. */
-const trainersOf = (trainers, model) =>
-  trainers.filter((_, at) => model === 0 || at === model % trainers.length);
+/** What a model is tried with: the first with everything, the others in turn with one. */
+const inTurn = (options, model) =>
+  options.filter((_, at) => model === 0 || at === model % options.length);
 
 /** Holds the predicted bytes of models, trainers and generations to those that are then allocated. */
 async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
@@ -35,7 +35,7 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
   const empty = bytesOf(runtime);
   let sum = 0;
   for (const [index, shape] of shapes.entries()) {
-    for (const trainer of trainersOf(trainers, index)) {
+    for (const trainer of inTurn(trainers, index)) {
       const expected = await estimate(shape, { trainer }, runtime.capabilities);
       const model = await Model.create(runtime, shape);
       const weights = await estimate(shape, {}, runtime.capabilities);
@@ -54,7 +54,7 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
       model.free();
       await settled(runtime);
     }
-    for (const generate of generations) {
+    for (const generate of inTurn(generations, index)) {
       const model = await Model.create(runtime, shape);
       const { tokens, ...forms } = generate;
       const options = { ...forms, maxTokens: tokens - 5, temperature: 0 };
