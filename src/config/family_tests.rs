@@ -265,6 +265,19 @@ fn gpt_neo_has_windows_in_every_second_layer() {
 }
 
 #[test]
+fn lists_of_the_most_layers_are_read_as_they_are_written() {
+    for (family, layers) in [
+        ("gpt_neo", r#""num_layers":4096"#),
+        ("gpt_neo", r#""num_layers":4095"#),
+        ("gemma3_text", r#""num_hidden_layers":4096,"sliding_window":64"#),
+    ] {
+        let text = format!(r#"{{"model_type":"{family}",{layers}}}"#);
+        let config = ModelConfig::from_json(&text).unwrap();
+        assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config, "{text}");
+    }
+}
+
+#[test]
 fn both_lists_of_attention_are_read() {
     let kinds = |fields: &str| {
         let text = format!(r#"{{"model_type":"gpt_neo","num_layers":3{fields}}}"#);
