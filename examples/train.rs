@@ -1,6 +1,6 @@
 //! Trains a small model with the crate, on the GPU that wgpu finds, and prints a sample.
 //!
-//! `cargo run --release --example train`
+//! `cargo run --release --example train -- [STEPS]`
 
 use tinyloom::config::ModelConfig;
 use tinyloom::data::{Dataset, DatasetOptions};
@@ -9,9 +9,8 @@ use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
 use tinyloom::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
 
 const TEXT: &str = "The cat sees the fox. The dog hears the hen. The owl follows the bee. ";
-const STEPS: u64 = 60;
 
-async fn run() -> Result<()> {
+async fn run(steps: u64) -> Result<()> {
     let gpu: std::rc::Rc<dyn Gpu> = WgpuDevice::open(&DeviceRequest::default()).await?;
     let config = ModelConfig::from_json(
         r#"{"vocab_size": 256, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2,
@@ -26,11 +25,11 @@ async fn run() -> Result<()> {
     let options = TrainerOptions {
         learning_rate: 3e-3,
         tokens_per_step: 512,
-        total_steps: Some(STEPS),
+        total_steps: Some(steps),
         ..TrainerOptions::default()
     };
     let trainer = Trainer::create(&model, options, UNWATCHED).await?;
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         let metrics = trainer.step_dataset(&dataset, &|| false).await?;
         if metrics.step % 10 == 0 {
             println!("step {}: loss {:.3}", metrics.step, metrics.loss);
@@ -53,5 +52,6 @@ async fn run() -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    pollster::block_on(run())
+    let steps = std::env::args().nth(1).map_or(60, |text| text.parse().expect("a number of steps"));
+    pollster::block_on(run(steps))
 }

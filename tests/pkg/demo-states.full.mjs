@@ -62,7 +62,8 @@ async function setUp(demo) {
 async function explained(demo) {
   for (const why of ["score", "loss", "validation", "lines"]) {
     await demo.page.click(`[popovertarget="why-${why}"]`);
-    assert.ok(await demo.page.$(`#why-${why}:popover-open`), why);
+    const words = await demo.page.$eval(`#why-${why}:popover-open`, (tip) => tip.innerText);
+    assert.ok(words.trim().split(/\s+/).length > 10, `${why} says "${words}"`);
     await held(demo, `why-${why}`);
     await demo.page.keyboard.press("Escape");
   }

@@ -56,7 +56,7 @@ test("node/attention.mjs agrees with plain JavaScript and descends", limit, asyn
 test("train.rs trains with the crate", limit, async (t) => {
   // With the features of the native lane, whose build has made it already.
   const built = ["--profile", cargoProfile, "--locked", "--quiet", "--features", "testing"];
-  const args = ["run", ...built, "--example", "train"];
+  const args = ["run", ...built, "--example", "train", "--", "20"];
   const env = { ...process.env, ...nativeEnv() };
   const { stdout } = await run("cargo", args, { cwd: root, env });
   expectFall(t, stdout);

@@ -43,6 +43,10 @@ export class ScorePanel {
   #of = "";
   #how = "";
 
+  constructor() {
+    this.start("problems", "letters"); // the page opens with such a task
+  }
+
   start(kind: ScoreKind, tokens: "letters" | "tokens"): void {
     const { name, of, how, why } = words[kind];
     this.#of = named(of, tokens);
