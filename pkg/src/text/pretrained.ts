@@ -159,11 +159,11 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
     }
   }
   const { vocab, merges, type } = model;
+  const tokens = new Map<unknown, string>();
   if (!isObject(vocab)) {
     // Unigram has a list of pairs.
     if (type === "BPE" || !Array.isArray(vocab)) throw wrong("model.vocab", vocab, "an object");
   } else {
-    const tokens = new Map<unknown, string>();
     for (const [token, id] of Object.entries(vocab)) {
       // Made for an error alone: there are hundreds of thousands of tokens.
       const what = () => `the id of ${show(token)} in model.vocab`;
@@ -172,6 +172,17 @@ function checkedJson(from: Source, json: { readonly [name: string]: unknown }): 
       tokens.set(id, token);
     }
     Object.setPrototypeOf(vocab, null); // a token may be named as a method of objects is
+  }
+  for (const [at, { id, content }] of ((added ?? []) as AddedToken[]).entries()) {
+    const other = tokens.get(id) ?? content;
+    if (other !== content) {
+      throw wrong(`the id of added_tokens[${at}]`, id, `another than that of ${show(other)}`);
+    }
+    const known = isObject(vocab) ? (vocab[content] ?? id) : id;
+    if (known !== id) {
+      throw wrong(`the id of added_tokens[${at}]`, id, `${show(known)}, as in model.vocab`);
+    }
+    tokens.set(id, content);
   }
   if (type === "BPE" && !Array.isArray(merges)) throw wrong("model.merges", merges, "an array");
   for (const [at, one] of (Array.isArray(merges) ? (merges as unknown[]) : []).entries()) {

@@ -109,6 +109,16 @@ export const cases = {
     await refused('"a"', (json) => {
       json.model.vocab.a = json.model.vocab.b;
     });
+    // An id is of one token, and a token has one id.
+    await refused('another than that of "b"', (json) => {
+      json.added_tokens[0].id = json.model.vocab.b;
+    });
+    await refused("another than that of", (json) => {
+      json.added_tokens.push({ ...json.added_tokens[0], content: "<other>" });
+    });
+    await refused("as in model.vocab", (json) => {
+      json.model.vocab[json.added_tokens[0].content] = 1000;
+    });
     const merged = whole.model.merges[0].join("");
     await refused(merged, (json) => {
       delete json.model.vocab[merged];
