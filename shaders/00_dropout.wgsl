@@ -1,4 +1,4 @@
-// uses: step, flat, philox, range, write_mode
+// uses: step, flat, philox, range, write_mode, dropout/residual or dropout/residual_none
 // dropout_forward: rows of which each element is left out with a probability, and what is kept is scaled up
 // for it; the same masks on gradients. Integers alone decide, so that every adapter leaves out the same
 // elements, and a mask need not be kept. (Srivastava et al., "Dropout", JMLR 2014)
@@ -6,7 +6,7 @@
 //   0 input   read        f32 [tokens, COLUMNS]
 //   1 output  read_write  f32 [tokens, COLUMNS]  by WRITE_MODE
 //   2 step    uniform     draws: micro-steps before this one; reserved: the seed
-//   3 range   uniform     col0: the number of the module whose inputs these are
+//   3 range   uniform     col0: the number of the place, which has masks of its own
 //
 // An element is left out where its word is below THRESHOLD. Grid: one invocation per four elements of a row,
 // which share a block of random words.
@@ -27,7 +27,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if adds(step.accumulate) {
         output[at] += kept;
       } else {
-        output[at] = kept;
+        output[at] = residual_of(at) + kept;
       }
     }
   }

@@ -1,4 +1,4 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, attention/tile, attention/key_value, attention/mask_rows_back or none
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, attention/tile, attention/key_value, attention/mask_rows_back or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_key_value: d_key and d_value of grouped-query attention; P is recomputed from
 // the logsumexp (Dao, arXiv:2307.08691, algorithm 2, the key side). Bindings:
 // lib/attention/backward_*.wgsl.
@@ -90,8 +90,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           }
           let score = score_of(weights[r][j]);
           let weight = select(0.0, probability(score, added, column_lse[j]), shown);
-          weights[r][j] = weight;
-          slopes[r][j] = score_slope(score) * weight * (slopes[r][j] - column_delta[j]);
+          let kept = kept_of(head, q0 + column + j * COLUMN_GROUPS, key);
+          weights[r][j] = kept * weight;
+          slopes[r][j] = score_slope(score) * weight * (kept * slopes[r][j] - column_delta[j]);
         }
       }
       put_weights(&weights, PROBABILITIES, group, column);

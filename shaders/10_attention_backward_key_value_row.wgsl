@@ -1,4 +1,4 @@
-// uses: math, attention/score, flat, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, head_module, head_access, attention/mask_rows_back or none
+// uses: math, attention/score, flat, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, head_module, head_access, attention/mask_rows_back or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_key_value with one invocation per key row and owner, no workgroup memory and no
 // barrier: for adapters that run on a CPU. Bindings and results are those of
 // 10_attention_backward_key_value.wgsl.
@@ -30,8 +30,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let slope = d_output_of(item, q, head);
       let score = score_of(head_dot(query, key));
       let weight = probability(score, added, load_lse(item, q, head));
-      let d_score = SCALE * score_slope(score) * weight * (head_dot(slope, value) - load_delta(item, q, head));
-      d_value = head_axpy(d_value, weight, slope);
+      let kept = kept_of(head, q, row);
+      let d_score = SCALE * score_slope(score) * weight * (kept * head_dot(slope, value) - load_delta(item, q, head));
+      d_value = head_axpy(d_value, kept * weight, slope);
       d_key = head_axpy(d_key, d_score, query);
     }
   }

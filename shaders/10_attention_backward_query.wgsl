@@ -1,4 +1,4 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/keep_none or attention/keep_write, attention/tile, attention/kept or none
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/keep_none or attention/keep_write, attention/tile, attention/kept or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
 // (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention/backward_*.wgsl.
 //
@@ -103,7 +103,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         let score = score_of(scores[r][j]);
         let weight = select(0.0, probability(score, added, row_lse[r]), shown);
-        scores[r][j] = score_slope(score) * weight * (d_weights[r][j] - row_delta[r]);
+        let kept = kept_of(head, first_row + group + r * ROW_GROUPS, key);
+        scores[r][j] = score_slope(score) * weight * (kept * d_weights[r][j] - row_delta[r]);
         keep(head, first_row + group + r * ROW_GROUPS, key, weight, scores[r][j]);
       }
     }

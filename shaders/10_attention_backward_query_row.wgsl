@@ -1,4 +1,4 @@
-// uses: math, attention/score, flat, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/keep_none, head_module, head_access
+// uses: math, attention/score, flat, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/keep_none, head_module, head_access, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_query with one invocation per query row and head, no workgroup memory and no
 // barrier: for adapters that run on a CPU. Bindings and results are those of
 // 10_attention_backward_query.wgsl.
@@ -25,7 +25,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       continue;
     }
     let key = key_of(item, k, kv_head);
-    let d_weight = head_dot(slope, value_of(item, k, kv_head));
+    let d_weight = kept_of(head, row, k) * head_dot(slope, value_of(item, k, kv_head));
     let score = score_of(head_dot(q, key));
     let weight = probability(score, added, row_lse);
     sum = head_axpy(sum, SCALE * score_slope(score) * weight * (d_weight - row_delta), key);

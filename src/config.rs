@@ -1,5 +1,6 @@
 //! Model configuration with the names of Hugging Face's `config.json`.
 
+mod dropout;
 mod family;
 mod fields;
 mod keys;
@@ -8,6 +9,7 @@ mod peft;
 mod refused;
 mod rope;
 
+pub use dropout::DropoutRates;
 pub use family::{LayerType, ModelType};
 use family::{layer_types, model_type, sliding_window};
 pub use lora::{ALL_LINEAR, LoraConfig};
@@ -93,6 +95,8 @@ pub struct ModelConfig {
     pub attention_bias: bool,
     /// Attention and the feed-forward block of a layer read one input, where the family has a field for it.
     pub parallel_residual: bool,
+    /// What training leaves out.
+    pub dropout: DropoutRates,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
     pub extra: SortedMap<String, String>,
@@ -158,6 +162,7 @@ impl ModelConfig {
             query_pre_attn_scalar,
             attention_bias: own_flag(&mut fields, model_type, "attention_bias")?,
             parallel_residual: own_flag(&mut fields, model_type, PARALLEL)?,
+            dropout: DropoutRates::read(&mut fields, model_type)?,
             extra: fields.rest(),
         };
         config.check()?;
@@ -269,10 +274,11 @@ impl ModelConfig {
 
     /// Fields that only some families have.
     fn own_fields(&self) -> Vec<(&'static str, Value)> {
-        let mut fields = vec![];
+        let mut fields = self.dropout.fields(self.model_type);
         if self.model_type.rotates() {
             let (local, share) = (self.rope_local_base_freq, self.partial_rotary_factor);
-            fields = Ropes { whole: self.rope, local, partial: share }.fields(self.model_type);
+            let ropes = Ropes { whole: self.rope, local, partial: share };
+            fields.extend(ropes.fields(self.model_type));
         }
         if self.model_type.turns_in_part() {
             fields.push(("attention_bias", json!(self.attention_bias)));

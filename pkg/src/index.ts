@@ -82,6 +82,7 @@ export { Trainer } from "./trainer.js";
 export type {
   Batch,
   CheckpointOptions,
+  DropoutRates,
   Evaluation,
   Phase,
   PlanBinding,

@@ -6,7 +6,7 @@ import { show } from "./show.js";
 export { show } from "./show.js";
 
 /** A rule for one option: returns what is allowed, in words, when the value is not. */
-type Rule = (value: unknown) => string | undefined;
+export type Rule = (value: unknown) => string | undefined;
 
 /** The options an entry point knows. */
 export type Rules<T> = { readonly [K in keyof Required<T>]: Rule };

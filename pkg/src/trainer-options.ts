@@ -1,9 +1,31 @@
 /** What is checked of a trainer's options, and how the module reports them. */
 
-import { flag, fraction, integer, number, oneOf, orNull, type Rules, seed } from "./options.js";
+import {
+  flag,
+  fraction,
+  integer,
+  number,
+  oneOf,
+  orNull,
+  type Rule,
+  type Rules,
+  seed,
+} from "./options.js";
 import type { ResolvedTrainerOptions, Schedule, TrainerOptions } from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;
+
+const share = fraction();
+
+/** A rate for all places, or for some of them by name. */
+const dropout: Rule = (value) => {
+  const rates = typeof value === "object" && value ? value : { residual: value };
+  return Object.entries(rates).every(
+    ([place, rate]) => /^(embedding|attention|residual)$/.test(place) && !share(rate),
+  )
+    ? undefined
+    : `${share(undefined)}, or { embedding, attention, residual } of such numbers`;
+};
 
 /** Rules of {@link TrainerOptions}. */
 export const TRAINER: Rules<TrainerOptions> = {
@@ -24,8 +46,9 @@ export const TRAINER: Rules<TrainerOptions> = {
   recompute: flag,
   precision: oneOf("f32", "mixed"),
   lastLayers: orNull(integer(1, MAX_U32)),
-  labelSmoothing: fraction(),
+  labelSmoothing: share,
   zLoss: number(0),
+  dropout,
   seed,
 };
 

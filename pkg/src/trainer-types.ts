@@ -78,10 +78,26 @@ export interface TrainerOptions {
    */
   zLoss?: number;
   /**
-   * Seed of the order in which `run` draws documents, together with the dataset's own, and of the masks of an
-   * adapter's dropout; an unsigned 32-bit number, default 0.
+   * The share that each step leaves out at random: one number for all three places, or a number for each. It stands
+   * in for the rates of the model's config (`attn_pdrop` of GPT-2 and its like), which are the default. Evaluations
+   * and generations leave out nothing. An adapter has a `dropout` of its own besides.
+   */
+  dropout?: number | DropoutRates;
+  /**
+   * Seed of the order in which `run` draws documents, together with the dataset's own, and of the masks of
+   * dropout; an unsigned 32-bit number, default 0.
    */
   seed?: number;
+}
+
+/** Shares of a model that a training step leaves out, each at least 0 and below 1. */
+export interface DropoutRates {
+  /** Of the elements of embeddings. */
+  embedding?: number;
+  /** Of the keys that each query attends to. */
+  attention?: number;
+  /** Of the elements of what attention and the feed-forward block of a layer add. */
+  residual?: number;
 }
 
 /**
@@ -90,7 +106,9 @@ export interface TrainerOptions {
  */
 export interface ResolvedTrainerOptions
   extends Readonly<
-      Required<Omit<TrainerOptions, "totalSteps" | "beta1" | "beta2" | "epsilon" | "momentum">>
+      Required<
+        Omit<TrainerOptions, "totalSteps" | "beta1" | "beta2" | "epsilon" | "momentum" | "dropout">
+      >
     >,
     Readonly<Pick<TrainerOptions, "beta1" | "beta2" | "epsilon" | "momentum">> {
   /**
@@ -98,6 +116,8 @@ export interface ResolvedTrainerOptions
    * known. Only one that was given ends a run.
    */
   readonly totalSteps: number | null;
+  /** Those of the options, else of the model's config. */
+  readonly dropout: Readonly<Required<DropoutRates>>;
 }
 
 /** How the learning rate goes: up over the warm-up steps, then as `kind` says to its end. */

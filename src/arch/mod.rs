@@ -13,6 +13,7 @@ mod qwen;
 mod rope;
 mod stored;
 
+pub use crate::config::DropoutRates;
 pub use lora::LowRank;
 pub use rope::Rope;
 pub use stored::{Stored, Swap};

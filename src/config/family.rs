@@ -96,6 +96,8 @@ pub(super) struct Defaults {
     pub head_dim: Option<usize>,
     pub attn_logit_softcapping: Option<f64>,
     pub final_logit_softcapping: Option<f64>,
+    /// Every rate of dropout that the family has.
+    pub dropout: f64,
 }
 
 const LLAMA: Defaults = Defaults {
@@ -111,6 +113,7 @@ const LLAMA: Defaults = Defaults {
     head_dim: None,
     attn_logit_softcapping: None,
     final_logit_softcapping: None,
+    dropout: 0.0,
 };
 
 const GPT2: Defaults = Defaults {
@@ -122,6 +125,7 @@ const GPT2: Defaults = Defaults {
     norm_eps: 1e-5,
     tied: true,
     activation: Activation::GeluTanh,
+    dropout: 0.1,
     ..LLAMA
 };
 
@@ -211,6 +215,7 @@ impl ModelType {
                 hidden_size: 2048,
                 depth: [24, 16],
                 max_position_embeddings: 2048,
+                dropout: 0.0,
                 ..GPT2
             },
             Self::GptNeoX => Defaults {

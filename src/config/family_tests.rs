@@ -226,11 +226,11 @@ fn a_slip_in_what_shapes_gemma3_is_refused_by_name() {
 #[test]
 fn gpt_neo_has_windows_in_every_second_layer() {
     let text = r#"{"activation_function":"gelu_new","architectures":["GPTNeoForCausalLM"],
-        "attention_dropout":0,"attention_layers":["global","local","global","local"],
-        "attention_types":[[["global","local"],2]],"bos_token_id":50256,"embed_dropout":0,
+        "attention_dropout":0.0,"attention_layers":["global","local","global","local"],
+        "attention_types":[[["global","local"],2]],"bos_token_id":50256,"embed_dropout":0.0,
         "eos_token_id":50256,"gradient_checkpointing":false,"hidden_size":768,"initializer_range":0.02,
         "intermediate_size":null,"layer_norm_epsilon":1e-05,"max_position_embeddings":2048,
-        "model_type":"gpt_neo","num_heads":16,"num_layers":4,"resid_dropout":0,
+        "model_type":"gpt_neo","num_heads":16,"num_layers":4,"resid_dropout":0.0,
         "summary_activation":null,"summary_first_dropout":0.1,"summary_proj_to_labels":true,
         "summary_type":"cls_index","summary_use_proj":true,"torch_dtype":"float32",
         "transformers_version":"4.28.1","use_cache":true,"vocab_size":50257,"window_size":256}"#;
@@ -356,7 +356,7 @@ fn gpt_neox_turns_a_part_of_each_head() {
         (r#""rotary_emb_base":-1"#, "rotary_emb_base is -1"),
         (r#""hidden_act":"gelu_fast""#, "hidden_act is \"gelu_fast\""),
         (r#""hidden_act":"relu""#, "hidden_act is \"relu\""),
-        (r#""attention_dropout":0.1"#, "attention_dropout"),
+        (r#""attention_dropout":1.5"#, "attention_dropout"),
         (r#""attention_bias":1"#, "attention_bias is 1"),
         (r#""use_parallel_residual":"yes""#, "use_parallel_residual is"),
         (r#""sliding_window":8"#, "sliding_window"),
@@ -373,7 +373,7 @@ fn what_gpt_neo_has_and_tinyloom_not_is_refused_by_name() {
     for (field, value) in [
         ("activation_function", "\"relu\""),
         ("activation_function", "\"gelu_fast\""),
-        ("attention_dropout", "0.1"),
+        ("attention_dropout", "1"),
         ("num_heads", "5"),
         ("layer_norm_epsilon", "0"),
         ("window_size", "0"),

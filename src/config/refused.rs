@@ -7,7 +7,6 @@ use serde_json::Value;
 
 const OFF: Neutral = |value| *value == Value::Bool(false);
 const ON: Neutral = |value| *value == Value::Bool(true);
-const ZERO: Neutral = |value| value.as_f64() == Some(0.0);
 pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
 const NOTHING: Neutral = |_| false;
 /// One number per layer; 1: the layer has RoPE.
@@ -18,10 +17,9 @@ const HEAD_NORMS: &str =
     "false: only qwen3 and gemma3_text have norms of queries and keys, by no field";
 
 /// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
-const FIELDS: [(&str, Neutral, &str); 21] = [
+const FIELDS: [(&str, Neutral, &str); 20] = [
     ("attention_bias", OFF, "false: only gpt_neox has them by this field, and qwen2 by none"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
-    ("attention_dropout", ZERO, "0: tinyloom has no attention dropout"),
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
     ("partial_rotary_factor", ONE, WHOLE_HEADS),
     ("quantization_config", NOTHING, "absent: tinyloom reads F32, F16 and BF16 weights"),

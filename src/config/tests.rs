@@ -31,6 +31,7 @@ fn defaults_are_those_of_transformers() {
             query_pre_attn_scalar: None,
             attention_bias: false,
             parallel_residual: false,
+            dropout: DropoutRates::default(),
             extra: SortedMap::new(),
         }
     );
@@ -158,7 +159,7 @@ fn whatever_is_not_supported_is_refused_by_name() {
         (r#"{"partial_rotary_factor":0.5}"#, "partial_rotary_factor"),
         (r#"{"attention_bias":true}"#, "attention_bias"),
         (r#"{"mlp_bias":true}"#, "mlp_bias"),
-        (r#"{"attention_dropout":0.1}"#, "attention_dropout"),
+        (r#"{"attention_dropout":1}"#, "attention_dropout"),
         (r#"{"pretraining_tp":2}"#, "pretraining_tp"),
         (r#"{"quantization_config":{"bits":4}}"#, "quantization_config"),
         (r#"{"use_qk_norm":true}"#, "use_qk_norm is true"),

@@ -1,22 +1,24 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Layer, Linear, Norm, WeightId};
+use crate::arch::{Architecture, DropoutRates, Layer, Linear, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
-    forward(architecture, false)
+    forward(architecture, None)
 }
 
-/// The same as a training step runs it: with an adapter's dropout.
-pub fn build_training(architecture: &Architecture) -> Graph {
-    forward(architecture, true)
+/// The same as a training step runs it: with the model's dropout at these rates, and an adapter's.
+pub fn build_training(architecture: &Architecture, rates: DropoutRates) -> Graph {
+    forward(architecture, Some(rates))
 }
 
-fn forward(architecture: &Architecture, training: bool) -> Graph {
+fn forward(architecture: &Architecture, training: Option<DropoutRates>) -> Graph {
     let (hidden, graph) = (architecture.hidden, Graph::default());
-    let mut build = Build { architecture, graph, layer: None, hidden, training };
+    let rates = training.unwrap_or_default();
+    let training = training.is_some();
+    let mut build = Build { architecture, graph, layer: None, hidden, training, rates };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
     if let Some(factor) = architecture.embedding_scale {
@@ -24,6 +26,12 @@ fn forward(architecture: &Architecture, training: bool) -> Graph {
     }
     if let Some(weight) = architecture.position_embedding {
         build.node(Op::Positions { weight }, "positions", &[x], &[x]);
+    }
+    if rates.embedding > 0.0 {
+        let kept = build.value("kept embedding", architecture.hidden);
+        let dropout = Dropout::of_model(rates.embedding, None, 0);
+        build.dropout(dropout, "embedding", &[x], kept);
+        x = kept;
     }
     for (index, layer) in architecture.layers.iter().enumerate() {
         build.layer = Some(index);
@@ -38,12 +46,24 @@ fn forward(architecture: &Architecture, training: bool) -> Graph {
     build.graph
 }
 
+/// The end of a block: a product, which may be normed, and of which training may leave a share out.
+struct Block {
+    /// The names of the product, of what an adapter adds to it, of the norm and of dropout.
+    whats: [&'static str; 4],
+    linear: Linear,
+    norm: Option<Norm>,
+    /// Which of the layer's places of dropout it is.
+    dropout: usize,
+}
+
 struct Build<'a> {
     architecture: &'a Architecture,
     graph: Graph,
     layer: Option<usize>,
     hidden: usize,
     training: bool,
+    /// Of the model's own dropout.
+    rates: DropoutRates,
 }
 
 impl Build<'_> {
@@ -75,9 +95,17 @@ impl Build<'_> {
         }
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);
-        self.node(Op::Attention { attention }, "attention", &[qkv], &[output, logsumexp]);
-        let whats = ["output", "output adapter", "attention post norm"];
-        let middle = self.add_product(layer.output, layer.attention_post_norm, whats, output, x);
+        let rate = self.rates.attention;
+        let dropout = (rate > 0.0).then(|| Dropout::of_model(rate, self.layer, 0));
+        let op = Op::Attention { attention, dropout };
+        self.node(op, "attention", &[qkv], &[output, logsumexp]);
+        let block = Block {
+            whats: ["output", "output adapter", "attention post norm", "attention dropout"],
+            linear: layer.output,
+            norm: layer.attention_post_norm,
+            dropout: 1,
+        };
+        let middle = self.add_block(block, output, x);
 
         let normed = beside.unwrap_or_else(|| self.mlp_norm(layer, middle));
         let (gated, width) = (layer.gated, layer.feed);
@@ -88,8 +116,17 @@ impl Build<'_> {
         let activated = self.value("activation", width);
         let gate = Gate { width, activation: layer.activation, gated };
         self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
-        let whats = ["down", "down adapter", "mlp post norm"];
-        self.add_product(layer.down, layer.mlp_post_norm, whats, activated, middle)
+        let block = Block {
+            whats: ["down", "down adapter", "mlp post norm", "mlp dropout"],
+            linear: layer.down,
+            norm: layer.mlp_post_norm,
+            dropout: 2,
+        };
+        self.add_block(block, activated, middle)
+    }
+
+    fn dropout(&mut self, dropout: Dropout, what: &'static str, reads: &[ValueId], y: ValueId) {
+        self.node(Op::Dropout { dropout, write: WriteMode::Overwrite }, what, reads, &[y]);
     }
 
     fn mlp_norm(&mut self, layer: &Layer, x: ValueId) -> ValueId {
@@ -98,26 +135,31 @@ impl Build<'_> {
         normed
     }
 
-    /// x plus the product of `from`, which is normed first if there is a norm. `whats` are the names of the
-    /// product, of what an adapter adds to it, and of the norm.
-    fn add_product(
-        &mut self,
-        linear: Linear,
-        norm: Option<Norm>,
-        whats: [&'static str; 3],
-        from: ValueId,
-        x: ValueId,
-    ) -> ValueId {
-        let [product, adapter, post_norm] = whats;
-        let sum = self.value("residual", self.hidden);
-        let Some(norm) = norm else {
-            self.linear(linear, [product, adapter], &[from, x], sum);
-            return sum;
+    /// x plus the end of a block that computed `from`.
+    fn add_block(&mut self, block: Block, from: ValueId, x: ValueId) -> ValueId {
+        let Block { whats: [product, adapter, post_norm, kept], linear, norm, dropout } = block;
+        let rate = self.rates.residual;
+        // Each but the last of them leaves a value of its own; the last one adds x to it.
+        let mut rest = usize::from(norm.is_some()) + usize::from(rate > 0.0);
+        let mut to = |build: &mut Self, what, from| {
+            let added = build.value(if rest == 0 { "residual" } else { what }, build.hidden);
+            let reads = if rest == 0 { vec![from, x] } else { vec![from] };
+            rest = rest.saturating_sub(1);
+            (reads, added)
         };
-        let added = self.value("product", self.hidden);
-        self.linear(linear, [product, adapter], &[from], added);
-        self.node(Op::Norm(norm), post_norm, &[added, x], &[sum]);
-        sum
+        let (reads, mut y) = to(self, "product", from);
+        self.linear(linear, [product, adapter], &reads, y);
+        if let Some(norm) = norm {
+            let (reads, normed) = to(self, "normed product", y);
+            self.node(Op::Norm(norm), post_norm, &reads, &[normed]);
+            y = normed;
+        }
+        if rate > 0.0 {
+            let (reads, sum) = to(self, "kept product", y);
+            self.dropout(Dropout::of_model(rate, self.layer, dropout), kept, &reads, sum);
+            y = sum;
+        }
+        y
     }
 
     /// A product, and what an adapter adds to it; each by its name.
@@ -137,9 +179,7 @@ impl Build<'_> {
             let mut x = x;
             if self.training && low.dropout > 0.0 {
                 let kept = self.value("kept inputs", a.columns);
-                let dropout = Dropout { rate: low.dropout, module };
-                let op = Op::Dropout { dropout, write: WriteMode::Overwrite };
-                self.node(op, what, &[x], &[kept]);
+                self.dropout(Dropout { rate: low.dropout, place: module }, what, &[x], kept);
                 x = kept;
             }
             let z = self.value("short rows", a.rows);

@@ -1,7 +1,7 @@
 //! The backward pass, derived from the forward pass: reverse-mode differentiation, node by node
 //! (Griewank and Walther, "Evaluating Derivatives", 2008).
 
-use super::{Graph, Node, Op, Site, Value, ValueId};
+use super::{Dropout, Graph, Node, Op, Site, Value, ValueId};
 use crate::arch::{LowRank, WeightId};
 use crate::format::WriteMode;
 use std::collections::{HashMap, HashSet};
@@ -141,12 +141,7 @@ impl Pass<'_> {
                     self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
                 }
             }
-            Op::Dropout { dropout, .. } => {
-                if self.needed.contains(&node.reads[0]) {
-                    let (d_x, write) = self.gradient(node.reads[0]);
-                    self.emit(Op::Dropout { dropout, write }, node.site, &[d_y], &[d_x]);
-                }
-            }
+            Op::Dropout { dropout, .. } => self.dropout(node, dropout, d_y),
             Op::LowRank(low) => self.low_rank(node, low, d_y),
             Op::Rope { attention } => {
                 self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_y]);
@@ -157,10 +152,10 @@ impl Pass<'_> {
                 self.emit(op, node.site, &[raw, d_y], &[d_y]);
                 self.gradients.insert(raw, d_y);
             }
-            Op::Attention { attention } => {
+            Op::Attention { attention, dropout } => {
                 let (qkv, [output, logsumexp]) = (node.reads[0], [node.writes[0], node.writes[1]]);
                 let (d_qkv, _) = self.gradient(qkv);
-                let op = Op::AttentionBackward { attention };
+                let op = Op::AttentionBackward { attention, dropout };
                 self.emit(op, node.site, &[qkv, output, logsumexp, d_y], &[d_qkv]);
             }
             Op::Gate(gate) => {
@@ -195,6 +190,14 @@ impl Pass<'_> {
         if (self.trained)(weight) {
             self.late.push(Late { weight, d_y, x, site: node.site });
             self.flush();
+        }
+        self.residual(node, d_y);
+    }
+
+    fn dropout(&mut self, node: &Node, dropout: Dropout, d_y: ValueId) {
+        if self.needed.contains(&node.reads[0]) {
+            let (d_x, write) = self.gradient(node.reads[0]);
+            self.emit(Op::Dropout { dropout, write }, node.site, &[d_y], &[d_x]);
         }
         self.residual(node, d_y);
     }

@@ -59,13 +59,27 @@ pub struct Gate {
     pub gated: bool,
 }
 
-/// Inputs of an adapter's module that training leaves out.
+/// What training leaves out at a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The share of them.
+    /// The share of it.
     pub rate: f64,
-    /// The module's number among those of the adapter: each has masks of its own.
-    pub module: usize,
+    /// The number of the place, which has masks of its own: that of a module among those of the adapter, or one
+    /// of [`Dropout::of_model`].
+    pub place: usize,
+}
+
+impl Dropout {
+    /// Dropout of the model itself: of its embeddings, or of one of `kinds` places of a layer.
+    fn of_model(rate: f64, layer: Option<usize>, kind: usize) -> Self {
+        let number = layer.map_or(0, |layer| 1 + layer * Self::KINDS + kind);
+        Self { rate, place: Self::MODEL + number }
+    }
+
+    /// What a layer leaves out: probabilities, then of what attention and the feed-forward block add.
+    const KINDS: usize = 3;
+    /// Places from here on are the model's.
+    const MODEL: usize = 1 << 16;
 }
 
 /// An operation. Reads and writes are those of [`Node`], in this order.
@@ -81,7 +95,7 @@ pub enum Op {
     Linear { weight: WeightId, bias: Option<WeightId> },
     /// rows, multiplied in place.
     Scale { factor: f64 },
-    /// x → x with a share of its elements left out, or the same of their gradients.
+    /// x → x with a share of its elements left out, plus a second read if there is one; or the same of gradients.
     Dropout { dropout: Dropout, write: WriteMode },
     /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
     LowRank(LowRank),
@@ -89,8 +103,8 @@ pub enum Op {
     HeadNorms { norms: HeadNorms, attention: Attention },
     /// qkv, rotated in place.
     Rope { attention: Attention },
-    /// qkv → output, logsumexp.
-    Attention { attention: Attention },
+    /// qkv → output, logsumexp. With dropout a query leaves out some of the keys that it attends to.
+    Attention { attention: Attention, dropout: Option<Dropout> },
     /// gate | up → activate(gate) · up, or up → activate(up).
     Gate(Gate),
     /// x → logits, or their loss.
@@ -126,7 +140,7 @@ pub enum Op {
     /// d_qkv, rotated back in place.
     RopeBackward { attention: Attention },
     /// qkv, output, logsumexp, d_output → d_qkv.
-    AttentionBackward { attention: Attention },
+    AttentionBackward { attention: Attention, dropout: Option<Dropout> },
     /// What [`Op::Gate`] read, d_y → its gradient, and what [`Op::Gate`] gave.
     GateBackward(Gate),
     /// d_rows → the weight's gradient, which is cleared first unless another node has written it.
@@ -180,7 +194,7 @@ impl Graph {
     /// The attention of a layer.
     pub fn attention(&self, layer: usize) -> Option<(usize, Attention)> {
         self.nodes.iter().enumerate().find_map(|(index, node)| match node.op {
-            Op::Attention { attention } if node.site.layer == Some(layer) => {
+            Op::Attention { attention, .. } if node.site.layer == Some(layer) => {
                 Some((index, attention))
             }
             _ => None,

@@ -165,21 +165,39 @@ pub fn scale(caps: &Capabilities, columns: usize, factor: f64) -> Result<Kernel>
 }
 
 /// `dropout_forward`: rows of `columns` elements, left out at `rate`. Grid: an invocation for four elements
-/// of a row. Bindings: input, output, step, range.
-pub fn dropout(caps: &Capabilities, columns: usize, rate: f64, mode: WriteMode) -> Result<Kernel> {
+/// of a row. Bindings: input, output, step, range, and `residual` if it is added.
+pub fn dropout(
+    caps: &Capabilities,
+    columns: usize,
+    rate: f64,
+    mode: WriteMode,
+    residual: bool,
+) -> Result<Kernel> {
     let blocks = columns.div_ceil(4);
-    let composer = composer(caps, KernelSpec::Dropout { columns, rate: Constant(rate), mode })?
+    let spec = KernelSpec::Dropout { columns, rate: Constant(rate), mode, residual };
+    let composer = composer(caps, spec)?
         .size("COLUMNS", columns)
         .size("ROW_BLOCKS", blocks)
-        .size("THRESHOLD", (rate * f64::from(1 << 16) * f64::from(1 << 16)) as u32 as usize)
+        .size("THRESHOLD", dropout_threshold(rate))
         .size("WRITE_MODE", mode.constant() as usize)
         .float("SCALE", (1.0 / (1.0 - rate)) as f32)
         .module(shader!("lib/philox"))
         .module(shader!("lib/range"))
         .module(shader!("lib/write_mode"))
+        .module(if residual {
+            shader!("lib/dropout/residual")
+        } else {
+            shader!("lib/dropout/residual_none")
+        })
         .module(shader!("00_dropout"));
-    let bindings = [read("input"), read_write("output"), uniform("step"), uniform("range")];
-    finish(composer, caps, &bindings, blocks)
+    let own = [read("input"), read_write("output"), uniform("step"), uniform("range")];
+    let more: &[_] = if residual { &[read("residual")] } else { &[] };
+    finish(composer, caps, &[&own, more].concat(), blocks)
+}
+
+/// What is left out has a random word below this.
+pub(in crate::kernels) fn dropout_threshold(rate: f64) -> usize {
+    (rate * f64::from(1 << 16) * f64::from(1 << 16)) as u32 as usize
 }
 
 /// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.

@@ -17,7 +17,9 @@ impl KernelSpec {
             Self::Zero { count } => k::zero(caps, count),
             Self::CopyRow { hidden } => k::copy_row(caps, hidden),
             Self::Scale { columns, factor } => k::scale(caps, columns, factor.0),
-            Self::Dropout { columns, rate, mode } => k::dropout(caps, columns, rate.0, mode),
+            Self::Dropout { columns, rate, mode, residual } => {
+                k::dropout(caps, columns, rate.0, mode, residual)
+            }
             Self::Checksum { count } => k::checksum(caps, count),
             Self::Initialize { count } => k::initialize(caps, count),
             Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),

@@ -47,6 +47,8 @@ pub struct AttentionShape {
     pub soft_cap: Option<f32>,
     /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
     pub scale: Option<f32>,
+    /// The share of a query's probabilities that is left out, in the forward pass and in both of the backward one.
+    pub dropout: Option<Constant>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
     /// Rows after which the key-value cache overwrites its first row; none where it holds every position.
@@ -58,9 +60,11 @@ impl Eq for AttentionShape {}
 
 impl Hash for AttentionShape {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, tokens, ring } = *self;
+        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, dropout, tokens, ring } =
+            *self;
         let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
-        (heads, kv_heads, head_dim, window, bits(soft_cap), bits(scale), tokens, ring).hash(state);
+        let floats = [bits(soft_cap), bits(scale)];
+        (heads, kv_heads, head_dim, window, floats, dropout, tokens, ring).hash(state);
     }
 }
 

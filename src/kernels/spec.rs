@@ -33,11 +33,12 @@ pub enum KernelSpec {
         columns: usize,
         factor: Constant,
     },
-    /// Rows of `columns` elements, of which a share is left out.
+    /// Rows of `columns` elements, of which a share is left out; with `residual` that is added to the result.
     Dropout {
         columns: usize,
         rate: Constant,
         mode: WriteMode,
+        residual: bool,
     },
     /// Of `count` words.
     Checksum {

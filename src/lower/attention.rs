@@ -3,8 +3,8 @@
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::Result;
-use crate::graph::{Node, Site};
-use crate::kernels::{self as k, AttentionShape, KeyValueOwner, KvCache};
+use crate::graph::{Dropout, Node, Site};
+use crate::kernels::{self as k, AttentionShape, Constant, KeyValueOwner, KvCache};
 use crate::plan::{Buffer, Slice};
 
 /// Bytes of [`Buffer::Probe`].
@@ -19,6 +19,7 @@ pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>)
         window: attention.window,
         soft_cap: attention.soft_cap.map(|cap| cap as f32),
         scale: attention.scale.map(|scale| scale as f32),
+        dropout: None,
         tokens,
         ring,
     }
@@ -38,12 +39,23 @@ impl Lowering<'_> {
         attention_shape(attention, self.builder.tokens, ring)
     }
 
-    pub(super) fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
+    /// The shape of a kernel that leaves out probabilities.
+    fn dropped(&self, attention: Attention, dropout: Option<Dropout>) -> AttentionShape {
+        let rate = dropout.map(|dropout| Constant(dropout.rate));
+        AttentionShape { dropout: rate, ..self.shape(attention) }
+    }
+
+    pub(super) fn attention(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        dropout: Option<Dropout>,
+    ) -> Result<()> {
         match self.rows {
             Rows::Batch { .. } => {
                 let qkv = self.read(node, 0);
                 let flops = self.attention_flops(attention, 2.0);
-                self.attend_rows(node, attention, qkv, false, flops)
+                self.attend_rows(node, (attention, dropout), qkv, false, flops)
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
             Rows::One(cache) => self.attend_one(node, attention, cache),
@@ -56,7 +68,7 @@ impl Lowering<'_> {
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
-        self.attend_rows(node, attention, keys, true, flops)?;
+        self.attend_rows(node, (attention, None), keys, true, flops)?;
         Ok(keys)
     }
 
@@ -84,16 +96,18 @@ impl Lowering<'_> {
     fn attend_rows(
         &mut self,
         node: &Node,
-        attention: Attention,
+        (attention, dropout): (Attention, Option<Dropout>),
         keys: Slice,
         cached: bool,
         flops: f64,
     ) -> Result<()> {
         let qkv = self.read(node, 0);
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
-        let kernel = k::attention_forward(self.builder.caps, self.shape(attention), cached)?;
+        let shape = self.dropped(attention, dropout);
+        let kernel = k::attention_forward(self.builder.caps, shape, cached)?;
         let step = self.builder.step();
-        let slices = vec![qkv, keys, self.inputs.documents, output, logsumexp, step];
+        let mut slices = vec![qkv, keys, self.inputs.documents, output, logsumexp, step];
+        slices.extend(dropout.map(|dropout| self.place(dropout.place)));
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
@@ -186,7 +200,12 @@ impl Lowering<'_> {
     }
 
     /// Delta, then the gradients of queries, keys and values.
-    pub(super) fn attention_backward(&mut self, node: &Node, attention: Attention) -> Result<()> {
+    pub(super) fn attention_backward(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        dropout: Option<Dropout>,
+    ) -> Result<()> {
         let (qkv, output) = (self.read(node, 0), self.read(node, 1));
         let (logsumexp, d_output) = (self.read(node, 2), self.read(node, 3));
         let shape = self.shape(attention);
@@ -197,18 +216,19 @@ impl Lowering<'_> {
         self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
         let d_qkv = self.written(node, 0)?;
         let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
-        self.query_key_value_gradients(node.site, attention, reads, d_qkv)
+        self.query_key_value_gradients(node.site, (attention, dropout), reads, d_qkv)
     }
 
     /// `reads` are the first bindings of both kernels.
     fn query_key_value_gradients(
         &mut self,
         site: Site,
-        attention: Attention,
+        (attention, dropout): (Attention, Option<Dropout>),
         reads: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<()> {
-        let (caps, shape) = (self.builder.caps, self.shape(attention));
+        let (caps, shape) = (self.builder.caps, self.dropped(attention, dropout));
+        let place = dropout.map(|dropout| self.place(dropout.place));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
         let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
@@ -226,7 +246,8 @@ impl Lowering<'_> {
                 ],
             ),
         };
-        let slices = |output: Slice| [&reads[..], &[output, step], &kept].concat();
+        let slices =
+            |output: Slice| [&reads[..], &[output, step], &kept, place.as_slice()].concat();
         let products = if kept.is_empty() { 4.0 } else { 2.0 };
         let of_query_flops = self.attention_flops(attention, 3.0);
         let flops = self.attention_flops(attention, products);
@@ -237,7 +258,7 @@ impl Lowering<'_> {
         }
         let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        let kernel = k::attention_group_sum(caps, shape)?;
+        let kernel = k::attention_group_sum(caps, self.shape(attention))?;
         let flops = (2 * self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
     }

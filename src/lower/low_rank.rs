@@ -17,20 +17,26 @@ impl Lowering<'_> {
         self.builder.dispatch(label(node.site, "scale"), kernel, slices, flops)
     }
 
-    /// `y (+)= x`, of which the step's masks leave a share out.
+    /// `y (+)= x`, of which the step's masks leave a share out; plus a second read if there is one.
     pub(super) fn dropout(
         &mut self,
         node: &Node,
-        Dropout { rate, module }: Dropout,
+        Dropout { rate, place }: Dropout,
         write: WriteMode,
     ) -> Result<()> {
         let (x, y) = (self.read(node, 0), self.written(node, 0)?);
         let columns = self.columns(node.reads[0]);
-        let kernel = k::dropout(self.builder.caps, columns, rate, write)?;
-        let number = Range { col0: module as u32, ..self.builder.all_rows() };
-        let slices = vec![x, y, self.builder.step(), self.builder.range(number)];
+        let residual = node.reads.get(1).map(|_| self.read(node, 1));
+        let kernel = k::dropout(self.builder.caps, columns, rate, write, residual.is_some())?;
+        let mut slices = vec![x, y, self.builder.step(), self.place(place)];
+        slices.extend(residual);
         let flops = (self.builder.tokens * columns) as f64;
         self.builder.dispatch(label(node.site, "dropout"), kernel, slices, flops)
+    }
+
+    /// What tells the masks of a place.
+    pub(super) fn place(&mut self, place: usize) -> Slice {
+        self.builder.range(Range { col0: place as u32, ..self.builder.all_rows() })
     }
 
     /// `y += z · Bᵀ` in the module's columns of y.

@@ -106,7 +106,7 @@ impl Lowering<'_> {
                 self.head_norms_backward(node, norms, attention, trained)
             }
             Op::Rope { attention } => self.rope(node, attention, true),
-            Op::Attention { attention } => self.attention(node, attention),
+            Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
             Op::Gate(gate) => self.gate(node, gate),
             Op::Head { weight } => self.head(node, weight),
             Op::NormLinear { norm, weight, bias } => self.norm_linear(node, norm, weight, bias),
@@ -124,7 +124,9 @@ impl Lowering<'_> {
                 self.norm_backward(node, norm, trained, write)
             }
             Op::RopeBackward { attention } => self.rope(node, attention, false),
-            Op::AttentionBackward { attention } => self.attention_backward(node, attention),
+            Op::AttentionBackward { attention, dropout } => {
+                self.attention_backward(node, attention, dropout)
+            }
             Op::GateBackward(gate) => self.gate_backward(node, gate),
             Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
             Op::PositionsBackward { weight } => self.positions_backward(node, weight),

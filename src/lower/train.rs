@@ -2,7 +2,7 @@
 
 use super::head::logits_chunk;
 use super::{Inputs, Lowering, Rows};
-use crate::arch::WeightId;
+use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
@@ -46,6 +46,8 @@ pub struct TrainChoices {
     /// Only so many layers are trained, and what follows them; none: all, or an adapter.
     pub last_layers: Option<usize>,
     pub objective: Objective,
+    /// Of the model's own; an adapter has its own.
+    pub dropout: DropoutRates,
     pub optimizer: OptimizerKind,
     /// Of the optimizer, if it has momentum.
     pub momentum: Constant,
@@ -93,7 +95,8 @@ pub fn train_plans_of(
     let TrainChoices { tokens, recompute, mixed, .. } = choices;
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
-    let mut training = graph::differentiate(&graph::build_training(&params.architecture), trained);
+    let training = graph::build_training(&params.architecture, choices.dropout);
+    let mut training = graph::differentiate(&training, trained);
     if recompute {
         training = graph::remat(&training);
     }

@@ -96,7 +96,7 @@ pub fn estimate(
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
         options.validate()?;
-        let plans = train_plans(caps, &layout, options.choices())?;
+        let plans = train_plans(caps, &layout, options.choices(config.dropout))?;
         trainable = plans.state.parameter_count() as u64;
         bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         let micro_steps = options.gradient_accumulation as f64;

@@ -121,11 +121,12 @@ impl ModelLoader {
         if gpu.capabilities().memory_bytes().is_none() {
             return Ok(());
         }
+        let choices = options.choices(self.config.dropout);
         if let Some(adapter) = self.model.get() {
-            return judged(gpu, adapter.layout(), options, MemoryBytes::default());
+            return judged(gpu, adapter.layout(), choices, MemoryBytes::default());
         }
         let layout = Weights::planned(&self.gpu, &self.config, self.weights)?;
-        judged(gpu, &layout, options, MemoryBytes::of_weights(&layout))
+        judged(gpu, &layout, choices, MemoryBytes::of_weights(&layout))
     }
 
     pub fn config(&self) -> &ModelConfig {

@@ -52,5 +52,5 @@ pub use ops::Operations;
 pub use resume::Resume;
 pub use snapshot::{Snapshot, Taken};
 pub use tensor::Tensor;
-pub use trainer::{Metrics, Precision, Trainer, TrainerOptions};
+pub use trainer::{DropoutOptions, Metrics, Precision, Trainer, TrainerOptions};
 pub use watch::{Ask, UNWATCHED, Watch};

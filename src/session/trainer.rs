@@ -11,7 +11,7 @@ mod state;
 
 use flight::Flight;
 use loss::LossSum;
-pub use options::{Precision, TrainerOptions};
+pub use options::{DropoutOptions, Precision, TrainerOptions};
 use progress::Progress;
 pub(super) use state::{TrainerState, saved_sets};
 
@@ -29,7 +29,7 @@ use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::Wgsl;
-use crate::lower::{TrainPlans, train_plans};
+use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
 use crate::random::split;
@@ -96,10 +96,11 @@ impl Trainer {
         watch: Watch<'_>,
     ) -> Result<Rc<Self>> {
         let schedule = options.validate()?;
-        let options = options.filled();
+        let options = options.filled(model.config().dropout);
         watch.at(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), options.choices());
+        let choices = options.choices(model.config().dropout);
+        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), choices);
         let mut plans = plans_on(gpu.capabilities())?;
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         memory::judge(&*gpu, Purpose::Trainer, &asked)?;
@@ -479,10 +480,10 @@ impl Trainer {
 pub(super) fn judged(
     gpu: &dyn Gpu,
     layout: &Params,
-    options: &TrainerOptions,
+    choices: TrainChoices,
     others: MemoryBytes,
 ) -> Result<()> {
-    let plans = train_plans(gpu.capabilities(), layout, options.choices())?;
+    let plans = train_plans(gpu.capabilities(), layout, choices)?;
     let asked = MemoryBytes::of_plans(layout, plans.all()).plus(others);
     memory::judge(gpu, Purpose::Trainer, &asked)
 }

@@ -7,7 +7,9 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{self as k, Kernel};
+use crate::random::split;
 use crate::twins::attention::{AttentionShape, attention_forward, attention_prefill};
+use crate::twins::dropout::{KeyDropout, Masks};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.
@@ -16,6 +18,10 @@ pub(super) const HEADS: [(usize, usize, usize); 7] =
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
+    for setting in Setting::dropped() {
+        let name = format!("attention forward {}", setting.name());
+        cases.push(Case::new(name, move |lane| forward(lane, setting)));
+    }
     for setting in Setting::all() {
         let name = |what: &str| format!("attention {what} {}", setting.name());
         cases.push(Case::new(name("forward"), move |lane| forward(lane, setting)));
@@ -34,11 +40,13 @@ pub(super) struct Setting {
     pub window: Option<usize>,
     pub soft_cap: Option<f32>,
     pub scale: Option<f32>,
+    /// Of a batch: the cache has none.
+    pub dropout: Option<f64>,
 }
 
 impl Setting {
     pub const fn plain(heads: (usize, usize, usize)) -> Self {
-        Self { heads, window: None, soft_cap: None, scale: None }
+        Self { heads, window: None, soft_cap: None, scale: None, dropout: None }
     }
 
     /// The plain settings of [`HEADS`], and windows, caps and scales of several sizes.
@@ -49,9 +57,33 @@ impl Setting {
             (HEADS[3], None, Some(30.0), None),
             (HEADS[4], Some(1), None, None),
         ];
-        let special =
-            special.map(|(heads, window, soft_cap, scale)| Self { heads, window, soft_cap, scale });
+        let special = special.map(|(heads, window, soft_cap, scale)| Self {
+            window,
+            soft_cap,
+            scale,
+            ..Self::plain(heads)
+        });
         HEADS.map(Self::plain).into_iter().chain(special).collect()
+    }
+
+    /// Those whose queries leave keys out: every tile is among them, each kind of rest, a window and a cap.
+    pub fn dropped() -> [Self; 4] {
+        let of = |heads, dropout| Self { dropout: Some(dropout), ..Self::plain(heads) };
+        let special = Self { window: Some(40), soft_cap: Some(1.5), ..of(HEADS[5], 0.1) };
+        [of(HEADS[1], 0.2), of(HEADS[2], 0.5), of(HEADS[3], 0.2), special]
+    }
+
+    /// What decides the masks of a batch, and the place that the kernels are told.
+    pub fn masks(&self, lane: &Lane) -> (Masks, usize) {
+        (Masks { seed: split(lane.seed), micro_step: 77 }, 65_541)
+    }
+
+    /// The step of a batch, and behind the other operands what dropout needs.
+    pub fn step(&self, lane: &Lane, tokens: usize) -> (Operand, Option<Operand>) {
+        let (Masks { seed, micro_step }, place) = self.masks(lane);
+        let step = Step { draws: micro_step, reserved: seed, ..Step::of(tokens) };
+        let range = self.dropout.map(|_| Operand::uniform(&[0u32, 0, place as u32, 0]));
+        (Operand::uniform(&step), range)
     }
 
     pub fn name(&self) -> String {
@@ -59,7 +91,8 @@ impl Setting {
         let window = self.window.map_or(String::new(), |w| format!(", window {w}"));
         let cap = self.soft_cap.map_or(String::new(), |c| format!(", capped at {c}"));
         let scale = self.scale.map_or(String::new(), |s| format!(", scaled by {s}"));
-        format!("{n}/{kv} heads of {dim}{window}{cap}{scale}")
+        let dropout = self.dropout.map_or(String::new(), |d| format!(", dropout {d}"));
+        format!("{n}/{kv} heads of {dim}{window}{cap}{scale}{dropout}")
     }
 
     pub fn kernel(&self) -> k::AttentionShape {
@@ -72,8 +105,16 @@ impl Setting {
             window,
             soft_cap,
             scale,
+            dropout: self.dropout.map(k::Constant),
             ..k::AttentionShape::default()
         }
+    }
+
+    /// With the masks of a lane's batch.
+    pub fn twin_on(&self, lane: &Lane, tokens: usize) -> AttentionShape {
+        let (masks, place) = self.masks(lane);
+        let dropout = self.dropout.map(|rate| KeyDropout { rate, place, masks, tokens });
+        AttentionShape { dropout, ..self.twin(tokens) }
     }
 
     pub fn twin(&self, tokens: usize) -> AttentionShape {
@@ -128,19 +169,21 @@ async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
     };
     let made = lane.kernels(make).map_err(text)?;
     for documents in batches(&lane) {
-        let shape = setting.twin(documents.len());
+        let shape = setting.twin_on(&lane, documents.len());
         let qkv = lane.normal(shape.tokens * shape.qkv_width());
         let (out, lse) = attention_forward(shape, &wide(&qkv), &documents);
-        let operands = [
+        let (step, place) = setting.step(&lane, shape.tokens);
+        let mut operands = vec![
             Operand::floats(&qkv),
             Operand::floats(&qkv),
             Operand::words(&documents),
             Operand::poison(out.len()),
             Operand::poison(lse.len()),
-            Operand::uniform(&Step::of(shape.tokens)),
+            step,
         ];
+        operands.extend(place);
         let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, shape.tokens, operands.to_vec())).collect();
+            made.iter().map(|kernel| Job::new(kernel, shape.tokens, operands.clone())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let named = of(&job.kernel);
             let what = |name: &str| format!("{name} of {} tokens", shape.tokens);
@@ -164,10 +207,14 @@ fn alone(
 ) -> std::result::Result<(), String> {
     for s in (0..shape.tokens).filter(|&s| documents[s] as usize == s) {
         for h in 0..shape.n_heads {
+            // With dropout itself, or nothing.
+            let kept: f64 = shape.kept(h, s, s);
             let value =
                 s * shape.qkv_width() + shape.value_offset() + shape.kv_head(h) * shape.head_dim;
             let row = &out[(s * shape.n_heads + h) * shape.head_dim..][..shape.head_dim];
-            close("first row", row, &wide(&qkv[value..value + shape.head_dim]), 2e-7)?;
+            let expected: Vec<f64> =
+                wide(&qkv[value..value + shape.head_dim]).iter().map(|x| kept * x).collect();
+            close("first row", row, &expected, 2e-7)?;
         }
     }
     Ok(())

@@ -23,12 +23,12 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("attention backward delta {}", setting.name());
         cases.push(Case::new(name, move |lane| delta(lane, setting)));
     }
-    for setting in Setting::all() {
+    for setting in Setting::all().into_iter().chain(Setting::dropped()) {
         let name = |what: &str| format!("attention backward {what} {}", setting.name());
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
         let (heads, kv_heads, _) = setting.heads;
-        if matches!(setting.heads.2, 32 | 64 | 128) {
+        if setting.dropout.is_none() && matches!(setting.heads.2, 32 | 64 | 128) {
             cases.push(Case::new(name("kept"), move |lane| kept(lane, setting)));
         }
         if heads > kv_heads {
@@ -40,6 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// A batch with what the forward pass leaves.
 struct Batch {
+    setting: Setting,
     shape: AttentionShape,
     documents: Vec<u32>,
     qkv: Vec<f32>,
@@ -53,7 +54,7 @@ struct Batch {
 
 impl Batch {
     fn new(lane: &Lane, setting: Setting, documents: Vec<u32>) -> Self {
-        let shape = setting.twin(documents.len());
+        let shape = setting.twin_on(lane, documents.len());
         let qkv = lane.normal(shape.tokens * shape.qkv_width());
         let d_out = lane.normal(shape.tokens * shape.out_width());
         let exact = wide(&qkv);
@@ -61,7 +62,7 @@ impl Batch {
         let expected = attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
         let nothing = vec![0.0; out.len()];
         let terms = attention_backward(shape, &exact, &documents, &nothing, &lse, &wide(&d_out));
-        Self { shape, documents, qkv, out, lse, d_out, expected, terms }
+        Self { setting, shape, documents, qkv, out, lse, d_out, expected, terms }
     }
 
     /// Σ output · d_output of each row and head.
@@ -71,19 +72,21 @@ impl Batch {
         rows.zip(d_out.chunks_exact(self.shape.head_dim)).map(|(o, d)| dot(o, d)).collect()
     }
 
-    fn job(&self, kernel: &Kernel) -> Job {
+    fn job(&self, lane: &Lane, kernel: &Kernel) -> Job {
         let mut documents = self.documents.clone();
         documents.resize(ENDS, u32::MAX);
         documents.extend(document_ends(&self.documents));
-        let operands = vec![
+        let (step, place) = self.setting.step(lane, self.shape.tokens);
+        let mut operands = vec![
             Operand::floats(&self.qkv),
             Operand::floats(&self.d_out),
             Operand::floats(&narrow(&self.lse)),
             Operand::floats(&narrow(&self.delta())),
             Operand::words(&documents),
             Operand::poison(self.qkv.len()),
-            Operand::uniform(&Step::of(self.shape.tokens)),
+            step,
         ];
+        operands.extend(place);
         Job::new(kernel, self.shape.tokens, operands)
     }
 
@@ -178,7 +181,7 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
         let batch = Batch::new(&lane, setting, documents);
         let tokens = batch.shape.tokens;
         let parts = |kernel| {
-            let mut job = batch.job(kernel);
+            let mut job = batch.job(&lane, kernel);
             job.operands[5] = Operand::poison(tokens * 2 * shape.width());
             job
         };
@@ -200,12 +203,12 @@ async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, documents.clone());
         for of_query in &roles.queries {
-            let mut job = batch.job(of_query);
+            let mut job = batch.job(&lane, of_query);
             job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
             let left = lane.run(&[job]).await.map_err(text)?.remove(0);
             batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(of_query))?;
             let of_key = |kernel| {
-                let mut job = batch.job(kernel);
+                let mut job = batch.job(&lane, kernel);
                 job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
                 job
             };
@@ -293,7 +296,7 @@ async fn side(
     let made = lane.kernels(make).map_err(text)?;
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, documents);
-        let jobs: Vec<_> = made.iter().map(|kernel| batch.job(kernel)).collect();
+        let jobs: Vec<_> = made.iter().map(|kernel| batch.job(&lane, kernel)).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             batch.check(&lane, &got, &columns).map_err(of(&job.kernel))?;
         }

@@ -92,7 +92,8 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("copy", k::copy_row(caps, width));
         add("scale", k::scale(caps, width, 0.5));
         add("soft cap", k::soft_cap(caps, width, 30.0));
-        add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add));
+        add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add, false));
+        add("dropout and a sum", k::dropout(caps, width, 0.1, WriteMode::Overwrite, true));
         add("checksum", k::checksum(caps, width * 100_000));
         add("adamw", k::adamw(caps, width * 40_000));
         add("adamw of codes", k::adamw8bit(caps, width * 25_600));
@@ -216,6 +217,11 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let kernel = k::attention_backward_key_value(caps, shape, owner, 1024);
             add("attention key, value", kernel);
         }
+        let dropped = AttentionShape { dropout: Some(Constant(0.1)), ..shape };
+        add("attention with dropout", k::attention_forward(caps, dropped, false));
+        add("attention query with dropout", k::attention_backward_query(caps, dropped));
+        let kernel = k::attention_backward_key_value(caps, dropped, KeyValueOwner::Group, 1024);
+        add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
         if k::attention_kept(caps, short).is_some() {
             add("attention query, kept", k::attention_backward_query_kept(caps, short));

@@ -25,7 +25,8 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("zero", zero),
         Case::new("copy_row", copy_row),
         Case::new("scale", scale),
-        Case::new("dropout", dropout),
+        Case::new("dropout", |lane| dropout(lane, false)),
+        Case::new("dropout and a sum", |lane| dropout(lane, true)),
         Case::new("checksum", checksum),
         Case::new("rope", rope),
     ];
@@ -140,23 +141,30 @@ async fn scale(lane: Rc<Lane>) -> Outcome {
 }
 
 /// The twin's bits where it overwrites. Rows behind the batch stay as they were.
-async fn dropout(lane: Rc<Lane>) -> Outcome {
-    let (seed, micro_step, module) = (split(lane.seed), 77, 3);
+async fn dropout(lane: Rc<Lane>, residual: bool) -> Outcome {
+    let (seed, micro_step, place) = (split(lane.seed), 77, 3);
     let masks = Masks { seed, micro_step };
-    let range = Operand::uniform(&[0u32, 9, module, 0]);
+    let range = Operand::uniform(&[0u32, 9, place, 0]);
     for columns in [1, 16, 77] {
-        for (rate, mode) in [(0.2, WriteMode::Overwrite), (0.5, WriteMode::Add)] {
-            let made = lane.variants(|caps| k::dropout(caps, columns, rate, mode)).map_err(text)?;
+        let modes = [(0.2, WriteMode::Overwrite), (0.5, WriteMode::Add)];
+        for &(rate, mode) in if residual { &modes[..1] } else { &modes } {
+            let make = |caps: &_| k::dropout(caps, columns, rate, mode, residual);
+            let made = lane.variants(make).map_err(text)?;
             for rows in [1, 9] {
                 let x = lane.normal(9 * columns);
                 let (step, count) = (Step::of(rows), rows * columns);
                 let step = Operand::uniform(&Step { draws: micro_step, reserved: seed, ..step });
-                let y = dropout_forward(&x[..count], columns, rate, module as usize, masks);
+                let mut y = dropout_forward(&x[..count], columns, rate, place as usize, masks);
+                let added = lane.normal(9 * columns);
+                if residual {
+                    y.iter_mut().zip(&added).for_each(|(y, x)| *y += x);
+                }
                 let mut before = Operand::poison(9 * columns);
                 if mode == WriteMode::Add {
                     before = Operand::floats(&lane.normal(9 * columns));
                 }
-                let operands = [Operand::floats(&x), before.clone(), step, range.clone()];
+                let mut operands = vec![Operand::floats(&x), before.clone(), step, range.clone()];
+                operands.extend(residual.then(|| Operand::floats(&added)));
                 let jobs = jobs(&made, rows, &operands);
                 for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                     let (of_batch, behind) = got.words(0).split_at(count);

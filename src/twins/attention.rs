@@ -4,6 +4,7 @@
 //! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document, or of its
 //! window, to itself.
 
+use super::dropout::KeyDropout;
 use super::softmax::softmax_forward;
 use super::{NEGATIVE_HUGE, Real, add_assign, dot};
 use std::ops::Range;
@@ -20,12 +21,15 @@ pub struct AttentionShape {
     pub soft_cap: Option<f64>,
     /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
     pub scale: Option<f64>,
+    /// What a training step leaves out.
+    pub dropout: Option<KeyDropout>,
 }
 
 impl AttentionShape {
     /// Causal attention, neither windowed nor capped.
     pub const fn new(n_heads: usize, n_kv_heads: usize, head_dim: usize, tokens: usize) -> Self {
-        Self { n_heads, n_kv_heads, head_dim, tokens, window: None, soft_cap: None, scale: None }
+        let (window, soft_cap, scale, dropout) = (None, None, None, None);
+        Self { n_heads, n_kv_heads, head_dim, tokens, window, soft_cap, scale, dropout }
     }
 
     /// Keys that the query at position `s` of a document (or cache) from `start` on sees.
@@ -44,6 +48,11 @@ impl AttentionShape {
                 (cap * t, self.scale::<R>() * (R::ONE - t * t))
             }
         }
+    }
+
+    /// What the probability of a key is multiplied by.
+    pub fn kept<R: Real>(self, head: usize, row: usize, key: usize) -> R {
+        self.dropout.map_or(R::ONE, |dropout| dropout.kept(head, row, key))
     }
 
     /// Elements of a fused row.
@@ -139,10 +148,24 @@ pub fn attend<R: Real>(
     score: impl Fn(R) -> R,
     out: &mut [R],
 ) -> R {
+    attend_kept(query, keys, values, range, score, |_| R::ONE, out)
+}
+
+/// The same where each key's probability is multiplied by what is `kept` of it.
+pub fn attend_kept<R: Real>(
+    query: &[R],
+    keys: Head<'_, R>,
+    values: Head<'_, R>,
+    range: Range<usize>,
+    score: impl Fn(R) -> R,
+    kept: impl Fn(usize) -> R,
+    out: &mut [R],
+) -> R {
     let mut state = OnlineSoftmax::default();
     out.fill(R::ZERO);
     for k in range {
         let (correction, weight) = state.push(score(dot(query, keys.row(k))));
+        let weight = weight * kept(k);
         out.iter_mut().zip(values.row(k)).for_each(|(o, &v)| *o = *o * correction + weight * v);
     }
     if state.sum > R::ZERO {
@@ -174,7 +197,8 @@ pub fn attention_forward<R: Real>(
         let (s, head) = (i / shape.n_heads, i % shape.n_heads);
         let [q, k, v] = heads(shape, qkv, head);
         let range = shape.keys(documents[s] as usize, s);
-        lse.push(attend(q.row(s), k, v, range, |x| shape.score(x).0, row));
+        let kept = |key| shape.kept(head, s, key);
+        lse.push(attend_kept(q.row(s), k, v, range, |x| shape.score(x).0, kept, row));
     }
     (out, lse)
 }
@@ -287,7 +311,8 @@ pub fn attention_decode_merge<R: Real>(a: &Part<R>, b: &Part<R>) -> Part<R> {
 
 /// d_qkv, fused like `qkv`, with P recomputed from the LSE (Dao, arXiv:2307.08691):
 /// P = exp(score(q·k) − LSE), D = Σ dO·O, dS = score′(q·k) · P · (dO·v − D),
-/// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group.
+/// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group. With dropout
+/// P in dV and dO·v in dS are multiplied by what is kept.
 pub fn attention_backward<R: Real>(
     shape: AttentionShape,
     qkv: &[R],
@@ -312,10 +337,11 @@ pub fn attention_backward<R: Real>(
             for j in shape.keys(documents[s] as usize, s) {
                 let (score, slope) = shape.score(dot(q.row(s), k.row(j)));
                 let p = (score - lse[s * shape.n_heads + head]).exp();
-                let d_s = slope * p * (dot(d_o.row(s), v.row(j)) - d);
+                let kept = shape.kept::<R>(head, s, j);
+                let d_s = slope * p * (kept * dot(d_o.row(s), v.row(j)) - d);
                 add(q, s, d_s, k.row(j));
                 add(k, j, d_s, q.row(s));
-                add(v, j, p, d_o.row(s));
+                add(v, j, kept * p, d_o.row(s));
             }
         }
     }

@@ -40,14 +40,15 @@ impl<'a, R: Real> Pass<'a, R> {
         Head { data: self.d_out, stride, offset: head * head_dim, head_dim }.row(s)
     }
 
-    /// The probability of a key that the query sees, and the gradient of their product.
+    /// What is kept of the probability of a key that the query sees, and the gradient of their product.
     fn weights(&self, head: usize, s: usize, j: usize) -> (R, R) {
         let (shape, kv_head) = (self.shape, self.shape.kv_head(head));
         let at = s * shape.n_heads + head;
         let value = self.fused(j, shape.value_offset(), kv_head);
         let (score, slope) = shape.score(dot(self.query(head, s), self.key(kv_head, j)));
         let p = (score - self.lse[at]).exp();
-        (p, slope * p * (dot(self.d_output(head, s), value) - self.delta[at]))
+        let kept = shape.kept::<R>(head, s, j);
+        (kept * p, slope * p * (kept * dot(self.d_output(head, s), value) - self.delta[at]))
     }
 
     /// d_query of row `s`: Σ dS k.

@@ -7,7 +7,7 @@ use super::activation::{
 use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
-use super::dropout::{Masks, dropout_forward};
+use super::dropout::{KeyDropout, Masks, dropout_forward};
 use super::embedding::{
     embedding_backward, embedding_forward, position_backward, position_forward,
 };
@@ -27,7 +27,7 @@ use super::{Real, add_assign, cast};
 use crate::arch::{
     Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Swap, Weight, WeightId,
 };
-use crate::config::ModelConfig;
+use crate::config::{DropoutRates, ModelConfig};
 use crate::data::Batch;
 use crate::format::WriteMode;
 use crate::graph::{Dropout, Gate, Graph, Node, Op, ValueId, build, build_training, differentiate};
@@ -132,18 +132,23 @@ impl<R: Real> Network<'_, R> {
         batch: &Batch,
         trained: &dyn Fn(WeightId) -> bool,
     ) -> (R, Tensors<R>) {
-        self.loss_and_gradients_with(batch, trained, None)
+        self.loss_and_gradients_with(batch, trained, DropoutRates::default(), None)
     }
 
-    /// The same of a training step whose dropout, if the adapter has any, has these masks.
+    /// The same of a training step whose dropout, at the model's rates and at those that the adapter has, has these
+    /// masks.
     pub fn loss_and_gradients_with(
         &self,
         batch: &Batch,
         trained: &dyn Fn(WeightId) -> bool,
+        rates: DropoutRates,
         masks: Option<Masks>,
     ) -> (R, Tensors<R>) {
-        let forward = if masks.is_some() { build_training } else { build };
-        let training = differentiate(&forward(self.architecture), trained);
+        let forward = match masks {
+            Some(_) => build_training(self.architecture, rates),
+            None => build(self.architecture),
+        };
+        let training = differentiate(&forward, trained);
         let mut run = Run::new(self.architecture, training, self.weights);
         run.masks = masks;
         run.all(&batch.tokens, &batch.documents, &batch.targets);
@@ -229,6 +234,29 @@ impl<'a, R: Real> Run<'a, R> {
         &self.values[node.reads[index]]
     }
 
+    fn dropout(&mut self, node: &Node, Dropout { rate, place }: Dropout, write: WriteMode) {
+        let columns = self.graph.values[node.reads[0]].columns;
+        let mut y = dropout_forward(self.read(node, 0), columns, rate, place, self.drawn());
+        if let Some(&residual) = node.reads.get(1) {
+            add_assign(&mut y, &self.values[residual]);
+        }
+        self.write(node.writes[0], y, write);
+    }
+
+    fn drawn(&self) -> Masks {
+        self.masks.expect("a training step has masks")
+    }
+
+    fn dropped(
+        &self,
+        attention: Attention,
+        dropout: Option<Dropout>,
+        tokens: usize,
+    ) -> AttentionShape {
+        let of = |Dropout { rate, place }| KeyDropout { rate, place, masks: self.drawn(), tokens };
+        AttentionShape { dropout: dropout.map(of), ..shape(attention, tokens) }
+    }
+
     fn write(&mut self, value: ValueId, data: Vec<R>, mode: WriteMode) {
         match mode {
             WriteMode::Add => add_assign(&mut self.values[value], &data),
@@ -267,12 +295,7 @@ impl<'a, R: Real> Run<'a, R> {
             Op::Scale { factor } => {
                 scale_forward(&mut self.values[node.writes[0]], R::from_f64(factor));
             }
-            Op::Dropout { dropout: Dropout { rate, module }, write } => {
-                let masks = self.masks.expect("a training step has masks");
-                let columns = self.graph.values[node.reads[0]].columns;
-                let y = dropout_forward(self.read(node, 0), columns, rate, module, masks);
-                self.write(node.writes[0], y, write);
-            }
+            Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
             Op::LowRank(low) => {
                 let product = self.product(low.b, self.read(node, 0), None);
                 let columns = self.graph.values[node.writes[0]].columns;
@@ -284,8 +307,8 @@ impl<'a, R: Real> Run<'a, R> {
             }
             Op::Rope { attention } => self.rotate(node, attention, inputs.documents, true),
             Op::RopeBackward { attention } => self.rotate(node, attention, inputs.documents, false),
-            Op::Attention { attention } => {
-                let shape = shape(attention, inputs.documents.len());
+            Op::Attention { attention, dropout } => {
+                let shape = self.dropped(attention, dropout, inputs.documents.len());
                 let (y, lse) = attention_forward(shape, self.read(node, 0), inputs.documents);
                 self.put(node, y);
                 self.write(node.writes[1], lse, WriteMode::Overwrite);
@@ -348,8 +371,8 @@ impl<'a, R: Real> Run<'a, R> {
                     self.gradient(norms.weight, d_weight);
                 }
             }
-            Op::AttentionBackward { attention } => {
-                let shape = shape(attention, inputs.documents.len());
+            Op::AttentionBackward { attention, dropout } => {
+                let shape = self.dropped(attention, dropout, inputs.documents.len());
                 let [qkv, output, lse, d_output] = [0, 1, 2, 3].map(|index| self.read(node, index));
                 let d_qkv = attention_backward(shape, qkv, inputs.documents, output, lse, d_output);
                 self.put(node, d_qkv);
@@ -516,6 +539,7 @@ fn shape(attention: Attention, tokens: usize) -> AttentionShape {
         window: attention.window,
         soft_cap: attention.soft_cap,
         scale: attention.scale,
+        dropout: None,
     }
 }
 

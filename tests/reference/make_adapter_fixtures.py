@@ -25,6 +25,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 import packed_llama
+from masks import Masks
 from make_fixtures import (
     FIXTURES,
     GRADIENT_NOISE,
@@ -93,44 +94,6 @@ ADAPTERS = {
         "options": {"seed": 5},
     },
 }
-
-
-def philox(counter, key):
-    """Philox4x32-10 (Salmon et al., SC 2011) of many counters [4, n] under one key [2]."""
-    word = 0xFFFF_FFFF
-    counter, key = [c.astype(np.uint64) for c in counter], list(key)
-    for _ in range(10):
-        x, z = counter[0] * np.uint64(0xD251_1F53), counter[2] * np.uint64(0xCD9E_8D57)
-        high = lambda product: product >> np.uint64(32)
-        low = lambda product: product & np.uint64(word)
-        counter = [
-            high(z) ^ counter[1] ^ np.uint64(key[0]),
-            low(z),
-            high(x) ^ counter[3] ^ np.uint64(key[1]),
-            low(x),
-        ]
-        key = [(key[0] + 0x9E37_79B9) & word, (key[1] + 0xBB67_AE85) & word]
-    return np.stack(counter)
-
-
-class Masks:
-    """Which inputs of an adapter's modules a micro-step leaves out."""
-
-    def __init__(self, rate, seed):
-        self.rate, self.seed = rate, seed
-        self.micro_step = 0
-        # The first row of the document that runs.
-        self.row = 0
-
-    def of(self, module, rows, columns):
-        """0 or 1 / (1 - rate) by element. Four words of a block decide four elements of a row."""
-        quads = -(-columns // 4)
-        index = np.arange(self.row * quads, (self.row + rows) * quads)
-        same = lambda x: np.full_like(index, x)
-        words = philox([index, same(self.micro_step), same(module), same(0x6472_6F70)], (self.seed, 0))
-        words = words.T.reshape(rows, 4 * quads)[:, :columns]
-        kept = words >= int(self.rate * 2**32)
-        return torch.from_numpy(kept / (1 - self.rate))
 
 
 class Dropped(torch.nn.Module):

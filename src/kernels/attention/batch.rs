@@ -6,10 +6,11 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::elementwise::dropout_threshold;
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
-    AttentionPass, AttentionShape, AttentionTile, DenseMask, KeyValueOwner, MASKED,
+    AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
 };
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::{head_access, head_module};
@@ -74,7 +75,7 @@ const KEY_VALUE_TENSORS: [Binding; 3] =
     [read_write("d_key"), read_write("d_value"), uniform("geometry")];
 
 impl Operands {
-    fn bindings(self, pass: AttentionPass) -> Vec<Binding> {
+    fn bindings(self, shape: AttentionShape, pass: AttentionPass) -> Vec<Binding> {
         let (first, more): (&[Binding], &[Binding]) = match (self, pass) {
             (Self::Rows { .. }, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
             (Self::Rows { kept: false, .. }, _) => (&BACKWARD_ROWS, &[]),
@@ -86,7 +87,25 @@ impl Operands {
                 (&BACKWARD_TENSORS, &KEY_VALUE_TENSORS)
             }
         };
-        [first, more].concat()
+        let place: &[Binding] = if shape.dropout.is_some() { &[uniform("range")] } else { &[] };
+        [first, more, place].concat()
+    }
+
+    /// Adds what is multiplied with probabilities.
+    fn dropout(self, composer: Composer, shape: AttentionShape, pass: AttentionPass) -> Composer {
+        if self.kept() && pass == AttentionPass::KeyValue {
+            return composer;
+        }
+        let Some(Constant(rate)) = shape.dropout else {
+            return composer.module(shader!("lib/attention/dropout_none"));
+        };
+        composer
+            .size("PLACE", self.bindings(shape, pass).len() - 1)
+            .size("THRESHOLD", dropout_threshold(rate))
+            .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
+            .module(shader!("lib/philox"))
+            .module(shader!("lib/range"))
+            .module(shader!("lib/attention/dropout"))
     }
 
     fn spec(
@@ -277,6 +296,7 @@ pub(in crate::kernels) fn attention_kernel(
     let spec = operands.spec(shape, pass, given);
     let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
     let composer = operands.place(composer, shape, pass);
+    let composer = operands.dropout(composer, shape, pass);
     let composer = composer.module(shader!("lib/attention/tile"));
     let composer = match pass {
         AttentionPass::Forward => composer.module(shader!("05_attention_forward")),
@@ -291,7 +311,7 @@ pub(in crate::kernels) fn attention_kernel(
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
     let variant = tile.label() + if kept { ", scores kept" } else { "" };
-    composer.finish(caps, &operands.bindings(pass), grid, variant, reason)
+    composer.finish(caps, &operands.bindings(shape, pass), grid, variant, reason)
 }
 
 /// The form with one invocation per row and head.
@@ -305,6 +325,7 @@ fn row_kernel(
     let spec = operands.spec(shape, pass, None);
     let composer = common(Composer::new(spec, size), shape).module(shader!("lib/flat"));
     let composer = operands.place(composer, shape, pass);
+    let composer = operands.dropout(composer, shape, pass);
     let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
     loads.push(("value_of", "load_value"));
     let stores: &[_] = match pass {
@@ -328,11 +349,12 @@ fn row_kernel(
         });
     let per_group = composer.workgroup_size();
     let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
-    composer.finish(caps, &operands.bindings(pass), grid, ROW_VARIANT, ROW_REASON)
+    composer.finish(caps, &operands.bindings(shape, pass), grid, ROW_VARIANT, ROW_REASON)
 }
 
 /// `attention_forward`. Keys and values come from the fused rows themselves, or with `cached` from
-/// the key-value cache. Bindings: query, keys, documents, output, lse, step.
+/// the key-value cache. Bindings: query, keys, documents, output, lse, step, and with dropout
+/// range.
 ///
 /// # Errors
 /// `limit-exceeded` when no tile fits.

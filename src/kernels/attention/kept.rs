@@ -31,7 +31,8 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
     let pays = shape.head_dim > SMALL_HEADS && (1..=KEPT_TOKENS).contains(&shape.tokens);
-    (can && room && storage && pays).then_some(elements)
+    // What is kept has no masks in it.
+    (can && room && storage && pays && shape.dropout.is_none()).then_some(elements)
 }
 
 /// [`attention_backward_query`](super::batch::attention_backward_query) that also writes the probabilities and

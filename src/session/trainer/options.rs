@@ -1,11 +1,13 @@
 //! Options of a trainer, as in the JavaScript contract.
 
+use crate::config::DropoutRates;
 use crate::error::{Error, Result};
 use crate::kernels::{Constant, Objective};
 use crate::lower::TrainChoices;
 use crate::optim::{Numbers, Optimizer, OptimizerKind};
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Most micro-steps of a step.
 const MOST_ACCUMULATION: u64 = 1 << 16;
@@ -44,7 +46,36 @@ pub struct TrainerOptions {
     pub label_smoothing: f64,
     /// Factor of the squared logsumexp of the logits in the loss.
     pub z_loss: f64,
+    /// What takes the place of the config's rates.
+    pub dropout: DropoutOptions,
     pub seed: u64,
+}
+
+/// Rates of dropout; none: the config's. In JSON an object, or a number for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Value")]
+pub struct DropoutOptions {
+    pub embedding: Option<f64>,
+    pub attention: Option<f64>,
+    pub residual: Option<f64>,
+}
+
+impl From<Value> for DropoutOptions {
+    fn from(value: Value) -> Self {
+        let [embedding, attention, residual] = ["embedding", "attention", "residual"]
+            .map(|name| value.as_f64().or_else(|| value.get(name)?.as_f64()));
+        Self { embedding, attention, residual }
+    }
+}
+
+impl DropoutOptions {
+    fn over(self, config: DropoutRates) -> DropoutRates {
+        DropoutRates {
+            embedding: self.embedding.unwrap_or(config.embedding),
+            attention: self.attention.unwrap_or(config.attention),
+            residual: self.residual.unwrap_or(config.residual),
+        }
+    }
 }
 
 /// In what training computes.
@@ -79,6 +110,7 @@ impl Default for TrainerOptions {
             last_layers: None,
             label_smoothing: 0.0,
             z_loss: 0.0,
+            dropout: DropoutOptions::default(),
             seed: 0,
         }
     }
@@ -89,8 +121,8 @@ impl TrainerOptions {
         serde_json::from_str(text).map_err(|e| Error::options(format!("trainer options: {e}")))
     }
 
-    /// What plans depend on.
-    pub(in crate::session) fn choices(&self) -> TrainChoices {
+    /// What plans depend on, for a model whose config has these rates of dropout.
+    pub(in crate::session) fn choices(&self, dropout: DropoutRates) -> TrainChoices {
         TrainChoices {
             tokens: self.tokens_per_step,
             recompute: self.recompute,
@@ -100,6 +132,7 @@ impl TrainerOptions {
                 label_smoothing: Constant(self.label_smoothing),
                 z_loss: Constant(self.z_loss),
             },
+            dropout: self.dropout.over(dropout),
             optimizer: self.optimizer,
             momentum: Constant(self.numbers().momentum.unwrap_or(0.0)),
         }
@@ -107,8 +140,7 @@ impl TrainerOptions {
 
     /// The optimizer.
     pub(in crate::session) fn rule(&self) -> Box<dyn Optimizer> {
-        let TrainChoices { optimizer, momentum, .. } = self.choices();
-        optimizer.optimizer(momentum.0)
+        self.optimizer.optimizer(self.numbers().momentum.unwrap_or(0.0))
     }
 
     /// The optimizer's numbers, as given or by default.
@@ -122,10 +154,13 @@ impl TrainerOptions {
         }
     }
 
-    /// The same with every default filled in.
-    pub(in crate::session) fn filled(self) -> Self {
+    /// The same with every default filled in, for a model whose config has these rates of dropout.
+    pub(in crate::session) fn filled(self, dropout: DropoutRates) -> Self {
         let Numbers { beta1, beta2, epsilon, momentum } = self.numbers();
-        Self { beta1, beta2, epsilon, momentum, ..self }
+        let DropoutRates { embedding, attention, residual } = self.dropout.over(dropout);
+        let [embedding, attention, residual] = [embedding, attention, residual].map(Some);
+        let dropout = DropoutOptions { embedding, attention, residual };
+        Self { beta1, beta2, epsilon, momentum, dropout, ..self }
     }
 
     /// Checks every value and gives the schedule.
@@ -142,6 +177,15 @@ impl TrainerOptions {
         )?;
         let smoothing = self.label_smoothing;
         check((0.0..1.0).contains(&smoothing), "labelSmoothing", smoothing, BELOW_ONE)?;
+        let DropoutOptions { embedding, attention, residual } = self.dropout;
+        for (name, rate) in [
+            ("dropout.embedding", embedding),
+            ("dropout.attention", attention),
+            ("dropout.residual", residual),
+        ] {
+            let rate = rate.unwrap_or(0.0);
+            check((0.0..1.0).contains(&rate), name, rate, BELOW_ONE)?;
+        }
         let factor = self.z_loss;
         let allowed = "0, or a number from 1.2e-38 to 3.4e38";
         check(factor == 0.0 || normal(factor), "zLoss", factor, allowed)?;
@@ -270,16 +314,19 @@ mod tests {
         }
         let too_much = TrainerOptions { momentum: Some(1.0), ..of(Sgd) };
         assert!(too_much.validate().unwrap_err().message.contains("momentum is 1"));
-        let filled = of(Lion).filled();
+        let filled = of(Lion).filled(DropoutRates::default());
         assert_eq!((filled.beta1, filled.beta2, filled.epsilon), (Some(0.9), Some(0.99), None));
         filled.validate().unwrap();
-        let text = serde_json::to_string(&of(Sgd).filled()).unwrap();
+        let text = serde_json::to_string(&of(Sgd).filled(DropoutRates::default())).unwrap();
         assert!(
             text.contains(r#""optimizer":"sgd""#) && text.contains(r#""momentum":0.9"#),
             "{text}"
         );
         assert!(!text.contains("beta1") && !text.contains("epsilon"), "{text}");
-        assert_eq!(TrainerOptions::from_json(&text).unwrap(), of(Sgd).filled());
+        assert_eq!(
+            TrainerOptions::from_json(&text).unwrap(),
+            of(Sgd).filled(DropoutRates::default())
+        );
         let unknown = TrainerOptions::from_json(r#"{"optimizer":"adam"}"#).unwrap_err().message;
         assert!(unknown.contains("adam"), "{unknown}");
         // As version 0.1.0 saved them.

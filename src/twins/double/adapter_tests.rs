@@ -5,9 +5,9 @@ use super::tests::{
     ALTERNATING, BIASED, NORMED, Pair, TIED, UNTIED, WINDOWED, batch, header_of, integers, named,
     software, weights,
 };
-use crate::arch::Architecture;
+use crate::arch::{Architecture, WeightId};
 use crate::caps::{Capabilities, Target};
-use crate::config::LoraConfig;
+use crate::config::{DropoutRates, LoraConfig};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::{ErrorCode, Result};
 use crate::gpu::Gpu;
@@ -76,26 +76,47 @@ pub(super) fn trains(double: &Rc<Double>, config: &str, lora: LoraConfig, recomp
     assert!(weights(&pair.model) == base, "the base has changed");
 }
 
+/// Two micro-steps, with a seed of two words.
+pub(super) fn masked() -> TrainerOptions {
+    TrainerOptions {
+        tokens_per_step: 40,
+        gradient_accumulation: 2,
+        seed: 9 << 32 | 4,
+        ..TrainerOptions::default()
+    }
+}
+
 pub(super) fn trains_on(pair: &Pair, lora: LoraConfig, recompute: bool) {
     let adapted = Adapted::new(pair, lora, 5);
     let model = adapted.adapter.model();
-    let options = TrainerOptions {
-        tokens_per_step: 40,
-        gradient_accumulation: 2,
-        recompute,
-        seed: 9 << 32 | 4,
-        ..TrainerOptions::default()
-    };
+    let options = TrainerOptions { recompute, ..masked() };
+    let trained = |weight| adapted.architecture.is_low_rank(weight);
+    steps_as_the_twin(model, &adapted.network(), &trained, options, pair.config.dropout);
+    for (index, (name, _)) in model.tensors().iter().enumerate() {
+        let before = &adapted.weights[name];
+        let bytes = block_on(model.read_tensor(index)).unwrap();
+        let after: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+        assert!(after.iter().zip(before).any(|(a, b)| f64::from(*a) != *b), "{name} has not moved");
+    }
+}
+
+/// Holds two micro-steps to the graph's twin in f64 with the same masks, at these rates of the model's dropout.
+pub(super) fn steps_as_the_twin(
+    model: &Rc<Model>,
+    network: &Network<'_, f64>,
+    trained: &dyn Fn(WeightId) -> bool,
+    options: TrainerOptions,
+    rates: DropoutRates,
+) {
     let seed = split(options.seed);
     let trainer = block_on(Trainer::create(model, options, UNWATCHED)).unwrap();
-    let batches = [(3, 40), (5, 23)].map(|(seed, tokens)| batch(&pair.config, seed, tokens));
+    let batches = [(3, 40), (5, 23)].map(|(seed, tokens)| batch(model.config(), seed, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let (mut loss, mut expected) = (0.0, Tensors::<f64>::new());
     for (micro_step, batch) in (0..).zip(&batches) {
         let share = batch.counted() as f64 / counted;
-        let trained = |weight| adapted.architecture.is_low_rank(weight);
         let masks = Some(Masks { seed, micro_step });
-        let (part, gradients) = adapted.network().loss_and_gradients_with(batch, &trained, masks);
+        let (part, gradients) = network.loss_and_gradients_with(batch, trained, rates, masks);
         loss += share * part;
         for (name, gradient) in gradients {
             let sum = expected.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
@@ -112,10 +133,6 @@ pub(super) fn trains_on(pair: &Pair, lora: LoraConfig, recompute: bool) {
     for (index, (name, _)) in tensors.iter().enumerate() {
         let got = block_on(trainer.read_gradient(index)).unwrap();
         assert_close(name, &got, &expected[name], 1e-7, 2e-5);
-        let before = &adapted.weights[name];
-        let bytes = block_on(model.read_tensor(index)).unwrap();
-        let after: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
-        assert!(after.iter().zip(before).any(|(a, b)| f64::from(*a) != *b), "{name} has not moved");
     }
 }
 

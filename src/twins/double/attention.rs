@@ -5,11 +5,12 @@ use crate::error::Result;
 use crate::kernels::{
     AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
 };
-use crate::twins::attention::{self as twins, Head, Part, attend, attention_decode_merge};
+use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
 use crate::twins::cache::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
+use crate::twins::dropout::{KeyDropout, Masks};
 use crate::twins::{add_assign, cast, dot};
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
@@ -24,7 +25,20 @@ pub(super) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::Atten
         window: shape.window,
         soft_cap: shape.soft_cap.map(f64::from),
         scale: shape.scale.map(f64::from),
+        dropout: None,
     })
+}
+
+/// The same with the masks of the step's dropout.
+fn dropped(on: &Operands, shape: &AttentionShape, tokens: usize) -> Result<twins::AttentionShape> {
+    let mut of = twin(shape, tokens)?;
+    if let Some(rate) = shape.dropout {
+        let step = on.step()?;
+        let masks = Masks { seed: step.reserved, micro_step: step.draws };
+        let place = on.range()?.col0 as usize;
+        of.dropout = Some(KeyDropout { rate: rate.0, place, masks, tokens });
+    }
+    Ok(of)
 }
 
 /// The row of the cache in which a position lies.
@@ -139,7 +153,7 @@ impl Seen {
 pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bool) -> Result<()> {
     let step = on.step()?;
     let (tokens, position) = (step.tokens as usize, step.position as usize);
-    let of = twin(shape, tokens)?;
+    let of = dropped(on, shape, tokens)?;
     let (query, documents) = (on.f32("query")?.to_vec(), on.u32("documents")?.to_vec());
     for (t, &start) in documents[..tokens].iter().enumerate() {
         let keys = of.keys(start as usize, position + t);
@@ -151,13 +165,16 @@ pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bo
             let row = |k: usize| own(k).split_off(shape.key_offset());
             keys.flat_map(row).map(f32::from_bits).collect()
         };
-        let seen = Seen::of_cache(shape, rows);
+        let (seen, first) =
+            (Seen::of_cache(shape, rows), of.keys(start as usize, position + t).start);
         for head in 0..shape.heads {
             let at = t * shape.stride() + head * shape.head_dim;
             let mut out = vec![0.0; shape.head_dim];
             let [k, v] = seen.heads(of.kv_head(head));
             let score = |x| of.score(x).0;
-            let lse = attend(&query[at..][..shape.head_dim], k, v, 0..seen.len(), score, &mut out);
+            let kept = |key| of.kept(head, t, first + key);
+            let query = &query[at..][..shape.head_dim];
+            let lse = attend_kept(query, k, v, 0..seen.len(), score, kept, &mut out);
             on.write("output", t * shape.width() + head * shape.head_dim, &out)?;
             on.write("lse", t * shape.heads + head, &[lse])?;
         }
@@ -203,7 +220,7 @@ fn backward<T>(
 ) -> Result<T> {
     let tokens = on.tokens()?;
     Ok(each(Pass {
-        shape: twin(shape, tokens)?,
+        shape: dropped(on, shape, tokens)?,
         qkv: on.first("qkv", tokens * shape.stride())?,
         documents: on.u32("documents")?,
         lse: on.first("lse", tokens * shape.heads)?,

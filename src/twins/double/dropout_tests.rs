@@ -1,13 +1,76 @@
-//! Dropout of adapters, on the double: held to the graph's twin in f64 with the same masks.
+//! Dropout of models and of adapters, on the double: held to the graph's twin in f64 with the same masks.
 
 use super::Double;
-use super::adapter_tests::{ALL, fill, lora, options, resumed, steps, trains};
-use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, named, software, weights};
-use crate::config::LoraConfig;
+use super::adapter_tests::{
+    ALL, fill, lora, masked, options, resumed, steps, steps_as_the_twin, trains,
+};
+use super::session_tests::reloaded;
+use super::tests::{
+    ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, UNTIED, batch, named, software,
+    weights,
+};
+use crate::arch::Architecture;
+use crate::config::{DropoutRates, LoraConfig};
 use crate::data::{Dataset, DatasetOptions};
-use crate::session::{Adapter, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{Adapter, DropoutOptions, Trainer, TrainerOptions, UNWATCHED};
+use crate::twins::model::Network;
 use pollster::block_on;
 use std::rc::Rc;
+
+const RATES: DropoutRates = DropoutRates { embedding: 0.1, attention: 0.3, residual: 0.2 };
+
+fn overridden(rates: DropoutRates) -> DropoutOptions {
+    let [embedding, attention, residual] =
+        [rates.embedding, rates.attention, rates.residual].map(Some);
+    DropoutOptions { embedding, attention, residual }
+}
+
+fn model_trains(
+    double: &Rc<Double>,
+    config: &str,
+    recompute: bool,
+    given: DropoutOptions,
+    rates: DropoutRates,
+) {
+    let pair = Pair::new(double, config);
+    let options = TrainerOptions { recompute, dropout: given, ..masked() };
+    let architecture = Architecture::of(&pair.config);
+    let network = Network { architecture: &architecture, weights: &pair.weights };
+    steps_as_the_twin(&pair.model, &network, &|_| true, options, rates);
+}
+
+#[test]
+fn a_models_own_dropout_has_the_twins_loss_and_gradients() {
+    let given = overridden(RATES);
+    for config in [LEARNED, PARALLEL, TIED, ALTERNATING] {
+        model_trains(&Double::floor(), config, false, given, RATES);
+    }
+    model_trains(&software(), LEARNED, true, given, RATES);
+    model_trains(&software(), PARALLEL, true, given, RATES);
+    model_trains(&named("NVIDIA"), UNTIED, false, given, RATES);
+    model_trains(&named("NVIDIA"), LEARNED, false, given, RATES);
+}
+
+/// The config's rates hold where the options name none.
+#[test]
+fn rates_come_from_the_config_and_options_override_them() {
+    let none = DropoutOptions::default();
+    let named = LEARNED.replace(r#""attn_pdrop":0"#, r#""attn_pdrop":0.4"#);
+    let of_config = DropoutRates { attention: 0.4, ..DropoutRates::default() };
+    model_trains(&Double::floor(), &named, false, none, of_config);
+    let given = DropoutOptions { residual: Some(0.2), ..none };
+    let both = DropoutRates { residual: 0.2, ..of_config };
+    model_trains(&Double::floor(), &named, false, given, both);
+    let given = DropoutOptions { attention: Some(0.0), ..none };
+    model_trains(&Double::floor(), &named, false, given, DropoutRates::default());
+}
+
+/// With a base that has rates of its own, as PEFT trains it.
+#[test]
+fn an_adapter_trains_under_its_bases_dropout_too() {
+    let config = LEARNED.replace("_pdrop\":0", "_pdrop\":0.2");
+    trains(&Double::floor(), &config, dropped(&["all-linear"], 3, 0.3), false);
+}
 
 fn dropped(targets: &[&str], rank: usize, dropout: f64) -> LoraConfig {
     LoraConfig { dropout, ..lora(targets, rank) }
@@ -40,6 +103,31 @@ fn adapter(pair: &Pair) -> Rc<Adapter> {
 
 fn trainer(adapter: &Adapter, options: TrainerOptions) -> Rc<Trainer> {
     block_on(Trainer::create(adapter.model(), options, UNWATCHED)).unwrap()
+}
+
+/// Of the model's own, with what the saved state says of the rates.
+#[test]
+fn a_resumed_model_draws_the_masks_of_the_whole_run() {
+    let options = || TrainerOptions { dropout: overridden(RATES), ..masked() };
+    let run = |trainer: &Rc<Trainer>, pair: &Pair, seeds: std::ops::Range<u32>| -> Vec<f64> {
+        let step = |seed| block_on(trainer.step(&batch(&pair.config, seed, 32))).unwrap().loss;
+        seeds.map(step).collect()
+    };
+    let create =
+        |pair: &Pair, options| block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let whole = Pair::new(&Double::floor(), LEARNED);
+    let trainer = create(&whole, options());
+    let expected = run(&trainer, &whole, 0..12);
+    let pair = Pair::new(&Double::floor(), LEARNED);
+    let first = create(&pair, options());
+    let before = run(&first, &pair, 0..6);
+    let (model, second) = reloaded(&pair.model, &first);
+    let after = run(&second, &pair, 6..12);
+    assert_eq!([before, after].concat(), expected);
+    assert!(weights(&model) == weights(&whole.model));
+    let none = TrainerOptions { dropout: DropoutOptions::default(), ..masked() };
+    let plain = Pair::new(&Double::floor(), LEARNED);
+    assert_ne!(run(&create(&plain, none), &plain, 0..12), expected);
 }
 
 #[test]

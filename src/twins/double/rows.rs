@@ -46,11 +46,20 @@ pub(super) fn scale(on: &mut Operands, columns: usize, factor: f64) -> Result<()
     on.write("rows", 0, &rows)
 }
 
-pub(super) fn dropout(on: &mut Operands, columns: usize, rate: f64, mode: WriteMode) -> Result<()> {
+pub(super) fn dropout(
+    on: &mut Operands,
+    columns: usize,
+    rate: f64,
+    mode: WriteMode,
+    residual: bool,
+) -> Result<()> {
     let (step, adds) = (on.step()?, on.adds(mode)?);
     let x = on.first("input", step.tokens as usize * columns)?;
     let masks = Masks { seed: step.reserved, micro_step: step.draws };
-    let y = dropout_forward(x, columns, rate, on.range()?.col0 as usize, masks);
+    let mut y = dropout_forward(x, columns, rate, on.range()?.col0 as usize, masks);
+    if residual {
+        add_assign(&mut y, on.first("residual", step.tokens as usize * columns)?);
+    }
     on.write_by("output", 0, &y, adds)
 }
 

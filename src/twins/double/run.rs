@@ -27,7 +27,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::Zero { count } => rows::zero(on, count),
         Spec::CopyRow { hidden } => rows::copy_row(on, hidden),
         Spec::Scale { columns, factor } => rows::scale(on, columns, factor.0),
-        Spec::Dropout { columns, rate, mode } => rows::dropout(on, columns, rate.0, mode),
+        Spec::Dropout { columns, rate, mode, residual } => {
+            rows::dropout(on, columns, rate.0, mode, residual)
+        }
         Spec::Checksum { count } => rows::checksum(on, count),
         Spec::Initialize { count } => rows::initialize(on, count),
         Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),

@@ -52,7 +52,7 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
 /// With layer norms, learned positions, biases everywhere and no gate: matrices stored transposed, an odd
 /// vocabulary.
 pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
-    "n_head":3,"initializer_range":0.2,"n_positions":512}"#;
+    "n_head":3,"initializer_range":0.2,"n_positions":512,"embd_pdrop":0,"attn_pdrop":0,"resid_pdrop":0}"#;
 
 /// As the learned one, with windows in one of two layers and scores as they are: matrices stored as they lie.
 pub(super) const UNSCALED: &str = r#"{"model_type":"gpt_neo","vocab_size":61,"hidden_size":36,

@@ -47,6 +47,9 @@ const OPTIMIZERS = [
   "z-loss",
 ];
 
+/** Models whose own dropout has a fixture: the rates as an option, or in the config. */
+const DROPPED = ["gpt2", "gpt-neo", "gpt-neox"];
+
 /** A model whose weights come from a seed alone, for the way back. */
 const FRESH = {
   vocab_size: 53,
@@ -316,7 +319,49 @@ async function optimizer(host, name) {
   return `ten losses within ${worst.toExponential(1)}`;
 }
 
+/**
+ * Gradients and ten steps under dropout, beside PyTorch's with the same masks. The rates are an option, but the
+ * config's for GPT-NeoX.
+ */
+async function dropout(host, name) {
+  const { tinyloom, runtime } = host;
+  const file = await readReference(`dropout/${name}.json`);
+  const { config, rates, options, steps } = JSON.parse(new TextDecoder().decode(file));
+  const { tokens, targets, documents } = await oracleOf(name);
+  const files = await filesOf(name);
+  const asked = trainerOptions(options, tokens.length);
+  if (name === "gpt-neox") {
+    const own = JSON.parse(new TextDecoder().decode(files["config.json"]));
+    files["config.json"] = new TextEncoder().encode(JSON.stringify({ ...own, ...config }));
+  } else {
+    const [rate, ...others] = new Set(Object.values(rates));
+    asked.dropout = others.length === 0 ? rate : rates;
+  }
+  const model = await tinyloom.Model.fromPretrained(runtime, files);
+  const trainer = await tinyloom.Trainer.create(model, asked);
+  equal(trainer.options.dropout, rates, "the rates in force");
+  let [gradient, loss] = [0, 0];
+  for (const expected of steps) {
+    const m = await trainer.step({ tokens, targets, documents });
+    close(m.loss, expected.loss, 1e-4, `loss of step ${expected.step}`);
+    close(m.gradNorm / expected.grad_norm, 1, 1e-3, `gradient norm of step ${expected.step}`);
+    loss = Math.max(loss, Math.abs(m.loss - expected.loss));
+    const wanted = m.step === 1 && (await tensorsOf(`dropout/${name}.safetensors`));
+    if (wanted) gradient = await checkGradients(trainer, wanted);
+  }
+  model.free();
+  const digits = (x) => x.toExponential(1);
+  return `gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
+}
+
 export const cases = {
+  ...Object.fromEntries(
+    DROPPED.map((name) => [
+      `${name}: dropout, gradients and ten steps`,
+      (host) => dropout(host, name),
+    ]),
+  ),
+
   ...Object.fromEntries(
     OPTIMIZERS.map((name) => [`${name}: ten steps`, (host) => optimizer(host, name)]),
   ),

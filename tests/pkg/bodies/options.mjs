@@ -265,6 +265,12 @@ export const cases = {
       ["labelSmoothing", 1],
       ["zLoss", -1],
       ["zLoss", 1e-46],
+      ["dropout", 1],
+      ["dropout", "0.1"],
+      ["dropout", null],
+      ["dropout", { attention: -0.1 }],
+      ["dropout", { hidden: 0.1 }],
+      ["dropout", { residual: null }],
     ]) {
       await refused(name, { optimizer: "sgd", [name]: value });
     }

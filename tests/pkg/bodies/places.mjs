@@ -173,6 +173,7 @@ export const PLACES = {
       "qwen3: gradients and ten steps",
       "qwen3: greedy text",
       "gpt2: gradients and ten steps",
+      "gpt2: dropout, gradients and ten steps",
       "gemma3: gradients and ten steps",
       "gpt2-bf16: logits, and saved again",
       "gemma2: hidden states and attention",

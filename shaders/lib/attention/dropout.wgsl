@@ -1,0 +1,16 @@
+// Dropout of probabilities, behind the softmax: a query leaves out some of its keys, and what is kept is scaled
+// up for it (Srivastava et al., "Dropout", JMLR 2014). Integers alone decide, so that every adapter and every tile
+// leave out the same keys, and the backward pass draws the masks again.
+//
+//   PLACE  range  uniform  col0: the number of the layer's place of dropout
+//
+// A block of random words is of four keys that are eight apart: those of one invocation in most tiles.
+@group(0) @binding(PLACE) var<uniform> range: Range;
+
+// What the probability of a key is multiplied by.
+fn kept_of(head: u32, row: u32, key: u32) -> f32 {
+  let blocks = (step.tokens + 31u) / 32u * 8u;
+  let block = row * blocks + key / 32u * 8u + key % 8u;
+  let words = philox(vec4(block, step.draws, range.col0 | (head << 18u), 0x64726f70u), step.reserved);
+  return select(0.0, KEPT_SCALE, words[key / 8u % 4u] >= THRESHOLD);
+}
