@@ -1,0 +1,121 @@
+// The run of nanoGPT's `shakespeare_char`: GPT-2 blocks on single characters. Importable in a page and in Node.
+import { median } from "./workloads.mjs";
+
+/** Share of the text that is trained on, as nanoGPT's prepare.py cuts it. */
+const TRAINED = 0.9;
+const SEED = 1337;
+
+/** nanoGPT's two configurations, with its optimizer's settings. */
+export const SIZES = {
+  small: {
+    config: { n_layer: 4, n_head: 4, n_embd: 128, n_positions: 64 },
+    dropout: 0,
+    batch: 12,
+    steps: 2000,
+    wanted: 1.9,
+  },
+  full: {
+    config: { n_layer: 6, n_head: 6, n_embd: 384, n_positions: 256 },
+    dropout: 0.2,
+    batch: 64,
+    steps: 5000,
+    wanted: 1.48,
+  },
+};
+
+/** Ids of characters, in the order of their code points. */
+function encoded(text) {
+  const letters = [...new Set(text)].sort();
+  const ids = new Map(letters.map((letter, id) => [letter, id]));
+  return {
+    tokens: Uint32Array.from(text, (letter) => ids.get(letter)),
+    vocabulary: letters.length,
+  };
+}
+
+/** The mean loss over all targets of a split, in windows of so many tokens. */
+async function evaluated(model, tokens, length) {
+  const losses = [];
+  for (let at = 0; at + 1 < tokens.length; at += length) {
+    const end = Math.min(at + length, tokens.length - 1);
+    const targets = tokens.slice(at + 1, end + 1);
+    const loss = model.loss(tokens.slice(at, end), targets);
+    losses.push(loss.then((mean) => ({ sum: mean * targets.length, count: targets.length })));
+  }
+  const parts = await Promise.all(losses);
+  const total = (what) => parts.reduce((sum, part) => sum + part[what], 0);
+  return { loss: total("sum") / total("count"), targets: total("count") };
+}
+
+/**
+ * Trains one of {@link SIZES} and evaluates it on the whole validation split.
+ *
+ * @param tinyloom - the package.
+ * @param gpu - what `Runtime.create` takes as `gpu`; in a page undefined.
+ * @param every - steps between two evaluations.
+ * @param report - called with each evaluation.
+ */
+export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = SEED }, report) {
+  const { config: sizes, dropout, batch, steps, wanted } = SIZES[size];
+  const { tokens, vocabulary } = encoded(text);
+  const boundary = Math.floor(TRAINED * tokens.length);
+  const held = tokens.slice(boundary);
+  const config = {
+    model_type: "gpt2",
+    vocab_size: vocabulary,
+    ...sizes,
+    embd_pdrop: dropout,
+    attn_pdrop: dropout,
+    resid_pdrop: dropout,
+  };
+  const runtime = await tinyloom.Runtime.create(gpu ? { gpu } : {});
+  const began = performance.now();
+  const minutes = () => (performance.now() - began) / 60_000;
+  const model = await tinyloom.Model.create(runtime, config, { seed });
+  const length = config.n_positions;
+  const options = {
+    learningRate: 1e-3,
+    minLearningRate: 1e-4,
+    warmupSteps: 100,
+    totalSteps: steps,
+    beta2: 0.99,
+    weightDecay: 0.1,
+    maxGradNorm: 1,
+    tokensPerStep: batch * length,
+    seed,
+  };
+  const trainer = await tinyloom.Trainer.create(model, options);
+  const dataset = tinyloom.Dataset.fromTokens(tokens.slice(0, boundary), {
+    sequenceLength: length,
+    validationFraction: 0,
+    seed,
+  });
+  const evaluations = [];
+  const times = [];
+  for (let step = 0; step <= steps; step += every) {
+    if (step > 0) {
+      const started = performance.now();
+      for await (const { loss } of trainer.run(dataset, { steps: every, stepsAhead: 4 })) {
+        if (!Number.isFinite(loss)) throw new Error(`the loss is ${loss}`);
+      }
+      times.push((performance.now() - started) / every);
+    }
+    const { loss, targets } = await evaluated(model, held, length);
+    evaluations.push({ step, loss, minutes: minutes() });
+    report?.({ step, loss, targets });
+  }
+  const { adapter, features } = runtime.capabilities;
+  return {
+    about: { adapter, features, userAgent: globalThis.navigator?.userAgent ?? "" },
+    size,
+    config,
+    options: { ...options, dropout: trainer.options.dropout },
+    parameters: model.parameterCount,
+    validationTargets: held.length - 1,
+    evaluations,
+    best: Math.min(...evaluations.map(({ loss }) => loss)),
+    wanted,
+    minutes: minutes(),
+    millisecondsPerStep: median(times),
+  };
+}
