@@ -3,7 +3,7 @@
 
 use super::Double;
 use super::adapter_tests::{ALL, Adapted, continued, lora, options, trains_on};
-use super::tests::{Pair, gpu, integers, load_as, named, software};
+use super::tests::{Pair, integers, load_as, named, software};
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
