@@ -58,14 +58,20 @@ export async function saveMerged(
       await checker.allocate(); // refuses a checkpoint that lacks a tensor
       const stored: Stored[] = [];
       for (const { file, ranges } of open) {
-        const { tensors } = parse(await readHeader(file, checker.headerLimit()));
+        const header = await readHeader(file, checker.headerLimit());
+        const entries = parse(header).order.map(([, entry]) => entry as unknown as Entry);
+        // By their places: the file's names may be others.
+        const from = PREFIX + header.length;
+        const at = new Map(entries.map((entry) => [from + entry.data_offsets[0], entry]));
         for (const { name, begin } of ranges) {
-          const { dtype, shape } = tensors[name] as unknown as Entry;
+          const { dtype, shape } = at.get(begin) as Entry;
           stored.push({ name, shape, dtype, file, begin });
         }
       }
-      const weights = new Merged(stored, await lowRanks(raw));
-      const saved = { names: MODEL_FILES, config: under.config(), weights };
+      const config = under.config();
+      const byInputs = JSON.parse(config).model_type === "gpt2";
+      const weights = new Merged(stored, await lowRanks(raw, byInputs));
+      const saved = { names: MODEL_FILES, config, weights };
       return await save<ModelFiles | undefined>(chosen, saved);
     } finally {
       for (const part of parts) part.rest?.();
@@ -74,8 +80,13 @@ export async function saveMerged(
   }, chosen.signal);
 }
 
-/** The adapter's products, by the names of the matrices that they are added to. */
-async function lowRanks(raw: RawModel): Promise<ReadonlyMap<string, LowRank>> {
+/**
+ * The adapter's products, by the names of the matrices that they are added to. Rows of B are in the order of the
+ * checkpoint's rows, head by head too.
+ *
+ * @param byInputs - whether the checkpoint has matrices as [in, out]: Aᵀ·Bᵀ is added to these.
+ */
+async function lowRanks(raw: RawModel, byInputs: boolean): Promise<ReadonlyMap<string, LowRank>> {
   const { rank, alpha, rsLora } = JSON.parse(raw.adapterOptions());
   const scale = alpha / (rsLora ? Math.sqrt(rank) : rank);
   const header = raw.saveHeader();
@@ -89,9 +100,20 @@ async function lowRanks(raw: RawModel): Promise<ReadonlyMap<string, LowRank>> {
   for (const [name, a] of values) {
     const module = name.match(/^base_model\.model\.(.*)\.lora_A\.weight$/)?.[1];
     const b = values.get(name.replace(".lora_A.", ".lora_B."));
-    if (module && b) found.set(`${module}.weight`, { a, b, rank, scale });
+    if (!module || !b) continue;
+    const low = byInputs ? { a: turned(b, rank), b: turned(a, a.length / rank) } : { a, b };
+    found.set(`${module}.weight`, { ...low, rank, scale });
   }
   return found;
+}
+
+/** A matrix of so many columns with its rows as columns. */
+function turned(values: Float32Array, columns: number): Float32Array {
+  const rows = values.length / columns;
+  return Float32Array.from(
+    values,
+    (_, at) => values[(at % rows) * columns + Math.floor(at / rows)] as number,
+  );
 }
 
 /** The merged checkpoint, in F32 and in the order of its files. */

@@ -48,8 +48,8 @@ export interface GgufOptions {
   type?: "f32" | "f16" | "q8_0" | "q4_0";
   /**
    * The tokenizer that goes into the file: the model's, its files by name or where they are, or null for none. One
-   * with byte fallback, as Llama 2's, takes the files with `tokenizer.model`, which has the scores that llama.cpp
-   * merges by.
+   * with byte fallback, as Llama 2's and Gemma's, takes the files with `tokenizer.model`, which has the scores that
+   * llama.cpp merges by.
    */
   tokenizer?: TextEncoding | string | URL | CheckpointFiles | TokenizerFiles | null;
 }

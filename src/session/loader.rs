@@ -6,7 +6,7 @@ use super::model::Model;
 use super::place::Place;
 use super::trainer::{TrainerOptions, judged};
 use super::weights::Weights;
-use crate::arch::{Architecture, Stored};
+use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -76,19 +76,12 @@ impl ModelLoader {
     /// Judges the files of a checkpoint of a model that is there already, and takes none of its tensors.
     ///
     /// # Errors
-    /// `invalid-checkpoint` where the config is another model's; `invalid-options` for matrices that are stored
-    /// in another order.
+    /// `invalid-checkpoint` where the config is another model's.
     pub fn checking(model: &Rc<Model>, config: ModelConfig) -> Result<Self> {
         let architecture = &model.layout().architecture;
         if Architecture::of(&config) != *architecture {
             return Err(Error::checkpoint(
                 "config.json is of another model than the one under this adapter; give the files that it was loaded from",
-            ));
-        }
-        if architecture.params().any(|param| param.stored != Stored::Rows) {
-            return Err(Error::options(
-                "saveMerged cannot add an adapter to matrices that a checkpoint has as [in, out] or head by head; load \
-                 the model in f32, then adapter.merge() and model.save()",
             ));
         }
         let reader = CheckpointReader::new(&architecture.tensors());

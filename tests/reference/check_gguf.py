@@ -8,6 +8,7 @@ from its own quantizer. Every tensor must have the same name, shape, type and by
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -28,7 +29,30 @@ ARCHITECTURES = {
     "mistral": gguf.MODEL_ARCH.LLAMA,
     "qwen2": gguf.MODEL_ARCH.QWEN2,
     "qwen3": gguf.MODEL_ARCH.QWEN3,
+    "gemma": gguf.MODEL_ARCH.GEMMA,
+    "gemma2": gguf.MODEL_ARCH.GEMMA2,
+    "gemma3_text": gguf.MODEL_ARCH.GEMMA3,
+    "gpt2": gguf.MODEL_ARCH.GPT2,
+    "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
 }
+# Llama's names of fields, and GPT-2's.
+GPT2_FIELDS = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "max_position_embeddings": "n_positions",
+}
+
+
+def read_config(path: Path) -> dict:
+    """A model's config, with Llama's names of the fields that every family has."""
+    config = json.loads(path.read_text())
+    if config["model_type"] == "gpt2":
+        config |= {name: config[own] for name, own in GPT2_FIELDS.items()}
+        config["intermediate_size"] = config["n_inner"] or 4 * config["n_embd"]
+    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    return config
 
 
 def permuted(weights: np.ndarray, heads: int) -> np.ndarray:
@@ -38,24 +62,38 @@ def permuted(weights: np.ndarray, heads: int) -> np.ndarray:
     return np.ascontiguousarray(turned).reshape(weights.shape)
 
 
+def laid_out(config: dict, name: str, own: str, tensor: np.ndarray) -> np.ndarray:
+    """A tensor of the checkpoint as `convert_hf_to_gguf.py` writes it."""
+    architecture = ARCHITECTURES[config["model_type"]]
+    if architecture == gguf.MODEL_ARCH.LLAMA and ".q_proj." in name:
+        return permuted(tensor, config["num_attention_heads"])
+    if architecture == gguf.MODEL_ARCH.LLAMA and ".k_proj." in name:
+        return permuted(tensor, config["num_key_value_heads"])
+    if config["model_type"].startswith("gemma") and own.endswith("_norm.weight"):
+        return tensor + np.float32(1)
+    if architecture == gguf.MODEL_ARCH.GPT2 and re.search(r"\.c_(attn|proj|fc)\.weight$", name):
+        return np.ascontiguousarray(tensor.T)
+    if ".query_key_value." in name:
+        split = tensor.reshape(config["num_attention_heads"], 3, config["head_dim"], -1)
+        return np.concatenate([split[:, part] for part in range(3)]).reshape(tensor.shape)
+    return tensor
+
+
 def expected(config: dict, weights: dict, kind: str) -> dict:
     """Each tensor's type, shape and bytes, by llama.cpp's name."""
     architecture = ARCHITECTURES[config["model_type"]]
     names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
     made = {}
-    tied = "lm_head.weight" not in weights
+    tied = not {"lm_head.weight", "embed_out.weight"} & set(weights)
     for name, tensor in weights.items():
-        if architecture == gguf.MODEL_ARCH.LLAMA and ".q_proj." in name:
-            tensor = permuted(tensor, config["num_attention_heads"])
-        if architecture == gguf.MODEL_ARCH.LLAMA and ".k_proj." in name:
-            tensor = permuted(tensor, config["num_key_value_heads"])
         own = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert own, f"gguf has no name for {name}"
+        tensor = laid_out(config, name, own, tensor)
         chosen = TYPES[kind]
         head = own == ("token_embd.weight" if tied else "output.weight")
         if kind == "q4_0" and head:
             chosen = Type.Q8_0
-        if tensor.ndim < 2 or own.endswith("_norm.weight"):
+        if tensor.ndim < 2 or own.endswith("_norm.weight") or own == "position_embd.weight":
             chosen = Type.F32
         try:
             data = gguf.quants.quantize(tensor, chosen)
@@ -71,7 +109,9 @@ def check_keys(reader: gguf.GGUFReader, config: dict, kind: str) -> None:
     value = lambda key: reader.get_field(key).contents()
     name = value("general.architecture")
     assert name == gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config["model_type"]]], name
-    positions = min(config["max_position_embeddings"], config.get("sliding_window") or 1 << 30)
+    positions = config["max_position_embeddings"]
+    if config["model_type"] == "mistral":
+        positions = min(positions, config["sliding_window"] or positions)
     for key, wanted in {
         gguf.Keys.General.FILE_TYPE: FILE_TYPES[kind],
         gguf.Keys.General.QUANTIZATION_VERSION: gguf.GGML_QUANT_VERSION,
@@ -84,21 +124,55 @@ def check_keys(reader: gguf.GGUFReader, config: dict, kind: str) -> None:
         gguf.Keys.Attention.HEAD_COUNT_KV: config["num_key_value_heads"],
         gguf.Keys.Attention.KEY_LENGTH: config["head_dim"],
         gguf.Keys.Attention.VALUE_LENGTH: config["head_dim"],
-        gguf.Keys.Rope.DIMENSION_COUNT: config["head_dim"],
     }.items():
         found = value(key.format(arch=name))
         assert found == wanted, f"{key}: {found}, not {wanted}"
-    for key, wanted in {
-        gguf.Keys.Attention.LAYERNORM_RMS_EPS: config["rms_norm_eps"],
-        gguf.Keys.Rope.FREQ_BASE: config["rope_theta"],
-    }.items():
-        found = value(key.format(arch=name))
-        assert np.float32(found) == np.float32(wanted), f"{key}: {found}, not {wanted}"
+    check_own_keys(reader, config, name)
     tokens = value(gguf.Keys.Tokenizer.LIST)
     kinds = value(gguf.Keys.Tokenizer.TOKEN_TYPE)
     assert len(tokens) == len(kinds) == config["vocab_size"], len(tokens)
     # The tests' models have three ids that no text has.
     assert kinds[-3:] == [gguf.TokenType.UNUSED] * 3 and kinds[-4] != gguf.TokenType.UNUSED, kinds[-5:]
+
+
+def own_keys(config: dict) -> dict:
+    """The metadata that some families have; None for a key that is to be absent."""
+    kind, keys = config["model_type"], gguf.Keys
+    wanted = {keys.Attention.LAYERNORM_EPS: None, keys.Attention.LAYERNORM_RMS_EPS: config.get("rms_norm_eps")}
+    if kind == "gpt2":
+        wanted |= {keys.Rope.FREQ_BASE: None, keys.Rope.DIMENSION_COUNT: None}
+    else:
+        wanted |= {keys.Rope.FREQ_BASE: config.get("rope_theta"), keys.Rope.DIMENSION_COUNT: config["head_dim"]}
+    if kind in ("gpt2", "gpt_neox"):
+        epsilon = "layer_norm_epsilon" if kind == "gpt2" else "layer_norm_eps"
+        wanted |= {keys.Attention.LAYERNORM_EPS: config[epsilon], keys.Attention.LAYERNORM_RMS_EPS: None}
+    if kind == "gpt_neox":
+        wanted |= {
+            keys.Rope.FREQ_BASE: config["rotary_emb_base"],
+            keys.Rope.DIMENSION_COUNT: int(config["rotary_pct"] * config["head_dim"]),
+            keys.LLM.USE_PARALLEL_RESIDUAL: config["use_parallel_residual"],
+        }
+    if kind in ("gemma2", "gemma3_text"):
+        types, usual = config["layer_types"], 2 if kind == "gemma2" else 6
+        # Layers from one without a window to the next, where llama.cpp would take others.
+        period = types.index("full_attention") + 1
+        local = config.get("rope_local_base_freq", 10_000)
+        wanted |= {
+            keys.Attention.SLIDING_WINDOW: config["sliding_window"],
+            keys.Attention.SLIDING_WINDOW_PATTERN: None if period == usual else period,
+            keys.Rope.FREQ_BASE_SWA: None if local == 10_000 else local,
+            keys.LLM.ATTN_LOGIT_SOFTCAPPING: config["attn_logit_softcapping"],
+            keys.LLM.FINAL_LOGIT_SOFTCAPPING: config["final_logit_softcapping"],
+        }
+    return wanted
+
+
+def check_own_keys(reader: gguf.GGUFReader, config: dict, name: str) -> None:
+    for key, wanted in own_keys(config).items():
+        field = reader.get_field(key.format(arch=name))
+        found = field and field.contents()
+        same = found is wanted if wanted is None else np.float32(found) == np.float32(wanted)
+        assert same, f"{key}: {found}, not {wanted}"
 
 
 def check_factors(data: np.ndarray, config: dict) -> None:
@@ -120,12 +194,12 @@ def check_factors(data: np.ndarray, config: dict) -> None:
 
 def check(path: Path) -> str:
     name, kind = path.stem.rsplit("-", 1)
-    config = json.loads((path.parent / f"{name}.json").read_text())
+    config = read_config(path.parent / f"{name}.json")
     weights = load_file(path.parent / f"{name}.safetensors")
     reader = gguf.GGUFReader(path)
     check_keys(reader, config, kind)
     tensors = list(reader.tensors)
-    if config["rope_parameters"]["rope_type"] == "llama3":
+    if config.get("rope_parameters", {}).get("rope_type") == "llama3":
         factors = tensors.pop(0)
         assert factors.name == "rope_freqs.weight", factors.name
         check_factors(factors.data, config)

@@ -5,31 +5,11 @@
 
 import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";
+import { type Change, DECODER, expectField, type Family } from "./family.js";
 import type { Metadata } from "./format.js";
+import { GEMMA, GEMMA_2, GEMMA_3 } from "./gemma.js";
+import { GPT_2, GPT_NEOX } from "./gpt.js";
 import { refuseScaling, ropeFactors, writeRope } from "./rope.js";
-
-/** Another order of a tensor's rows. */
-export interface Change {
-  /** Rows that it needs together; a tensor has a multiple of these. */
-  together(config: ModelConfig): number;
-  /** Changes so many rows at a time: `columns` elements each. */
-  change(values: Float32Array, columns: number): Float32Array;
-}
-
-export interface Family {
-  /** llama.cpp's name, which is the prefix of the keys. */
-  readonly architecture: string;
-  /** llama.cpp's names of modules. Those with a layer are in `blk.N.`. */
-  readonly modules: { readonly [module: string]: string };
-  /** What is changed of a module's parameters. */
-  readonly changes?: { readonly [module: string]: Change };
-  /** Writes the keys that are the family's own. */
-  write(metadata: Metadata, config: ModelConfig): void;
-  /** Positions that llama.cpp computes as the model does; default `max_position_embeddings`. */
-  positions?(config: ModelConfig): number;
-  /** Tensors that no checkpoint has. */
-  extra?(config: ModelConfig): { readonly [name: string]: Float32Array };
-}
 
 /**
  * Pairs of the rotary embedding side by side: llama.cpp's Llama rotates elements 2i and 2i + 1 of a head,
@@ -48,21 +28,6 @@ const PAIRS: Change = {
     }
     return changed;
   },
-};
-
-const DECODER = {
-  embed_tokens: "token_embd",
-  norm: "output_norm",
-  lm_head: "output",
-  input_layernorm: "attn_norm",
-  "self_attn.q_proj": "attn_q",
-  "self_attn.k_proj": "attn_k",
-  "self_attn.v_proj": "attn_v",
-  "self_attn.o_proj": "attn_output",
-  post_attention_layernorm: "ffn_norm",
-  "mlp.gate_proj": "ffn_gate",
-  "mlp.up_proj": "ffn_up",
-  "mlp.down_proj": "ffn_down",
 };
 
 const LLAMA: Family = {
@@ -103,27 +68,26 @@ const FAMILIES: { readonly [type: string]: Family } = {
   mistral: MISTRAL,
   qwen2: qwen("qwen2"),
   qwen3: qwen("qwen3", { "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm" }),
+  gemma: GEMMA,
+  gemma2: GEMMA_2,
+  gemma3_text: GEMMA_3,
+  gpt2: GPT_2,
+  gpt_neox: GPT_NEOX,
 };
 
 /** llama.cpp's feed-forward blocks of these families know one activation, and their attention no soft-cap. */
-function expectSilu({ hidden_act, attn_logit_softcapping }: ModelConfig): void {
-  const refused = (field: string, value: unknown, allowed: string) =>
-    invalid(
-      `save: llama.cpp computes this family only with ${field} ${allowed}, and it is ${show(value)}; ` +
-        'save with format: "safetensors"',
-    );
-  if (hidden_act !== "silu") throw refused("hidden_act", hidden_act, '"silu"');
-  if (attn_logit_softcapping != null) {
-    throw refused("attn_logit_softcapping", attn_logit_softcapping, "null");
-  }
+function expectSilu(config: ModelConfig): void {
+  expectField(config, "hidden_act", ["silu"]);
+  expectField(config, "attn_logit_softcapping", [undefined]);
 }
 
 /** The family of a config. */
 export function familyOf({ model_type }: ModelConfig): Family {
   const found = Object.hasOwn(FAMILIES, model_type as string) && FAMILIES[model_type as string];
   if (found) return found;
+  const unknown = model_type === "gpt_neo" ? "llama.cpp does not know it, and " : "";
   throw invalid(
-    `save: there is no GGUF of model_type ${show(model_type)}: tinyloom writes it of ` +
+    `save: there is no GGUF of model_type ${show(model_type)}: ${unknown}tinyloom writes it of ` +
       `${Object.keys(FAMILIES).join(", ")}; save with format: "safetensors"`,
   );
 }
@@ -143,7 +107,7 @@ export function placed(family: Family, name: string): { name: string; change?: C
 
 /** Writes the keys of every family. */
 export function writeSizes(metadata: Metadata, family: Family, config: ModelConfig): void {
-  const { architecture } = family;
+  const { architecture, epsilon = "layer_norm_rms_epsilon" } = family;
   for (const [key, value] of Object.entries({
     block_count: config.num_hidden_layers,
     context_length: family.positions?.(config) ?? config.max_position_embeddings,
@@ -157,5 +121,5 @@ export function writeSizes(metadata: Metadata, family: Family, config: ModelConf
   })) {
     metadata.u32(`${architecture}.${key}`, value as number);
   }
-  metadata.f32(`${architecture}.attention.layer_norm_rms_epsilon`, config.rms_norm_eps as number);
+  metadata.f32(`${architecture}.attention.${epsilon}`, config.rms_norm_eps as number);
 }

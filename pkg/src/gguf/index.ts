@@ -9,7 +9,8 @@ import { PREFIX, parse } from "../safetensors.js";
 import type { GgufOptions } from "../save.js";
 import type { Piece, Put, TakePiece } from "../saving.js";
 import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
-import { type Change, type Family, familyOf, placed, writeSizes } from "./families.js";
+import { familyOf, placed, writeSizes } from "./families.js";
+import type { Change, Family } from "./family.js";
 import { aligned, header, Metadata, type TensorInfo } from "./format.js";
 import { vocabularyOf } from "./vocabulary.js";
 
@@ -19,6 +20,8 @@ const PIECE = 4 << 20;
 /** A tensor of the file. */
 interface Tensor extends TensorInfo {
   readonly type: Element;
+  /** Its shape in the model. */
+  readonly stored: readonly number[];
   /** Where the weights are: a parameter of the model, or here. */
   readonly from: number | Float32Array;
   readonly change?: Change;
@@ -63,8 +66,9 @@ export async function ggufOf(
       "save: the model has an adapter, which this file would be without; merge it with adapter.merge(), or free it",
     );
   }
-  const config = JSON.parse(json) as ModelConfig;
-  const family = familyOf(config);
+  const given = JSON.parse(json) as ModelConfig;
+  const family = familyOf(given);
+  const config = family.renamed?.(given) ?? given;
   const metadata = new Metadata();
   const tensors = tensorsOf(family, config, weights, type);
   writeGeneral(metadata, family, config, { type, tensors });
@@ -86,21 +90,24 @@ function tensorsOf(
   const extra = Object.entries(family.extra?.(config) ?? {}).map(([name, values]) => {
     const shape = [values.length];
     const { f32 } = ELEMENTS;
-    return { name, shape, type: f32, element: f32.id, size: sizeOf(shape, f32), from: values };
+    const size = sizeOf(shape, f32);
+    return { name, shape, stored: shape, type: f32, element: f32.id, size, from: values };
   });
   const { order } = parse(weights.saveHeader().subarray(PREFIX));
   const named = order.map(([name, entry]) => ({
     ...placed(family, name),
-    shape: (entry as unknown as { readonly shape: readonly number[] }).shape,
+    stored: (entry as unknown as { readonly shape: readonly number[] }).shape,
   }));
   const untied = named.some(({ name }) => name === HEAD);
   const head = untied ? HEAD : "token_embd.weight";
-  const own = named.map(({ name, shape, change }, from) => {
+  const own = named.map(({ name, stored, change }, from) => {
+    const shape = change?.shape?.(stored) ?? stored;
     const element = elementOf(name, shape, name === head && type === "q4_0" ? "q8_0" : type);
     const size = sizeOf(shape, element);
     return {
       name,
       shape,
+      stored,
       type: element,
       element: element.id,
       size,
@@ -115,11 +122,11 @@ function tensorsOf(
 const HEAD = "output.weight";
 
 /**
- * The type of a tensor. Vectors and norms stay in f32, and where no whole blocks fit a row, the
- * tensor is in f16, as `convert_hf_to_gguf.py` does.
+ * The type of a tensor. Vectors, norms and learned positions stay in f32, and where no whole blocks fit a
+ * row, the tensor is in f16, as `convert_hf_to_gguf.py` does.
  */
 function elementOf(name: string, shape: readonly number[], type: GgufType): Element {
-  if (shape.length < 2 || name.endsWith("_norm.weight")) return ELEMENTS.f32;
+  if (shape.length < 2 || /(_norm|^position_embd)\.weight$/.test(name)) return ELEMENTS.f32;
   const element = ELEMENTS[type];
   return (shape.at(-1) as number) % element.block === 0 ? element : ELEMENTS.f16;
 }
@@ -167,22 +174,36 @@ async function write(
 ): Promise<void> {
   await put(first);
   for (const tensor of tensors) {
-    if (typeof tensor.from !== "number") await put(encoded(tensor, tensor.from, config, true));
+    if (typeof tensor.from !== "number") await put(encoded(tensor, tensor.from, true));
   }
   const pieces = tensors.flatMap((tensor) => rowsOf(tensor, config));
-  await read(pieces, (bytes, at) => {
-    const { tensor, end } = pieces[at] as Rows;
-    const last = end === sizeOf(tensor.shape, ELEMENTS.f32);
-    return put(encoded(tensor, floats(bytes), config, last));
+  let gathered = new Float32Array();
+  await read(pieces, async (bytes, at) => {
+    const { tensor, begin, end } = pieces[at] as Rows;
+    const last = end === sizeOf(tensor.stored, ELEMENTS.f32);
+    if (!isWhole(tensor)) return put(encoded(tensor, changed(tensor, floats(bytes), config), last));
+    if (begin === 0) gathered = new Float32Array(sizeOf(tensor.stored, ELEMENTS.f32) / 4);
+    gathered.set(floats(bytes), begin / 4);
+    if (!last) return;
+    const values = changed(tensor, gathered, config);
+    gathered = new Float32Array();
+    const step = PIECE / 4;
+    for (let from = 0; from < values.length; from += step) {
+      const to = from + step;
+      await put(encoded(tensor, values.subarray(from, to), to >= values.length));
+    }
   });
 }
 
+/** Whether a tensor is changed when all of it has been read. */
+const isWhole = ({ change }: Tensor) => change !== undefined && !change.together;
+
 /** Pieces of whole rows, and of as many as a change needs together. */
 function rowsOf(tensor: Tensor, config: ModelConfig): Rows[] {
-  const { from: index, shape, change } = tensor;
+  const { from: index, stored, change } = tensor;
   if (typeof index !== "number") return [];
-  const size = sizeOf(shape, ELEMENTS.f32);
-  const unit = 4 * columnsOf(shape) * (change?.together(config) ?? 1);
+  const size = sizeOf(stored, ELEMENTS.f32);
+  const unit = 4 * columnsOf(stored) * (change?.together?.(config) ?? 1);
   const step = unit * Math.max(1, Math.floor(PIECE / unit));
   return Array.from({ length: Math.ceil(size / step) }, (_, at) => ({
     tensor,
@@ -195,21 +216,25 @@ function rowsOf(tensor: Tensor, config: ModelConfig): Rows[] {
 /** Elements of a row; a vector has rows of one. */
 const columnsOf = (shape: readonly number[]) => (shape.length < 2 ? 1 : (shape.at(-1) as number));
 
-/** Weights as they lie in the file, and behind the last ones what aligns the next tensor. */
-function encoded(
-  { name, shape, type, size, change }: Tensor,
+/** The rows as the file's architecture has them. */
+function changed(
+  { stored, change }: Tensor,
   values: Float32Array,
   config: ModelConfig,
-  last: boolean,
-): Uint8Array {
-  expectHeld(name, values, type);
-  const columns = columnsOf(shape);
-  if (change) {
-    const unit = change.together(config) * columns;
-    for (let at = 0; at < values.length; at += unit) {
-      values.set(change.change(values.subarray(at, at + unit), columns), at);
-    }
+): Float32Array {
+  if (!change) return values;
+  const columns = columnsOf(stored);
+  if (!change.together) return change.change(values, columns, config);
+  const unit = change.together(config) * columns;
+  for (let at = 0; at < values.length; at += unit) {
+    values.set(change.change(values.subarray(at, at + unit), columns, config), at);
   }
+  return values;
+}
+
+/** Weights as they lie in the file, and behind the last ones what aligns the next tensor. */
+function encoded({ name, type, size }: Tensor, values: Float32Array, last: boolean): Uint8Array {
+  expectHeld(name, values, type);
   const padding = last ? aligned(size) - size : 0;
   const out = new Uint8Array((values.length / type.block) * type.bytes + padding);
   type.encode(values, out);

@@ -185,9 +185,17 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
     }
   }
   for (const added of json.added_tokens ?? []) {
-    // Those that SentencePiece has keep their kind, such as that of the unknown token.
-    if (pieces[added.id]?.text === added.content && pieces[added.id]?.type !== NORMAL) continue;
-    list[added.id] = { text: added.content, score: -1000, type: typeOf(added) };
+    const own = pieces[added.id];
+    const type = typeOf(added);
+    // Those that SentencePiece has keep their kind, such as that of the unknown token, unless they are special.
+    const kept = own?.type === USER_DEFINED ? type === USER_DEFINED : own?.type !== NORMAL;
+    if (own?.text === added.content && kept) continue;
+    list[added.id] = { text: added.content, score: -1000, type };
+  }
+  // llama.cpp finds these in the text as it is given, where spaces are not yet underscores.
+  for (const [id, piece] of list.entries()) {
+    if (piece?.type !== USER_DEFINED) continue;
+    list[id] = { ...piece, text: piece.text.replaceAll("\u2581", " ") };
   }
   const all = Array.from(list, (piece) => piece);
   const tokens = padded(

@@ -3,7 +3,7 @@
 
 use super::Double;
 use super::adapter_tests::{ALL, Adapted, continued, lora, options, trains_on};
-use super::tests::{Pair, gpu, integers, load_as, named, software};
+use super::tests::{Pair, integers, load_as, named, software};
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorCode};
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
 use crate::session::{
-    Adapter, EstimateOptions, GenerateOptions, InferenceOptions, Model, ModelLoader, Snapshot,
-    TextOptions, Trainer, TrainerOptions, UNWATCHED, estimate,
+    Adapter, EstimateOptions, GenerateOptions, InferenceOptions, Model, Snapshot, TextOptions,
+    Trainer, TrainerOptions, UNWATCHED, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::{Network, Tensors, random_tensors};
@@ -181,24 +181,6 @@ fn what_needs_the_checkpoints_numbers_is_refused() {
     assert_eq!(loss(), before);
     assert_eq!(double.counters().gpu_bytes, bytes);
     block_on(adapted.adapter.model().read_tensor(0)).unwrap();
-}
-
-/// An adapter would be added to the wrong elements of them.
-#[test]
-fn no_adapter_is_added_to_a_checkpoint_of_reordered_matrices() {
-    for text in [
-        r#"{"model_type":"gpt2","vocab_size":61,"n_embd":32,"n_layer":1,"n_head":2,"n_positions":64}"#,
-        r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":32,"intermediate_size":64,
-            "num_hidden_layers":1,"num_attention_heads":2,"rotary_pct":0.5}"#,
-    ] {
-        let config = ModelConfig::from_json(text).unwrap();
-        let gpu = gpu(&Double::floor());
-        let model = block_on(Model::create(&gpu, config.clone(), 1, UNWATCHED)).unwrap();
-        let error = ModelLoader::checking(&model, config).unwrap_err();
-        assert_eq!(error.code, ErrorCode::InvalidOptions);
-        let (message, cure) = (&error.message, "merge()");
-        assert!(message.contains("saveMerged") && message.contains(cure), "{error}");
-    }
 }
 
 /// The checksum that a resume asks for is of the packed words.

@@ -78,7 +78,7 @@ async function tensorsOf(path) {
 }
 
 /** The checkpoint's files with that config. */
-async function filesOf(name, config = "config.json") {
+export async function filesOf(name, config = "config.json") {
   const files = { "config.json": await readReference(`${name}/${config}`) };
   let weights = ["model.safetensors"];
   if (name.includes("sharded")) {

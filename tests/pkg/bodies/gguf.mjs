@@ -26,6 +26,49 @@ function withWeight(files, name, value) {
   return { ...files, "model.safetensors": makeFile(tensors, data) };
 }
 
+/** Compares a file in f32 with a checkpoint, bit for bit. */
+function expectWeights(read, checkpoint) {
+  const { header, data } = openFile(checkpoint);
+  const { __metadata__, ...tensors } = header;
+  const own = checkpointOf(read);
+  equal(Object.keys(own).sort(), Object.keys(tensors).sort(), "names");
+  for (const [name, { shape, data_offsets }] of Object.entries(tensors)) {
+    equal(own[name].shape, shape, `the shape of ${name}`);
+    sameBytes(own[name].values, data.subarray(...data_offsets), name);
+  }
+}
+
+const vocab_size = 256;
+const GPT_2 = {
+  model_type: "gpt2",
+  vocab_size,
+  n_embd: 64,
+  n_layer: 2,
+  n_head: 2,
+  n_positions: 64,
+};
+const GPT_NEOX = {
+  model_type: "gpt_neox",
+  vocab_size,
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 2,
+  num_attention_heads: 2,
+  max_position_embeddings: 64,
+};
+const GPT_NEO = {
+  model_type: "gpt_neo",
+  vocab_size,
+  hidden_size: 64,
+  num_layers: 2,
+  num_heads: 2,
+  max_position_embeddings: 64,
+};
+const GEMMA_2 = { ...config, model_type: "gemma2", head_dim: 32, query_pre_attn_scalar: 32 };
+const GEMMA_3 = { ...GEMMA_2, model_type: "gemma3_text" };
+/** What Gemma 1 has not. */
+const NO_WINDOW = { query_pre_attn_scalar: undefined };
+
 export const cases = {
   async "a file in f32 has the weights of the checkpoint"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
@@ -33,14 +76,7 @@ export const cases = {
     const read = readGguf(bytes);
     equal(read.metadata["tokenizer.ggml.model"], "none");
     equal(read.metadata["llama.vocab_size"], config.vocab_size);
-    const { header, data } = openFile((await model.save())["model.safetensors"]);
-    const { __metadata__, ...tensors } = header;
-    const own = checkpointOf(read);
-    equal(Object.keys(own).sort(), Object.keys(tensors).sort(), "names");
-    for (const [name, { shape, data_offsets }] of Object.entries(tensors)) {
-      equal(own[name].shape, shape, `the shape of ${name}`);
-      sameBytes(own[name].values, data.subarray(...data_offsets), name);
-    }
+    expectWeights(read, (await model.save())["model.safetensors"]);
     model.free();
   },
 
@@ -97,11 +133,48 @@ export const cases = {
       [{ attn_logit_softcapping: 20 }, "attn_logit_softcapping"],
       [{ rope_scaling: { ...rope, truncate: false } }, "truncate"],
       [{ model_type: "qwen3", rope_scaling: llama3 }, "llama3"],
+      [{ ...GEMMA_2, model_type: "gemma", ...NO_WINDOW, tie_word_embeddings: false }, "tie_word"],
+      [{ ...GEMMA_2, model_type: "gemma", ...NO_WINDOW, rope_scaling: llama3 }, "llama3"],
+      [{ ...GEMMA_2, attn_logit_softcapping: null }, "attn_logit_softcapping as a number"],
+      [{ ...GEMMA_2, final_logit_softcapping: null }, "final_logit_softcapping as a number"],
+      [{ ...GEMMA_2, query_pre_attn_scalar: 256 }, "query_pre_attn_scalar 32"],
+      [{ ...GEMMA_2, hidden_activation: "silu" }, "hidden_activation"],
+      [{ ...GEMMA_2, layer_types: ["full_attention", "sliding_attention"] }, "layer_types"],
+      [{ ...GEMMA_3, final_logit_softcapping: 30 }, "final_logit_softcapping null"],
+      [{ ...GEMMA_3, rope_scaling: rope }, "rope_type"],
     ]) {
       const model = await tinyloom.Model.create(runtime, { ...config, ...change });
       await refuses("invalid-options", ["llama.cpp", word], () =>
         model.save({ format, tokenizer: null }),
       );
+      model.free();
+    }
+    for (const [other, word] of [
+      [{ ...GPT_2, activation_function: "silu" }, "activation_function"],
+      [{ ...GPT_NEOX, attention_bias: false }, "attention_bias true"],
+      [{ ...GPT_NEOX, tie_word_embeddings: true }, "tie_word_embeddings false"],
+      [{ ...GPT_NEOX, hidden_act: "silu" }, "hidden_act"],
+      [{ ...GPT_NEOX, rope_scaling: llama3 }, "llama3"],
+      [GPT_NEO, "llama.cpp does not know it"],
+    ]) {
+      const model = await tinyloom.Model.create(runtime, other);
+      await refuses("invalid-options", ["llama.cpp", word], () =>
+        model.save({ format, tokenizer: null }),
+      );
+      model.free();
+    }
+  },
+
+  async "matrices larger than a piece are written in another order"({ tinyloom, runtime }) {
+    for (const large of [
+      { ...GPT_2, n_embd: 512, n_inner: 2080, n_layer: 1 },
+      { ...GPT_NEOX, hidden_size: 640, num_attention_heads: 5, num_hidden_layers: 1 },
+    ]) {
+      const model = await tinyloom.Model.create(runtime, large, { seed: 4 });
+      const { [FILE]: bytes } = await model.save({ format, type: "f32", tokenizer: null });
+      expectWeights(readGguf(bytes), (await model.save())["model.safetensors"]);
+      const { [FILE]: halves } = await model.save({ format, tokenizer: null });
+      ok(halves.length < 0.6 * bytes.length, "in f16");
       model.free();
     }
   },

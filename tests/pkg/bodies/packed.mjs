@@ -1,10 +1,11 @@
 // Models that hold their matrices packed: what they give, what they refuse, and what they come back from.
-import { equal, ok, refuses } from "./assert.mjs";
+import { equal, ok, refuses, sameBytes } from "./assert.mjs";
 import {
   batch,
   collect,
   concat,
   config,
+  convert,
   dataset,
   makeFile,
   openFile,
@@ -54,8 +55,8 @@ function kept(files, format) {
 }
 
 /** A checkpoint whose weights are spread as a trained model's, and not as a new one's. */
-async function checkpoint({ tinyloom, runtime }, more = {}) {
-  const shape = { ...config, initializer_range: 0.2, vocab_size: 257, ...more };
+async function checkpoint({ tinyloom, runtime }, more = {}, base = config) {
+  const shape = { ...base, initializer_range: 0.2, vocab_size: 257, ...more };
   const model = await tinyloom.Model.create(runtime, shape, { seed: 42 });
   const files = await model.save();
   model.free();
@@ -66,6 +67,70 @@ const textOf = (model, options = {}) =>
   collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, ...options }));
 
 const tokensOf = (drawn) => drawn.map(({ token }) => token);
+
+/** Checkpoints that have matrices in another order than kernels: by inputs, and head by head. */
+const REORDERED = {
+  gpt2: { model_type: "gpt2", vocab_size: 257, n_embd: 64, n_layer: 2, n_head: 4, n_positions: 64 },
+  gpt_neox: {
+    model_type: "gpt_neox",
+    vocab_size: 257,
+    hidden_size: 64,
+    intermediate_size: 96,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    max_position_embeddings: 64,
+  },
+};
+
+/** An adapter's files with numbers in B too, as if it had been trained. */
+async function adapterFiles({ Adapter }, model, options) {
+  const adapter = await Adapter.create(model, { ...LORA, ...options });
+  const files = await adapter.save();
+  adapter.free();
+  const { header, data } = openFile(files["adapter_model.safetensors"]);
+  const [pieces, names] = [[], Object.keys(header).filter((name) => name !== "__metadata__")];
+  for (const name of names) {
+    const values = new Float32Array(data.slice(...header[name].data_offsets).buffer);
+    const own = name.includes("lora_B") ? values.map((_, at) => Math.sin(7 * at + 1) / 8) : values;
+    pieces.push(new Uint8Array(own.buffer));
+  }
+  delete header.__metadata__;
+  return { ...files, "adapter_model.safetensors": makeFile(header, concat(pieces)) };
+}
+
+/** Holds what saveMerged gives to what merging in f32 and saving gives; gives the largest difference. */
+export async function exportedAsMerged(
+  { tinyloom, runtime },
+  source,
+  { weights, ...options } = {},
+) {
+  const { Adapter, Model } = tinyloom;
+  const model = await Model.fromPretrained(runtime, source, { weights });
+  const files = await adapterFiles(tinyloom, model, options);
+  const exported = await (await Adapter.load(model, files)).saveMerged(source);
+  model.free();
+  const whole = await Model.fromPretrained(runtime, source);
+  const before = openFile((await whole.save())["model.safetensors"]);
+  await (await Adapter.load(whole, files)).merge();
+  const merged = await whole.save();
+  whole.free();
+  sameBytes(exported["config.json"], merged["config.json"], "config");
+  const [own, wanted] = [exported, merged].map((all) => openFile(all["model.safetensors"]));
+  const names = Object.keys(wanted.header);
+  equal(Object.keys(own.header).sort(), names.toSorted(), "names");
+  let [worst, changed] = [0, 0];
+  for (const name of names.filter((one) => one !== "__metadata__")) {
+    equal(own.header[name].shape, wanted.header[name].shape, `the shape of ${name}`);
+    const values = ({ header, data }) =>
+      new Float32Array(data.slice(...header[name].data_offsets).buffer);
+    const [mine, theirs, plain] = [own, wanted, before].map(values);
+    const off = mine.reduce((most, x, at) => Math.max(most, Math.abs(x - theirs[at])), 0);
+    ok(off <= 2e-6, `${name} differs by ${off}`);
+    worst = Math.max(worst, off);
+    if (mine.some((x, at) => Math.abs(x - plain[at]) > 1e-2)) changed += 1;
+  }
+  return { worst, changed };
+}
 
 export const cases = {
   async "texts are those of an f32 model that reads the same format"(host) {
@@ -163,6 +228,30 @@ export const cases = {
     equal(model.gpuBytes, bytes, "bytes");
     equal(tokensOf(await textOf(model)).length, 12);
     model.free();
+  },
+
+  async "an adapter is added to a checkpoint that has its matrices in another order"(host) {
+    for (const shape of Object.values(REORDERED)) {
+      const source = await checkpoint(host, shape, shape);
+      for (const dtype of ["F32", "BF16", "F16"]) {
+        const bytes = source["model.safetensors"];
+        const converted = dtype === "F32" ? bytes : convert(bytes, dtype);
+        const files = { ...source, "model.safetensors": converted };
+        for (const weights of dtype === "F32" ? ["f32", ...FORMATS] : ["int8"]) {
+          const { changed } = await exportedAsMerged(host, files, { weights });
+          // Four matrices of both layers.
+          equal(changed, 8, `${shape.model_type}: changed tensors`);
+        }
+      }
+    }
+  },
+
+  async "so is one whose matrices are larger than a piece"(host) {
+    const shape = { ...REORDERED.gpt2, vocab_size: 64, n_embd: 768, n_layer: 1 };
+    const source = await checkpoint(host, shape, shape);
+    const options = { weights: "int8", rank: 2, targets: ["c_fc", "c_attn"] };
+    const { changed } = await exportedAsMerged(host, source, options);
+    equal(changed, 2, "changed tensors");
   },
 
   async "after a lost device it comes back from its source, or says that this is gone"(host) {

@@ -2,7 +2,9 @@
 // in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws. Two are on
 // packed bases; PEFT then had what the packed matrices stand for, as Python unpacks them.
 import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
+import { filesOf as checkpointOf } from "./fixtures.mjs";
 import { openFile } from "./kit.mjs";
+import { exportedAsMerged } from "./packed.mjs";
 import { readReference } from "./reference.mjs";
 
 const NAMES = [
@@ -16,6 +18,8 @@ const NAMES = [
   "llama-dropout",
 ];
 const PACKED = ["packed-int8", "packed-int4"];
+/** Checkpoints in halves that have matrices in another order, or tensors under other names. */
+const HALVES = ["gpt2-bf16", "gpt2-bare-f16-sharded", "gpt-neox-bf16", "gpt-neox-f16-sharded"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
 
 const json = async (path) => JSON.parse(new TextDecoder().decode(await readReference(path)));
@@ -205,6 +209,19 @@ export const cases = {
     NAMES.map((name) => [`${name}: merged`, (host) => mergedAsPeft(host, name)]),
   ),
   ...Object.fromEntries(
-    ["llama", ...PACKED].map((name) => [`${name}: exported`, (host) => exportedAsPeft(host, name)]),
+    ["llama", "gpt2", "gpt-neo", "gpt-neox", ...PACKED].map((name) => [
+      `${name}: exported`,
+      (host) => exportedAsPeft(host, name),
+    ]),
+  ),
+  ...Object.fromEntries(
+    HALVES.map((name) => [
+      `${name}: exported as merged`,
+      async (host) => {
+        const { changed, worst } = await exportedAsMerged(host, await checkpointOf(name));
+        ok(changed >= 8, `${changed} tensors changed`);
+        return `${changed} exported weights within ${digits(worst)}`;
+      },
+    ]),
   ),
 };

@@ -15,7 +15,10 @@ const BASE = {
   rms_norm_eps: 1e-5,
 };
 
-/** Models by name: `config` without its vocabulary, the `tokenizer`, and what it `learns`, if not all of the text. */
+/**
+ * Models by name: `config` without its vocabulary, the `tokenizer`, what it `learns`, if not all of the text, and
+ * with a GELU how far log-probabilities may be `apart` in f32 too: llama.cpp looks it up in a table of halves.
+ */
 export const MODELS = {
   llama: {
     tokenizer: "trained",
@@ -66,6 +69,99 @@ export const MODELS = {
   "llama-scores": {
     tokenizer: "scores",
     config: { ...BASE, model_type: "llama", intermediate_size: 96 },
+  },
+  gpt2: {
+    tokenizer: "trained",
+    apart: 2e-3,
+    config: {
+      model_type: "gpt2",
+      n_embd: 64,
+      n_inner: 80,
+      n_layer: 2,
+      n_head: 4,
+      n_positions: 256,
+    },
+  },
+  // As Pythia is: blocks side by side, a quarter of each head turned, GELU by the error function.
+  gpt_neox: {
+    tokenizer: "neox",
+    apart: 4e-3,
+    config: {
+      model_type: "gpt_neox",
+      hidden_size: 64,
+      intermediate_size: 96,
+      num_hidden_layers: 2,
+      num_attention_heads: 4,
+      max_position_embeddings: 256,
+    },
+  },
+  "gpt_neox-sequential": {
+    tokenizer: "trained",
+    apart: 2e-3,
+    config: {
+      model_type: "gpt_neox",
+      hidden_size: 64,
+      intermediate_size: 80,
+      num_hidden_layers: 2,
+      num_attention_heads: 2,
+      max_position_embeddings: 256,
+      hidden_act: "gelu_new",
+      use_parallel_residual: false,
+      rotary_pct: 0.5,
+      rotary_emb_base: 500,
+      rope_scaling: { rope_type: "linear", factor: 2 },
+    },
+  },
+  gemma: {
+    tokenizer: "gemma",
+    apart: 5e-3,
+    config: { ...BASE, model_type: "gemma", head_dim: 32 },
+  },
+  gemma2: {
+    tokenizer: "trained",
+    apart: 5e-3,
+    config: {
+      ...BASE,
+      model_type: "gemma2",
+      head_dim: 32,
+      query_pre_attn_scalar: 32,
+      sliding_window: 24,
+      attn_logit_softcapping: 5,
+      final_logit_softcapping: 12,
+    },
+  },
+  // As the released ones are: every sixth layer has no window, and angles of its own.
+  gemma3: {
+    tokenizer: "gemma",
+    apart: 4e-4,
+    config: {
+      ...BASE,
+      model_type: "gemma3_text",
+      num_hidden_layers: 6,
+      intermediate_size: 96,
+      head_dim: 32,
+      query_pre_attn_scalar: 32,
+      sliding_window: 24,
+      rope_parameters: {
+        full_attention: { rope_type: "linear", rope_theta: 1e6, factor: 8 },
+        sliding_attention: { rope_type: "default", rope_theta: 1e4 },
+      },
+    },
+  },
+  "gemma3-others": {
+    tokenizer: "trained",
+    apart: 4e-4,
+    config: {
+      ...BASE,
+      model_type: "gemma3_text",
+      num_hidden_layers: 3,
+      head_dim: 32,
+      query_pre_attn_scalar: 32,
+      sliding_window: 24,
+      sliding_window_pattern: 2,
+      rope_theta: 2000,
+      rope_local_base_freq: 50,
+    },
   },
 };
 

@@ -95,7 +95,7 @@ export function weightsOf({ shape, type, data }) {
   );
 }
 
-/** Names of transformers by those of llama.cpp. */
+/** Names of transformers by those of llama.cpp: Llama's, and by architecture what others have instead. */
 const NAMES = {
   token_embd: "model.embed_tokens",
   output_norm: "model.norm",
@@ -112,41 +112,107 @@ const NAMES = {
   ffn_up: "mlp.up_proj",
   ffn_down: "mlp.down_proj",
 };
+const AROUND = {
+  post_attention_norm: "post_attention_layernorm",
+  ffn_norm: "pre_feedforward_layernorm",
+  post_ffw_norm: "post_feedforward_layernorm",
+};
+const OTHERS = {
+  gpt2: {
+    block: "transformer.h.",
+    token_embd: "transformer.wte",
+    position_embd: "transformer.wpe",
+    output_norm: "transformer.ln_f",
+    attn_norm: "ln_1",
+    attn_qkv: "attn.c_attn",
+    attn_output: "attn.c_proj",
+    ffn_norm: "ln_2",
+    ffn_up: "mlp.c_fc",
+    ffn_down: "mlp.c_proj",
+  },
+  gptneox: {
+    block: "gpt_neox.layers.",
+    token_embd: "gpt_neox.embed_in",
+    output_norm: "gpt_neox.final_layer_norm",
+    output: "embed_out",
+    attn_qkv: "attention.query_key_value",
+    attn_output: "attention.dense",
+    ffn_up: "mlp.dense_h_to_4h",
+    ffn_down: "mlp.dense_4h_to_h",
+  },
+  gemma2: AROUND,
+  gemma3: AROUND,
+};
 
 /** The name in a checkpoint of transformers; undefined where that has no such tensor. */
-export function nameOf(name) {
+function nameOf(name, architecture) {
   const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name);
   if (module === "rope_freqs") return undefined;
-  const block = layer === undefined ? "" : `model.layers.${layer}.`;
-  return `${block}${NAMES[module]}.${kind}`;
+  const names = { block: "model.layers.", ...NAMES, ...OTHERS[architecture] };
+  const block = layer === undefined ? "" : `${names.block}${layer}.`;
+  return `${block}${names[module]}.${kind}`;
+}
+
+/** Rows in another order: the row that comes to each place, by its number. */
+function reordered({ shape, values }, from) {
+  const columns = values.length / shape[0];
+  const back = new Float32Array(values.length);
+  for (let row = 0; row < shape[0]; row++) {
+    const at = from(row) * columns;
+    back.set(values.subarray(at, at + columns), row * columns);
+  }
+  return { shape, values: back };
 }
 
 /** Rows of queries or keys back in the order of transformers: first the first halves of all pairs of a head. */
-function unpaired(values, [rows, columns], headDim) {
-  const back = new Float32Array(values.length);
-  for (let row = 0; row < rows; row++) {
+const unpaired = (tensor, { headDim }) =>
+  reordered(tensor, (row) => {
     const [head, within] = [Math.floor(row / headDim), row % headDim];
-    const to = head * headDim + (within % 2) * (headDim / 2) + Math.floor(within / 2);
-    back.set(values.subarray(row * columns, (row + 1) * columns), to * columns);
+    const half = headDim / 2;
+    return head * headDim + 2 * (within % half) + Math.floor(within / half);
+  });
+
+/** Queries, keys and values back in the order of transformers: head by head. */
+const byHeads = (tensor, { headDim, heads }) =>
+  reordered(tensor, (row) => {
+    const [head, part] = [Math.floor(row / headDim / 3), Math.floor(row / headDim) % 3];
+    return (part * heads + head) * headDim + (row % headDim);
+  });
+
+/** A matrix by inputs, as GPT-2 has it. */
+function turned({ shape: [rows, columns], values }) {
+  const back = new Float32Array(values.length);
+  for (let at = 0; at < values.length; at++) {
+    back[(at % columns) * rows + Math.floor(at / columns)] = values[at];
   }
-  return back;
+  return { shape: [columns, rows], values: back };
 }
+
+const minusOne = ({ shape, values }) => ({ shape, values: values.map((value) => value - 1) });
+
+/** What is undone in an architecture: tensors by an expression, and how. */
+const UNDONE = {
+  llama: [/\.attn_[qk]\.weight$/, unpaired],
+  gpt2: [/\.(attn_qkv|attn_output|ffn_up|ffn_down)\.weight$/, turned],
+  gptneox: [/\.attn_qkv\./, byHeads],
+  gemma: [/_norm\.weight$/, minusOne],
+  gemma2: [/_norm\.weight$/, minusOne],
+  gemma3: [/_norm\.weight$/, minusOne],
+};
 
 /** The weights of a file by their names in a checkpoint of transformers, in its layout: `{ shape, values }`. */
 export function checkpointOf({ metadata, tensors }) {
-  const paired = metadata["general.architecture"] === "llama";
-  const headDim = metadata["llama.attention.key_length"];
+  const architecture = metadata["general.architecture"];
+  const sizes = {
+    heads: metadata[`${architecture}.attention.head_count`],
+    headDim: metadata[`${architecture}.attention.key_length`],
+  };
+  const [which, undo] = UNDONE[architecture] ?? [];
   const named = tensors.flatMap((tensor) => {
-    const name = nameOf(tensor.name);
+    const name = nameOf(tensor.name, architecture);
     if (!name) return [];
-    const values = weightsOf(tensor);
-    const turn = paired && /\.attn_[qk]\.weight$/.test(tensor.name);
-    return [
-      [
-        name,
-        { shape: tensor.shape, values: turn ? unpaired(values, tensor.shape, headDim) : values },
-      ],
-    ];
+    const own = { shape: tensor.shape, values: weightsOf(tensor) };
+    return [[name, which?.test(tensor.name) ? undo(own, sizes) : own]];
   });
   return Object.fromEntries(named);
 }

@@ -42,23 +42,67 @@ function split(files, Regex, more = {}) {
   return { ...files, "tokenizer.json": bytes(tokenizer) };
 }
 
-/** Both files of a tokenizer with byte fallback, as transformers and SentencePiece have it. */
-function withScores() {
+/**
+ * GPT-NeoX's: words as GPT-2's, composed characters, and runs of spaces as added tokens.
+ */
+function withSpaces(files) {
+  const tokenizer = json(files["tokenizer.json"]);
+  tokenizer.normalizer = { type: "NFC" };
+  const taken = [
+    ...Object.values(tokenizer.model.vocab),
+    ...tokenizer.added_tokens.map(({ id }) => id),
+  ];
+  const next = Math.max(...taken) + 1;
+  for (const [at, content] of ["   ", "  "].entries()) {
+    const added = { id: next + at, content, special: false, normalized: true };
+    tokenizer.added_tokens.push({ ...added, single_word: false, lstrip: false, rstrip: false });
+  }
+  return { ...files, "tokenizer.json": bytes(tokenizer) };
+}
+
+/** The same as {@link withScores} makes, changed to Gemma's: no space before a text, runs of spaces as own tokens. */
+function asGemma(files) {
+  const tokenizer = json(files["tokenizer.json"]);
+  tokenizer.normalizer = { type: "Replace", pattern: { String: " " }, content: "▁" };
+  tokenizer.pre_tokenizer = {
+    type: "Split",
+    pattern: { String: " " },
+    behavior: "MergedWithPrevious",
+    invert: false,
+  };
+  tokenizer.model.merges.unshift(["▁", "▁"], ["▁▁", "▁"]);
+  tokenizer.decoder.decoders.pop(); // the one that takes the first space away
+  return { ...files, "tokenizer.json": bytes(tokenizer) };
+}
+
+/**
+ * All files of a tokenizer with byte fallback, as transformers and SentencePiece have it.
+ *
+ * @param own - pieces of the user's.
+ */
+function withScores(own = []) {
   const pieces = ["<unk>", "<s>", "</s>"].map((text, at) => ({ text, score: 0, type: at ? 3 : 2 }));
+  pieces.push(...own.map((text) => ({ text, score: 0, type: 4 })));
   for (let byte = 0; byte < 256; byte++) {
     const hex = byte.toString(16).toUpperCase().padStart(2, "0");
     pieces.push({ text: `<0x${hex}>`, score: 0, type: 6 });
   }
   const learned = learnedPairs(` ${TEXTS.join(" ")}`.replaceAll(" ", "▁"), 90);
-  pieces.push(...learned.merged.map((text, at) => ({ text, score: -at, type: 1 })));
+  const merged = learned.merged.filter((text) => !own.includes(text));
+  pieces.push(...merged.map((text, at) => ({ text, score: -at, type: 1 })));
   // Characters come last, and the rarest, 🧵, is left to bytes.
   for (const text of learned.characters) pieces.push({ text, score: -1000, type: 1 });
   const vocab = Object.fromEntries(pieces.map(({ text }, id) => [text, id]));
-  const special = (id) => ({ id, content: pieces[id].text, special: true, normalized: false });
+  const added = ({ text: content, type }, id) => ({
+    id,
+    content,
+    special: type !== 4 || content.startsWith("<"),
+    normalized: false,
+  });
   const put = (id) => ({ SpecialToken: { id, type_id: 0 } });
   const tokenizer = {
     version: "1.0",
-    added_tokens: [0, 1, 2].map(special),
+    added_tokens: pieces.slice(0, 3 + own.length).map(added),
     normalizer: {
       type: "Sequence",
       normalizers: [
@@ -161,12 +205,14 @@ export async function makeTokenizer({ BpeTokenizer, ByteTokenizer, Tokenizer }, 
     given: files,
   });
   if (name === "scores") return loaded(withScores());
+  if (name === "gemma") return loaded(asGemma(withScores(["<turn>", "\n\n", "▁▁", "▁▁▁"])));
   const specialTokens = ["<|end|>", "<|begin|>"];
   const trained = await BpeTokenizer.train(TEXTS.join(" ").repeat(3), {
     vocabSize: 350,
     specialTokens,
   });
   if (name === "trained") return { tokenizer: trained, given: trained };
+  if (name === "neox") return loaded(withSpaces(trained.save()));
   const nfc = { normalizer: { type: "NFC" } };
   return loaded(
     name === "llama3" ? split(trained.save(), LLAMA3) : split(trained.save(), QWEN2, nfc),
