@@ -114,6 +114,9 @@ await main(async () => {
   const limit = full ? undefined : FILE_SECONDS;
   if (limit) Object.assign(process.env, limited(limit));
   process.env.TINYLOOM_SEED ??= String(freshSeed());
+  // One lane may leave to the other what both can run.
+  const runs = (lane) => files.some((path) => path.endsWith(`lanes/${lane}.test.mjs`));
+  if (runs("native") && runs("firefox")) process.env.TINYLOOM_LANES = "all";
   const times = [];
   const failed = [];
   for (const [group, concurrency] of [

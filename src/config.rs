@@ -190,6 +190,7 @@ impl ModelConfig {
             )));
         }
         let positive_f32 = |x: f64| (x as f32).is_normal() && x > 0.0;
+        let cap = |x: f64| (1e-3..=1e6).contains(&x);
         let caps = [self.attn_logit_softcapping, self.final_logit_softcapping]
             .map(|cap| cap.unwrap_or(1.0));
         let local = self.rope_local_base_freq.unwrap_or(1.0);
@@ -199,15 +200,10 @@ impl ModelConfig {
                 self.spelled("rms_norm_eps"),
                 self.rms_norm_eps,
                 positive_f32(self.rms_norm_eps) && self.rms_norm_eps <= 1.0,
-                "a number above 0 and at most 1",
+                "a number from 1.2e-38 to 1",
             ),
-            (
-                self.spelled("rope_theta"),
-                self.rope.theta,
-                positive_f32(self.rope.theta),
-                "a number above 0",
-            ),
-            ("rope_local_base_freq", local, positive_f32(local), "a number above 0"),
+            (self.spelled("rope_theta"), self.rope.theta, positive_f32(self.rope.theta), POSITIVE),
+            ("rope_local_base_freq", local, positive_f32(local), POSITIVE),
             // Elements turn in pairs.
             (
                 "rotary_pct",
@@ -221,8 +217,8 @@ impl ModelConfig {
                 (0.0..=1.0).contains(&self.initializer_range),
                 "a number from 0 to 1",
             ),
-            ("attn_logit_softcapping", caps[0], positive_f32(caps[0]), "null or a number above 0"),
-            ("final_logit_softcapping", caps[1], positive_f32(caps[1]), "null or a number above 0"),
+            ("attn_logit_softcapping", caps[0], cap(caps[0]), CAPS),
+            ("final_logit_softcapping", caps[1], cap(caps[1]), CAPS),
         ] {
             if !good {
                 return Err(refuse(name, &json!(value), allowed));
@@ -369,6 +365,9 @@ impl<'a> Written<'a> {
     }
 }
 
+/// What f32 holds, and soft caps that are told from none.
+const POSITIVE: &str = "a number from 1.2e-38 to 3.4e38";
+const CAPS: &str = "null or a number from 0.001 to 1000000";
 /// A field for people who read a saved config.
 const NOTE: &str = "tinyloom_note";
 const PARALLEL: &str = "use_parallel_residual";

@@ -14,7 +14,8 @@ impl fmt::Display for Decimal {
             return f64::from(value).fmt(f);
         }
         let text = serde_json::to_string(&value).map_err(|_| fmt::Error)?;
-        f.write_str(text.strip_suffix(".0").unwrap_or(&text))
+        // Without a point, -0 is a whole number, which has no sign.
+        f.write_str(text.strip_suffix(".0").filter(|whole| *whole != "-0").unwrap_or(&text))
     }
 }
 
@@ -37,6 +38,7 @@ mod tests {
         for value in [f32::MIN_POSITIVE, f32::MAX, 1.0 / 3.0, 1e-45, 16_777_217.0] {
             assert_eq!(Decimal(value).to_string().parse(), Ok(value));
         }
+        assert_eq!(Decimal(-0.0).to_string(), "-0.0");
         assert_eq!(Decimal(f32::NEG_INFINITY).to_string(), "-inf");
         assert_eq!(Decimal(f32::NAN).to_string(), "NaN");
     }

@@ -14,7 +14,7 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 /// Fields that a config may have. Real ones have fewer than a hundred.
 const MAX_FIELDS: usize = 1024;
 /// Bytes of a field that tinyloom reads: a longer one cannot be right, so no value is made of it. A list with a name for
-/// each of 4096 layers, as `to_json` writes it, takes half of them.
+/// each of 4096 layers, as `to_json` writes it, takes 0.4 of them.
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
 /// What is taken leaves the map; the rest is what tinyloom does not read.

@@ -59,6 +59,8 @@ fn mistral_has_a_window() {
         (r#"{"model_type":"mistral","architectures":["LlamaForCausalLM"]}"#, "architectures"),
         (r#"{"model_type":"gptj"}"#, "model_type"),
         (r#"{"attn_logit_softcapping":-1}"#, "attn_logit_softcapping"),
+        (r#"{"attn_logit_softcapping":2.4e38}"#, "from 0.001 to 1000000"),
+        (r#"{"rope_theta":1e40}"#, "from 1.2e-38 to 3.4e38"),
     ] {
         let error = ModelConfig::from_json(text).unwrap_err();
         assert!(error.message.contains(name), "{}", error.message);
@@ -301,10 +303,10 @@ fn bad_sizes_name_field_value_and_what_is_allowed() {
         (r#"{"num_attention_heads":8}"#, ["is 512", "to 256"]),
         (r#"{"head_dim":33}"#, ["head_dim is 33", "multiple of 4 up to 256"]),
         (r#"{"head_dim":512}"#, ["head_dim is 512", "multiple of 4 up to 256"]),
-        (r#"{"rms_norm_eps":0}"#, ["rms_norm_eps is 0", "above 0"]),
-        (r#"{"rms_norm_eps":1e30}"#, ["rms_norm_eps", "at most 1"]),
-        (r#"{"rms_norm_eps":1e-60}"#, ["rms_norm_eps", "above 0"]),
-        (r#"{"rope_theta":-1}"#, ["rope_theta is -1", "above 0"]),
+        (r#"{"rms_norm_eps":0}"#, ["rms_norm_eps is 0", "1.2e-38"]),
+        (r#"{"rms_norm_eps":1e30}"#, ["rms_norm_eps", "to 1"]),
+        (r#"{"rms_norm_eps":1e-60}"#, ["rms_norm_eps", "1.2e-38"]),
+        (r#"{"rope_theta":-1}"#, ["rope_theta is -1", "1.2e-38"]),
         (r#"{"initializer_range":2}"#, ["initializer_range is 2", "from 0 to 1"]),
         (r#"{"tie_word_embeddings":1}"#, ["tie_word_embeddings is 1", "true or false"]),
         (r#"[1]"#, ["JSON object", "config"]),

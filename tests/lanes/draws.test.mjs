@@ -39,14 +39,14 @@ test("each case comes to run on each device, and each kernel for another adapter
   }
 });
 
-test("texts are checked with every seed, and come to be on each device", () => {
+test("texts are checked with every seed, on the device with features", () => {
   for (const [devices, others] of [
     [2, "check"],
     [1, "own"],
   ]) {
     for (let seed = 0; seed < RUNS; seed++) {
       const { on } = drawn("texts: every kernel over the table compiles", seed, devices, others);
-      assert.deepEqual(on, [seed % devices]);
+      assert.deepEqual(on, [0]);
     }
   }
 });
