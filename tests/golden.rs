@@ -349,6 +349,17 @@ fn optimizers_plans_are_as_they_were() {
             }
         }
     }
+    for caps in adapters::table(Target::Browser) {
+        let _ = writeln!(listing.cases, "averages on {}", caps.adapter.description);
+        let Ok(layout) = CASES[1].layout(&caps, &[]) else { continue };
+        let (tokens, average) = (CASES[1].tokens, Some(Constant(0.875)));
+        let choices = TrainChoices { tokens, average, ..Default::default() };
+        let plans = train_plans(&caps, &layout, choices);
+        let both = plans.as_ref().map(|plans| [Some(&plans.optimizer), plans.averages.as_ref()]);
+        for plan in both.map_err(Clone::clone).unwrap().into_iter().flatten() {
+            listing.note(&caps, "adamw with an average", Ok(plan));
+        }
+    }
     hold(listing, "optimizers.txt");
 }
 

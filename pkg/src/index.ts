@@ -83,6 +83,7 @@ export type {
   Batch,
   CheckpointOptions,
   DropoutRates,
+  EvaluateOptions,
   Evaluation,
   Phase,
   PlanBinding,

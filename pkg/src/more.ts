@@ -11,6 +11,7 @@ export {
   resumeAdapter,
 } from "./adapting.js";
 export { withAdvice } from "./advice.js";
+export { exchanged, saveAveraged } from "./averages.js";
 export { biases, withText } from "./decoding.js";
 export { findLearningRate } from "./finding.js";
 export { gradients } from "./gradients.js";

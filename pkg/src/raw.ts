@@ -138,6 +138,8 @@ export interface RawTrainer extends Releasable, RawWriter {
   queueDataset(dataset: RawDataset): Promise<RawMetrics>;
   expectWholeSteps(): void;
   setTotalSteps(total: number | undefined): void;
+  /** Exchanges weights and their averages. */
+  exchangeAverages(): Promise<void>;
   evaluationBatches(dataset: RawDataset): number;
   evaluateBatch(dataset: RawDataset, index: number): Promise<Float64Array>;
   gradientSizes(): string;

@@ -49,6 +49,7 @@ export const TRAINER: Rules<TrainerOptions> = {
   labelSmoothing: share,
   zLoss: number(0),
   dropout,
+  ema: orNull(fraction()),
   seed,
 };
 

@@ -5,13 +5,14 @@ import { Drawn } from "./drawn.js";
 import { throwIfAborted, toError } from "./error.js";
 import type { Handle } from "./handle.js";
 import { datasets } from "./internal.js";
+import { morePart } from "./lazy.js";
 import { metricsOf } from "./metrics.js";
 import { invalid, isA, show } from "./options.js";
 import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
-import { type LongOptions, report } from "./source.js";
+import { report } from "./source.js";
 import type { RawOptions } from "./trainer-options.js";
-import type { Evaluation, StepMetrics } from "./trainer-types.js";
+import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
 
 /** What the steps are of. */
 interface Parts {
@@ -107,9 +108,9 @@ export class TrainerSteps {
   }
 
   /** The mean loss over the dataset's validation split. */
-  evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation> {
+  evaluate(dataset: Dataset, { averaged, ...options }: EvaluateOptions): Promise<Evaluation> {
     const { signal } = options;
-    return this.#handle.run(async (raw) => {
+    const evaluate = async (raw: RawTrainer) => {
       const data = this.data(dataset);
       const total = raw.evaluationBatches(data);
       let sum = 0;
@@ -123,7 +124,12 @@ export class TrainerSteps {
       }
       report(options, { loaded: total, total, stage: "evaluate" });
       return { loss: sum / tokens, tokens };
-    }, signal);
+    };
+    return this.#handle.run(
+      async (raw) =>
+        averaged ? (await morePart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
+      signal,
+    );
   }
 
   /** The module's side of a dataset. */

@@ -2,6 +2,7 @@
 
 import type { ModelFiles } from "./model-types.js";
 import type { RunHandle } from "./save.js";
+import type { LongOptions } from "./source.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `Trainer.create`. All have good defaults. */
@@ -83,6 +84,12 @@ export interface TrainerOptions {
    * and generations leave out nothing. An adapter has a `dropout` of its own besides.
    */
   dropout?: number | DropoutRates;
+  /**
+   * Keeps an exponential moving average of what is trained: how much of it a step keeps, such as 0.999. It begins as
+   * the weights are. `evaluate({ averaged: true })` and `saveAveraged` use it. It takes 4 bytes per trained weight.
+   * Default null: none.
+   */
+  ema?: number | null;
   /**
    * Seed of the order in which `run` draws documents, together with the dataset's own, and of the masks of
    * dropout; an unsigned 32-bit number, default 0.
@@ -257,6 +264,12 @@ export interface RateSearch {
   readonly learningRate: number | null;
   /** The steps, in order. */
   readonly points: readonly RatePoint[];
+}
+
+/** Options of `Trainer.evaluate`. */
+export interface EvaluateOptions extends LongOptions {
+  /** Evaluates the average of weights that `ema` keeps; default false. */
+  averaged?: boolean;
 }
 
 /** A loss on the validation split. */

@@ -6,6 +6,7 @@ import { morePart } from "./lazy.js";
 import type { LoadedRun } from "./loading.js";
 import { Adapter, makeAdapter } from "./lora.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
+import type { ModelFiles } from "./model-types.js";
 import { check, flag, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
@@ -14,6 +15,7 @@ import type { Runtime } from "./runtime.js";
 import {
   MODEL_FILES,
   type RunHandle,
+  type SaveOptions,
   type SaveTarget,
   STATE_FILES,
   saveOptions,
@@ -25,6 +27,7 @@ import { DEFAULTS, type RawOptions, type RawSchedule, TRAINER } from "./trainer-
 import { TrainerSteps } from "./trainer-steps.js";
 import type {
   Batch,
+  EvaluateOptions,
   Evaluation,
   PlanRow,
   ProfileRow,
@@ -283,8 +286,8 @@ export class Trainer {
    * @throws {@link TinyloomError} `invalid-options` when the dataset has no validation split,
    * `aborted`.
    */
-  async evaluate(dataset: Dataset, options: LongOptions = {}): Promise<Evaluation> {
-    const chosen = check("evaluate", options, LONG);
+  async evaluate(dataset: Dataset, options: EvaluateOptions = {}): Promise<Evaluation> {
+    const chosen = check<EvaluateOptions>("evaluate", options, { ...LONG, averaged: flag });
     return this.#steps.evaluate(dataset, chosen);
   }
 
@@ -315,6 +318,18 @@ export class Trainer {
   save(options?: LongOptions & { good?: boolean }): Promise<TrainerFiles>;
   async save(options: TrainerSaveOptions = {}): Promise<TrainerFiles | undefined> {
     return this.#save(saveOptions(options, [...this.#of.names, ...STATE_FILES], { good: flag }));
+  }
+
+  /**
+   * The files of the model or adapter with the average that `ema` keeps in the place of its weights, as
+   * {@link Model.save} gives them. Weights, average and state stay as they are, to the bit.
+   *
+   * @throws {@link TinyloomError} as {@link Model.save}; `invalid-options` where there is no average.
+   */
+  saveAveraged(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
+  saveAveraged(options?: LongOptions): Promise<ModelFiles>;
+  async saveAveraged(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
+    return (await morePart()).saveAveraged(this.#handle, this.#of, options);
   }
 
   #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {

@@ -55,7 +55,7 @@ pub use norm::{
     norm_rows, rms_norm_backward, rms_norm_forward,
 };
 pub use optimizer::{
-    CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, grad_norm, lion, muon,
+    CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, average, grad_norm, lion, muon,
     muon_parts, muon_polynomial, muon_scale, muon_update, sgd, step_decision,
 };
 pub use sample::{sample, top_logits};

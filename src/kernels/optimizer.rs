@@ -185,6 +185,23 @@ pub fn muon_update(caps: &Capabilities, count: usize, rate: Constant) -> Result<
     .flat(caps, KernelSpec::MuonUpdate { count, rate }, count)
 }
 
+/// `average_forward` of a run of `count` elements, the share of a step's weights `share`. Grid: one invocation per
+/// element.
+pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Kernel> {
+    Text {
+        sizes: &[],
+        float: Some(("SHARE", share)),
+        modules: &[FLAT, &[shader!("12_average")]],
+        bindings: &[
+            read_write("weights"),
+            read_write("averages"),
+            read("optimizer"),
+            uniform("step"),
+        ],
+    }
+    .flat(caps, KernelSpec::Average { count, share }, count)
+}
+
 /// What updates with at most one moment bind.
 const ONE_MOMENT: [Binding; 6] = [
     read_write("weights"),

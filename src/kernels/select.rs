@@ -109,6 +109,7 @@ impl KernelSpec {
             Self::AdamW { count } => k::adamw(caps, count),
             Self::AdamW8Bit { count } => k::adamw8bit(caps, count),
             Self::AdamWPlaced { count } => k::adamw_placed(caps, count),
+            Self::Average { count, share } => k::average(caps, count, share),
             Self::Muon { count, momentum } => k::muon(caps, count, momentum),
             Self::MuonScale { count, parts } => k::muon_scale(caps, count, parts),
             Self::MuonPolynomial { side } => k::muon_polynomial(caps, side),

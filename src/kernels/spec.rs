@@ -259,6 +259,11 @@ pub enum KernelSpec {
     AdamWPlaced {
         count: usize,
     },
+    /// The moving average of a run of weights.
+    Average {
+        count: usize,
+        share: Constant,
+    },
     /// Momentum of a run of a matrix, and the direction that it gives.
     Muon {
         count: usize,
@@ -376,6 +381,7 @@ impl KernelSpec {
             Self::AdamW { .. } => "adamw_forward",
             Self::AdamW8Bit { .. } => "adamw8bit_forward",
             Self::AdamWPlaced { .. } => "adamw_placed_forward",
+            Self::Average { .. } => "average_forward",
             Self::Muon { .. } => "muon_forward",
             Self::MuonScale { .. } => "muon_scale_forward",
             Self::MuonPolynomial { .. } => "muon_polynomial_forward",

@@ -18,6 +18,8 @@ pub struct TrainPlans {
     pub micro_step: Plan,
     pub optimizer: Plan,
     pub evaluate: Plan,
+    /// Begins the averages of weights, or exchanges them with the weights; only where there are any.
+    pub averages: Option<Plan>,
     /// The layout of gradients and optimizer state.
     pub state: Rc<Params>,
     /// Sizes of the activation slots, shared by the plans.
@@ -29,8 +31,9 @@ pub struct TrainPlans {
 }
 
 impl TrainPlans {
-    pub fn all(&self) -> [&Plan; 3] {
-        [&self.micro_step, &self.optimizer, &self.evaluate]
+    pub fn all(&self) -> Vec<&Plan> {
+        let always = [&self.micro_step, &self.optimizer, &self.evaluate];
+        always.into_iter().chain(&self.averages).collect()
     }
 }
 
@@ -51,6 +54,8 @@ pub struct TrainChoices {
     pub optimizer: OptimizerKind,
     /// Of the optimizer, if it has momentum.
     pub momentum: Constant,
+    /// How much of the average of weights a step keeps; none: no average.
+    pub average: Option<Constant>,
 }
 
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
@@ -129,9 +134,12 @@ pub fn train_plans_of(
     let micro_step = lower(&training, &[])?;
     let evaluate = lower(&forward, &micro_step.slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
-    let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots)?;
+    let share = choices.average.map(|kept| 1.0 - kept.0);
+    let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
+    let averages =
+        share.map(|share| optim::average_plan(caps, params, &state, share)).transpose()?;
     // What the optimizer computes with begins with the slots of the others.
     let last = if optimizer.slots.is_empty() { &evaluate } else { &optimizer };
     let (slots, state) = (last.slots.clone(), Rc::new(state));
-    Ok(TrainPlans { state, micro_step, optimizer, evaluate, slots, batch, logits_rows })
+    Ok(TrainPlans { state, micro_step, optimizer, evaluate, averages, slots, batch, logits_rows })
 }

@@ -40,7 +40,8 @@ pub trait Optimizer {
     fn updates(&self, builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()>;
 }
 
-/// The plan of an optimizer's step, which reuses the slots of others. `state` is the layout of gradients and state.
+/// The plan of an optimizer's step, which reuses the slots of others, and of the averages behind it, if there are
+/// any. `state` is the layout of gradients and state.
 ///
 /// # Errors
 /// As [`Optimizer::updates`].
@@ -50,13 +51,54 @@ pub fn plan(
     params: &Params,
     state: &Params,
     slots: &[u64],
+    share: Option<f64>,
 ) -> Result<Plan> {
     // A plan's rows are a batch's; here they are those of the longest matrix that is multiplied.
     let rows = optimizer.rows(state);
     let mut builder = Builder::new(caps, Phase::Optimizer, rows.unwrap_or(1), Buffer::Step);
     decide(&mut builder, state)?;
     optimizer.updates(&mut builder, params, state)?;
+    if let Some(share) = share {
+        average(&mut builder, params, state, share)?;
+    }
     Ok(builder.finish(if rows.is_some() { slots } else { &[] }))
+}
+
+/// The set of averages, for a save.
+pub const AVERAGES: StateSet = StateSet::numbers("ema", Buffer::Average);
+
+/// Appends a step of the moving average of all that is trained, the share of the weights as they are being
+/// `share`.
+///
+/// # Errors
+/// `limit-exceeded` when the device has no room for a workgroup.
+fn average(builder: &mut Builder<'_>, params: &Params, state: &Params, share: f64) -> Result<()> {
+    for Update { weights, state, .. } in params.updates(state) {
+        let slices = vec![
+            of(Buffer::Weights, weights),
+            of(Buffer::Average, state),
+            optimizer_state(),
+            builder.step(),
+        ];
+        let kernel = k::average(builder.caps, weights.len, k::Constant(share))?;
+        builder.dispatch("average", kernel, slices, 3.0 * weights.len as f64)?;
+    }
+    Ok(())
+}
+
+/// The plan that begins averages, or exchanges them with the weights: the step's position says which.
+///
+/// # Errors
+/// `limit-exceeded` when the device has no room for a workgroup.
+pub fn average_plan(
+    caps: &Capabilities,
+    params: &Params,
+    state: &Params,
+    share: f64,
+) -> Result<Plan> {
+    let mut builder = Builder::new(caps, Phase::Optimizer, 1, Buffer::Step);
+    average(&mut builder, params, state, share)?;
+    Ok(builder.finish(&[]))
 }
 
 /// A run of one of the sets.

@@ -29,6 +29,8 @@ pub enum Buffer {
     Moment2(usize),
     /// Scales of moments that are codes.
     Scales(usize),
+    /// The moving average of what is trained.
+    Average(usize),
     /// The weights in f16, two elements per word, in the shards' layout.
     Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.

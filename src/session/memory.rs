@@ -58,9 +58,11 @@ impl MemoryBytes {
             let kind = match name {
                 Buffer::Weights(_) | Buffer::Mirror(_) | Buffer::Packed(_) => &mut sum.weights,
                 Buffer::Gradients(_) => &mut sum.gradients,
-                Buffer::Moment1(_) | Buffer::Moment2(_) | Buffer::Scales(_) | Buffer::Optimizer => {
-                    &mut sum.state
-                }
+                Buffer::Moment1(_)
+                | Buffer::Moment2(_)
+                | Buffer::Scales(_)
+                | Buffer::Average(_)
+                | Buffer::Optimizer => &mut sum.state,
                 Buffer::Cache(_) => &mut sum.cache,
                 _ => &mut sum.activations,
             };

@@ -1,5 +1,6 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
+mod average;
 mod dataset;
 mod flight;
 mod loss;
@@ -68,6 +69,9 @@ pub struct Trainer {
     micro_step: PlanId,
     optimizer: PlanId,
     evaluate: PlanId,
+    averages: Option<PlanId>,
+    /// Whether averages and weights have changed places.
+    exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     flight: Rc<Flight>,
@@ -121,26 +125,27 @@ impl Trainer {
         Self::write_rope(model, &resources, options.tokens_per_step).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut ids = Vec::new();
-        for (done, plan) in
-            [&plans.micro_step, &plans.optimizer, &plans.evaluate].iter().enumerate()
-        {
-            watch.at(2 + done, 5, "compile kernels")?;
+        for (done, plan) in plans.all().into_iter().enumerate() {
+            watch.at(2 + done.min(2), 5, "compile kernels")?;
             ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
         }
         watch.at(5, 5, "compile kernels")?;
-        let [micro_step, optimizer, evaluate] = ids[..] else {
+        let [micro_step, optimizer, evaluate, ref averages @ ..] = ids[..] else {
             return Err(Error::internal("a trainer without its plans"));
         };
+        let averages = averages.first().copied();
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
         let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
-        Ok(Rc::new(Self {
+        let trainer = Rc::new(Self {
             model: Rc::clone(model),
             resources: RefCell::new(Some(resources)),
             plans,
             micro_step,
             optimizer,
             evaluate,
+            averages,
+            exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             flight: Rc::default(),
@@ -150,7 +155,9 @@ impl Trainer {
             drawn: RefCell::default(),
             expected: Cell::new(expected),
             ended: Cell::new(f64::NEG_INFINITY),
-        }))
+        });
+        trainer.begin_averages().await?;
+        Ok(trainer)
     }
 
     fn allocate(model: &Model, weights: &Resources, plans: &TrainPlans) -> Result<Resources> {

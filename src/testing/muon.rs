@@ -1,6 +1,6 @@
-//! Family 12: the kernels of Muon but for its products, which are family 03's.
+//! Family 12: the kernels of Muon but for its products, which are family 03's; the average of weights.
 
-use super::harness::{Job, Operand};
+use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::optimizer::{BEHIND, RUNS, around, decided, exact, step};
@@ -9,6 +9,7 @@ use crate::kernels::{self as k, Constant};
 use crate::twins::muon::{
     muon_forward, muon_polynomial_forward, muon_scale_forward, muon_update_forward,
 };
+use crate::twins::optimizer::average_forward;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -17,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("muon_scale", scale),
         Case::new("muon_polynomial", polynomial),
         Case::new("muon_update", update),
+        Case::new("average", average),
     ]
 }
 
@@ -128,6 +130,39 @@ async fn update(lane: Rc<Lane>) -> Outcome {
             let named = of(&job.kernel);
             around("weights", got.words(0), &operands[0], own.clone()).map_err(&named)?;
             close("weights", &got.floats(0)[own.clone()], &w, ROUNDING).map_err(&named)?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// After a step, as a beginning and as an exchange.
+async fn average(lane: Rc<Lane>) -> Outcome {
+    for (count, _, update) in RUNS {
+        let share = Constant(f64::from(0.01f32));
+        let made = lane.variants(|caps| k::average(caps, count, share)).map_err(text)?;
+        let [weights, averages] = [(); 2].map(|()| lane.normal(count));
+        for position in 0..3 {
+            let operands = [
+                Operand::floats(&weights),
+                Operand::floats(&averages),
+                Operand::floats(&decided(update).0),
+                Operand::uniform(&Step { position, ..step() }),
+            ];
+            let mut wanted = wide(&averages);
+            average_forward(&wide(&weights), &mut wanted, share.0, update);
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                let [weights, averages, ..] = &operands;
+                let kept = if position == 2 { averages } else { weights };
+                same("weights", got.words(0), kept.contents()).map_err(&named)?;
+                if position == 0 {
+                    close("averages", &got.floats(1), &wanted, ROUNDING).map_err(&named)?;
+                } else {
+                    same("averages", got.words(1), weights.contents()).map_err(&named)?;
+                }
+            }
         }
     }
     Ok(lane.summary())

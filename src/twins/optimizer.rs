@@ -134,6 +134,16 @@ pub fn lion_forward<R: Real>(
     }
 }
 
+/// One step in place of an exponential moving average of weights, of which it takes `share`.
+pub fn average_forward<R: Real>(weights: &[R], averages: &mut [R], share: R, update: bool) {
+    if !update {
+        return;
+    }
+    for (average, &weight) in averages.iter_mut().zip(weights) {
+        *average = *average + share * (weight - *average);
+    }
+}
+
 /// The values of the 8-bit codes in ascending order (Dettmers et al., arXiv:2110.02861). There are seven decades.
 /// Each is cut into twice as many equal parts as the decade below it, and the middle of each part is a value. 0 and 1
 /// are values too. With `signed` so are the negatives of the middles.

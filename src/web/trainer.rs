@@ -88,6 +88,13 @@ impl RawTrainer {
         self.trainer.set_total_steps(total.map(|total| total as u64)).map_err(to_js)
     }
 
+    /// Exchanges weights and their averages.
+    #[wasm_bindgen(js_name = exchangeAverages)]
+    pub async fn exchange_averages(&self) -> JsResult<()> {
+        let trainer = Rc::clone(&self.trainer);
+        trainer.exchange_averages().await.map_err(to_js)
+    }
+
     #[wasm_bindgen(js_name = evaluationBatches)]
     pub fn evaluation_batches(&self, dataset: &RawDataset) -> JsResult<usize> {
         self.trainer.evaluation_batches(&*dataset.get()?).map_err(to_js)

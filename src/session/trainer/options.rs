@@ -48,6 +48,8 @@ pub struct TrainerOptions {
     pub z_loss: f64,
     /// What takes the place of the config's rates.
     pub dropout: DropoutOptions,
+    /// How much of the average of weights a step keeps; none: there is no average.
+    pub ema: Option<f64>,
     pub seed: u64,
 }
 
@@ -111,6 +113,7 @@ impl Default for TrainerOptions {
             label_smoothing: 0.0,
             z_loss: 0.0,
             dropout: DropoutOptions::default(),
+            ema: None,
             seed: 0,
         }
     }
@@ -135,6 +138,7 @@ impl TrainerOptions {
             dropout: self.dropout.over(dropout),
             optimizer: self.optimizer,
             momentum: Constant(self.numbers().momentum.unwrap_or(0.0)),
+            average: self.ema.map(Constant),
         }
     }
 
@@ -189,6 +193,9 @@ impl TrainerOptions {
         let factor = self.z_loss;
         let allowed = "0, or a number from 1.2e-38 to 3.4e38";
         check(factor == 0.0 || normal(factor), "zLoss", factor, allowed)?;
+        if let Some(kept) = self.ema {
+            check((0.0..1.0).contains(&kept), "ema", kept, BELOW_ONE)?;
+        }
         if let Some(norm) = self.max_grad_norm {
             check(
                 normal(norm),

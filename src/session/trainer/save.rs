@@ -66,13 +66,14 @@ impl Trainer {
     }
 
     /// What a save would hold, but for the numbers that lie on the GPU; none in the middle of an
-    /// accumulation.
+    /// accumulation, and while averages stand where the weights are.
     pub(in crate::session) fn between_steps(&self) -> Option<(Vec<Stored>, TrainerState)> {
         let progress = self.progress();
         let state = || {
             let losses = self.losses.borrow().get();
             TrainerState::new(self.options(), progress.kept(), vec![], vec![], losses)
         };
-        (progress.micro_step == 0).then(|| (self.saved(), state()))
+        let between = progress.micro_step == 0 && !self.exchanged.get();
+        between.then(|| (self.saved(), state()))
     }
 }

@@ -6,7 +6,7 @@ use super::options::TrainerOptions;
 use super::progress::Progress;
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::optim::{StateSet, Stored, Trained, stored_sets};
+use crate::optim::{AVERAGES, StateSet, Stored, Trained, stored_sets};
 use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::split;
@@ -125,10 +125,14 @@ pub(in crate::session) fn saved_sets(
     trained: &Trained,
 ) -> Vec<StateSet> {
     let mut sets = options.rule().state(trained).to_vec();
-    if progress.micro_step > 0 {
-        sets.push(GRADIENTS);
-    }
+    sets.extend(more_sets(options, progress));
     sets
+}
+
+/// What it holds of every parameter besides the optimizer's own state.
+fn more_sets(options: &TrainerOptions, progress: Progress) -> Vec<StateSet> {
+    let average = options.ema.map(|_| AVERAGES);
+    average.into_iter().chain((progress.micro_step > 0).then_some(GRADIENTS)).collect()
 }
 
 /// All tensors of an optimizer file, in the order of a save.
@@ -138,9 +142,7 @@ pub(in crate::session) fn saved(
     layout: &Params,
 ) -> Vec<Stored> {
     let mut stored = options.rule().stored(layout);
-    if progress.micro_step > 0 {
-        stored.extend(stored_sets(layout, &[GRADIENTS]));
-    }
+    stored.extend(stored_sets(layout, &more_sets(options, progress)));
     stored
 }
 

@@ -8,7 +8,7 @@ use crate::twins::muon::{
     muon_forward, muon_polynomial_forward, muon_scale_forward, muon_update_forward,
 };
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward, average_forward,
     grad_norm_forward, lion_forward, sgd_forward, step_decision_forward,
 };
 use std::ops::Range;
@@ -176,6 +176,20 @@ pub(super) fn adamw_placed(on: &mut Operands, count: usize) -> Result<()> {
     on.write("weights", own.start, &weights)?;
     on.write("moment1", at[0], &m)?;
     on.write("moment2", at[1], &v)
+}
+
+pub(super) fn average(on: &mut Operands, count: usize, share: f64) -> Result<()> {
+    let (step, (_, decision)) = (on.step()?, decided(on)?);
+    let [weights, mut averages] = sets(on, ["weights", "averages"], count)?;
+    if step.position == 2 {
+        on.write("weights", 0, &averages)?;
+    }
+    if step.position != 0 {
+        return on.write("averages", 0, &weights);
+    }
+    let update = decision.update && step.one_minus_beta1 != 0.0;
+    average_forward(&weights, &mut averages, share as f32, update);
+    on.write("averages", 0, &averages)
 }
 
 pub(super) fn muon(on: &mut Operands, count: usize, momentum: f64) -> Result<()> {

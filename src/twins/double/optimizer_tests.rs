@@ -13,8 +13,8 @@ use crate::session::{
 use crate::twins::loss::smoothed_cross_entropy_backward;
 use crate::twins::muon::{muon_forward, muon_orthogonal, muon_update_forward};
 use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward, lion_forward,
-    sgd_forward,
+    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward, average_forward,
+    lion_forward, sgd_forward,
 };
 use pollster::block_on;
 use std::rc::Rc;
@@ -403,6 +403,50 @@ fn what_is_no_update_changes_nothing() {
         assert!(block_on(trainer.step(&batch)).unwrap().skipped);
         assert!(held() == before, "after a skipped step");
     }
+}
+
+/// Of all that is trained, between steps, over a skipped step, and through a save in the middle.
+#[test]
+fn an_average_follows_and_changes_places_to_the_bit() {
+    for last_layers in [None, Some(1)] {
+        let options = TrainerOptions { last_layers, ema: Some(0.75), ..of(AdamW) };
+        let pair = Pair::new(&Double::floor(), NORMED);
+        let first = trainer(&pair.model, options.clone());
+        let numbers = |model: &Rc<Model>| -> Vec<f64> {
+            let read = |index| block_on(model.read_tensor(index)).unwrap();
+            let bytes: Vec<u8> = (0..model.tensors().len()).flat_map(read).collect();
+            let numbers: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+            numbers.into_iter().map(f64::from).collect()
+        };
+        let averages = |trainer: &Trainer| {
+            let before = (weights(trainer.model()), state(trainer));
+            block_on(trainer.exchange_averages()).unwrap();
+            assert!(Snapshot::of_trainer(trainer).unwrap().is_none());
+            let found = numbers(trainer.model());
+            block_on(trainer.exchange_averages()).unwrap();
+            assert!((weights(trainer.model()), state(trainer)) == before);
+            found
+        };
+        let mut wanted = numbers(&pair.model);
+        assert!(averages(&first) == wanted);
+        for _ in 0..3 {
+            steps(&first, 1);
+            average_forward(&numbers(&pair.model), &mut wanted, 0.25, true);
+        }
+        let found = averages(&first);
+        let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-6 && found != numbers(&pair.model), "{error}");
+        block_on(first.profile(UNWATCHED)).unwrap();
+        assert!(averages(&first) == found, "after a profile");
+        let (model, second) = reloaded(&pair.model, &first);
+        assert!(averages(&second) == found, "after a resume");
+        assert!(steps(&first, 2) == steps(&second, 2));
+        assert!(averages(&first) == averages(&second) && weights(&model) == weights(&pair.model));
+    }
+    let pair = Pair::new(&Double::floor(), TIED);
+    let plain = trainer(&pair.model, of(AdamW));
+    let refused = block_on(plain.exchange_averages()).unwrap_err();
+    assert!(refused.message.contains("ema"), "{refused}");
 }
 
 /// A step reports the objective, whose gradients it takes; what evaluates gives the cross-entropy alone.

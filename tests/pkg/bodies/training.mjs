@@ -503,6 +503,51 @@ export const cases = {
     }
   },
 
+  async "an average of weights is evaluated, saved and resumed, and leaves the weights alone"(
+    host,
+  ) {
+    const { tinyloom, runtime } = host;
+    const { Model, Trainer } = tinyloom;
+    const data = await dataset(tinyloom);
+    const model = await Model.create(runtime, config, { seed: 42 });
+    const trainer = await Trainer.create(model, { ...trainerOptions, ema: 0.75 });
+    equal(trainer.options.ema, 0.75);
+    const weights = (files) => {
+      const { header, data: bytes } = openFile(files["model.safetensors"]);
+      const names = Object.keys(header).filter((name) => name !== "__metadata__");
+      return names.flatMap((name) => [
+        ...new Float32Array(bytes.slice(...header[name].data_offsets).buffer),
+      ]);
+    };
+    const average = weights(await model.save());
+    sameFiles(await trainer.saveAveraged(), await model.save(), "an average before the first step");
+    for (let step = 0; step < 4; step++) {
+      await collect(trainer.run(data, { steps: 1 }));
+      for (const [i, weight] of weights(await model.save()).entries()) {
+        average[i] += 0.25 * (weight - average[i]);
+      }
+    }
+    const before = await trainer.save();
+    const plain = await trainer.evaluate(data);
+    const files = await trainer.saveAveraged();
+    for (const [i, weight] of weights(files).entries()) close(weight, average[i], 1e-6, `${i}`);
+    const { loss } = await trainer.evaluate(data, { averaged: true });
+    ok(loss !== plain.loss, "the average is another model");
+    const other = await Model.fromPretrained(runtime, files);
+    const same = await Trainer.create(other, trainerOptions);
+    equal((await same.evaluate(data)).loss, loss, "the loss of the saved average");
+    const after = await trainer.save();
+    for (const name of ["model.safetensors", "optimizer.safetensors"])
+      sameBytes(after[name], before[name], `${name} after the average was used`);
+    await refuses("invalid-options", "ema", () => same.saveAveraged());
+    await refuses("invalid-options", "ema", () => same.evaluate(data, { averaged: true }));
+    const resumed = await Trainer.resume(runtime, before);
+    for (const one of [trainer, resumed]) await collect(one.run(data, { steps: 2 }));
+    sameFiles(await resumed.save(), await trainer.save(), "files of the resumed run");
+    sameFiles(await resumed.saveAveraged(), await trainer.saveAveraged(), "averages");
+    for (const one of [model, other, resumed.model]) one.free();
+  },
+
   async "a search for a learning rate leaves weights and trainers bit-equal"({
     tinyloom,
     runtime,

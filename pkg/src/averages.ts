@@ -1,0 +1,30 @@
+/** The average of weights, which stands where the weights are for as long as something reads it. */
+
+import type { Handle } from "./handle.js";
+import type { InnerModel } from "./internal.js";
+import type { RawTrainer } from "./raw.js";
+import { type SaveOptions, saveOptions } from "./save.js";
+import { saveWeights } from "./saving.js";
+
+/** Work in a trainer's turn with averages in the place of the weights, which come back to the bit. */
+export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Promise<T> {
+  await raw.exchangeAverages();
+  try {
+    return await work();
+  } finally {
+    await raw.exchangeAverages();
+  }
+}
+
+/** {@link Trainer.saveAveraged}. */
+export function saveAveraged<T>(
+  trainer: Handle<RawTrainer>,
+  { handle, names }: InnerModel,
+  options: SaveOptions,
+): Promise<T> {
+  const chosen = saveOptions(options, names);
+  return trainer.run(
+    (raw) => exchanged(raw, () => saveWeights<T>(chosen, names, handle.raw)),
+    chosen.signal,
+  );
+}
