@@ -519,7 +519,7 @@ test("a run of the page, and one that is kept, are fine-tuned on the built-in ex
   await demo.until("the button", async () => (await tune.buttons()).start, 30);
   const [{ name }] = await demo.runs();
   assert.equal(await tune.base(), `${name}, on this page`);
-  assert.match(await tune.text("chats-note"), /^1008 problems “reverse a word”/);
+  assert.match(await tune.text("chats-note"), /^1,008 problems “reverse a word”/);
   const [first] = await tune.examples();
   const word = first.out.slice(0, -1);
   assert.match(first.out, /^[a-z]+>$/);

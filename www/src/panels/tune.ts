@@ -193,7 +193,8 @@ export class TunePanel {
     if (TinyloomError.from(error).code === "aborted") return;
     showErrorIn(this.#error, error, WORDS);
     this.#set(this.#tuning ? "done" : this.#reading ? "ready" : "waiting");
-    this.#say("That did not work.");
+    this.#say("That did not work: what went wrong is said above.");
+    this.#error.scrollIntoView({ block: "nearest" });
   }
 
   /** Begins an adapter, or goes on with it. */

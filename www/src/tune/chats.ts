@@ -98,7 +98,7 @@ function* ofLines(content: string): Generator<Chat, void, undefined> {
 function* ofRows(content: string, delimiter: string): Generator<Chat, void, undefined> {
   const rows = csvRows(content, delimiter);
   const names = (rows.next().value ?? []).map((name) => name.trim().toLowerCase());
-  const key = names.find((name) => /^(chat|conversation|dialog(ue)?)(_?id)?$/.test(name));
+  const key = names.find((name) => /^(chat|conversation|dialog|dialogue)(_?id)?$/.test(name));
   let number = 1;
   let chat: Message[] = [];
   let last: unknown;

@@ -1,5 +1,6 @@
 /** Chats to try the panel with, without a file. */
 import { randomSource } from "../../stories/generate.ts";
+import { whole } from "../dom.ts";
 import { type TaskName, tasks } from "../tasks/index.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Chat } from "./chats.ts";
@@ -76,6 +77,6 @@ export function exampleFor(task: TaskName | undefined): Example {
   const chats = ofTask(tasks[task]);
   return {
     chats,
-    teaches: `${chats.length} problems “${label.toLowerCase()}”, each answered right, and with a “${MARK}” behind it`,
+    teaches: `${whole(chats.length)} problems “${label.toLowerCase()}”, each answered right, and with a “${MARK}” behind it`,
   };
 }
