@@ -110,10 +110,10 @@ class Tune {
   }
 }
 
-async function open(t, mounts = {}) {
+async function open(t, mounts = {}, kind = "chromium") {
   const server = await serve({ "/": dist, ...mounts });
   t.after(() => server.close());
-  const browser = await launch("chromium", { seconds: CALL });
+  const browser = await launch(kind, { seconds: CALL });
   t.after(() => browser.close());
   const demo = await within(CALL, "page", Demo.open(browser, `${server.url}/${LINK}`));
   await demo.untilState("idle");
@@ -544,5 +544,34 @@ test("a run of the page, and one that is kept, are fine-tuned on the built-in ex
   assert.equal(await tune.base(), name, "a kept run");
   await some(tune, "f16");
   await demo.savedFile("#tune-save");
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("Firefox: a run of the page is fine-tuned, and its adapter downloaded", {
+  timeout: 400_000,
+}, async (t) => {
+  const { demo, tune } = await open(t, {}, "firefox");
+  await demo.page.click("#start"); // by the mouse: Firefox asks before leaving only those who have done something
+  await demo.untilState("stopped");
+  await demo.page.click("#tune summary");
+  await tune.until("ready");
+  await demo.until("the button", async () => (await tune.buttons()).start, 30);
+  await demo.fill("tune-steps", "6");
+  await demo.click("tune-start");
+  await tune.until("done");
+  await tune.said(/^Done after 6 steps/);
+  const answers = await tune.answers();
+  assert.deepEqual(
+    answers.map(([asked]) => asked),
+    ["planet", "silk", "bobbin"],
+  );
+  for (const [, ...both] of answers)
+    assert.ok(
+      both.every((one) => one !== ""),
+      String(both),
+    );
+  const zip = await demo.savedFile("#tune-save");
+  const files = unzip(new Uint8Array(await zip.arrayBuffer()));
+  assert.deepEqual(Object.keys(files).sort(), ["adapter_config.json", "adapter_model.safetensors"]);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
