@@ -5,6 +5,7 @@ import { pageModule } from "./page-module.mjs";
 
 const { readChats } = await pageModule("src/tune/chats");
 const { exampleFor } = await pageModule("src/tune/examples");
+const { tasks } = await pageModule("src/tasks/index");
 
 const read = (text, name) => readChats(new Blob([text]), name);
 const turn = (role, content) => ({ role, content });
@@ -76,8 +77,12 @@ test("the built-in examples are chats, of a task with right answers", () => {
     assert.ok(chats.length > 20 && teaches.includes(chats.length.toLocaleString("en")), teaches);
     const asked = new Set(chats.map(([{ content }]) => content));
     assert.equal(asked.size, chats.length, "no question is there twice");
-    for (const chat of chats) assert.ok(chat[1].content.length > 2, JSON.stringify(chat));
+    for (const [{ content }, answer] of chats) {
+      const right = task && `${tasks[task].solve(content)}!`;
+      if (task) assert.equal(answer.content, right, content);
+      else assert.match(answer.content, /^Ahoy! .+\.$/, content);
+    }
   }
   const [question, answer] = exampleFor("reverse").chats.at(-1);
-  assert.equal(answer.content, `${[...question.content].reverse().join("")}!`);
+  assert.deepEqual([question.content, answer.content], ["bobbin", "nibbob!"]);
 });
