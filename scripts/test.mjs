@@ -26,6 +26,7 @@ const ALONE = {
   "pkg/times.": "holds times of steps and readbacks to account",
   "pkg/worker-frames.": "holds tasks of the main thread to account",
   "pkg/demo.": "holds tasks of the main thread to account",
+  "pkg/demo-tune.": "holds tasks of the main thread to account",
 };
 
 /**

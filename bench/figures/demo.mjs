@@ -1,7 +1,7 @@
-// node bench/figures/demo.mjs
+// node bench/figures/demo.mjs [stories] [opening] [tuning]
 // Takes the pictures of docs/figures from the built demo page in headless Chromium: demo.png after it has learned the
-// built-in stories, demo-inside.png and demo-phone.png of the run with which it opens. Run `npm run build -- --page`
-// first.
+// built-in stories, demo-inside.png and demo-phone.png of the run with which it opens, demo-tune.png of that run
+// fine-tuned. Run `npm run build -- --page` first. Names choose among them.
 import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { main, root, step } from "../../scripts/lib.mjs";
@@ -54,12 +54,33 @@ async function opening(browser, url) {
   await page.close();
 }
 
+/** The model of the run with which it opens, fine-tuned on the built-in example. */
+async function tuning(browser, url) {
+  const page = await openPage(browser, `${url}/`);
+  await page.setViewport(WIDE);
+  await ended(page);
+  step("fine-tunes");
+  await page.click("#tune summary");
+  await page.waitForSelector("#tune-start:enabled");
+  await page.click("#tune-start");
+  await page.waitForFunction(
+    () => /^Done/.test(document.querySelector("#tune-status").textContent),
+    { polling: 500, timeout: PATIENCE },
+  );
+  await (await page.$("#tune-panel")).screenshot({ path: file("demo-tune") });
+  await page.close();
+}
+
+const PICTURES = { stories, opening, tuning };
+
 await main(async () => {
+  const wanted = process.argv.slice(2);
   const server = await serve({ "/": join(root, "www", "dist") });
   const browser = await launch("chromium");
   try {
-    await stories(browser, server.url);
-    await opening(browser, server.url);
+    for (const [name, take] of Object.entries(PICTURES)) {
+      if (wanted.length === 0 || wanted.includes(name)) await take(browser, server.url);
+    }
   } finally {
     await browser.close();
     await server.close();

@@ -11,6 +11,7 @@ import { type Packed, TokenStore } from "./text/store.js";
 import type {
   Conversation,
   ConversationOptions,
+  DatasetDocument,
   DatasetFiles,
   DocumentOptions,
   PromptedDocument,
@@ -199,6 +200,18 @@ export class Dataset {
       this.#packed?.steps(this.documents, this.sequenceLength, tokensPerStep) ??
       Math.ceil((this.tokens - this.validationTokens) / tokensPerStep)
     );
+  }
+
+  /**
+   * A document as a trainer sees it: its tokens, and which of them the loss counts. Those of the training split
+   * come first, those for validation behind them. One text is cut into documents that lie end to end.
+   *
+   * @param index - from 0.
+   * @throws {@link TinyloomError} `invalid-options`, `freed`.
+   */
+  async document(index: number): Promise<DatasetDocument> {
+    const store = this.#kept();
+    return (await textPart()).documentOf(store, this.sequenceLength, index);
   }
 
   /**

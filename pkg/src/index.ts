@@ -56,13 +56,16 @@ export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress }
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";
 export type {
+  ChatPrompt,
   Conversation,
   ConversationOptions,
+  DatasetDocument,
   DatasetFiles,
   DocumentOptions,
   Message,
   PromptedDocument,
   SourceOptions,
+  TemplateOptions,
   TokenizerFiles,
   TokenizerOptions,
   TrainOptions,
@@ -70,6 +73,7 @@ export type {
 export {
   BpeTokenizer,
   ByteTokenizer,
+  chatPrompt,
   type EncodeOptions,
   type PretrainedTokenizer,
   type TextDecoding,

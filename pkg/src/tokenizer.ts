@@ -3,7 +3,14 @@ import { textPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
 import type { CheckpointFiles } from "./source.js";
 import type { TextSource } from "./text/read.js";
-import type { TokenizerFiles, TokenizerOptions, TrainOptions } from "./text/types.js";
+import type {
+  ChatPrompt,
+  Conversation,
+  TemplateOptions,
+  TokenizerFiles,
+  TokenizerOptions,
+  TrainOptions,
+} from "./text/types.js";
 import { asTokens, type TokenIds, toTokens } from "./tokens.js";
 
 /** Options of `encode`. */
@@ -135,6 +142,27 @@ export class ByteTokenizer extends Tokenizer {
       end: () => decoder.decode(),
     };
   }
+}
+
+/**
+ * What a model reads before it answers a conversation: the messages and the beginning of an answer, as the chat
+ * template renders them. The package `@huggingface/jinja` has to be installed.
+ *
+ * @param conversation - the messages so far, or an object that has them and further values for the template.
+ * @throws {@link TinyloomError} `invalid-options`; `module-unavailable` without that package.
+ *
+ * @example
+ * ```ts
+ * const { tokens, stop } = await chatPrompt([{ role: "user", content: "hello" }], tokenizer);
+ * for await (const { text } of model.generate(tokens, { tokenizer, stop })) output.append(text);
+ * ```
+ */
+export async function chatPrompt(
+  conversation: Conversation,
+  tokenizer: TextEncoding,
+  options: TemplateOptions = {},
+): Promise<ChatPrompt> {
+  return (await textPart()).chatPrompt(conversation, tokenizer, options);
 }
 
 /** Turns a stream of ids into text; see {@link Tokenizer.decoder}. */

@@ -29,6 +29,25 @@ export async function within(seconds, what, promise) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
+/** The longest task of the main thread since the page was opened or this was called, in milliseconds. */
+export function longestTask(page) {
+  return page.evaluate(async () => {
+    // The buffer may hold tasks of before; the time tells.
+    const since = globalThis.asked ?? 0;
+    globalThis.asked = performance.now();
+    const tasks = await new Promise((done) => {
+      const seen = [];
+      new PerformanceObserver((list) => seen.push(...list.getEntries())).observe({
+        type: "longtask",
+        buffered: true,
+      });
+      setTimeout(() => done(seen), 100);
+    });
+    const late = tasks.filter(({ startTime }) => startTime >= since);
+    return Math.max(0, ...late.map(({ duration }) => duration));
+  });
+}
+
 const dist = join(root, "www", "dist");
 
 /** The path of a built file by the beginning of its name, which has a hash behind it. */
@@ -155,7 +174,8 @@ export class Demo {
     );
   }
 
-  async shot(name, viewport) {
+  /** Takes a picture of the page, or of a part of it, once nothing of it is wider than the screen. */
+  async shot(name, viewport, part) {
     await this.page.setViewport(viewport);
     await sleep(300);
     const wide = await this.page.evaluate(() => {
@@ -168,7 +188,9 @@ export class Demo {
     });
     assert.deepEqual(wide, [], `what is wider than the ${name} screen`);
     mkdirSync(shots, { recursive: true });
-    await this.page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+    const path = join(shots, `${name}.png`);
+    if (part) await (await this.page.$(part)).screenshot({ path });
+    else await this.page.screenshot({ path, fullPage: true });
   }
 
   /** The runs of the table: name and result. */
@@ -214,14 +236,19 @@ export class Demo {
       `a button that exports ${name}`,
       async () => (await this.page.$(button)) !== null,
     );
+    return this.savedFile(button, `export of ${name}`);
+  }
+
+  /** Presses what hands out a file, and gives the file that the browser would have downloaded. */
+  async savedFile(selector, what = `file of ${selector}`) {
     // A headless browser has no download to look at: the link's Blob is read instead.
-    const exporting = this.page.evaluate(async (button) => {
+    const saving = this.page.evaluate(async (selector) => {
       const { click } = HTMLAnchorElement.prototype;
       const link = await new Promise((done) => {
         HTMLAnchorElement.prototype.click = function () {
           done(this);
         };
-        document.querySelector(button).click();
+        document.querySelector(selector).click();
       });
       HTMLAnchorElement.prototype.click = click;
       const blob = await (await fetch(link.href)).blob();
@@ -231,32 +258,36 @@ export class Demo {
         reader.readAsDataURL(blob);
       });
       return { file: link.download, content: reader.result.split(",")[1] };
-    }, button);
-    const { file, content } = await within(60, `export of ${name}`, exporting).catch(
-      async (cause) => {
-        throw new Error(`${cause.message}; the page says: ${await this.text("error")}`, { cause });
-      },
-    );
+    }, selector);
+    const { file, content } = await within(60, what, saving).catch(async (cause) => {
+      throw new Error(`${cause.message}; the page says: ${await this.text("error")}`, { cause });
+    });
     return new File([Buffer.from(content, "base64")], file);
   }
 
-  /** Drops files on the page. */
-  async drop(files) {
+  /** Drops files on the page, or on a part of it. */
+  async drop(files, selector = "body") {
     const contents = [];
     for (const [name, blob] of Object.entries(files)) {
       const bytes = Buffer.from(await blob.arrayBuffer());
       contents.push([name, bytes.toString("base64")]);
     }
-    await this.page.evaluate(async (contents) => {
-      const transfer = new DataTransfer();
-      for (const [name, content] of contents) {
-        const bytes = await (await fetch(`data:;base64,${content}`)).arrayBuffer();
-        transfer.items.add(new File([bytes], name));
-      }
-      document.body.dispatchEvent(
-        new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }),
-      );
-    }, contents);
+    await this.page.evaluate(
+      async (contents, selector) => {
+        const transfer = new DataTransfer();
+        for (const [name, content] of contents) {
+          const bytes = await (await fetch(`data:;base64,${content}`)).arrayBuffer();
+          transfer.items.add(new File([bytes], name));
+        }
+        document
+          .querySelector(selector)
+          .dispatchEvent(
+            new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }),
+          );
+      },
+      contents,
+      selector,
+    );
   }
 
   /** What the model writes after a prompt when it takes the likeliest byte each time. */

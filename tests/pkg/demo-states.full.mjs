@@ -8,6 +8,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { asset, Demo, PHONE, quickBenchmark, within } from "./demo-page.mjs";
+import { blobs, checkpoint } from "./demo-tune-checkpoint.mjs";
 
 const dist = join(root, "www", "dist");
 /** Seconds that a call of the page may take. */
@@ -172,6 +173,66 @@ test("the page with a run, in each of its panels, and in a second tab", LONG, as
   await second.unfold();
   await held(second, "in-another-tab");
   for (const { errors } of [demo, second]) assert.deepEqual(errors, [], "the console has errors");
+});
+
+/** Waits for a state of the fine-tune panel, once it says no more that it is at work. */
+async function untilTuned(demo, state) {
+  const there = () => demo.page.$eval("#tune-panel", (panel) => panel.dataset.state);
+  const atWork = async () => /…$/.test(await demo.text("tune-status"));
+  await demo.until(
+    `${state}, fine-tuned`,
+    async () => (await there()) === state && !(await atWork()),
+  );
+}
+
+/** What cannot be fine-tuned. */
+async function tuneRefusals(demo) {
+  const { "config.json": described, ...rest } = blobs(checkpoint());
+  const drop = (files) => demo.drop(files, "#tune-panel");
+  await drop(rest);
+  await demo.page.waitForSelector("#tune-error:not([hidden])", { timeout: 60_000 });
+  await held(demo, "tune-no-config");
+  const large = { ...JSON.parse(await described.text()), hidden_size: 8192, num_hidden_layers: 90 };
+  await drop({ ...rest, "config.json": new Blob([JSON.stringify(large)]) });
+  await untilTuned(demo, "ready");
+  await demo.page.waitForSelector("#tune-refused:not([hidden])", { timeout: 60_000 });
+  await held(demo, "tune-refused");
+  await drop({ ...rest, "config.json": described, "model.safetensors": new Blob(["nothing"]) });
+  await untilTuned(demo, "ready");
+  await demo.page.waitForSelector("#tune-refused[hidden]", { timeout: 60_000 });
+  await demo.click("tune-start");
+  await demo.page.waitForSelector("#tune-error:not([hidden])", { timeout: 60_000 });
+  await demo.unfold();
+  await held(demo, "tune-error");
+  await drop({ ...rest, "config.json": described });
+  await untilTuned(demo, "ready");
+}
+
+test("the fine-tune panel in each of its states", LONG, async (t) => {
+  const { demo } = await open(t);
+  await demo.page.click("#tune summary");
+  await untilTuned(demo, "waiting");
+  await held(demo, "tune-waiting");
+  await tuneRefusals(demo);
+  for (const source of ["file", "paste"]) {
+    await demo.fill("tune-source", source);
+    await untilTuned(demo, "waiting");
+    await held(demo, `tune-${source}`);
+  }
+  await demo.fill("tune-source", "example");
+  await untilTuned(demo, "ready");
+  await demo.fill("tune-steps", "2000");
+  await held(demo, "tune-ready");
+  await demo.click("tune-start");
+  await demo.until("steps", async () => Number.parseInt(await demo.text("tune-step"), 10) >= 3);
+  await held(demo, "tune-training");
+  await demo.click("tune-pause");
+  await untilTuned(demo, "paused");
+  await held(demo, "tune-paused");
+  await demo.click("tune-stop");
+  await untilTuned(demo, "done");
+  await held(demo, "tune-done");
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
 
 /** The worker's file with lines before it. */

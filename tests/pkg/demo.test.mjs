@@ -6,7 +6,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
-import { DESKTOP, Demo, number, PHONE, sleep } from "./demo-page.mjs";
+import { DESKTOP, Demo, longestTask, number, PHONE, sleep } from "./demo-page.mjs";
 
 /** Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. */
 const [OPENING, TRAINING] = [100, 50];
@@ -15,25 +15,6 @@ const [OPENING, TRAINING] = [100, 50];
  * to it: the driver's compiler takes most of them, and as much longer as other work on the machine takes its processor.
  */
 const FIRST = full ? 10 : Number.POSITIVE_INFINITY;
-
-/** The longest task of the main thread since the page was opened or this was called, in milliseconds. */
-function longestTask(page) {
-  return page.evaluate(async () => {
-    // The buffer may hold tasks of before; the time tells.
-    const since = globalThis.asked ?? 0;
-    globalThis.asked = performance.now();
-    const tasks = await new Promise((done) => {
-      const seen = [];
-      new PerformanceObserver((list) => seen.push(...list.getEntries())).observe({
-        type: "longtask",
-        buffered: true,
-      });
-      setTimeout(() => done(seen), 100);
-    });
-    const late = tasks.filter(({ startTime }) => startTime >= since);
-    return Math.max(0, ...late.map(({ duration }) => duration));
-  });
-}
 
 /**
  * Waits for the first step of the page's own run, behind the recording's. Gives the seconds since navigation, and the

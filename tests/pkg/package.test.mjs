@@ -25,7 +25,7 @@ const IMPORT = `
   if (Object.keys(inline).join() !== Object.keys(tinyloom).join()) throw new Error("inline differs");
   const worker = await import("tinyloom/worker");
   const storage = await import("tinyloom/storage");
-  if (Object.keys(storage).sort().join() !== "Runs,StoredRun,TinyloomError") throw new Error("storage");
+  if (Object.keys(storage).sort().join() !== "Runs,StoredRun,TinyloomError,zip") throw new Error("storage");
   const after = Reflect.ownKeys(globalThis).map(String).sort().join();
   if (before !== after) throw new Error("globals changed on import");
   const code = await tinyloom.Runtime.create().catch((error) => error.code);
@@ -41,7 +41,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
+    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,chatPrompt,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
   );
 });
 

@@ -6,7 +6,14 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { BpeTokenizer, ByteTokenizer, Dataset, TinyloomError, Tokenizer } from "tinyloom";
+import {
+  BpeTokenizer,
+  ByteTokenizer,
+  chatPrompt,
+  Dataset,
+  TinyloomError,
+  Tokenizer,
+} from "tinyloom";
 import { capture, root, target, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
 
 const folder = join(target, "tokenizers");
@@ -134,6 +141,15 @@ withPython("answers are those that transformers' template marks", async (t) => {
     mask,
     expected.flatMap((one) => one.mask),
   );
+  for (const [at, one] of expected.entries()) {
+    const { tokens, learned } = await data.document(at);
+    assert.deepEqual([...tokens], one.ids, `tokens of document ${at}`);
+    assert.deepEqual([...learned], one.mask, `what is learned of document ${at}`);
+    const { text, ...prompt } = await chatPrompt(CONVERSATIONS[at], tokenizer);
+    assert.equal(text, one.prompt.text, `prompt ${at}`);
+    assert.deepEqual([...prompt.tokens], one.prompt.ids, `tokens of prompt ${at}`);
+    assert.deepEqual(prompt.stop, ["</s>"], "what ends an answer");
+  }
   const learned = mask.reduce((sum, one) => sum + one);
   assert.ok(learned > 20 && learned < ids.length / 2);
   const lines = CONVERSATIONS.map((messages) => JSON.stringify({ messages })).join("\n");
@@ -175,6 +191,53 @@ test("a template without marks: an answer is what its message adds", async () =>
     const error = await code(given);
     assert.ok(error instanceof TinyloomError && error.code === "invalid-options", String(error));
     assert.match(error.message, new RegExp(words));
+  }
+});
+
+test("a document tells what the loss counts, and a prompt what ends its answer", async () => {
+  const tokenizer = new ByteTokenizer();
+  const template =
+    "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}" +
+    "{% if add_generation_prompt %}a:{% endif %}";
+  const data = await Dataset.fromConversations([CONVERSATIONS[1]], tokenizer, {
+    template,
+    validationFraction: 0,
+  });
+  const { tokens, learned } = await data.document(0);
+  const text = "s:Be brief.\nu:東京都?\n\nwhat\na:  Москва\n\nno. \nu: and  now\na:the fox\n";
+  assert.equal(tokenizer.decode(tokens), text);
+  const counted = tokens.filter((_, at) => learned[at]);
+  assert.equal(tokenizer.decode(counted), "  Москва\n\nno. \nthe fox\n");
+  const prompt = await chatPrompt(CONVERSATIONS[1].slice(0, 2), tokenizer, { template });
+  assert.equal(prompt.text, "s:Be brief.\nu:東京都?\n\nwhat\na:");
+  assert.equal(tokenizer.decode(prompt.tokens), prompt.text);
+  assert.deepEqual(prompt.stop, ["\n"]);
+  const bare = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  assert.deepEqual((await chatPrompt(CONVERSATIONS[2], tokenizer, { template: bare })).stop, []);
+
+  const windows = Dataset.fromTokens([1, 2, 3, 4, 5], { sequenceLength: 3, validationFraction: 0 });
+  const last = await windows.document(1);
+  assert.deepEqual(
+    [[...last.tokens], [...last.learned]],
+    [
+      [4, 5],
+      [0, 1],
+    ],
+    "of one text",
+  );
+  for (const index of [-1, 1, 0.5, "0", undefined]) {
+    await assert.rejects(data.document(index), { code: "invalid-options" }, String(index));
+  }
+  data.free();
+  await assert.rejects(data.document(0), { code: "freed" });
+  for (const [given, words] of [
+    [[CONVERSATIONS[0], tokenizer], /no chat template/],
+    [[[{ text: "a" }], tokenizer, { template }], /the conversation is .*role/],
+    [[CONVERSATIONS[0], {}, { template }], /takes a tokenizer/],
+    [[CONVERSATIONS[0], tokenizer, { template, learn: "all" }], /learn/],
+    [[CONVERSATIONS[0], tokenizer, { template: "{% bad %}" }], /the template/],
+  ]) {
+    await assert.rejects(chatPrompt(...given), { code: "invalid-options", message: words });
   }
 });
 

@@ -73,6 +73,42 @@ test("every export and member of the API is there", async (t) => {
   assert.deepEqual(estimated, await direct.estimate(config, options));
 });
 
+test("chats in the worker: prompts, what is learned of them, and files in a zip", async (t) => {
+  const remote = await connect();
+  t.after(() => remote.close());
+  const tokenizer = new main.ByteTokenizer();
+  // The worker finds no package by its name.
+  const library = import.meta.resolve("@huggingface/jinja");
+  const template =
+    "{% for m in messages %}{{ m.content }}{{ '?' if m.role == 'user' else '.' }}{% endfor %}";
+  const chat = [
+    { role: "user", content: "what" },
+    { role: "assistant", content: "that" },
+  ];
+  const options = { template, library, validationFraction: 0 };
+  const data = await remote.Dataset.fromConversations([chat], tokenizer, options);
+  const { tokens, learned } = await data.document(0);
+  assert.equal(tokenizer.decode(tokens), "what?that.");
+  assert.deepEqual([...learned], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+  await assert.rejects(data.document(1), { code: "invalid-options" });
+  const prompt = await remote.chatPrompt(chat.slice(0, 1), tokenizer, { template, library });
+  assert.equal(tokenizer.decode(prompt.tokens), "what?");
+  assert.deepEqual([prompt.text, prompt.stop], ["what?", ["."]]);
+  const files = { "a.txt": new Blob(["letters"]), "b.bin": Uint8Array.of(1, 2, 3) };
+  const zips = await Promise.all([remote.zip(files), storage.zip(files)]);
+  const [there, here] = await Promise.all(zips.map(async (one) => one.arrayBuffer()));
+  assert.deepEqual(there, here, "the same archive");
+  const text = new TextDecoder("latin1").decode(here);
+  for (const part of ["a.txt", "letters", "b.bin", "\u0001\u0002\u0003"]) {
+    assert.ok(text.includes(part), `the zip has ${JSON.stringify(part)}`);
+  }
+  for (const wrong of [{ "a.txt": "letters" }, null]) {
+    for (const zip of [remote.zip, storage.zip]) {
+      await assert.rejects(zip(wrong), { code: "invalid-options", message: /^zip/ });
+    }
+  }
+});
+
 test("a worker that cannot be opened, or does not answer, is told", async () => {
   const failing = new Worker("throw new Error('mine')", { eval: true });
   await assert.rejects(connect({ worker: failing }), (error) => {

@@ -148,7 +148,12 @@ def chat(folder: str, conversations: str, out: str) -> None:
         made = loaded.apply_chat_template(
             messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
         )
-        results.append({"ids": made["input_ids"], "mask": made["assistant_masks"]})
+        prompt = loaded.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        ids = loaded.encode(prompt, add_special_tokens=False)
+        asked = {"text": prompt, "ids": ids}
+        results.append(
+            {"ids": made["input_ids"], "mask": made["assistant_masks"], "prompt": asked}
+        )
     with open(out, "w", encoding="utf-8") as file:
         json.dump(results, file)
 

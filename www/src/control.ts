@@ -26,6 +26,7 @@ import { isInUse, Shelf } from "./shelf.ts";
 import { tasks } from "./tasks/index.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
+import { TuneDoor } from "./tune/door.ts";
 
 /** What the page has once the GPU is open. */
 interface Open {
@@ -64,6 +65,8 @@ const SOLVED = 0.98;
 /** Of a run that storage has no place for. */
 const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
+const tune = new TuneDoor({ opened: () => opened, training: () => training, busy });
+
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
   export: (name) => attempt(async () => download(await shelf()!.export(name), `${name}.zip`)),
@@ -92,6 +95,7 @@ function setState(next: State): void {
   benchmark.busy = busy() || !opened;
   ask.disabled = training === undefined || next === "loading" || !opened;
   if (next !== "loading") attempt(showRuns);
+  else tune.changed();
   estimate();
   if (wantsOwn && !setup.disabled) {
     wantsOwn = false;
@@ -127,6 +131,7 @@ function withoutGpu(): void {
 async function showRuns(): Promise<void> {
   const kept = shelf();
   if (kept) await runs.show(kept, training?.run.id, { busy: busy(), resumable: Boolean(opened) });
+  tune.changed();
 }
 
 /** Changes the list of runs. */
@@ -236,7 +241,8 @@ export function ownText(): void {
 
 /** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
 export const leavingLoses = (): boolean =>
-  training !== opening && (state() === "training" || Boolean(training?.inMemory));
+  tune.leavingLoses ||
+  (training !== opening && (state() === "training" || Boolean(training?.inMemory)));
 
 export function halt(how: "paused" | "stopped"): void {
   halting = how;

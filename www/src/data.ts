@@ -18,14 +18,29 @@ export interface Codec {
   /** Its tokenizer.json; undefined where bytes are the tokens. */
   readonly json: string | undefined;
   readonly tokenizer: ByteTokenizer | Tokenizer;
+  /** The template of chats, in Jinja, where the tokenizer has one. */
+  readonly template?: string | undefined;
+  /** The id that ends a text, where the tokenizer names one. */
+  readonly endToken?: number | undefined;
   encode(text: string): Promise<Uint32Array>;
   decoder(): Promise<Decoder>;
   /** What a token is called by itself. */
   name(token: number): Promise<string>;
 }
 
-/** Bytes as tokens, or the tokenizer of a tokenizer.json. */
-export async function codecOf(lab: Lab, json?: string): Promise<Codec> {
+/** Files that say more of a tokenizer. */
+const ABOUT = ["tokenizer_config.json", "chat_template.jinja"];
+
+/**
+ * Bytes as tokens, or the tokenizer of a tokenizer.json.
+ *
+ * @param folder - the files beside it, where there are some.
+ */
+export async function codecOf(
+  lab: Lab,
+  json?: string,
+  folder: { readonly [name: string]: Blob } = {},
+): Promise<Codec> {
   if (json === undefined) {
     const tokenizer = new ByteTokenizer();
     return {
@@ -36,13 +51,16 @@ export async function codecOf(lab: Lab, json?: string): Promise<Codec> {
       name: async (token) => nameOf(token < 128 ? String.fromCharCode(token) : "", token),
     };
   }
-  const files = { "tokenizer.json": new Blob([json]) };
+  const beside = ABOUT.flatMap((name) => (folder[name] ? [[name, folder[name]] as const] : []));
+  const files = { "tokenizer.json": new Blob([json]), ...Object.fromEntries(beside) };
   // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
   const tokenizer = await lab.Tokenizer.fromPretrained(files, { library });
   const names = new Map<number, string>();
   return {
     json,
     tokenizer,
+    template: tokenizer.chatTemplate,
+    endToken: tokenizer.endToken,
     encode: (text) => tokenizer.encode(text),
     decoder: () => tokenizer.decoder(),
     async name(token) {

@@ -16,6 +16,7 @@ import { Keeper, type Stored } from "./keeper.ts";
 import { type SampleOptions, sampleText, type WrittenToken } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
 import type { KeptSample, Shelf } from "./shelf.ts";
+import { Speed } from "./speed.ts";
 import { type AnsweredPiece, answered } from "./tasks/answers.ts";
 import { type TaskName, tasks } from "./tasks/index.ts";
 import { END } from "./tasks/task.ts";
@@ -381,17 +382,4 @@ function stepEvent({ step, loss, gradNorm, learningRate, skipped }: StepMetrics)
     learningRate,
     skipped,
   };
-}
-
-/** Tokens per second over the last steps, without the time of evaluations and samples. */
-class Speed {
-  #tokens = 0;
-  #milliseconds = 0;
-
-  add({ tokens, milliseconds }: StepMetrics): number {
-    // The past fades by a tenth each step, and the first step (it compiles) is soon forgotten.
-    this.#tokens = this.#tokens * 0.9 + tokens;
-    this.#milliseconds = this.#milliseconds * 0.9 + milliseconds;
-    return (this.#tokens * 1000) / this.#milliseconds;
-  }
 }

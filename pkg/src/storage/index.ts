@@ -11,3 +11,4 @@ export type { Where } from "./disk.js";
 export { Runs } from "./runs.js";
 export { type NotedMetrics, type Sample, StoredRun } from "./stored-run.js";
 export type { RunContent, RunFiles, RunSummary, RunsOptions } from "./types.js";
+export { zip } from "./zip.js";

@@ -2,7 +2,7 @@
 
 import { crc32 } from "../crc32.js";
 import { arrived } from "../firefox.js";
-import { invalid, show } from "../options.js";
+import { inspect, invalid, isA, show } from "../options.js";
 
 const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;
@@ -27,6 +27,28 @@ async function sumOf(blob: Blob): Promise<number> {
     sum = crc32(new Uint8Array(await blob.slice(at, at + PIECE).arrayBuffer()), sum);
   }
   return sum;
+}
+
+/**
+ * A zip archive of files, without compression: weights have nothing to compress.
+ *
+ * @param files - Blobs or bytes by name, such as those of `adapter.save()`; at most 4 GiB in all.
+ * @throws {@link TinyloomError} `invalid-options`.
+ *
+ * @example
+ * ```ts
+ * const blob = await zip(await adapter.save());
+ * ```
+ */
+export async function zip(files: { readonly [name: string]: Blob | Uint8Array }): Promise<Blob> {
+  const given: [string, unknown][] = inspect("zip", () => Object.entries(files));
+  const blobs = given.map(([name, content]) => {
+    if (isA(content, Blob)) return [name, content] as const;
+    // A view of an array that others may write is copied.
+    if (isA(content, Uint8Array)) return [name, new Blob([Uint8Array.from(content)])] as const;
+    throw invalid(`zip: ${name} is ${show(content)}; give a Blob or a Uint8Array`);
+  });
+  return writeZip(Object.fromEntries(blobs));
 }
 
 /** An archive of these files. Their bytes are read once for the checksums, and not kept. */
@@ -57,7 +79,7 @@ export async function writeZip(files: { readonly [name: string]: Blob }): Promis
   }
   if (at + listed > MOST) {
     throw invalid(
-      `a zip holds at most 4 GiB, and the run has ${at} bytes; export its files instead`,
+      `a zip holds at most 4 GiB, and these files have ${at} bytes; export the files instead`,
     );
   }
   const count = Object.keys(files).length;

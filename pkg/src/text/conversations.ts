@@ -10,19 +10,30 @@ import { load } from "./peers.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
 import { bytesOf } from "./trained.js";
-import type { Conversation, ConversationOptions, Message, TokenizerFiles } from "./types.js";
+import type {
+  Conversation,
+  ConversationOptions,
+  Message,
+  TemplateOptions,
+  TokenizerFiles,
+} from "./types.js";
 
 const WHERE = "Dataset.fromConversations";
 
-const RULES: Rules<ConversationOptions> = {
-  ...DATASET,
-  ...LONG,
+/** Rules of what says how conversations are rendered. */
+export const TEMPLATE: Rules<TemplateOptions> = {
   template: (value) => (typeof value === "string" && value ? undefined : "a template in Jinja"),
-  learn: oneOf("answers", "all"),
   library: (value) =>
     ["string", "object"].includes(typeof value) && value
       ? undefined
       : "the module @huggingface/jinja, or its address",
+};
+
+const RULES: Rules<ConversationOptions> = {
+  ...DATASET,
+  ...LONG,
+  ...TEMPLATE,
+  learn: oneOf("answers", "all"),
 };
 
 interface Jinja {
@@ -30,7 +41,7 @@ interface Jinja {
 }
 
 /** A conversation as text, and the characters of it that are answers: begin and end in turns. */
-interface Rendered {
+export interface Rendered {
   readonly text: string;
   readonly answers: readonly number[];
 }
@@ -44,16 +55,7 @@ export async function fromConversations(
 ): Promise<Prepared> {
   const { signal, onProgress, template, learn, library, ...options } = check(WHERE, given, RULES);
   const encoding = expectTokenizer(WHERE, tokenizer);
-  const own = inspect(WHERE, () => (encoding as Partial<PretrainedTokenizer>).chatTemplate);
-  const source: unknown = template ?? own;
-  if (typeof source !== "string" || !source) {
-    throw invalid(
-      `${WHERE}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
-        "give { template }, a text in Jinja",
-    );
-  }
-  const { Template } = await load<Jinja>("jinja", library);
-  const render = renderer(Template, source, specialTokens(encoding));
+  const render = rendererOf(await openTemplate(WHERE, encoding, template, library));
   const encode = encoder(encoding);
   const store = new DocumentStore();
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
@@ -97,8 +99,8 @@ async function* conversations(
 }
 
 /** Texts of special tokens by the names that templates use. */
-function specialTokens(tokenizer: TextEncoding): { [name: string]: unknown } {
-  return inspect(`${WHERE}: the tokenizer's save()`, () => {
+function specialTokens(where: string, tokenizer: TextEncoding): { [name: string]: unknown } {
+  return inspect(`${where}: the tokenizer's save()`, () => {
     const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
     const file = files?.["tokenizer_config.json"];
     if (!file) return {};
@@ -113,44 +115,78 @@ function specialTokens(tokenizer: TextEncoding): { [name: string]: unknown } {
 /** Characters of the private use areas, which mark the answers' begin and end in what is rendered. */
 const [BEGIN, END] = ["\u{f0f00}", "\u{f0f01}"];
 
-/**
- * Renders conversations. Answers are what the template puts between `{% generation %}` and
- * `{% endgeneration %}`, as in transformers. Of a template without these, an answer is what an assistant's
- * message adds behind the prompt for it.
- */
-function renderer(
-  Template: Jinja["Template"],
-  source: string,
-  tokens: { readonly [name: string]: unknown },
-): Render {
+/** A template that was read, and what it says of itself. */
+export interface ChatTemplate {
+  /** Whether it marks the answers. */
+  readonly marks: boolean;
+  /**
+   * The text of a conversation's messages, with BEGIN and END where the template marks an answer.
+   *
+   * @param prompt - whether the beginning of an answer comes behind them.
+   */
+  render(what: string, conversation: Messages, prompt: boolean): string;
+}
+
+interface Messages {
+  readonly messages: readonly Message[];
+  readonly [name: string]: unknown;
+}
+
+/** Reads the template that is given, or else the tokenizer's. */
+export async function openTemplate(
+  where: string,
+  tokenizer: TextEncoding,
+  template: string | undefined,
+  library: unknown,
+): Promise<ChatTemplate> {
+  const own = inspect(where, () => (tokenizer as Partial<PretrainedTokenizer>).chatTemplate);
+  const source: unknown = template ?? own;
+  if (typeof source !== "string" || !source) {
+    throw invalid(
+      `${where}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
+        "give { template }, a text in Jinja",
+    );
+  }
+  const { Template } = await load<Jinja>("jinja", library);
+  const tokens = specialTokens(where, tokenizer);
   const tag = /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/g;
   const marks = tag.test(source);
   // Each tag becomes its mark, and takes white space as it did.
   const marked = source.replace(tag, (_, left: string, close: string, right: string) => {
     return `{%${left} if true %}${close ? END : BEGIN}{% endif ${right}%}`;
   });
-  const template = inspect(`${WHERE}: the template`, () => new Template(marked));
-  return (conversation, index) => {
-    const { messages, ...values } = expectConversation(conversation, index);
-    const made = (some: readonly Message[], prompt: boolean) =>
-      inspect(`${WHERE}: conversation ${index}`, () =>
-        template.render({ ...tokens, ...values, messages: some, add_generation_prompt: prompt }),
-      );
+  const read = inspect(`${where}: the template`, () => new Template(marked));
+  return {
+    marks,
+    render: (what, conversation, prompt) =>
+      inspect(`${where}: ${what}`, () =>
+        read.render({ ...tokens, ...conversation, add_generation_prompt: prompt }),
+      ),
+  };
+}
+
+/**
+ * Renders conversations. Answers are what the template puts between `{% generation %}` and
+ * `{% endgeneration %}`, as in transformers. Of a template without these, an answer is what an assistant's
+ * message adds behind the prompt for it.
+ */
+function rendererOf({ marks, render }: ChatTemplate): Render {
+  return (given, index) => {
+    const conversation = expectConversation(WHERE, given, `conversation ${index}`);
+    const made = (messages: readonly Message[], prompt: boolean) =>
+      render(`conversation ${index}`, { ...conversation, messages }, prompt);
+    const { messages } = conversation;
     return marks ? unmarked(made(messages, false)) : byPrefix(messages, made, index);
   };
 }
 
-function expectConversation(
-  given: unknown,
-  index: number,
-): { readonly messages: readonly Message[]; readonly [name: string]: unknown } {
-  const conversation = (Array.isArray(given) ? { messages: given } : given) as {
-    messages: readonly Message[];
-  };
+/** The messages of a conversation, in an object. */
+export function expectConversation(where: string, given: unknown, what: string): Messages {
+  const conversation = (Array.isArray(given) ? { messages: given } : given) as Messages;
   const messages = conversation?.messages;
   if (!Array.isArray(messages) || messages.some((one) => typeof one?.role !== "string")) {
     throw invalid(
-      `${WHERE}: conversation ${index} is ${show(given)}; give messages such as ` +
+      `${where}: ${what} is ${show(given)}; give messages such as ` +
         '[{ role: "user", content: "…" }, { role: "assistant", content: "…" }]',
     );
   }
@@ -158,7 +194,7 @@ function expectConversation(
 }
 
 /** The text without its marks, and where they were. */
-function unmarked(text: string): Rendered {
+export function unmarked(text: string): Rendered {
   const answers: number[] = [];
   let plain = "";
   for (const part of text.split(/(\u{f0f00}|\u{f0f01})/u)) {

@@ -48,14 +48,35 @@ export type Conversation =
   | readonly Message[]
   | { readonly messages: readonly Message[]; readonly [name: string]: unknown };
 
-/** Options of a dataset of conversations. */
-export interface ConversationOptions extends DatasetOptions, LongOptions {
+/** How conversations become texts. */
+export interface TemplateOptions {
   /** The template in Jinja; default that of the tokenizer. */
   template?: string;
-  /** What is learned: the assistant's answers, or all of it. Default `"answers"`. */
-  learn?: "answers" | "all";
   /** The module `@huggingface/jinja`, or its address; see {@link TokenizerOptions}. */
   library?: string | object;
+}
+
+/** Options of a dataset of conversations. */
+export interface ConversationOptions extends DatasetOptions, LongOptions, TemplateOptions {
+  /** What is learned: the assistant's answers, or all of it. Default `"answers"`. */
+  learn?: "answers" | "all";
+}
+
+/** A conversation as the model reads it before it answers. */
+export interface ChatPrompt {
+  /** The conversation and the beginning of an answer, as the template renders them. */
+  readonly text: string;
+  /** The tokens of that text. */
+  readonly tokens: Uint32Array<ArrayBuffer>;
+  /** What the template puts behind an answer, for `stop` of {@link Model.generate}; empty where that is nothing. */
+  readonly stop: readonly string[];
+}
+
+/** A document of a dataset. */
+export interface DatasetDocument {
+  readonly tokens: Uint32Array<ArrayBuffer>;
+  /** One per token: 1 where the loss counts it, 0 where it is only read. The first token has nothing before it. */
+  readonly learned: Uint8Array<ArrayBuffer>;
 }
 
 /** Options of `Tokenizer.fromPretrained`. */

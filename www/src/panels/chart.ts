@@ -88,8 +88,8 @@ export class LossChart {
     host.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Clears the curves for a run that ends at step `end`. */
-  reset(end: number, bounds: Bounds): void {
+  /** Clears the curves for a run that ends at step `end`, whose losses may have bounds. */
+  reset(end: number, bounds?: Bounds): void {
     this.#end = end;
     this.#bounds = bounds;
     this.#points = [];

@@ -1,6 +1,7 @@
 /** The model editor: sliders, and what the model takes before anything is created. */
 import type { Estimate, ModelConfig } from "tinyloom/worker";
 import { byId, bytes, duration, make, whole } from "../dom.ts";
+import { kindsOf, refusal } from "../estimates.ts";
 import type { Lab } from "../lab.ts";
 import { room } from "../room.ts";
 import type { RunSettings } from "../settings.ts";
@@ -18,8 +19,11 @@ const CHOICES = {
 };
 type Slider = keyof typeof CHOICES;
 
-/** What the kinds of bytes are called, where an estimate's own names do not say it. */
-const KINDS: { readonly [kind: string]: string } = { state: "optimizer state" };
+/** What does not fit, and what helps. */
+const UNFIT = {
+  what: "This model does not fit",
+  advice: "Make it narrower, or give it fewer layers or a smaller vocabulary.",
+};
 const SLIDERS = Object.keys(CHOICES) as Slider[];
 
 const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
@@ -117,7 +121,7 @@ export class EditorPanel {
     let estimate: Estimate | undefined;
     try {
       estimate = await lab.estimate(config, { trainer: { tokensPerStep } }, capabilities);
-      refused = refusal(estimate, room(capabilities));
+      refused = refusal(estimate, room(capabilities), UNFIT);
     } catch (error) {
       refused = `This model is refused: ${(error as Error).message}`;
     }
@@ -150,21 +154,4 @@ export class EditorPanel {
       ),
     );
   }
-}
-
-/** The bytes of each kind that there is, by what it is called. */
-function kindsOf({ total: _, ...kinds }: Estimate["bytes"]): [kind: string, count: number][] {
-  const there = Object.entries(kinds).filter(([, count]) => count > 0);
-  return there.map(([kind, count]) => [KINDS[kind] ?? kind, count]);
-}
-
-/** Why a model does not fit, with the arithmetic. */
-function refusal({ bytes: parts }: Estimate, most: number): string | undefined {
-  const { total } = parts;
-  if (total <= most) return undefined;
-  const sum = kindsOf(parts).map(([kind, count]) => `${kind} ${bytes(count)}`);
-  return (
-    `This model does not fit: ${sum.join(" + ")} = ${bytes(total)}, and this page takes at most ${bytes(most)}. ` +
-    "Make it narrower, or give it fewer layers or a smaller vocabulary."
-  );
 }

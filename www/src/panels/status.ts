@@ -8,12 +8,25 @@ export function say(text: string): void {
   byId("ticker", HTMLElement).textContent = text;
 }
 
-/** Shows a failure in the box at the top: in a visitor's words, with the library's message behind "details". */
+/** Shows a failure in the box at the top. */
 export function showError(thrown: unknown): void {
+  showErrorIn(byId("error", HTMLElement), thrown);
+}
+
+/**
+ * Shows a failure in a box: in a visitor's words, with the library's message behind "details".
+ *
+ * @param others - words for some codes that fit better there.
+ */
+export function showErrorIn(
+  box: HTMLElement,
+  thrown: unknown,
+  others: { readonly [code: string]: string } = {},
+): void {
   const { code, message } = TinyloomError.from(thrown);
-  const box = byId("error", HTMLElement);
   box.dataset["code"] = code;
-  const words = wordsFor(code, { userAgent: navigator.userAgent, secure: isSecureContext });
+  const here = { userAgent: navigator.userAgent, secure: isSecureContext };
+  const words = others[code] ?? wordsFor(code, here);
   box.replaceChildren(make("p", "words", words ?? sentence(message)));
   if (words !== undefined) {
     const exact = make("p", "hint", `${message} (${code})`);
@@ -36,8 +49,7 @@ export async function attemptNoting(
   }
 }
 
-export function clearError(): void {
-  const box = byId("error", HTMLElement);
+export function clearError(box = byId("error", HTMLElement)): void {
   box.hidden = true;
   box.textContent = "";
 }

@@ -1,0 +1,327 @@
+/** The fine-tune panel: an adapter on a finished model learns from chats, and answers beside it. */
+import { TinyloomError } from "tinyloom/worker";
+import { byId, bytes, download, whole } from "../dom.ts";
+import type { Folder } from "../import.ts";
+import type { Chat } from "../tune/chats.ts";
+import type { TuneHost } from "../tune/door.ts";
+import { type Taken, takes } from "../tune/takes.ts";
+import { type Reading, Tuning } from "../tune/tuning.ts";
+import { clearError, showErrorIn } from "./status.ts";
+import { TuneAnswers } from "./tune-answers.ts";
+import { TuneChoice } from "./tune-choice.ts";
+import { TuneExamples } from "./tune-examples.ts";
+import { chosen, fitTokens, showTaken, suit } from "./tune-form.ts";
+import { TuneLearning } from "./tune-learning.ts";
+
+type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
+
+/** Failures in words for this panel, where they are not those of the page. */
+const WORDS: { readonly [code: string]: string } = {
+  "out-of-memory":
+    "The GPU has too little memory left for this. Choose weights of fewer bits, fewer tokens per step, or close other tabs.",
+  "limit-exceeded":
+    "This GPU does not take a model of that size. Choose weights of fewer bits, or a smaller model.",
+  "invalid-config":
+    "The page cannot fine-tune a model of that kind: its config.json asks for what is not supported.",
+  "invalid-checkpoint":
+    "These files are no model that the page can read, or a part of them is damaged.",
+  internal:
+    "Something went wrong inside. Reload the page; an adapter that was not downloaded is lost.",
+};
+
+const button = (id: string) => byId(`tune-${id}`, HTMLButtonElement);
+
+export class TunePanel {
+  readonly #host: TuneHost;
+  readonly #section = byId("tune-panel", HTMLElement);
+  readonly #error = byId("tune-error", HTMLElement);
+  readonly #form = byId("tune-form", HTMLFormElement);
+  readonly #choice: TuneChoice;
+  readonly #learning = new TuneLearning();
+  readonly #answers = new TuneAnswers();
+  readonly #examples = new TuneExamples((error) => this.#fail(error));
+  #state: TuneState = "waiting";
+  #reading: Reading | undefined;
+  #taken: Taken | undefined;
+  #tuning: Tuning | undefined;
+  /** The step at which the adapter was downloaded last. */
+  #saved = 0;
+  /** Ends what is being loaded or written. */
+  #work: AbortController | undefined;
+  #asking = false;
+  /** What ends the training before its last step. */
+  #halting: "paused" | "done" | undefined;
+  #judged = 0;
+  /** Whether the page trained when that was last told. */
+  #busy = false;
+
+  constructor(host: TuneHost) {
+    this.#host = host;
+    this.#choice = new TuneChoice(host, {
+      reading: () => this.#unread(),
+      read: (reading, ofPage) => this.#read(reading, ofPage),
+      failed: (error) => this.#fail(error),
+      waiting: (why) => this.#wait(why),
+    });
+    this.#form.addEventListener("change", () => void this.#judge());
+    this.#form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#run();
+    });
+    button("pause").addEventListener("click", () => this.#halt("paused"));
+    button("stop").addEventListener("click", () => this.#halt("done"));
+    button("save").addEventListener("click", () => void this.#save());
+    byId("tune-ask", HTMLFormElement).addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#askBoth();
+    });
+  }
+
+  /** The page's run, its runs or its GPU are others now. */
+  changed(): void {
+    if (!this.#host.opened()) {
+      if (this.#tuning || this.#reading) this.#end();
+    } else if (!this.#active && !this.#asking) this.#choice.refresh();
+    this.#enable();
+    const busy = this.#host.busy();
+    if (busy !== this.#busy && this.#state === "ready") this.#sayReady();
+    this.#busy = busy;
+  }
+
+  /** Takes a folder, or a file of chats. */
+  bring(folder: Folder): void {
+    if (this.#active || this.#asking || !this.#host.opened()) {
+      this.#say("Not now: stop first, or wait until the page is ready.");
+      return;
+    }
+    const files = Object.values(folder.files);
+    const chats = files.length === 1 && /\.(jsonl|json|csv|tsv|txt)$/i.test(files[0]!.name);
+    if (chats && files[0]!.name !== "config.json") this.#choice.takeChats(files[0]!);
+    else this.#choice.takeFolder(folder);
+  }
+
+  /** Whether leaving the page loses an adapter. */
+  get leavingLoses(): boolean {
+    return this.#state === "training" || (this.#tuning?.step ?? 0) > this.#saved;
+  }
+
+  /** Whether an adapter is being made, or can go on. */
+  get #active(): boolean {
+    return ["loading", "training", "paused"].includes(this.#state);
+  }
+
+  #say(text: string): void {
+    byId("tune-status", HTMLElement).textContent = text;
+  }
+
+  #set(state: TuneState): void {
+    this.#state = state;
+    this.#section.dataset["state"] = state;
+    this.#enable();
+  }
+
+  #enable(): void {
+    const state = this.#state;
+    const ready = state === "ready" || state === "done";
+    const free = this.#host.opened() !== undefined && !this.#host.busy() && !this.#asking;
+    byId("tune-choices", HTMLFieldSetElement).disabled = this.#active || this.#asking;
+    const start = button("start");
+    start.textContent = state === "paused" ? "Go on" : "Train the adapter";
+    start.disabled = !(free && (state === "paused" || (ready && this.#reading !== undefined)));
+    button("pause").disabled = state !== "training";
+    button("stop").disabled = !this.#active;
+    const idle = this.#tuning !== undefined && (state === "paused" || ready);
+    button("save").disabled = !idle || this.#asking;
+    button("again").disabled = !idle || this.#asking;
+  }
+
+  /** Whether an adapter can be begun. */
+  #sayReady(): void {
+    const busy = "The page trains a model of its own. Stop that first, or wait until it is done.";
+    this.#say(this.#host.busy() ? busy : "Ready.");
+  }
+
+  /** Nothing can be read yet. */
+  #wait(why: string): void {
+    this.#reading = undefined;
+    this.#set("waiting");
+    this.#say(why);
+  }
+
+  #unread(): void {
+    clearError(this.#error);
+    this.#reading = undefined;
+    this.#set("reading");
+    this.#say("Reading the chats…");
+  }
+
+  /** The chats are read. */
+  async #read(reading: Reading, ofPage: boolean | undefined): Promise<void> {
+    const { base, chats, dataset } = reading;
+    this.#reading = reading;
+    if (ofPage === undefined) fitTokens(dataset.sequenceLength);
+    else suit(base, ofPage, dataset.sequenceLength);
+    byId("tune-asking", HTMLElement).hidden = false;
+    byId("tune-reading", HTMLElement).hidden = false;
+    this.#answers.propose(chats as Chat[]);
+    await this.#examples.show(reading);
+    await this.#judge();
+    if (this.#reading !== reading) return;
+    this.#set("ready");
+    this.#sayReady();
+  }
+
+  /** Bytes of the page's own model. */
+  get #present(): number {
+    return this.#host.training()?.model.gpuBytes ?? 0;
+  }
+
+  /** Shows what the choices take. */
+  async #judge(): Promise<void> {
+    const opened = this.#host.opened();
+    const settings = this.#reading && chosen(this.#reading.base);
+    const judged = ++this.#judged;
+    const present = this.#present;
+    const taken =
+      opened && settings && (await takes(opened.lab, this.#reading!.base, settings, present));
+    if (judged !== this.#judged) return;
+    this.#taken = taken;
+    showTaken(taken, settings?.steps ?? 0, present);
+  }
+
+  #fail(error: unknown): void {
+    if (TinyloomError.from(error).code === "aborted") return;
+    showErrorIn(this.#error, error, WORDS);
+    this.#set(this.#tuning ? "done" : this.#reading ? "ready" : "waiting");
+    this.#say("That did not work: what went wrong is said above.");
+    this.#error.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Begins an adapter, or goes on with it. */
+  async #run(): Promise<void> {
+    clearError(this.#error);
+    try {
+      if (this.#state !== "paused" && !(await this.#begin())) return;
+      await this.#train();
+    } catch (error) {
+      this.#fail(error);
+    }
+    await this.#judge();
+    this.changed();
+  }
+
+  /** Makes the adapter, and asks the model before it has learned. Gives whether it is there. */
+  async #begin(): Promise<boolean> {
+    const [opened, reading] = [this.#host.opened(), this.#reading];
+    const settings = reading && chosen(reading.base);
+    if (!opened || !settings) return false;
+    await this.#judge();
+    if (this.#taken?.refused) {
+      this.#say(this.#taken.refused);
+      return false;
+    }
+    const { signal } = this.#works();
+    this.#set("loading");
+    this.#say("Loading the model…");
+    await this.#tuning?.free();
+    this.#tuning = undefined;
+    this.#saved = 0;
+    try {
+      this.#tuning = await Tuning.begin(opened.lab, reading, settings, signal, (progress) => {
+        const { loaded, total, stage } = progress;
+        if (total > 0) this.#say(`${stage}: ${bytes(loaded)} of ${bytes(total)}`);
+      });
+      this.#learning.start(this.#tuning);
+      this.#answers.clear();
+      this.#say("Asking the model before it has learned…");
+      await this.#answers.ask(this.#tuning, false, signal);
+    } catch (error) {
+      if (TinyloomError.from(error).code !== "aborted") throw error;
+      this.#set(this.#tuning ? "done" : "ready");
+      this.#say("Stopped.");
+      return false;
+    }
+    return true;
+  }
+
+  #works(): AbortController {
+    this.#work = new AbortController();
+    return this.#work;
+  }
+
+  async #train(): Promise<void> {
+    const tuning = this.#tuning!;
+    this.#halting = undefined;
+    this.#set("training");
+    const { adapter, base } = tuning.weights;
+    this.#say(
+      `Training ${whole(adapter)} weights of the adapter. The model’s ${whole(base)} stay as they are.`,
+    );
+    for await (const event of tuning.steps()) this.#learning.show(event);
+    this.#learning.end();
+    const { step, finished } = tuning;
+    this.#set(finished ? "done" : (this.#halting ?? "done"));
+    const how = finished ? "Done" : this.#state === "paused" ? "Paused" : "Stopped";
+    await this.#asks("Asking the model with its adapter…", true);
+    this.#say(`${how} after ${whole(step)} steps. Its answers are below.`);
+  }
+
+  #halt(how: "paused" | "done"): void {
+    this.#halting = how;
+    if (this.#state === "loading") {
+      this.#work?.abort();
+      return;
+    }
+    if (this.#state === "paused") {
+      this.#set("done");
+      this.#say(`Stopped after ${whole(this.#tuning!.step)} steps.`);
+      return;
+    }
+    this.#say(how === "paused" ? "Pausing after this step…" : "Stopping after this step…");
+    this.#tuning?.halt();
+  }
+
+  /** Asks the prompts; nothing else can begin meanwhile. */
+  async #asks(say: string, ...adapted: boolean[]): Promise<void> {
+    this.#asking = true;
+    this.#enable();
+    this.#say(say);
+    try {
+      const { signal } = this.#works();
+      for (const how of adapted) await this.#answers.ask(this.#tuning!, how, signal);
+    } finally {
+      this.#asking = false;
+      this.#enable();
+    }
+  }
+
+  async #askBoth(): Promise<void> {
+    clearError(this.#error);
+    this.#answers.clear();
+    try {
+      await this.#asks("Asking the model without its adapter, and with it…", false, true);
+      this.#say("The answers are below.");
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async #save(): Promise<void> {
+    const tuning = this.#tuning!;
+    try {
+      const zip = await tuning.save();
+      download(zip, `${tuning.base.name} adapter.zip`);
+      this.#saved = tuning.step;
+      this.#say("The zip has the adapter as PEFT reads it, and Adapter.load of tinyloom.");
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** There is no GPU any more. */
+  #end(): void {
+    this.#tuning = undefined;
+    this.#wait("The GPU is gone. Reload the page to go on.");
+    byId("tune-choices", HTMLFieldSetElement).disabled = true;
+  }
+}
