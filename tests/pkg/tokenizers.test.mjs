@@ -69,6 +69,25 @@ withPython("a tokenizer trained here loads in transformers and encodes alike", a
   t.diagnostic(`${Buffer.byteLength(text)} bytes, ${ids.length} tokens, all the same`);
 });
 
+withPython(
+  "a special token that the vocabulary has is the same token in transformers",
+  async () => {
+    const specialTokens = ["e", "#", "<|end|>"];
+    const tokenizer = await BpeTokenizer.train(text.slice(0, 100_000), {
+      vocabSize: 500,
+      specialTokens,
+    });
+    mkdirSync(join(folder, "special"));
+    for (const [name, bytes] of Object.entries(tokenizer.save())) {
+      writeFileSync(join(folder, "special", name), bytes);
+    }
+    const { ids: expected, size } = reference("special");
+    sameIds(tokenizer.encode(text), expected);
+    assert.ok(expected.includes(101), "the token e");
+    assert.equal(size, tokenizer.vocabSize);
+  },
+);
+
 for (const kind of ["byte-level", "byte-fallback"]) {
   withPython(`a ${kind} tokenizer of Hugging Face encodes and decodes as Python's`, async (t) => {
     const { ids: expected, plain, decoded, size } = reference(kind);
