@@ -63,7 +63,7 @@ function untold({ fault, file, problems, refused }, newest) {
   const noticed = newest || older || name.endsWith(".jsonl");
   const named = problems.every((problem) => problem.includes(name));
   const right = `${refused}` === `${kept}` && named && problems.length === (noticed ? 1 : 0);
-  return right ? undefined : `it tells ${JSON.stringify({ problems, refused })}`;
+  return right ? undefined : `it tells ${JSON.stringify([...problems, ...refused])}`;
 }
 
 const told = (error) => `${error?.code}: ${error?.message}`;
@@ -148,10 +148,12 @@ export class Stored {
           const bytes = damage(whole, this.#draw);
           if (bytes) await this.disk.write(APP, path, bytes);
           else await this.disk.remove(APP, path);
-          const row = { fault, file: path.slice(id.length + 1), ...(await this.#reopened()) };
+          const { problems, refused, ...end } = await this.#reopened();
+          const row = { fault, file: path.slice(id.length + 1), ...end };
+          if (problems) row.told = [...problems, ...refused].join("; ");
           const expected = numberOf(path) === newest ? OLDER : NEWER;
           if (row.from !== expected) row.wrong = row.error ?? `step ${row.from}`;
-          else row.wrong = untold(row, numberOf(path) === newest);
+          else row.wrong = untold({ ...row, problems, refused }, numberOf(path) === newest);
           rows.push(row);
           await this.disk.write(APP, path, whole);
         }
