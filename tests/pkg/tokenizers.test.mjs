@@ -197,6 +197,25 @@ test("a template without marks: an answer is what its message adds", async () =>
   }
 });
 
+test("a template's range is Python's, and no longer than in its sandbox", async () => {
+  const messages = [{ role: "user", content: "a" }];
+  const written = async (template) => {
+    const tokenizer = new ByteTokenizer();
+    const made = { validationFraction: 0, template };
+    const data = await Dataset.fromConversations([messages], tokenizer, made);
+    const files = await data.save();
+    return tokenizer.decode(new Uint8Array(files["tokens.bin"].buffer));
+  };
+  const list = (range) => written(`{% for a in ${range} %}{{ a }} {% endfor %}.`);
+  assert.equal(await list("range(3)"), "0 1 2 .");
+  assert.equal(await list("range(2, 5)"), "2 3 4 .");
+  assert.equal(await list("range(5, 0, -2)"), "5 3 1 .");
+  assert.equal(await list("range(3, 1)"), ".");
+  for (const range of ["range(100000000)", "range(0, 1, 0)", "range(0, 3, 0.00001)"]) {
+    await assert.rejects(list(range), { code: "invalid-options", message: /at most 100000/ });
+  }
+});
+
 test("a library that is not there is named", async () => {
   const json = { model: { type: "WordPiece", vocab: {} } };
   const files = { "tokenizer.json": new TextEncoder().encode(JSON.stringify(json)) };

@@ -110,6 +110,25 @@ function specialTokens(tokenizer: TextEncoding): { [name: string]: unknown } {
   });
 }
 
+/** Numbers that `range` of a template gives at most: it makes them all at once. Jinja's sandbox allows as many. */
+const LONGEST_RANGE = 100_000;
+/** A call of it. The renderer's own has no bound, and its name cannot be given to another. */
+const RANGE = /(?<![.\w"'])range(?=\s*\()/g;
+
+/** A template's `range`, which is Python's. */
+function range(...given: unknown[]): number[] {
+  const bounds = given.filter((one) => typeof one === "number"); // a call also ends with its keywords
+  const [start, stop, step = 1] = bounds.length === 1 ? [0, ...bounds] : bounds;
+  const count = Math.ceil(((stop as number) - (start as number)) / step);
+  if (!(Math.abs(count) <= LONGEST_RANGE)) {
+    throw invalid(
+      `${WHERE}: the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${count} numbers`}; at most ` +
+        `${LONGEST_RANGE} are allowed`,
+    );
+  }
+  return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
+}
+
 /** Characters of the private use areas, which mark the answers' begin and end in what is rendered. */
 const [BEGIN, END] = ["\u{f0f00}", "\u{f0f01}"];
 
@@ -129,12 +148,21 @@ function renderer(
   const marked = source.replace(tag, (_, left: string, close: string, right: string) => {
     return `{%${left} if true %}${close ? END : BEGIN}{% endif ${right}%}`;
   });
-  const template = inspect(`${WHERE}: the template`, () => new Template(marked));
+  const limited = marked.replace(/\{[%{].*?[%}]\}/gs, (code) =>
+    code.replace(RANGE, "limited_range"),
+  );
+  const template = inspect(`${WHERE}: the template`, () => new Template(limited));
   return (conversation, index) => {
     const { messages, ...values } = expectConversation(conversation, index);
     const made = (some: readonly Message[], prompt: boolean) =>
       inspect(`${WHERE}: conversation ${index}`, () =>
-        template.render({ ...tokens, ...values, messages: some, add_generation_prompt: prompt }),
+        template.render({
+          limited_range: range,
+          ...tokens,
+          ...values,
+          messages: some,
+          add_generation_prompt: prompt,
+        }),
       );
     return marks ? unmarked(made(messages, false)) : byPrefix(messages, made, index);
   };
