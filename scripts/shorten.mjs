@@ -1,5 +1,6 @@
 // Short names for what the wasm module imports and exports. wasm-bindgen's imports end in a hash of 16 digits each, which
-// no compression shortens: 4 KB of the module and of its glue together. Its exports take another kilobyte of each.
+// no compression shortens: 4 KB of the module and of its glue together. Its exports take another 1.2 KB of the module and
+// 0.4 KB of the glue. The declarations get the same names.
 import { readFileSync, writeFileSync } from "node:fs";
 import { EXPORTS, IMPORTS, leb, named, Reader, sections, withSections } from "./wasm.mjs";
 
@@ -7,8 +8,10 @@ import { EXPORTS, IMPORTS, leb, named, Reader, sections, withSections } from "./
 const KEPT = ["memory", "rawruntime_create"];
 /** The exports that the glue uses. */
 const USED = /(?<=\bwasm\.)\w+/g;
+/** Those that the declarations of the module, and of what the glue makes of it, have. */
+const DECLARED = /(?<=^(?:export const| {4}readonly) )\w+(?=:)/gm;
 
-/** Gives the module's imports and exports short names, in its file and in that of its glue. */
+/** Gives the module's imports and exports short names, in its file, in that of its glue and in the declarations of both. */
 export function shortenNames(wasm, glue) {
   const bytes = readFileSync(wasm);
   const js = readFileSync(glue, "utf8");
@@ -23,17 +26,20 @@ export function shortenNames(wasm, glue) {
   const short = replaced(js, /\b__wb\w+/g, imports);
   writeFileSync(wasm, withSections(bytes, parts));
   writeFileSync(glue, replaced(short, USED, exports));
+  for (const file of [`${wasm}.d.ts`, glue.replace(/\.js$/, ".d.ts")]) {
+    writeFileSync(file, replaced(readFileSync(file, "utf8"), DECLARED, exports));
+  }
 }
 
-/** The glue with other names, each of which it has to have. */
-function replaced(js, pattern, names) {
+/** The glue, or a declaration, with other names, each of which it has to have. */
+function replaced(source, pattern, names) {
   const found = new Set();
-  const text = js.replace(pattern, (name) => {
+  const text = source.replace(pattern, (name) => {
     if (names.has(name)) found.add(name);
     return names.get(name) ?? name;
   });
   const missing = [...names.keys()].filter((name) => !found.has(name));
-  if (missing.length > 0) throw new Error(`the glue has no ${missing.join(", ")}`);
+  if (missing.length > 0) throw new Error(`it has no ${missing.join(", ")}`);
   return text;
 }
 

@@ -20,10 +20,11 @@ export function withAdvice(error: TinyloomError, failed: number | undefined): Ti
 function advice(failed: number | undefined): string {
   const ago = failed === undefined ? Number.POSITIVE_INFINITY : performance.now() - failed;
   if (ago < REMEMBERED) {
-    return (
-      `the GPU was lost ${Math.round(ago / 1000)} s ago, and a browser gives none to a site for two ` +
-      "minutes after it was lost twice: wait that long, or have the user reload the page"
-    );
+    const lost = `the GPU was lost ${Math.round(ago / 1000)} s ago`;
+    return inNode()
+      ? `${lost}, and may take a while to come back: wait, or start the process again`
+      : `${lost}, and a browser gives none to a site for two minutes after it was lost twice: wait that long, ` +
+          "or have the user reload the page";
   }
   return inNode()
     ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +

@@ -112,7 +112,9 @@ export async function estimate(
   const made = module.guarded(() => module.RawModel.estimate(json, chosen, able));
   const { bytes, ...rest } = JSON.parse(
     await made.catch((error: unknown) => {
-      throw toError(error);
+      const known = toError(error);
+      const [, what] = /^capabilities options: (.*) at line/.exec(known.message) ?? [];
+      throw what ? wrong(what, known) : known;
     }),
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
@@ -126,8 +128,13 @@ function capabilitiesJson(given: Capabilities): string {
   return inspect("estimate: capabilities", () => {
     const text = object(given) || !given.limits ? undefined : JSON.stringify(given);
     if (text) return text;
-    throw invalid(
-      `estimate: capabilities is ${show(given)}; give all of runtime.capabilities, or leave it out`,
-    );
+    throw wrong(`it is ${show(given)}`);
   });
 }
+
+const wrong = (what: string, cause?: unknown) =>
+  invalid(
+    `estimate: capabilities: ${what}; give all of runtime.capabilities, or leave it out`,
+    "invalid-options",
+    cause,
+  );

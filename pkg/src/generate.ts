@@ -179,12 +179,20 @@ export interface GenerateCall {
 }
 
 /** What `generate` was called with: nothing of it changes with the caller's arrays. @internal */
-export function generateCall(prompt: TokenIds, options: GenerateOptions): GenerateCall {
+export function generateCall(
+  prompt: TokenIds,
+  options: GenerateOptions,
+  vocabulary: number,
+): GenerateCall {
   const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
   if (stop && !tokenizer) {
     throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
   }
   const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+  const beyond = stopTokens?.find((id) => id >= vocabulary);
+  if (beyond !== undefined) {
+    throw invalid(`generate: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
+  }
   return {
     signal,
     adapter,

@@ -273,7 +273,11 @@ export class Model {
     options: GenerateOptions = {},
   ): AsyncGenerator<GeneratedToken, void, undefined> {
     const call = evaluated(() => {
-      const { adapter, ...chosen } = generateCall(prompt, options);
+      const { adapter, ...chosen } = generateCall(
+        prompt,
+        options,
+        this.config.vocab_size as number,
+      );
       return { ...chosen, queue: this.#inner.queue, handle: this.#over(adapter) };
     });
     return generated(this, call);

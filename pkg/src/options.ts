@@ -46,11 +46,12 @@ export function orNull(rule: Rule): Rule {
 
 /** A whole number within [low, high]. */
 export function integer(low: number, high = Number.MAX_SAFE_INTEGER): Rule {
-  const upper = high === Number.MAX_SAFE_INTEGER ? "" : ` and at most ${high}`;
-  return (value) =>
-    Number.isInteger(value) && (value as number) >= low && (value as number) <= high
-      ? undefined
-      : `a whole number of at least ${low}${upper}`;
+  return (value) => {
+    const above = (value as number) > high;
+    if (Number.isInteger(value) && (value as number) >= low && !above) return undefined;
+    const upper = above || high < Number.MAX_SAFE_INTEGER ? ` and at most ${high}` : "";
+    return `a whole number of at least ${low}${upper}`;
+  };
 }
 
 /** A seed: an unsigned 32-bit whole number. */

@@ -2,6 +2,7 @@
 
 import { crc32, hex } from "./crc32.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import { show } from "./options.js";
 import { expectRoom, type RawModule, type Seen } from "./raw.js";
 
 /** Bytes that state the header's length. */
@@ -76,6 +77,9 @@ export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): Tenso
     },
   };
 }
+
+/** A checksum as files have it. */
+export const HEX = /^[0-9a-f]{8}$/;
 
 /** Key of the checksums in `__metadata__`: CRC-32 in hexadecimal of each tensor's bytes, in their order. */
 export const CHECKSUMS = "crc32";
@@ -185,7 +189,10 @@ export function framed(header: object): Uint8Array {
   return made;
 }
 
-/** The checksums that a header states, once its own is right. Those of other tensors than it has say nothing. */
+/**
+ * The checksums that a header states, once its own is right. Where it has one of its own, it has one of each tensor.
+ * Else it is of an earlier build, or of another program: checksums of other tensors than it has say nothing.
+ */
 function checksums({ place }: FilePart, header: Uint8Array): ReadonlyMap<string, string> {
   const { metadata, tensors, order } = parse(header);
   const stated = metadata?.[HEADER_CHECKSUM];
@@ -193,7 +200,14 @@ function checksums({ place }: FilePart, header: Uint8Array): ReadonlyMap<string,
   if (stated !== undefined && stated !== found) {
     throw damaged(`the header of ${place}`, found, String(stated));
   }
-  const sums = String(metadata?.[CHECKSUMS] ?? "").split(" ");
-  const known = sums.length === order.length && sums[0] !== "";
+  const list = metadata?.[CHECKSUMS];
+  const sums = String(list ?? "").split(" ");
+  const known = sums.length === order.length && sums.every((sum) => HEX.test(sum));
+  if (stated !== undefined && !known && order.length > 0) {
+    throw corrupt(
+      `${place}: ${CHECKSUMS} of __metadata__ is ${show(list)}, and has to be ${order.length} checksums of 8 ` +
+        "hexadecimal digits; the file is damaged",
+    );
+  }
   return new Map(known ? order.map(([name], at) => [name, sums[at] as string]) : []);
 }

@@ -2,7 +2,8 @@
 
 import { crc32, hex } from "./crc32.js";
 import type { DrawnData } from "./drawn.js";
-import { damaged } from "./safetensors.js";
+import { corrupt } from "./file-part.js";
+import { damaged, HEX } from "./safetensors.js";
 
 /** What this layer adds to the module's state, but for the checksums. */
 export interface AddedState extends DrawnData {
@@ -34,7 +35,17 @@ export function stateText(raw: string, config: string, added: AddedState): strin
  */
 export function readState(text: string, config: string, configName: string): SavedState {
   const { crc32: sums, ...state } = JSON.parse(text) as SavedState;
-  if (!sums) return state;
+  // The module takes a list for its options too, and defaults for what an object lacks.
+  if (Array.isArray((state as { options?: unknown }).options)) {
+    throw corrupt("trainer_state.json: options is an array, and has to be an object");
+  }
+  if (sums === undefined) return state;
+  if (![sums?.config, sums?.state].every((one) => HEX.test(String(one)))) {
+    throw corrupt(
+      `trainer_state.json: crc32 is ${JSON.stringify(sums)}, and has to be an object with config and state, of 8 ` +
+        "hexadecimal digits each; the file is damaged",
+    );
+  }
   for (const [what, found, stated] of [
     ["trainer_state.json", sum(JSON.stringify(state)), sums.state],
     [configName, sum(config), sums.config],

@@ -103,6 +103,22 @@ async function packedNames() {
     .map((path) => path.replace(/^package\//, ""));
 }
 
+test("the declarations of the wasm module have the names of its exports", async () => {
+  const dist = join(root, "pkg/dist");
+  const module = await WebAssembly.compile(readFileSync(join(dist, "tinyloom_bg.wasm")));
+  // wasm-bindgen declares none of the two that have to do with aborts.
+  const exported = WebAssembly.Module.exports(module)
+    .map(({ name }) => name)
+    .filter((name) => !/^__(abort_handler|instance_terminated)$/.test(name));
+  const declared = readFileSync(join(dist, "tinyloom_bg.wasm.d.ts"), "utf8");
+  const names = (text, pattern) => Array.from(text.matchAll(pattern), ([, name]) => name);
+  assert.deepEqual(names(declared, /^export const (\w+):/gm).sort(), exported.toSorted());
+  const [output] = /interface InitOutput {[^}]*}/.exec(
+    readFileSync(join(dist, "tinyloom.d.ts"), "utf8"),
+  );
+  assert.deepEqual(names(output, /^ {4}readonly (\w+):/gm).sort(), exported.toSorted());
+});
+
 test("npm would publish only what users need, with sources and their maps", async () => {
   const names = await packedNames();
   for (const needed of [

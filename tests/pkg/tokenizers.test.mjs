@@ -76,6 +76,25 @@ withPython("a tokenizer trained here loads in transformers and encodes alike", a
   t.diagnostic(`${Buffer.byteLength(text)} bytes, ${ids.length} tokens, all the same`);
 });
 
+withPython(
+  "a special token that the vocabulary has is the same token in transformers",
+  async () => {
+    const specialTokens = ["e", "#", "<|end|>"];
+    const tokenizer = await BpeTokenizer.train(text.slice(0, 100_000), {
+      vocabSize: 500,
+      specialTokens,
+    });
+    mkdirSync(join(folder, "special"));
+    for (const [name, bytes] of Object.entries(tokenizer.save())) {
+      writeFileSync(join(folder, "special", name), bytes);
+    }
+    const { ids: expected, size } = reference("special");
+    sameIds(tokenizer.encode(text), expected);
+    assert.ok(expected.includes(101), "the token e");
+    assert.equal(size, tokenizer.vocabSize);
+  },
+);
+
 for (const kind of ["byte-level", "byte-fallback"]) {
   withPython(`a ${kind} tokenizer of Hugging Face encodes and decodes as Python's`, async (t) => {
     const { ids: expected, plain, decoded, size } = reference(kind);
@@ -238,6 +257,25 @@ test("a document tells what the loss counts, and a prompt what ends its answer",
     [[CONVERSATIONS[0], tokenizer, { template: "{% bad %}" }], /the template/],
   ]) {
     await assert.rejects(chatPrompt(...given), { code: "invalid-options", message: words });
+  }
+});
+
+test("a template's range is Python's, and no longer than in its sandbox", async () => {
+  const messages = [{ role: "user", content: "a" }];
+  const written = async (template) => {
+    const tokenizer = new ByteTokenizer();
+    const made = { validationFraction: 0, template };
+    const data = await Dataset.fromConversations([messages], tokenizer, made);
+    const files = await data.save();
+    return tokenizer.decode(new Uint8Array(files["tokens.bin"].buffer));
+  };
+  const list = (range) => written(`{% for a in ${range} %}{{ a }} {% endfor %}.`);
+  assert.equal(await list("range(3)"), "0 1 2 .");
+  assert.equal(await list("range(2, 5)"), "2 3 4 .");
+  assert.equal(await list("range(5, 0, -2)"), "5 3 1 .");
+  assert.equal(await list("range(3, 1)"), ".");
+  for (const range of ["range(100000000)", "range(0, 1, 0)", "range(0, 3, 0.00001)"]) {
+    await assert.rejects(list(range), { code: "invalid-options", message: /at most 100000/ });
   }
 });
 

@@ -131,7 +131,9 @@ export async function killTabs({ count, seed = Date.now() % 1e6, steps = STEPS }
 
 /** What is wrong with where a tab goes on, if anything. */
 function judge({ step, problems }, last) {
-  if (problems.length > 0) return `damaged checkpoints: ${problems.join("; ")}`;
+  // A tab may end between the last file of a checkpoint and the manifest that makes it whole.
+  const damaged = problems.filter((problem) => !problem.includes("manifest.json"));
+  if (damaged.length > 0) return `damaged checkpoints: ${damaged.join("; ")}`;
   // Each step that was told of had been saved.
   return step < last ? `it goes on from step ${step}, and step ${last} had been saved` : undefined;
 }

@@ -34,6 +34,38 @@ export const FAILURES = {
   "a revoked handle": { name: "NotAllowedError", code: "invalid-options", words: /lost its right/ },
 };
 
+/** What a run keeps beside its checkpoints, and the file in which it does. */
+const CONTENT = {
+  data: (run) => run.data().then((blob) => blob.text()),
+  tokenizer: (run) => run.tokenizer(),
+};
+
+/** Which of it is refused by name. */
+async function refusals(run) {
+  const refused = [];
+  for (const [file, read] of Object.entries(CONTENT)) {
+    const said = await read(run).then(() => "", told);
+    if (said === "") continue;
+    if (!said.startsWith("invalid-checkpoint: ") || !said.includes(file)) throw new Error(said);
+    refused.push(file);
+  }
+  return refused;
+}
+
+/**
+ * Where a damage lost something, and nothing told of it; or where it lost nothing, and something was told. The
+ * description is there twice. Of an older checkpoint only the manifest is read, and without one it does not count.
+ */
+function untold({ fault, file, problems, refused }, newest) {
+  const name = file.split("/").at(-1);
+  const kept = name in CONTENT ? [name] : [];
+  const older = name === "manifest.json" && fault !== "a lost file";
+  const noticed = newest || older || name.endsWith(".jsonl");
+  const named = problems.every((problem) => problem.includes(name));
+  const right = `${refused}` === `${kept}` && named && problems.length === (noticed ? 1 : 0);
+  return right ? undefined : `it tells ${JSON.stringify([...problems, ...refused])}`;
+}
+
 const told = (error) => `${error?.code}: ${error?.message}`;
 
 export class Stored {
@@ -116,12 +148,12 @@ export class Stored {
           const bytes = damage(whole, this.#draw);
           if (bytes) await this.disk.write(APP, path, bytes);
           else await this.disk.remove(APP, path);
-          const row = { fault, file: path.slice(id.length + 1), ...(await this.#reopened()) };
+          const { problems, refused, ...end } = await this.#reopened();
+          const row = { fault, file: path.slice(id.length + 1), ...end };
+          if (problems) row.told = [...problems, ...refused].join("; ");
           const expected = numberOf(path) === newest ? OLDER : NEWER;
-          const clear = /^(invalid-checkpoint|invalid-options): .*run/.test(row.error ?? "");
-          // Without its description a run has no name by which it could be opened.
-          const lost = path.endsWith("run.json") && clear;
-          if (!lost && row.from !== expected) row.wrong = row.error ?? `step ${row.from}`;
+          if (row.from !== expected) row.wrong = row.error ?? `step ${row.from}`;
+          else row.wrong = untold({ ...row, problems, refused }, numberOf(path) === newest);
           rows.push(row);
           await this.disk.write(APP, path, whole);
         }
@@ -135,7 +167,8 @@ export class Stored {
     let run;
     try {
       run = await this.runs.open("one");
-      return { from: await this.#resumed(run) };
+      const from = await this.#resumed(run);
+      return { from, problems: run.problems, refused: await refusals(run) };
     } catch (error) {
       return { error: told(error) };
     } finally {

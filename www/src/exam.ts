@@ -1,6 +1,16 @@
 /** How well a model does what it is taught, as a visitor would count it. */
 import type { Model } from "tinyloom/worker";
+import type { TaskName } from "./tasks/index.ts";
 import { END, type Problem } from "./tasks/task.ts";
+
+/** What a score counts. */
+export type ScoreKind = "problems" | "sentences" | "guesses";
+
+/** What it counts for a task, or for a text, which may be judged by its grammar. */
+export function scoreKind(task: TaskName | undefined, judged: boolean): ScoreKind {
+  if (task) return "problems";
+  return judged ? "sentences" : "guesses";
+}
 
 /** So many of so many were right. */
 export interface Score {

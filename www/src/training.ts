@@ -10,7 +10,7 @@ import type {
 import { grammarEntropy } from "../stories/entropy.ts";
 import type { JudgedPiece } from "../stories/score.ts";
 import { type Codec, type Data, freeData } from "./data.ts";
-import type { Score } from "./exam.ts";
+import { type Score, type ScoreKind, scoreKind } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
 import { Keeper, type Stored } from "./keeper.ts";
 import { type SampleOptions, sampleText, type WrittenToken } from "./sample.ts";
@@ -142,9 +142,8 @@ export class Training {
   }
 
   /** What its score counts. */
-  get scores(): "problems" | "sentences" | "guesses" {
-    if (this.task) return "problems";
-    return this.text.judge ? "sentences" : "guesses";
+  get scores(): ScoreKind {
+    return scoreKind(this.task, this.text.judge !== undefined);
   }
 
   /** The vocabulary. */

@@ -3,6 +3,7 @@
 import { noteLoss } from "../adapter.js";
 import { TinyloomError, toError } from "../error.js";
 import { end, type Guard, type Handle, type Queue } from "../handle.js";
+import { inNode } from "../node.js";
 import type { RawModel, RawModule, RawRuntime } from "../raw.js";
 import type { LostInfo, Owned } from "../runtime.js";
 import { Journal, type Origin } from "./journal.js";
@@ -16,11 +17,14 @@ const STABLE = 60_000;
 /** Milliseconds between two requests for an adapter: at first, and at most. */
 const [FIRST_PAUSE, LONGEST_PAUSE] = [250, 8000];
 
-const WAITING =
-  "the browser gives this site no GPU after it was lost twice within two minutes; work goes on by itself when " +
-  "it does, and a reload of the page by the user ends the wait: ";
+const waiting = () =>
+  inNode()
+    ? "no GPU adapter is found since the GPU was lost; one is asked for again for two minutes, and work goes on by " +
+      "itself when there is one; to end the process ends the wait: "
+    : "the browser gives this site no GPU after it was lost twice within two minutes; work goes on by itself when " +
+      "it does, and a reload of the page by the user ends the wait: ";
 
-/** What a reload loses. */
+/** What a reload, or the end of the process, loses. */
 const losing = (unsaved: number) =>
   unsaved === 0
     ? "nothing is lost by it"
@@ -142,9 +146,12 @@ export class Recovery implements Guard<RawRuntime> {
     try {
       this.options.onState?.(state);
     } catch (error) {
-      setTimeout(() => {
-        throw error;
-      });
+      // There an error that nobody catches ends the process, and the recovery with it.
+      if (inNode()) console.error("tinyloom: onState threw", error);
+      else
+        setTimeout(() => {
+          throw error;
+        });
     }
   }
 
@@ -224,7 +231,7 @@ export class Recovery implements Guard<RawRuntime> {
         else if (!told) {
           told = true;
           const unsaved = [...this.#journals].reduce((sum, journal) => sum + journal.unsaved(), 0);
-          const message = WAITING + losing(unsaved);
+          const message = waiting() + losing(unsaved);
           this.tell({ state: "waiting", until: Date.now() + left, unsaved, message });
         }
       }

@@ -25,7 +25,7 @@ export interface RecoverOptions {
    * the last one are done again, so more of them cost more.
    */
   snapshotSteps?: number;
-  /** Hears of each stage. What it throws is reported as an error of the page, and ends nothing. */
+  /** Hears of each stage. What it throws is an error of the page, in Node a line of the console, and ends nothing. */
   onState?: (state: RecoveryState) => void;
 }
 
@@ -44,7 +44,7 @@ export type RecoveryState =
   | { readonly state: "lost"; readonly reason: string }
   /**
    * The browser gives no adapter: Chromium refuses them to a site that has lost two within two minutes.
-   * A reload by the user ends that too.
+   * A reload by the user ends that too. In Node an adapter is asked for as long.
    */
   | {
       readonly state: "waiting";

@@ -26,6 +26,13 @@ interface Manifest {
   readonly files: { readonly [name: string]: Sums };
   /** How many checkpoints of a kind the run keeps, as it was last asked. */
   readonly keep?: number;
+  /** How many lines each log of the run had; absent in what earlier builds saved. */
+  readonly logs?: Lines;
+}
+
+/** How many lines each log of a run has, by its file's name. */
+export interface Lines {
+  readonly [log: string]: number;
 }
 
 /** Checkpoints of a kind that a run keeps before it is told otherwise. */
@@ -44,6 +51,7 @@ export interface StoredCheckpoint {
 }
 
 const MANIFEST = "manifest.json";
+const STATE = "trainer_state.json";
 const folderOf = (number: number) => `c${String(number).padStart(8, "0")}`;
 
 /** A file of a checkpoint. */
@@ -87,6 +95,37 @@ export async function checkpointsWith(disk: Disk, id: string, name: string): Pro
   return all.filter(({ files }) => Object.hasOwn(files, name)).map(({ number }) => number);
 }
 
+/** How many lines each log had at the newest checkpoint that has a whole manifest. */
+export async function linesOf(disk: Disk, id: string): Promise<Lines> {
+  const [newest] = await manifestsOf(disk, id);
+  return newest?.logs ?? {};
+}
+
+/**
+ * Which manifests are damaged, and which behind a checkpoint are lost. A tab that ends while it saves leaves a
+ * checkpoint that never had one. The state is the last file before it: where that is whole, the manifest was lost.
+ */
+export async function lostManifests(disk: Disk, id: string, behind: number): Promise<string[]> {
+  const lost: string[] = [];
+  for (const number of await numbers(disk, id)) {
+    if (await manifestOf(disk, id, number)) continue;
+    const what = `checkpoint ${number}: its ${MANIFEST}`;
+    if (await disk.find(pathIn(id, number, MANIFEST))) lost.push(`${what} is damaged`);
+    else if (number > behind && (await hasState(disk, id, number))) lost.push(`${what} is missing`);
+  }
+  return lost;
+}
+
+async function hasState(disk: Disk, id: string, number: number): Promise<boolean> {
+  const file = await disk.find(pathIn(id, number, STATE));
+  if (!file) return false;
+  try {
+    return stepOf(await file.read(0, file.size)) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 /** Holds a checkpoint's files to their checksums, and gives their paths by name. */
 export async function verifyCheckpoint(
   disk: Disk,
@@ -106,8 +145,8 @@ export async function verifyCheckpoint(
 export interface Turns {
   /** Waits until nobody else writes into the run; gives what ends this turn. */
   take(): Promise<() => void>;
-  /** Writes what has to be there before the manifest. */
-  flush(): Promise<void>;
+  /** Writes the logs, which have to be there before the manifest. */
+  flush(): Promise<Lines>;
   /** Told of the checkpoint's number, once it is whole. */
   kept(number: number): void;
 }
@@ -168,7 +207,7 @@ export class CheckpointTarget implements Target {
       write: async (bytes) => {
         await storing(name, () => writing.write(bytes, at));
         summing.add(bytes);
-        if (name === "trainer_state.json") this.#step = stepOf(bytes);
+        if (name === STATE) this.#step = stepOf(bytes);
         if (at < first.length) first.set(bytes.subarray(0, first.length - at), at);
         at += bytes.length;
       },
@@ -182,7 +221,7 @@ export class CheckpointTarget implements Target {
 
   async close(): Promise<void> {
     await this.#finish?.();
-    await this.#turns.flush();
+    const logs = await this.#turns.flush();
     const before = await manifestsOf(this.#disk, this.#id);
     const keep = this.#asked ?? before.find((one) => one.keep !== undefined)?.keep ?? KEEP;
     const path = [this.#id, folderOf(this.#number as number), MANIFEST];
@@ -192,6 +231,7 @@ export class CheckpointTarget implements Target {
       created: Date.now(),
       files: this.#files,
       keep,
+      logs,
     };
     await storing("the checkpoint's manifest", () => writeRecord(this.#disk, path, manifest));
     // From here on it is whole: whatever fails now, `abort` must not remove it.

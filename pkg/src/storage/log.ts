@@ -2,6 +2,7 @@
 
 import { crc32, hex } from "../crc32.js";
 import { TinyloomError } from "../error.js";
+import { show } from "../options.js";
 import { type Disk, type Path, writeAll } from "./disk.js";
 
 const encoder = new TextEncoder();
@@ -19,6 +20,8 @@ export class Log {
   #waiting: Entry[] = [];
   /** Bytes of the file, once it is known to end with a whole line. */
   #size: number | undefined;
+  /** Lines of the file, once they are known. */
+  #count: number | undefined;
 
   /** @param arrange - what becomes of the entries, in the order in which they came, when they are read. */
   constructor(disk: Disk, path: Path, arrange: (entries: readonly Entry[]) => Entry[]) {
@@ -46,7 +49,28 @@ export class Log {
       await file.close();
     }
     this.#size = at + bytes.length;
+    if (this.#count !== undefined) this.#count += waiting.length;
     this.#waiting = this.#waiting.slice(waiting.length);
+  }
+
+  /** How many lines the file has. */
+  async count(): Promise<number> {
+    this.#count ??= (await this.#lines()).lines.length;
+    return this.#count;
+  }
+
+  /** What is wrong with the file, which had so many lines or more; undefined where nothing is. */
+  async problem(expected: number): Promise<string | undefined> {
+    const name = this.#path.at(-1);
+    try {
+      const { lines } = await this.#lines();
+      const damaged = lines.findIndex((line) => !parse(line));
+      if (damaged >= 0) return `${name}: line ${damaged + 1} is damaged`;
+      if (lines.length >= expected) return undefined;
+      return `${name} has ${lines.length} of the ${expected} lines that it had at the newest checkpoint`;
+    } catch (cause) {
+      return `${name} could not be read: ${show(cause)}`;
+    }
   }
 
   /**
@@ -84,6 +108,7 @@ export class Log {
     const { lines, cut } = await this.#lines();
     const bytes = encoder.encode(lines.map((line) => `${line}\n`).join(""));
     if (cut) await writeAll(this.#disk, this.#path, bytes);
+    this.#count = lines.length;
     return bytes.length;
   }
 }

@@ -9,13 +9,16 @@ import {
   CheckpointTarget,
   checkpointsOf,
   checkpointsWith,
+  type Lines,
+  linesOf,
+  lostManifests,
   pathIn,
   type StoredCheckpoint,
   verifyCheckpoint,
 } from "./checkpoint.js";
 import { type Disk, type Sums, storing, verify } from "./disk.js";
 import { entryOf } from "./json.js";
-import { byStep, Log, withoutRepeated } from "./log.js";
+import { byStep, type Entry, Log, withoutRepeated } from "./log.js";
 
 /** A stored file of the caller's: where it lies, and its checksums. */
 export interface StoredFile extends Sums {
@@ -42,9 +45,11 @@ export interface Sample {
   readonly [field: string]: unknown;
 }
 
+const METRICS = "metrics.jsonl";
+const SAMPLES = "samples.jsonl";
+
 /** What a run notes of its steps. */
-export const metricsLog = (disk: Disk, id: string) =>
-  new Log(disk, [id, "metrics.jsonl"], withoutRepeated);
+export const metricsLog = (disk: Disk, id: string) => new Log(disk, [id, METRICS], withoutRepeated);
 
 /** Makes an object of an open run. @internal */
 export let makeRun: (...parts: Parts) => StoredRun;
@@ -71,6 +76,8 @@ export class StoredRun {
   readonly #samples: Log;
   #record: RunRecord;
   #problems: string[] = [];
+  /** Whether a checkpoint is being written. */
+  #saving = false;
   /** What is written into the run, one after the other. */
   readonly #writes = new Queue();
   #closed = false;
@@ -86,12 +93,12 @@ export class StoredRun {
     this.#record = record;
     this.#release = release;
     this.#metrics = metricsLog(disk, id);
-    this.#samples = new Log(disk, [id, "samples.jsonl"], byStep);
+    this.#samples = new Log(disk, [id, SAMPLES], byStep);
     stored.set(this, {
       target: (keep, kept = () => {}) =>
         new CheckpointTarget(this.#opened(), id, keep, {
           take: () => this.#turn(),
-          flush: () => this.#flush(),
+          flush: () => this.#logged(),
           kept,
         }),
       source: (number) => this.#source(number),
@@ -112,7 +119,10 @@ export class StoredRun {
     return this.#record.options;
   }
 
-  /** Checkpoints that were found damaged when the run was last loaded, and why. */
+  /**
+   * Checkpoints, metrics and samples that were found damaged or lost when the run was last loaded, and why. A run is
+   * loaded by `Trainer.resume`, `Model.fromPretrained` and the like.
+   */
   get problems(): readonly string[] {
     return [...this.#problems];
   }
@@ -138,8 +148,7 @@ export class StoredRun {
 
   /** The metrics of every step, which `trainer.run` notes. A step that was repeated is there once. */
   async metrics(): Promise<NotedMetrics[]> {
-    this.#opened();
-    return (await this.#metrics.read()) as NotedMetrics[];
+    return (await this.#read(this.#metrics)) as NotedMetrics[];
   }
 
   /**
@@ -150,13 +159,13 @@ export class StoredRun {
    */
   async addMetrics(metrics: NotedMetrics): Promise<void> {
     this.#opened();
-    this.#metrics.add(entryOf("addMetrics", metrics));
+    this.#metrics.add(entryOf("addMetrics", metrics, true));
   }
 
   /**
-   * Keeps a copy of a sample, as JSON has it. It is written with the next checkpoint, and by `close()`.
+   * Keeps a copy of a sample, as JSON has it; a field that is undefined counts as absent. It is written with the next checkpoint, and by `close()`.
    *
-   * @throws {@link TinyloomError} `invalid-options`, also for what JSON cannot hold.
+   * @throws {@link TinyloomError} `invalid-options`, also for what JSON cannot hold, such as NaN.
    */
   async addSample(sample: Sample): Promise<void> {
     this.#opened();
@@ -165,8 +174,12 @@ export class StoredRun {
 
   /** The samples kept, by their step; those of one step in the order in which they were added. */
   async samples(): Promise<unknown[]> {
+    return this.#read(this.#samples);
+  }
+
+  #read(log: Log): Promise<Entry[]> {
     this.#opened();
-    return this.#samples.read();
+    return storing(`the run ${show(this.name)}`, () => log.read());
   }
 
   /** Waits for the checkpoint being written, writes what is noted, and lets other tabs open the run. */
@@ -189,7 +202,13 @@ export class StoredRun {
       this.#writes
         .run(() => {
           this.#opened(); // it may have been closed meanwhile
-          return new Promise<void>((end) => begin(end));
+          this.#saving = true;
+          return new Promise<void>((end) =>
+            begin(() => {
+              this.#saving = false;
+              end();
+            }),
+          );
         })
         .catch(fail);
     });
@@ -205,6 +224,20 @@ export class StoredRun {
       await this.#metrics.flush();
       await this.#samples.flush();
     });
+  }
+
+  /** Writes the logs; gives how many lines they have. */
+  async #logged(): Promise<Lines> {
+    await this.#flush();
+    return storing(`the run ${show(this.name)}`, async () => {
+      const lines: { [log: string]: number } = {};
+      for (const [name, log] of Object.entries(this.#logs())) lines[name] = await log.count();
+      return lines;
+    });
+  }
+
+  #logs() {
+    return { [METRICS]: this.#metrics, [SAMPLES]: this.#samples };
   }
 
   async #file(kind: "data" | "tokenizer"): Promise<Blob> {
@@ -240,24 +273,35 @@ export class StoredRun {
    * what a trainer saved, whatever models were saved since.
    */
   async #newest(name: string): Promise<number> {
-    this.#problems = [];
+    const problems: string[] = [];
     const numbers = await checkpointsWith(this.#opened(), this.id, name);
+    let whole = 0;
     for (const number of numbers) {
       try {
         await verifyCheckpoint(this.#disk, this.id, number);
-        return number;
+        whole = number;
+        break;
       } catch (error) {
-        this.#problems.push(`checkpoint ${number}: ${(error as Error).message}`);
+        problems.push(`checkpoint ${number}: ${(error as Error).message}`);
       }
     }
-    let why = `no whole checkpoint: ${this.#problems.join("; ")}`;
-    if (numbers.length === 0) {
-      const others = (await this.checkpoints()).length;
-      why =
-        others > 0
+    // What is being saved now has no manifest yet.
+    const behind = this.#saving ? Number.POSITIVE_INFINITY : whole;
+    problems.push(...(await lostManifests(this.#disk, this.id, behind)));
+    const checkpoints = problems.length;
+    const lines = await linesOf(this.#disk, this.id);
+    for (const [log, of] of Object.entries(this.#logs())) {
+      const problem = await of.problem(lines[log] ?? 0);
+      if (problem) problems.push(problem);
+    }
+    this.#problems = problems;
+    if (whole > 0) return whole;
+    const why =
+      checkpoints > 0
+        ? `no whole checkpoint: ${problems.slice(0, checkpoints).join("; ")}`
+        : (await this.checkpoints()).length > 0
           ? `no checkpoint with ${name}; a trainer resumes from what trainer.save or trainer.run wrote`
           : "no checkpoint: none yet was written whole";
-    }
     throw new TinyloomError("invalid-checkpoint", `the run ${show(this.name)} has ${why}`);
   }
 }

@@ -17,7 +17,7 @@ export interface RunContent {
   data?: Blob | string | Uint8Array<ArrayBuffer>;
   /** The tokenizer's text, such as a tokenizer.json. */
   tokenizer?: string;
-  /** Whatever else the page needs, kept as JSON: a copy, in which numbers that are not finite are null. */
+  /** Whatever else the page needs, kept as JSON: a copy. A field that is undefined counts as absent; NaN, a Date and the like are refused. */
   options?: unknown;
 }
 

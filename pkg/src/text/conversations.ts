@@ -112,6 +112,25 @@ function specialTokens(where: string, tokenizer: TextEncoding): { [name: string]
   });
 }
 
+/** Numbers that `range` of a template gives at most: it makes them all at once. Jinja's sandbox allows as many. */
+const LONGEST_RANGE = 100_000;
+/** A call of it. The renderer's own has no bound, and its name cannot be given to another. */
+const RANGE = /(?<![.\w"'])range(?=\s*\()/g;
+
+/** A template's `range`, which is Python's. */
+function range(...given: unknown[]): number[] {
+  const bounds = given.filter((one) => typeof one === "number"); // a call also ends with its keywords
+  const [start, stop, step = 1] = bounds.length === 1 ? [0, ...bounds] : bounds;
+  const count = Math.ceil(((stop as number) - (start as number)) / step);
+  if (!(Math.abs(count) <= LONGEST_RANGE)) {
+    throw invalid(
+      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${count} numbers`}; at most ` +
+        `${LONGEST_RANGE} are allowed`,
+    );
+  }
+  return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
+}
+
 /** Characters of the private use areas, which mark the answers' begin and end in what is rendered. */
 const [BEGIN, END] = ["\u{f0f00}", "\u{f0f01}"];
 
@@ -155,12 +174,20 @@ export async function openTemplate(
   const marked = source.replace(tag, (_, left: string, close: string, right: string) => {
     return `{%${left} if true %}${close ? END : BEGIN}{% endif ${right}%}`;
   });
-  const read = inspect(`${where}: the template`, () => new Template(marked));
+  const limited = marked.replace(/\{[%{].*?[%}]\}/gs, (code) =>
+    code.replace(RANGE, "limited_range"),
+  );
+  const read = inspect(`${where}: the template`, () => new Template(limited));
   return {
     marks,
     render: (what, conversation, prompt) =>
       inspect(`${where}: ${what}`, () =>
-        read.render({ ...tokens, ...conversation, add_generation_prompt: prompt }),
+        read.render({
+          limited_range: range,
+          ...tokens,
+          ...conversation,
+          add_generation_prompt: prompt,
+        }),
       ),
   };
 }

@@ -2,11 +2,12 @@
 
 import { throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
-import { check, integer, type Rules, show } from "../options.js";
+import { check, type Rules, show } from "../options.js";
 import { LOAD, openSource, type Source } from "../source.js";
 import { readText } from "../source-files.js";
 import type { PretrainedTokenizer } from "../tokenizer.js";
 import { Bpe, BYTE_CHARACTERS } from "./bpe.js";
+import { checkedJson } from "./checked.js";
 import { load } from "./peers.js";
 import {
   byteLevelBpe,
@@ -44,6 +45,9 @@ export interface AddedToken {
   readonly content: string;
   readonly [flag: string]: unknown;
 }
+
+/** An entry of a vocabulary that is a list, as of Unigram. */
+type Entry = readonly [text: string, score: number];
 
 interface Peer {
   readonly Tokenizer: new (json: object, config: object) => PeerTokenizer;
@@ -86,7 +90,7 @@ export async function loadTokenizer(
 /** A tokenizer's files, read and checked. */
 async function readFiles(from: Source) {
   const text = await readText(from, "tokenizer.json", MOST);
-  const json = checkedJson(from, parsed(from, "tokenizer.json", text));
+  const json = checkedJson(from.place("tokenizer.json"), parsed(from, "tokenizer.json", text));
   const configText = await optional(from, "tokenizer_config.json");
   const template = await optional(from, "chat_template.jinja");
   const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
@@ -141,88 +145,6 @@ function parsed(from: Source, name: string, text: string): { readonly [name: str
   throw corrupt(`${from.place(name)} is no JSON object`);
 }
 
-/** The parts of tokenizer.json that are read here, once they are what they have to be. */
-function checkedJson(from: Source, json: { readonly [name: string]: unknown }): TokenizerJson {
-  const place = from.place("tokenizer.json");
-  const wrong = (what: string, value: unknown, allowed: string) =>
-    corrupt(`${place}: ${what} is ${show(value)}, and has to be ${allowed}`);
-  const { added_tokens: added = null, model } = json as Partial<{ [name: string]: unknown }>;
-  if (!isObject(model)) {
-    throw corrupt(`${place} has no "model"; it is no tokenizer of Hugging Face`);
-  }
-  if (added !== null && !Array.isArray(added)) throw wrong("added_tokens", added, "an array");
-  for (const [at, one] of ((added ?? []) as unknown[]).entries()) {
-    const { id, content } = isObject(one) ? one : ({} as Partial<AddedToken>);
-    if (!isId(id)) throw wrong(`the id of added_tokens[${at}]`, id, ID);
-    if (typeof content !== "string") {
-      throw wrong(`the content of added_tokens[${at}]`, content, "a string");
-    }
-  }
-  const { vocab, merges, type } = model;
-  const tokens = new Map<unknown, string>();
-  if (!isObject(vocab)) {
-    // Unigram has a list of pairs.
-    if (type === "BPE" || !Array.isArray(vocab)) throw wrong("model.vocab", vocab, "an object");
-  } else {
-    for (const [token, id] of Object.entries(vocab)) {
-      // Made for an error alone: there are hundreds of thousands of tokens.
-      const what = () => `the id of ${show(token)} in model.vocab`;
-      if (!isId(id)) throw wrong(what(), id, ID);
-      if (tokens.has(id)) throw wrong(what(), id, `another than that of ${show(tokens.get(id))}`);
-      tokens.set(id, token);
-    }
-    Object.setPrototypeOf(vocab, null); // a token may be named as a method of objects is
-  }
-  for (const [at, { id, content }] of ((added ?? []) as AddedToken[]).entries()) {
-    const other = tokens.get(id) ?? content;
-    if (other !== content) {
-      throw wrong(`the id of added_tokens[${at}]`, id, `another than that of ${show(other)}`);
-    }
-    const known = isObject(vocab) ? (vocab[content] ?? id) : id;
-    if (known !== id) {
-      throw wrong(`the id of added_tokens[${at}]`, id, `${show(known)}, as in model.vocab`);
-    }
-    tokens.set(id, content);
-  }
-  if (type === "BPE" && !Array.isArray(merges)) throw wrong("model.merges", merges, "an array");
-  for (const [at, one] of (Array.isArray(merges) ? (merges as unknown[]) : []).entries()) {
-    const pair: readonly unknown[] =
-      typeof one === "string" ? one.split(" ") : Array.isArray(one) ? one : [];
-    if (pair.length !== 2 || !pair.every((text) => typeof text === "string")) {
-      throw wrong(`model.merges[${at}]`, one, "two tokens");
-    }
-    if (type === "BPE") expectMerge(place, at, pair as Pair, model);
-  }
-  return { ...json, added_tokens: added ?? [] } as unknown as TokenizerJson;
-}
-
-type Pair = readonly [left: string, right: string];
-
-/** Both tokens of a merge, and what they become, have ids: else texts would lose their characters. */
-function expectMerge(
-  place: string,
-  at: number,
-  [left, right]: Pair,
-  model: { readonly [name: string]: unknown },
-) {
-  const { vocab, continuing_subword_prefix: prefix } = model;
-  const rest = typeof prefix === "string" && right.startsWith(prefix) ? prefix.length : 0;
-  for (const token of [left, right, `${left}${right.slice(rest)}`]) {
-    if ((vocab as { readonly [token: string]: unknown })[token] === undefined) {
-      throw corrupt(
-        `${place}: model.merges[${at}] has to do with ${show(token)}, which is not in model.vocab`,
-      );
-    }
-  }
-}
-
-const isObject = (value: unknown): value is { readonly [name: string]: unknown } =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-/** Ids are below this: tables of ids are as long as the largest. The largest vocabularies have a million tokens. */
-const MOST_IDS = 1 << 22;
-const isId = (value: unknown) => integer(0, MOST_IDS - 1)(value) === undefined;
-const ID = `a whole number of at least 0 and below ${MOST_IDS}`;
-
 interface Texts {
   readonly text: string;
   readonly configText: string | undefined;
@@ -247,8 +169,14 @@ function infoOf(
 }
 
 /** The id of a token by its text. */
-const idOf = ({ added_tokens, model }: TokenizerJson, text: string): number | undefined =>
-  added_tokens?.find(({ content }) => content === text)?.id ?? model.vocab?.[text];
+function idOf({ added_tokens, model }: TokenizerJson, text: string): number | undefined {
+  const added = added_tokens?.find(({ content }) => content === text);
+  if (added) return added.id;
+  const vocab: TokenizerJson["model"]["vocab"] | readonly Entry[] = model.vocab;
+  if (!Array.isArray(vocab)) return (vocab as TokenizerJson["model"]["vocab"])[text];
+  const at = (vocab as readonly Entry[]).findIndex(([token]) => token === text);
+  return at < 0 ? undefined : at;
+}
 
 /** A special token as configs have it: its text, or an object with it. */
 export function tokenText(value: unknown): string | undefined {

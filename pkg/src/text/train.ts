@@ -10,7 +10,7 @@ import { trusting } from "../trusted.js";
 import { Learner } from "./learn.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import type { FromThread, ToThread } from "./thread.js";
-import { trainedBpe } from "./trained.js";
+import { isByte, trainedBpe } from "./trained.js";
 import type { TrainOptions } from "./types.js";
 
 const WHERE = "BpeTokenizer.train";
@@ -45,11 +45,12 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
   const options = check(WHERE, given, RULES, "vocabSize");
   const { vocabSize, specialTokens = ["<|endoftext|>"], minFrequency = 2 } = options;
   const special = [...new Set(specialTokens)];
-  const most = vocabSize - 256 - special.length;
+  const own = special.filter((one) => !isByte(WHERE, one)).length;
+  const most = vocabSize - 256 - own;
   if (most < 1) {
     throw invalid(
-      `${WHERE}: vocabSize is ${vocabSize}; 256 bytes and ${special.length} special tokens leave no room: ` +
-        `give at least ${257 + special.length}`,
+      `${WHERE}: vocabSize is ${vocabSize}; 256 bytes and ${own} special tokens leave no room: ` +
+        `give at least ${257 + own}`,
     );
   }
   throwIfAborted(options.signal, WHERE);
@@ -70,7 +71,7 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
       throw invalid(`${WHERE}: no pair of bytes occurs ${minFrequency} times; give more text`);
     }
     report(options, { loaded: merges.length / 2, total: most, stage: "learn pairs" });
-    return trainedBpe(merges, special, options.chatTemplate);
+    return trainedBpe(WHERE, merges, special, options.chatTemplate);
   } catch (error) {
     throwIfAborted(options.signal, WHERE);
     throw error;

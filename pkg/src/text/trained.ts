@@ -90,8 +90,39 @@ export function copied(files: TokenizerFiles): TokenizerFiles {
   return Object.fromEntries(entries) as TokenizerFiles;
 }
 
-/** Makes a tokenizer of merges as they were learned. Bytes have the ids 0 to 255, special tokens the last ones. */
+/**
+ * The id of a special token: where the vocabulary has an entry of its text, that entry's, as in Hugging Face's
+ * tokenizers. Many entries are spelled otherwise than what they stand for, as `Ġ` stands for a space: texts with
+ * either would lose characters.
+ */
+function specialId(where: string, text: string, vocab: Vocabulary, next: number): number {
+  const id = vocab[text];
+  if (id === undefined) return next;
+  if (/^[!-~]+$/.test(text)) return id;
+  throw invalid(
+    `${where}: the special token ${show(text)} is how the vocabulary spells another text; give another, ` +
+      `such as "<|${text}|>"`,
+  );
+}
+
+/** Whether a special token is one of the 256 bytes. */
+export const isByte = (where: string, text: string) => specialId(where, text, BYTE_IDS, 256) < 256;
+
+interface Vocabulary {
+  readonly [token: string]: number;
+}
+
+const BYTE_IDS: Vocabulary = {
+  __proto__: null as never,
+  ...Object.fromEntries(BYTE_CHARACTERS.map((character, byte) => [character, byte])),
+};
+
+/**
+ * Makes a tokenizer of merges as they were learned. Bytes have the ids 0 to 255, special tokens that are no entry of
+ * the vocabulary the last ones.
+ */
 export function trainedBpe(
+  where: string,
   pairs: Uint32Array,
   special: readonly string[],
   chatTemplate: string | undefined,
@@ -104,16 +135,25 @@ export function trainedBpe(
     merges.set([left, right, 256 + rank], rank * 3);
     pieces.push(joined([pieces[left] as Uint8Array, pieces[right] as Uint8Array]));
   }
+  const vocab: { [token: string]: number } = { __proto__: null as never };
+  for (const [id, piece] of pieces.entries()) vocab[characters(piece)] = id;
+  const ids = new Map<string, number>();
+  let vocabSize = pieces.length;
+  for (const text of special) {
+    const id = specialId(where, text, vocab, vocabSize);
+    ids.set(text, id);
+    vocabSize = Math.max(vocabSize, id + 1);
+  }
   const bpe = new Bpe({
     bytes: Uint32Array.from({ length: 256 }, (_, byte) => byte),
     pieces,
     merges,
-    special: new Map(special.map((text, index) => [text, 256 + count + index])),
-    vocabSize: 256 + count + special.length,
+    special: ids,
+    vocabSize,
   });
   const text = (value: unknown) => new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`);
   const files = {
-    "tokenizer.json": text(tokenizerJson(bpe, special)),
+    "tokenizer.json": text(tokenizerJson(bpe, vocab)),
     "tokenizer_config.json": text({
       tokenizer_class: "PreTrainedTokenizerFast",
       eos_token: special[0],
@@ -121,7 +161,7 @@ export function trainedBpe(
       ...(chatTemplate !== undefined && { chat_template: chatTemplate }),
     }),
   };
-  return byteLevelBpe(bpe, { files, endToken: 256 + count, chatTemplate });
+  return byteLevelBpe(bpe, { files, endToken: ids.get(special[0] as string), chatTemplate });
 }
 
 /** A tokenizer with these files. */
@@ -129,15 +169,16 @@ export function byteLevelBpe(bpe: Bpe, info: TokenizerInfo): BpeTokenizer {
   return new ByteLevelBpe(bpe, info);
 }
 
-function tokenizerJson(bpe: Bpe, special: readonly string[]): object {
-  const characters = (id: number) =>
-    Array.from(bpe.bytesOf(id), (byte) => BYTE_CHARACTERS[byte]).join("");
-  const { merges, vocabSize } = bpe.model;
-  const vocab: { [token: string]: number } = {};
-  for (let id = 0; id < vocabSize - special.length; id++) vocab[characters(id)] = id;
+/** How the files spell bytes. */
+const characters = (bytes: Uint8Array) =>
+  Array.from(bytes, (byte) => BYTE_CHARACTERS[byte]).join("");
+
+function tokenizerJson(bpe: Bpe, vocab: Vocabulary): object {
+  const { merges, special } = bpe.model;
+  const spelled = (id: number | undefined) => characters(bpe.bytesOf(id as number));
   const pairs: [string, string][] = [];
   for (let at = 0; at < merges.length; at += 3) {
-    pairs.push([characters(merges[at] as number), characters(merges[at + 1] as number)]);
+    pairs.push([spelled(merges[at]), spelled(merges[at + 1])]);
   }
   const byteLevel = {
     type: "ByteLevel",
@@ -156,11 +197,7 @@ function tokenizerJson(bpe: Bpe, special: readonly string[]): object {
     version: "1.0",
     truncation: null,
     padding: null,
-    added_tokens: special.map((content) => ({
-      id: bpe.model.special.get(content),
-      content,
-      ...flags,
-    })),
+    added_tokens: Array.from(special, ([content, id]) => ({ id, content, ...flags })),
     normalizer: null,
     pre_tokenizer: byteLevel,
     post_processor: null,

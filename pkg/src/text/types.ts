@@ -92,7 +92,10 @@ export interface TokenizerOptions extends LoadOptions {
 export interface TrainOptions extends LongOptions {
   /** How many ids there will be, with the 256 bytes and the special tokens; fewer for a short text. */
   vocabSize: number;
-  /** Special tokens; the first ends texts. Default `["<|endoftext|>"]`. */
+  /**
+   * Special tokens; the first ends texts. Default `["<|endoftext|>"]`. One that the vocabulary has anyway keeps its id.
+   * One that spells another text there, as `Ġ` spells a space, is refused.
+   */
   specialTokens?: readonly string[];
   /** How often a pair has to occur to become a token; default 2. */
   minFrequency?: number;

@@ -57,7 +57,7 @@ export const cases = {
     equal(await spoiling([targets], () => model.loss(a.tokens, targets)), expected, "targets");
     // A generator's body runs late: the prompt and the options are those of the call all the same.
     const prompt = a.tokens.slice();
-    const stopTokens = Uint32Array.of(300);
+    const stopTokens = Uint32Array.of(config.vocab_size - 1);
     const options = { maxTokens: 4, temperature: 0, stopTokens };
     const later = model.generate(prompt, options);
     prompt.fill(0);

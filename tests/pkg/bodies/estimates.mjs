@@ -106,6 +106,11 @@ export const cases = {
     const most = config.max_position_embeddings ?? 2048;
     await wrong(["tokens", `${most + 1}`], config, { generate: { tokens: most + 1 } });
     await wrong(["capabilities"], config, {}, { limits: 3 });
+    for (const limits of [{}, [], { maxBufferSize: 2 ** 30 }]) {
+      const told = ["capabilities: ", "give all of runtime.capabilities"];
+      const { message } = await wrong(told, config, {}, { limits });
+      ok(!message.includes("column"), message);
+    }
     for (const value of [
       0,
       NaN,

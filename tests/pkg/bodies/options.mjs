@@ -195,6 +195,8 @@ export const cases = {
     }
     await wrong(["limits", "max"], () => Runtime.create({ gpu, limits: "max" }));
     await wrong("maxBufferSize", () => Runtime.create({ gpu, limits: { maxBufferSize: -1 } }));
+    const limits = { maxBufferSize: 2 ** 60 };
+    await wrong("at most 9007199254740991", () => Runtime.create({ gpu, limits }));
     await wrong("subgroups", () => Runtime.create({ gpu, features: { subgroups: true } }));
     await wrong("wasm", () => Runtime.create({ gpu, wasm: 5 }));
     await wrong(["seed", "-1"], () => Model.create(runtime, config, { seed: -1 }));
@@ -229,6 +231,7 @@ export const cases = {
       ["minP", 1],
       ["repetitionPenalty", 0],
       ["stopTokens", [-1]],
+      ["stopTokens has 256", [255, 256]],
       ["signal", {}],
       ["top_k", 5],
     ]) {

@@ -86,7 +86,7 @@ export const PLACES = {
   },
   looks: {
     whole: FIREFOX,
-    why: "plans and chunks are the module's; PyTorch's numbers are held in every host by fixtures",
+    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, all in Node and samples in the browsers",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
@@ -146,7 +146,11 @@ export const PLACES = {
   recovery: {
     whole: FIREFOX,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
-    smoke: ["a call waits, unless its signal fires", "without recovery a lost device is the end"],
+    smoke: [
+      "a call waits, unless its signal fires",
+      "an onState that throws is reported, and ends nothing",
+      "without recovery a lost device is the end",
+    ],
   },
   concurrency: {
     full: true,
@@ -199,7 +203,7 @@ export const PLACES = {
   },
   packed: {
     whole: FIREFOX,
-    why: "what is packed and what is refused is decided in the module; PEFT's numbers come from every host",
+    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, all in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
   tensors: {

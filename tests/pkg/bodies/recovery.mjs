@@ -15,6 +15,8 @@ import {
   waitFor,
 } from "./kit.mjs";
 
+const inNode = typeof globalThis.process?.versions?.node === "string";
+
 /** A runtime that notes its states. Snapshots follow each other closely where they are wanted so. */
 async function recovering({ tinyloom, gpu }, { eager = false, ...recover } = {}, options = {}) {
   const states = [];
@@ -307,12 +309,46 @@ export const cases = {
     await waitFor("it asks twice", () => asked >= before + 2);
     const [{ until, message }] = of("waiting");
     ok(until > Date.now() + 60_000 && message.includes("two minutes"), `${until}: ${message}`);
+    equal(
+      /site|page/.test(message),
+      !inNode,
+      `words for ${inNode ? "a page" : "Node"}: ${message}`,
+    );
     stop.abort();
     for (const call of stopped) await refuses("aborted", "", () => call);
     closed = false;
     equal(await waiting, loss, "the call that waited");
     equal(of("waiting").length, 1, "told once");
     runtime.destroy();
+  },
+
+  async "an onState that throws is reported, and ends nothing"({ tinyloom, gpu }) {
+    const reported = [];
+    const { error } = console;
+    const onError = (event) => {
+      event.preventDefault();
+      reported.push(event.error);
+    };
+    if (inNode) console.error = (...what) => reported.push(what.at(-1));
+    else globalThis.addEventListener("error", onError);
+    try {
+      const onState = ({ state }) => {
+        throw new Error(state);
+      };
+      const runtime = await tinyloom.Runtime.create({ gpu, recover: { onState } });
+      const model = await tinyloom.Model.create(runtime, config);
+      const loss = await model.loss([1, 2, 3]);
+      runtime.simulateLoss();
+      equal(await model.loss([1, 2, 3]), loss, "the loss afterwards");
+      await waitFor("the states are reported", () => reported.length >= 3);
+      const states = reported.map((one) => one.message);
+      for (const state of ["lost", "reopened", "recovered"])
+        ok(states.includes(state), `${states}`);
+      runtime.destroy();
+    } finally {
+      console.error = error;
+      if (!inNode) globalThis.removeEventListener("error", onError);
+    }
   },
 
   async "while the browser gives no adapter, a page hears what a reload would lose"(context) {

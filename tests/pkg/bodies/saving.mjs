@@ -98,6 +98,58 @@ export const cases = {
     (await load({ ...header, __metadata__: old })).free();
   },
 
+  async "checksums that are none, and options that are a list, are refused"({ tinyloom, runtime }) {
+    const { Model, Trainer } = tinyloom;
+    const model = await Model.create(runtime, config, { seed: 4 });
+    const trainer = await Trainer.create(model, { tokensPerStep: 16 });
+    const files = await trainer.save();
+    model.free();
+    const name = "trainer_state.json";
+    const state = JSON.parse(new TextDecoder().decode(files[name]));
+    const resume = (changed) =>
+      Trainer.resume(runtime, {
+        ...files,
+        [name]: new TextEncoder().encode(JSON.stringify({ ...state, ...changed })),
+      });
+    const { config: whole } = state.crc32;
+    for (const crc32 of [
+      -1,
+      "x",
+      null,
+      0,
+      [],
+      {},
+      { config: whole },
+      { config: whole, state: 7 },
+    ]) {
+      await refuses("invalid-checkpoint", [name, "crc32 is", "8 hexadecimal digits"], () =>
+        resume({ crc32 }),
+      );
+    }
+    const options = ["options is an array"];
+    await refuses("invalid-checkpoint", options, () => resume({ options: [], crc32: undefined }));
+    const { header, data } = openFile(files["model.safetensors"]);
+    const load = (metadata) =>
+      Model.fromPretrained(runtime, {
+        ...files,
+        "model.safetensors": makeFile({ ...header, __metadata__: metadata }, data),
+      });
+    const { crc32, ...rest } = header.__metadata__;
+    const words = ["model.safetensors: crc32", "8 hexadecimal digits"];
+    for (const sums of ["zz", "", crc32.slice(0, -9), crc32.slice(0, -1), `${crc32} 00000000`]) {
+      await refuses("invalid-checkpoint", words, () => load({ ...rest, crc32: sums }));
+    }
+    await refuses("invalid-checkpoint", words, () => load(rest));
+    for (const fine of [
+      undefined,
+      header.__metadata__,
+      { format: "pt" },
+      { crc32: "of the whole" },
+    ]) {
+      (await load(fine)).free();
+    }
+  },
+
   async "streams get the bytes of a save into memory"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
     const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });

@@ -30,9 +30,16 @@ export const files = {
         const opened = await runs.open("one");
         const ofNewest = Number(/\/c(\d+)\//.exec(path)?.[1] ?? 0) === newest;
         equal(await stepOf(context, opened), ofNewest ? 2 : 4, what);
-        if (ofNewest && !path.includes("manifest")) {
-          equal(opened.problems.length, 1, `problems of ${what}`);
-        }
+        const name = path.split("/").at(-1);
+        const noticed =
+          ofNewest || name === "manifest.json" || name === "metrics.jsonl" ? [name] : [];
+        equal(
+          opened.problems.map(
+            (problem) => /[\w.]+\.jsonl?\b|[\w.]+\.safetensors/.exec(problem)?.[0],
+          ),
+          noticed,
+          `problems of ${what}: ${opened.problems}`,
+        );
         if (path.endsWith("/data"))
           await refuses("invalid-checkpoint", ["data"], () => opened.data());
         if (path.endsWith("/metrics.jsonl") && how === "flipped") {
@@ -55,6 +62,78 @@ export const files = {
     }
     await runs.delete("one");
     return `${tried} damages`;
+  },
+
+  async "manifests and logs that are damaged or gone are told, and what was never finished is not"(
+    context,
+  ) {
+    const { open, disk, tinyloom, runtime } = context;
+    const runs = await open("lost");
+    const run = await twoCheckpoints(context, runs, "one");
+    await run.addSample({ step: 4, text: "a sample" });
+    await run.addSample({ step: 4, text: "another" });
+    await run.close();
+    const { id } = run;
+    const again = await runs.open("one");
+    const resumed = await tinyloom.Trainer.resume(runtime, again);
+    equal(again.problems, []);
+    await resumed.save({ to: again }); // its manifest counts the samples that close() wrote
+    await resumed.model.free();
+    await again.close();
+    const paths = (await disk.list("lost")).filter((path) => path.startsWith(`${id}/`));
+    const manifest = `${id}/c00000003/manifest.json`;
+    ok(paths.includes(manifest), `${paths}`);
+    const garbage = new TextEncoder().encode("no line end");
+    const tried = async (changes, problems, from) => {
+      const whole = new Map();
+      for (const [path, bytes] of Object.entries(changes)) {
+        whole.set(path, await disk.read("lost", path));
+        if (bytes) await disk.write("lost", path, bytes);
+        else await disk.remove("lost", path);
+      }
+      const opened = await runs.open("one");
+      equal(await stepOf(context, opened), from);
+      equal(opened.problems, problems);
+      await opened.close();
+      for (const [path, bytes] of whole) await disk.write("lost", path, bytes);
+    };
+    await tried({}, [], 4);
+    for (const bytes of [garbage, new Uint8Array()]) {
+      await tried({ [manifest]: bytes }, ["checkpoint 3: its manifest.json is damaged"], 4);
+    }
+    await tried({ [manifest]: undefined }, ["checkpoint 3: its manifest.json is missing"], 4);
+    // As a tab leaves it that ends while it saves.
+    const state = manifest.replace("manifest.json", "trainer_state.json");
+    await tried({ [manifest]: undefined, [state]: undefined }, [], 4);
+    await tried({ [manifest]: undefined, [state]: garbage }, [], 4);
+    const newest = "at the newest checkpoint";
+    for (const [log, lines] of [
+      ["metrics.jsonl", 4],
+      ["samples.jsonl", 2],
+    ]) {
+      const path = `${id}/${log}`;
+      for (const bytes of [undefined, new Uint8Array(), garbage]) {
+        const problem = `${log} has 0 of the ${lines} lines that it had ${newest}`;
+        await tried({ [path]: bytes }, [problem], 4);
+      }
+      const whole = await disk.read("lost", path);
+      // A line that a crash cut off behind the checkpoint is no loss.
+      const more = new Uint8Array(whole.length + 5);
+      more.set(whole);
+      more.fill(65, whole.length);
+      await tried({ [path]: more }, [], 4);
+      const flipped = whole.slice();
+      flipped[20] ^= 1;
+      await tried({ [path]: flipped }, [`${log}: line 1 is damaged`], 4);
+    }
+    // Without any manifest.
+    const manifests = paths.filter((path) => path.endsWith("manifest.json"));
+    for (const path of manifests) await disk.remove("lost", path);
+    const opened = await runs.open("one");
+    const words = ["no whole checkpoint", "checkpoint 3: its manifest.json is missing"];
+    await refuses("invalid-checkpoint", words, () => tinyloom.Trainer.resume(runtime, opened));
+    await opened.close();
+    await runs.delete("one");
   },
 
   async "with every checkpoint damaged, or none, the error says so"(context) {

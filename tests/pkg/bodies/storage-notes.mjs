@@ -27,6 +27,18 @@ export const notes = {
     await runs.delete("one");
   },
 
+  async "a log that cannot be read is an error of the storage"({ open, disk }) {
+    const runs = await open("unread");
+    const run = await runs.create("one");
+    for (const kind of ["metrics", "samples"]) {
+      await disk.folder("unread", `${run.id}/${kind}.jsonl`);
+      const words = ['the run "one"', "could not be read"];
+      await refuses("invalid-options", words, () => run[kind]());
+    }
+    await run.close();
+    await runs.delete("one");
+  },
+
   async "runs are kept in memory where that is asked for"({ tinyloom }) {
     const runs = await tinyloom.Runs.open("in-memory", { memory: true });
     const run = await runs.create("one", { data: "the data" });

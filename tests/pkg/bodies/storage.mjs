@@ -241,7 +241,7 @@ export const cases = {
     await runs.delete("one");
   },
 
-  async "a run's options are JSON, and a copy"({ open }) {
+  async "a run's options are JSON, and a copy"({ open, throughWorker }) {
     const runs = await open("options");
     const around = {};
     around.around = around;
@@ -251,16 +251,32 @@ export const cases = {
       ["seed is 4n", { seed: 4n }],
       ["labels is an object (Map)", { labels: new Map([["a", 1]]) }],
       ["tokens is an object (Uint8Array)", { tokens: new Uint8Array(2) }],
+      ["rate is NaN", { deep: [{ rate: Number.NaN }] }],
+      ["rate is Infinity", { rate: Number.POSITIVE_INFINITY }],
+      ["options is NaN", Number.NaN],
+      ["began is an object (Date)", { began: new Date(0) }],
+      ["1 is undefined", { list: [1, undefined] }],
       ["options is not JSON", around],
     ]) {
       const words = ["runs.create", word, "give what JSON can hold"];
       await refuses("invalid-options", words, () => runs.create("one", { options }));
     }
     equal(await runs.list(), [], "nothing was made");
-    const options = { deep: { list: [1, null, "two"] }, left: undefined, rate: Number.NaN };
+    // What passes through a worker is a copy without these, or is not cloned at all.
+    if (!throughWorker) {
+      for (const [word, options] of [
+        ["own is an object", { own: { toJSON: () => 1 } }],
+        ["own is an object", { own: { [Symbol("a")]: 1 } }],
+        ["list is an array", { list: Object.assign([1], { more: 2 }) }],
+        ["list is an array", { list: Array(2) }], // of holes
+      ]) {
+        await refuses("invalid-options", [word, "JSON"], () => runs.create("one", { options }));
+      }
+    }
+    const options = { deep: { list: [1, null, "two"] }, left: undefined, rate: -0 };
     const run = await runs.create("one", { options });
     options.deep.list.push(4);
-    const kept = { deep: { list: [1, null, "two"] }, rate: null };
+    const kept = { deep: { list: [1, null, "two"] }, rate: 0 };
     equal(run.options, kept);
     await run.close();
     equal((await runs.list())[0].options, kept, "when it is read again");
@@ -278,7 +294,8 @@ export const cases = {
     await run.addSample({ step: 5, text: "five again" });
     const around = { step: 1 };
     around.around = around;
-    for (const wrong of [{ step: 1, text: 10n }, { step: 1, text: () => "x" }, around]) {
+    const few = [10n, () => "x", Number.NaN, new Date(0)];
+    for (const wrong of [...few.map((text) => ({ step: 1, text })), around]) {
       await refuses("invalid-options", ["addSample", "JSON"], () => run.addSample(wrong));
     }
     for (const wrong of [undefined, null, 4, "x", {}, { step: -1 }, { step: 0.5 }, []]) {
@@ -388,6 +405,11 @@ export const originDisk = {
     const names = path.split("/");
     const folder = await folderOf([app, ...names.slice(0, -1)]);
     await folder.removeEntry(names.at(-1), { recursive: true });
+  },
+  async folder(app, path) {
+    const names = path.split("/");
+    const folder = await folderOf([app, ...names.slice(0, -1)]);
+    await folder.getDirectoryHandle(names.at(-1), { create: true });
   },
 };
 

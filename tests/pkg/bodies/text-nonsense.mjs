@@ -119,6 +119,13 @@ export const cases = {
     await refused("as in model.vocab", (json) => {
       json.model.vocab[json.added_tokens[0].content] = 1000;
     });
+    await refused("400, as in added_tokens", (json) => {
+      const [one] = json.added_tokens;
+      json.added_tokens.push(
+        { ...one, id: 400, content: "<x>" },
+        { ...one, id: 401, content: "<x>" },
+      );
+    });
     const merged = whole.model.merges[0].join("");
     await refused(merged, (json) => {
       delete json.model.vocab[merged];
@@ -137,6 +144,59 @@ export const cases = {
     );
     const loaded = await load(whole);
     equal(loaded.decode(loaded.encode("the cat")), "the cat");
+  },
+
+  async "a damaged tokenizer.json of Unigram"({ tinyloom }) {
+    const words = ["<unk>", "\u2581a", "b", "a", "\u2581"];
+    const whole = {
+      added_tokens: [{ id: 5, content: "<s>" }],
+      model: { type: "Unigram", unk_id: 0, vocab: words.map((word, at) => [word, -at]) },
+    };
+    const load = (json) => tinyloom.Tokenizer.fromPretrained({ "tokenizer.json": encoded(json) });
+    // As whole files do, it goes to the other package.
+    const taken = (change) => {
+      const json = structuredClone(whole);
+      change(json);
+      return load(json).then(
+        () => undefined,
+        ({ code, message }) => ok(!/has to be/.test(message), `${code}: ${message}`),
+      );
+    };
+    const refused = (word, change) => {
+      const json = structuredClone(whole);
+      change(json);
+      return refuses("invalid-checkpoint", ["tokenizer.json", word], () => load(json));
+    };
+    await taken(() => {});
+    await taken((json) => {
+      json.model.unk_id = null;
+    });
+    await taken((json) => {
+      json.model.vocab.push(["b", -9]); // a text twice, as some vocabularies have it
+      json.added_tokens = [{ id: 2, content: "b" }];
+    });
+    await refused('another than that of "b"', (json) => {
+      json.added_tokens[0].id = 2;
+    });
+    await refused("2, as in model.vocab", (json) => {
+      json.added_tokens = [
+        { id: 5, content: "<s>" },
+        { id: 7, content: "b" },
+      ];
+    });
+    await refused("5, as in added_tokens", (json) => {
+      json.added_tokens.push({ id: 6, content: "<s>" });
+    });
+    for (const value of [99, 5, -1, 0.5, "0", {}]) {
+      await refused("model.unk_id", (json) => {
+        json.model.unk_id = value;
+      });
+    }
+    for (const value of [null, 5, "a", [], ["a"], ["a", "b"], [1, 2]]) {
+      await refused("model.vocab[2]", (json) => {
+        json.model.vocab[2] = value;
+      });
+    }
   },
 
   async "a tokenizer.json whose merges have another order than its tokens"({ tinyloom }) {

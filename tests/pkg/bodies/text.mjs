@@ -328,6 +328,49 @@ export const cases = {
     }
   },
 
+  async "special tokens that the vocabulary has by themselves"({ tinyloom }) {
+    const { BpeTokenizer, Dataset, Tokenizer } = tinyloom;
+    const lines = "the cat|sat # on<a mat|é Ġ the end ".repeat(40);
+    const specialTokens = ["|", "#", "<", "a", "<|end|>"];
+    const trained = await BpeTokenizer.train(lines, { vocabSize: 300, specialTokens });
+    equal([...trained.encode("|#<a")], [124, 35, 60, 97], "the bytes' own ids");
+    equal(trained.endToken, 124);
+    const loaded = await Tokenizer.fromPretrained(trained.save());
+    equal([loaded.vocabSize, loaded.endToken], [trained.vocabSize, 124]);
+    const ids = trained.encode(lines);
+    equal([...loaded.encode(lines)], [...ids]);
+    for (const one of [trained, loaded]) equal(one.decode(ids), lines);
+    const data = await Dataset.fromText(lines, trained);
+    const back = await Dataset.load(await data.save());
+    equal(back.hash, data.hash);
+    // The least vocabulary: 256 bytes, "<|end|>" and one merge.
+    const least = await BpeTokenizer.train(lines, { vocabSize: 258, specialTokens });
+    equal(least.vocabSize, 258);
+    // A space is spelled "Ġ", and the byte 0xe9 "é": a text with either would lose characters.
+    for (const special of ["é", "Ġ", "Ċ", "Ġthe"]) {
+      await refuses("invalid-options", [`"${special}"`, `"<|${special}|>"`], () =>
+        BpeTokenizer.train(lines, { vocabSize: 300, specialTokens: [special] }),
+      );
+    }
+  },
+
+  async "tokenizers that were saved with such a token behind the vocabulary"({ tinyloom }) {
+    const { BpeTokenizer, Dataset, Tokenizer } = tinyloom;
+    const lines = "the cat|sat on é the mat| ".repeat(40);
+    const trained = await BpeTokenizer.train(lines, { vocabSize: 300, specialTokens: ["<|>"] });
+    const { "tokenizer.json": bytes, ...rest } = trained.save();
+    const json = JSON.parse(new TextDecoder().decode(bytes));
+    const [end] = json.added_tokens;
+    json.added_tokens = ["|", "é"].map((content, at) => ({ ...end, id: end.id + at, content }));
+    const old = { ...rest, "tokenizer.json": new TextEncoder().encode(JSON.stringify(json)) };
+    const loaded = await Tokenizer.fromPretrained(old);
+    equal([...loaded.encode("|é")], [end.id, end.id + 1]);
+    equal(loaded.decode(loaded.encode(lines)), lines);
+    const data = await Dataset.fromText(lines, loaded);
+    const back = await Dataset.load(await data.save());
+    equal(back.hash, data.hash);
+  },
+
   async "long texts are cut where their tokens stay the same"({ tinyloom }) {
     const { BpeTokenizer, Dataset } = tinyloom;
     const long = `${text.repeat(30)}${"日本語の文章。".repeat(9000)}${" ".repeat(90_000)}x ${text}`;

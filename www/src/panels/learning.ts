@@ -1,8 +1,9 @@
 import { byId, clock, duration, make, showNumber, whole } from "../dom.ts";
+import type { ScoreKind } from "../exam.ts";
 import type { Curve } from "../shelf.ts";
 import type { TrainingEvent } from "../training.ts";
 import { LossChart, OTHERS, type Quantity } from "./chart.ts";
-import { type ScoreKind, ScorePanel } from "./score.ts";
+import { ScorePanel } from "./score.ts";
 
 /** What the other quantities of the chart are. */
 const WHY: { readonly [quantity in Quantity]: string } = {

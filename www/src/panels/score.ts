@@ -1,8 +1,6 @@
 import { byId } from "../dom.ts";
-import type { Score } from "../exam.ts";
-
-/** What a score counts. */
-export type ScoreKind = "problems" | "sentences" | "guesses";
+import { type Score, type ScoreKind, scoreKind } from "../exam.ts";
+import { FIRST } from "../tasks/index.ts";
 
 const words: {
   readonly [kind in ScoreKind]: { name: string; of: string; how: string; why: string };
@@ -44,7 +42,7 @@ export class ScorePanel {
   #how = "";
 
   constructor() {
-    this.start("problems", "letters"); // the page opens with such a task
+    this.start(scoreKind(FIRST, false), "letters"); // of a task, bytes are the tokens
   }
 
   start(kind: ScoreKind, tokens: "letters" | "tokens"): void {

@@ -2,7 +2,7 @@ import { byId, make, whole } from "../dom.ts";
 import type { Lab } from "../lab.ts";
 import { isPresetName, openSettings, type PresetName, presets, sizeOf } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
-import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
+import { FIRST, isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Text, TextChoice } from "../text.ts";
 import { EditorPanel } from "./editor.ts";
 
@@ -29,7 +29,7 @@ export class SetupPanel {
   constructor() {
     const problems = byId("task-options", HTMLOptGroupElement);
     for (const [name, { label }] of Object.entries(tasks)) problems.append(new Option(label, name));
-    this.#source.value = "reverse"; // a reload may have kept another choice
+    this.#source.value = FIRST; // a reload may have kept another choice
     const failing = make("optgroup", "");
     failing.label = "Made to fail";
     for (const [name, preset] of Object.entries(presets)) {

@@ -9,6 +9,9 @@ export const tasks = { reverse, sort, add, brackets } satisfies { [name: string]
 
 export type TaskName = keyof typeof tasks;
 
+/** The task with which the page opens. */
+export const FIRST: TaskName = "reverse";
+
 export function isTaskName(name: unknown): name is TaskName {
   return typeof name === "string" && Object.hasOwn(tasks, name);
 }
