@@ -47,8 +47,9 @@ export function orNull(rule: Rule): Rule {
 /** A whole number within [low, high]. */
 export function integer(low: number, high = Number.MAX_SAFE_INTEGER): Rule {
   return (value) => {
-    const above = typeof value === "number" && value > high;
-    if (Number.isInteger(value) && (value as number) >= low && !above) return undefined;
+    const whole = Number.isInteger(value) && (value as number) >= low;
+    const above = whole && (value as number) > high;
+    if (whole && !above) return undefined;
     const upper = above || high < Number.MAX_SAFE_INTEGER ? ` and at most ${high}` : "";
     return `a whole number of at least ${low}${upper}`;
   };

@@ -49,7 +49,7 @@ export const TRAINER: Rules<TrainerOptions> = {
   labelSmoothing: share,
   zLoss: number(0),
   dropout,
-  ema: orNull(fraction()),
+  ema: orNull(share),
   seed,
 };
 
