@@ -54,7 +54,8 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
 /// With layer norms, learned positions, biases everywhere and no gate: matrices stored transposed, an odd
 /// vocabulary.
 pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
-    "n_head":3,"initializer_range":0.2,"n_positions":512}"#;
+    "n_head":3,"initializer_range":0.2,"n_positions":512,
+    "embd_pdrop":0,"attn_pdrop":0,"resid_pdrop":0}"#;
 
 /// With blocks that read one input, rotation of half of each head, and queries, keys and values stored head by head.
 pub(super) const PARALLEL: &str = r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":48,"intermediate_size":58,
