@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
 
@@ -547,31 +548,37 @@ test("a run of the page, and one that is kept, are fine-tuned on the built-in ex
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
 
-test("Firefox: a run of the page is fine-tuned, and its adapter downloaded", {
-  timeout: 400_000,
-}, async (t) => {
-  const { demo, tune } = await open(t, {}, "firefox");
-  await demo.page.click("#start"); // by the mouse: Firefox asks before leaving only those who have done something
-  await demo.untilState("stopped");
-  await demo.page.click("#tune summary");
-  await tune.until("ready");
-  await demo.until("the button", async () => (await tune.buttons()).start, 30);
-  await demo.fill("tune-steps", "6");
-  await demo.click("tune-start");
-  await tune.until("done");
-  await tune.said(/^Done after 6 steps/);
-  const answers = await tune.answers();
-  assert.deepEqual(
-    answers.map(([asked]) => asked),
-    ["planet", "silk", "bobbin"],
-  );
-  for (const [, ...both] of answers)
-    assert.ok(
-      both.every((one) => one !== ""),
-      String(both),
+// Chromium's tests hold the panel; what differs in Firefox is WebGPU and the picker of files.
+if (full) {
+  test("Firefox: a run of the page is fine-tuned, and its adapter downloaded", {
+    timeout: 400_000,
+  }, async (t) => {
+    const { demo, tune } = await open(t, {}, "firefox");
+    await demo.page.click("#start"); // by the mouse: Firefox asks before leaving only those who have done something
+    await demo.untilState("stopped");
+    await demo.page.click("#tune summary");
+    await tune.until("ready");
+    await demo.until("the button", async () => (await tune.buttons()).start, 30);
+    await demo.fill("tune-steps", "6");
+    await demo.click("tune-start");
+    await tune.until("done");
+    await tune.said(/^Done after 6 steps/);
+    const answers = await tune.answers();
+    assert.deepEqual(
+      answers.map(([asked]) => asked),
+      ["planet", "silk", "bobbin"],
     );
-  const zip = await demo.savedFile("#tune-save");
-  const files = unzip(new Uint8Array(await zip.arrayBuffer()));
-  assert.deepEqual(Object.keys(files).sort(), ["adapter_config.json", "adapter_model.safetensors"]);
-  assert.deepEqual(demo.errors, [], "the page's console has errors");
-});
+    for (const [, ...both] of answers)
+      assert.ok(
+        both.every((one) => one !== ""),
+        String(both),
+      );
+    const zip = await demo.savedFile("#tune-save");
+    const files = unzip(new Uint8Array(await zip.arrayBuffer()));
+    assert.deepEqual(Object.keys(files).sort(), [
+      "adapter_config.json",
+      "adapter_model.safetensors",
+    ]);
+    assert.deepEqual(demo.errors, [], "the page's console has errors");
+  });
+}
