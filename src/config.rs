@@ -365,9 +365,11 @@ impl<'a> Written<'a> {
     }
 }
 
-/// What f32 holds, and soft caps that are told from none.
+/// The range of f32.
 const POSITIVE: &str = "a number from 1.2e-38 to 3.4e38";
+/// A smaller cap would hide all differences. A larger one changes nothing in f32.
 const CAPS: &str = "null or a number from 0.001 to 1000000";
+
 /// A field for people who read a saved config.
 const NOTE: &str = "tinyloom_note";
 const PARALLEL: &str = "use_parallel_residual";

@@ -14,6 +14,7 @@ import { MODEL_FILES, saveOptions } from "./save.js";
 import { save } from "./saving.js";
 import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
 import { readText, weightFiles } from "./source-files.js";
+import { transpose } from "./transpose.js";
 
 /** A tensor of the checkpoint. */
 interface Stored {
@@ -101,19 +102,10 @@ async function lowRanks(raw: RawModel, byInputs: boolean): Promise<ReadonlyMap<s
     const module = name.match(/^base_model\.model\.(.*)\.lora_A\.weight$/)?.[1];
     const b = values.get(name.replace(".lora_A.", ".lora_B."));
     if (!module || !b) continue;
-    const low = byInputs ? { a: turned(b, rank), b: turned(a, a.length / rank) } : { a, b };
+    const low = byInputs ? { a: transpose(b, rank), b: transpose(a, a.length / rank) } : { a, b };
     found.set(`${module}.weight`, { ...low, rank, scale });
   }
   return found;
-}
-
-/** A matrix of so many columns with its rows as columns. */
-function turned(values: Float32Array, columns: number): Float32Array {
-  const rows = values.length / columns;
-  return Float32Array.from(
-    values,
-    (_, at) => values[(at % rows) * columns + Math.floor(at / rows)] as number,
-  );
 }
 
 /** The merged checkpoint, in F32 and in the order of its files. */

@@ -19,7 +19,7 @@ const share = fraction();
 
 /** A rate for all places, or for some of them by name. */
 const dropout: Rule = (value) => {
-  const rates = typeof value === "object" && value ? value : { residual: value };
+  const rates: object = Object(value) === value ? (value as object) : { residual: value };
   return Object.entries(rates).every(
     ([place, rate]) => /^(embedding|attention|residual)$/.test(place) && !share(rate),
   )

@@ -139,23 +139,21 @@ impl Build<'_> {
     fn add_block(&mut self, block: Block, from: ValueId, x: ValueId) -> ValueId {
         let Block { whats: [product, adapter, post_norm, kept], linear, norm, dropout } = block;
         let rate = self.rates.residual;
-        // Each but the last of them leaves a value of its own; the last one adds x to it.
-        let mut rest = usize::from(norm.is_some()) + usize::from(rate > 0.0);
-        let mut to = |build: &mut Self, what, from| {
-            let added = build.value(if rest == 0 { "residual" } else { what }, build.hidden);
-            let reads = if rest == 0 { vec![from, x] } else { vec![from] };
-            rest = rest.saturating_sub(1);
-            (reads, added)
+        let drops = rate > 0.0;
+        // What a node reads and writes: the last one adds x, the others leave a value of this name.
+        let end = |build: &mut Self, last, name, from| {
+            let value = build.value(if last { "residual" } else { name }, build.hidden);
+            (if last { vec![from, x] } else { vec![from] }, value)
         };
-        let (reads, mut y) = to(self, "product", from);
+        let (reads, mut y) = end(self, norm.is_none() && !drops, "product", from);
         self.linear(linear, [product, adapter], &reads, y);
         if let Some(norm) = norm {
-            let (reads, normed) = to(self, "normed product", y);
+            let (reads, normed) = end(self, !drops, "normed product", y);
             self.node(Op::Norm(norm), post_norm, &reads, &[normed]);
             y = normed;
         }
-        if rate > 0.0 {
-            let (reads, sum) = to(self, "kept product", y);
+        if drops {
+            let (reads, sum) = end(self, true, "", y);
             self.dropout(Dropout::of_model(rate, self.layer, dropout), kept, &reads, sum);
             y = sum;
         }

@@ -33,7 +33,7 @@ pub enum KernelSpec {
         columns: usize,
         factor: Constant,
     },
-    /// Rows of `columns` elements, of which a share is left out; with `residual` that is added to the result.
+    /// Leaves out a share of the elements of rows of `columns`. With `residual` it adds other rows to the rest.
     Dropout {
         columns: usize,
         rate: Constant,

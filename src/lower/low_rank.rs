@@ -4,7 +4,7 @@
 use super::{Lowering, label};
 use crate::arch::LowRank;
 use crate::error::Result;
-use crate::graph::{Dropout, Node, ValueId};
+use crate::graph::{Node, ValueId};
 use crate::kernels::{self as k, Form, LinearShape, Output, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
@@ -15,28 +15,6 @@ impl Lowering<'_> {
         let flops = (self.builder.tokens * columns) as f64;
         let slices = vec![rows, self.builder.step()];
         self.builder.dispatch(label(node.site, "scale"), kernel, slices, flops)
-    }
-
-    /// `y (+)= x`, of which the step's masks leave a share out; plus a second read if there is one.
-    pub(super) fn dropout(
-        &mut self,
-        node: &Node,
-        Dropout { rate, place }: Dropout,
-        write: WriteMode,
-    ) -> Result<()> {
-        let (x, y) = (self.read(node, 0), self.written(node, 0)?);
-        let columns = self.columns(node.reads[0]);
-        let residual = node.reads.get(1).map(|_| self.read(node, 1));
-        let kernel = k::dropout(self.builder.caps, columns, rate, write, residual.is_some())?;
-        let mut slices = vec![x, y, self.builder.step(), self.place(place)];
-        slices.extend(residual);
-        let flops = (self.builder.tokens * columns) as f64;
-        self.builder.dispatch(label(node.site, "dropout"), kernel, slices, flops)
-    }
-
-    /// What tells the masks of a place.
-    pub(super) fn place(&mut self, place: usize) -> Slice {
-        self.builder.range(Range { col0: place as u32, ..self.builder.all_rows() })
     }
 
     /// `y += z · Bᵀ` in the module's columns of y.
@@ -104,7 +82,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn columns(&self, value: ValueId) -> usize {
+    pub(super) fn columns(&self, value: ValueId) -> usize {
         self.graph.values[value].columns
     }
 }

@@ -3,6 +3,7 @@
 
 mod attention;
 mod checksum;
+mod dropout;
 mod embed;
 mod gate;
 mod head;

@@ -73,7 +73,7 @@ impl Setting {
         [of(HEADS[1], 0.2), of(HEADS[2], 0.5), of(HEADS[3], 0.2), special]
     }
 
-    /// What decides the masks of a batch, and the place that the kernels are told.
+    /// The seed and micro-step of a batch's masks, and the number of their place.
     pub fn masks(&self, lane: &Lane) -> (Masks, usize) {
         (Masks { seed: split(lane.seed), micro_step: 77 }, 65_541)
     }

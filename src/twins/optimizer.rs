@@ -134,7 +134,8 @@ pub fn lion_forward<R: Real>(
     }
 }
 
-/// One step in place of an exponential moving average of weights, of which it takes `share`.
+/// One step of an exponential moving average, in place: `share` of it becomes the weights. Without `update` nothing
+/// changes.
 pub fn average_forward<R: Real>(weights: &[R], averages: &mut [R], share: R, update: bool) {
     if !update {
         return;

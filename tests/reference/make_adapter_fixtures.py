@@ -14,15 +14,12 @@ the masks of tinyloom, drawn here once more from the numbers that decide them.
 
 import json
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 import packed_llama
 from masks import Masks
@@ -34,10 +31,11 @@ from make_fixtures import (
     LOSS_NOISE,
     OPTIONS,
     STEPS,
-    check_versions,
+    adamw,
     forward,
     make_batch,
     mean_loss,
+    prepared,
     second,
     write_json,
 )
@@ -164,15 +162,8 @@ def merged_weights(base, adapter, scale):
 def train(model, masks, batch):
     tokens, targets, starts = batch
     adapter = adapter_of(model)
-    # The optimizer decays all that it trains: A and B are matrices.
-    optimizer = torch.optim.AdamW(
-        adapter.values(),
-        lr=OPTIONS["learning_rate"],
-        betas=(OPTIONS["beta1"], OPTIONS["beta2"]),
-        eps=OPTIONS["epsilon"],
-        weight_decay=OPTIONS["weight_decay"],
-        foreach=False,
-    )
+    # It decays all that it trains: A and B are matrices.
+    optimizer = adamw(adapter.values(), OPTIONS)
     steps = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
@@ -292,12 +283,7 @@ def make(name, spec, out, prepare=lambda model: None):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "adapters"
+    out = prepared("adapters")
     for name, spec in ADAPTERS.items():
         make(name, spec, out)
 

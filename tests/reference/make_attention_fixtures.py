@@ -12,7 +12,6 @@ results serve both elements. README.md lists the files.
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
 
-from make_fixtures import check_versions
+from make_fixtures import prepared
 
 HERE = Path(__file__).resolve().parent
 HIDDEN = -math.inf
@@ -169,10 +168,7 @@ def oracle(arrays, options, seen, added):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "attention"
+    out = prepared("attention")
     out.mkdir(parents=True, exist_ok=True)
     inputs = {name: make_inputs(seed, sizes) for seed, (name, sizes) in enumerate(SIZES.items())}
     arrays = {f"{kind}.{name}": x for kind, some in inputs.items() for name, x in some.items()}

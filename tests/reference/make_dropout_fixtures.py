@@ -8,16 +8,13 @@ attention and residuals, and what PyTorch reported before each step; beside it l
 transformers' models call torch's dropout in the order of the forward pass: each call is given the mask of its place.
 """
 
-import sys
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
-from make_fixtures import HERE, OPTIONS, STEPS, check_versions, mean_loss, named_parameters, write_json
+from make_fixtures import HERE, OPTIONS, STEPS, adamw, mean_loss, named_parameters, prepared, write_json
 from masks import Masks, place_of
 
 SEED = 5
@@ -84,16 +81,7 @@ def train(name, rates, out):
     tokens, targets, starts = batch
     dropped = Dropped(SEED)
     F.dropout = dropped
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices}, {"params": rest, "weight_decay": 0.0}],
-        lr=OPTIONS["learning_rate"],
-        betas=(OPTIONS["beta1"], OPTIONS["beta2"]),
-        eps=OPTIONS["epsilon"],
-        weight_decay=OPTIONS["weight_decay"],
-        foreach=False,
-    )
+    optimizer = adamw(model.parameters(), OPTIONS)
     steps = []
     for step in range(1, STEPS + 1):
         dropped.micro_step = step - 1
@@ -113,12 +101,7 @@ def train(name, rates, out):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "dropout"
+    out = prepared("dropout")
     out.mkdir(parents=True, exist_ok=True)
     for name, rates in FIXTURES.items():
         write_json(out / f"{name}.json", train(name, rates, out))

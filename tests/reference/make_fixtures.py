@@ -496,18 +496,24 @@ def mean_loss(logits, targets):
     return F.cross_entropy(logits, targets.where(targets != IGNORE, -100), ignore_index=-100)
 
 
-def train(model, tokens, targets, starts, options):
-    """Ten AdamW steps on one batch, with torch's own optimizer and clipping."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    norms = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices}, {"params": norms, "weight_decay": 0.0}],
+def adamw(parameters, options):
+    """torch's AdamW with decay on matrices alone."""
+    parameters = list(parameters)
+    matrices = [p for p in parameters if p.dim() > 1]
+    rest = [p for p in parameters if p.dim() == 1]
+    return torch.optim.AdamW(
+        [{"params": matrices}, {"params": rest, "weight_decay": 0.0}],
         lr=options["learning_rate"],
         betas=(options["beta1"], options["beta2"]),
         eps=options["epsilon"],
         weight_decay=options["weight_decay"],
         foreach=False,
     )
+
+
+def train(model, tokens, targets, starts, options):
+    """Ten AdamW steps on one batch, with torch's own optimizer and clipping."""
+    optimizer = adamw(model.parameters(), options)
     steps = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
@@ -690,13 +696,18 @@ def check_versions():
             sys.exit(f"{package} is {version(package)}: the fixtures are made with {wanted}")
 
 
-def main():
+def prepared(*folder):
+    """The same numbers in each run, and the folder to write to: that of the command line, or one of fixtures/."""
     check_versions()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures"
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.joinpath("fixtures", *folder)
+
+
+def main():
+    out = prepared()
     for name, fixture in FIXTURES.items():
         (out / name).mkdir(parents=True, exist_ok=True)
         make(name, fixture, out)

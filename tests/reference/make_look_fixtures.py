@@ -8,16 +8,13 @@ of its longest document, from eager attention in float32 on one CPU thread. The 
 a tenth of what the tests allow.
 """
 
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
-from make_fixtures import FIXTURES, HERE, check_versions
+from make_fixtures import FIXTURES, HERE, prepared
 
 # The square of it is what a head's file takes.
 MOST_TOKENS = 24
@@ -65,12 +62,7 @@ def make(name, out):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "look"
+    out = prepared("look")
     out.mkdir(parents=True, exist_ok=True)
     for name in FIXTURES:
         make(name, out)

@@ -9,8 +9,6 @@ clipping. The references are torch.optim.SGD, torch.optim.Muon, lion-pytorch and
 train by AdamW with other objectives: label smoothing as torch's cross_entropy has it, and a z-loss.
 """
 
-import sys
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +16,8 @@ from lion_pytorch import Lion
 from safetensors.numpy import load_file
 from torchao.optim import AdamW8bit
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
-from make_fixtures import HERE, IGNORE, STEPS, check_versions, forward, write_json
+from make_fixtures import HERE, IGNORE, STEPS, adamw, forward, prepared, write_json
 
 OPTIONS = {"schedule": "constant", "weight_decay": 0.1, "max_grad_norm": 1.0}
 
@@ -150,10 +147,7 @@ def optimizer_of(model, options):
     rate, decay = options["learning_rate"], options["weight_decay"]
     match options["optimizer"]:
         case "adamw":
-            betas, eps = (options["beta1"], options["beta2"]), options["epsilon"]
-            return torch.optim.AdamW(
-                groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, foreach=False
-            )
+            return adamw(model.parameters(), options)
         case "adamw8bit":
             betas, eps = (options["beta1"], options["beta2"]), options["epsilon"]
             return AdamW8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
@@ -194,15 +188,10 @@ def train(name, fixture):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     # AdamW8bit compiles its step for speed; operation by operation it is the same arithmetic.
     torch.compile = lambda step, **_: step
     torch.optim._muon._zeropower_via_newtonschulz = orthogonal
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "optimizers"
+    out = prepared("optimizers")
     out.mkdir(parents=True, exist_ok=True)
     for name, fixture in FIXTURES.items():
         write_json(out / f"{name}.json", train(name, fixture))

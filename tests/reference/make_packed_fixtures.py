@@ -9,15 +9,13 @@ own matrix with the adapter added. Everything else is as make_adapter_fixtures.p
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers.utils import logging
 
 import make_adapter_fixtures as adapters
-from make_fixtures import FIXTURES, HERE, check_versions, classes, fill, hf_config
+from make_fixtures import FIXTURES, HERE, classes, fill, hf_config, prepared
 
 BASE = "adapters/packed-base"
 # Rows of whole groups, an odd vocabulary, norms of heads.
@@ -60,12 +58,7 @@ def make_base(out):
 
 
 def main():
-    check_versions()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fixtures" / "adapters"
+    out = prepared("adapters")
     make_base(out)
     FIXTURES[BASE] = {"seed": 42, "lengths": [9, 1, 23], "ignored": [8, 15], "config": SIZES}
     for seed, weights in enumerate(("int8", "int4"), 43):

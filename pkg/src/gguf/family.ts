@@ -6,7 +6,7 @@ import type { Metadata } from "./format.js";
 
 /** Another order of a tensor's elements, or other elements. */
 export interface Change {
-  /** Rows that it needs together, of which a tensor has a multiple; default all of them. */
+  /** How many rows it needs at a time. A tensor's rows are a multiple of that. Default: all rows. */
   together?(config: ModelConfig): number;
   /** The shape in the file; default that of the checkpoint. */
   shape?(stored: readonly number[]): readonly number[];
@@ -55,7 +55,7 @@ export const GELU = ["gelu", "gelu_new", "gelu_pytorch_tanh"];
 /**
  * Refuses a field's value that llama.cpp does not compute.
  *
- * @param allowed - its values, of which `undefined` stands for null too.
+ * @param allowed - the values that it does compute. `undefined` allows null too.
  */
 export function expectField(config: ModelConfig, field: string, allowed: readonly unknown[]): void {
   if (allowed.includes(config[field] ?? undefined)) return;

@@ -1,6 +1,7 @@
 /** How GPT-2 and GPT-NeoX lie in a GGUF file. */
 
 import type { ModelConfig } from "../model-config.js";
+import { transpose } from "../transpose.js";
 import { type Change, expectField, type Family, GELU } from "./family.js";
 import { refuseScaling, writeRope } from "./rope.js";
 
@@ -19,16 +20,7 @@ function withHeads(config: ModelConfig): ModelConfig {
 /** Rows by outputs: GPT-2's checkpoints have them by inputs. Biases are one column, which stays as it is. */
 const TURNED: Change = {
   shape: (stored) => [...stored].reverse(),
-  change(values, columns) {
-    const rows = values.length / columns;
-    const turned = new Float32Array(values.length);
-    for (let row = 0, at = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
-        turned[column * rows + row] = values[at++] as number;
-      }
-    }
-    return turned;
-  },
+  change: transpose,
 };
 
 export const GPT_2: Family = {

@@ -101,6 +101,11 @@ export const PLACES = {
       "a loss that is not finite skips the step and ends the run",
     ],
   },
+  optimizers: {
+    whole: FIREFOX,
+    why: "as for training",
+    smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
+  },
   text: {
     whole: EVERYWHERE,
     why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",

@@ -38,7 +38,7 @@ export function suit(base: Base, ofPage: boolean, longest: number): void {
     `${family}, ${whole(words)} tokens, sees ${whole(base.context)} at once. ${TEMPLATES[base.templateOf]}`;
 }
 
-/** A step holds the longest chat, or so many tokens as are wanted. */
+/** Sets the tokens per step: as many as are wanted, and at least those of the longest chat. */
 export function fitTokens(longest: number, wanted = input("tokens").valueAsNumber): void {
   const tokens = input("tokens");
   tokens.min = String(Math.max(8, longest));

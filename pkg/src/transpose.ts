@@ -1,0 +1,11 @@
+/** A matrix of so many columns, row by row, with rows and columns exchanged. */
+export function transpose(values: Float32Array, columns: number): Float32Array {
+  const rows = values.length / columns;
+  const turned = new Float32Array(values.length);
+  for (let row = 0, at = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      turned[column * rows + row] = values[at++] as number;
+    }
+  }
+  return turned;
+}

@@ -1,0 +1,31 @@
+//! Dropout of rows, and where masks belong.
+
+use super::{Lowering, label};
+use crate::error::Result;
+use crate::graph::{Dropout, Node};
+use crate::kernels::{self as k, WriteMode};
+use crate::plan::{Range, Slice};
+
+impl Lowering<'_> {
+    /// `y (+)= x`, of which the step's masks leave a share out; plus a second read if there is one.
+    pub(super) fn dropout(
+        &mut self,
+        node: &Node,
+        Dropout { rate, place }: Dropout,
+        write: WriteMode,
+    ) -> Result<()> {
+        let (x, y) = (self.read(node, 0), self.written(node, 0)?);
+        let columns = self.columns(node.reads[0]);
+        let residual = node.reads.get(1).map(|_| self.read(node, 1));
+        let kernel = k::dropout(self.builder.caps, columns, rate, write, residual.is_some())?;
+        let mut slices = vec![x, y, self.builder.step(), self.place(place)];
+        slices.extend(residual);
+        let flops = (self.builder.tokens * columns) as f64;
+        self.builder.dispatch(label(node.site, "dropout"), kernel, slices, flops)
+    }
+
+    /// The uniform that tells a kernel whose masks to draw: those of this place.
+    pub(super) fn place(&mut self, place: usize) -> Slice {
+        self.builder.range(Range { col0: place as u32, ..self.builder.all_rows() })
+    }
+}
