@@ -52,7 +52,7 @@ const rank = (path) => LONGEST.findIndex((part) => path.includes(part)) >>> 0;
 
 function selected(full, wanted) {
   const whole =
-    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo|demo-panels|demo-states)\.)/;
+    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|demo|demo-panels|demo-states|demo-tune)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
