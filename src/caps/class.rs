@@ -106,7 +106,7 @@ impl Capabilities {
 /// The words of a name in lower case, a space around each.
 fn words(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
-    let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(" ".to_owned(), |all, word| all + word + " ")
 }
 

@@ -6,9 +6,9 @@ use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, TunedProduct};
+use crate::order::SortedMap;
 use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE, allocated_bytes};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 #[cfg(target_arch = "wasm32")]
@@ -40,9 +40,9 @@ pub struct WgpuDevice {
     caps: Capabilities,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    buffers: RefCell<HashMap<BufferId, Allocation>>,
+    buffers: RefCell<SortedMap<BufferId, Allocation>>,
     pipelines: Rc<Pipelines>,
-    plans: RefCell<HashMap<PlanId, InstalledPlan>>,
+    plans: RefCell<SortedMap<PlanId, InstalledPlan>>,
     /// Buffers and plans made so far: no number is given twice.
     ids: Cell<u32>,
     /// Calls whose error scopes are open, the innermost last.
@@ -443,8 +443,8 @@ impl Gpu for WgpuDevice {
     }
 
     fn destroy(&self) {
-        self.plans.borrow_mut().clear();
-        for (_, allocation) in self.buffers.borrow_mut().drain() {
+        self.plans.take();
+        for (_, allocation) in self.buffers.take() {
             allocation.buffer.destroy();
         }
         self.staging.clear();

@@ -23,11 +23,11 @@ use std::pin::Pin;
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A buffer of the device; a storage, uniform, copy source and copy destination at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
 /// A plan with its pipelines and bind groups made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlanId(pub u32);
 
 /// Replays a plan for a batch of `rows` token rows.

@@ -30,7 +30,7 @@ macro_rules! shader {
 pub(super) use shader;
 
 /// How a kernel uses what is bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     Read,
@@ -59,7 +59,7 @@ pub(super) const fn uniform(name: &'static str) -> Binding {
 }
 
 /// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Grid {
     Fixed {
         x: u32,
@@ -121,7 +121,7 @@ impl Grid {
 
 /// A kernel's text. Plans hold hundreds of dispatches of a few dozen kernels, so texts are compared as
 /// they were composed, and loops unrolled once for each pipeline.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wgsl {
     composed: String,
     /// Constants up to which loops are unrolled.

@@ -78,7 +78,7 @@ fn block(text: &str) -> usize {
 
 /// Replaces an identifier, but not members of that name.
 fn substitute(text: &str, name: &str, value: &str) -> String {
-    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(name) {

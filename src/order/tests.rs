@@ -1,4 +1,4 @@
-use super::SortedMap;
+use super::{Numbers, SortedMap};
 use std::collections::BTreeMap;
 
 /// Both maps with the same entries, which come in another order and partly again.
@@ -51,4 +51,24 @@ fn json_is_that_of_a_tree() {
     for wrong in ["[]", "{\"a\": -1}", "{\"a\"", "3"] {
         assert!(serde_json::from_str::<SortedMap<String, u32>>(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_set_of_numbers_knows_what_is_new() {
+    let mut set = Numbers::from_iter([3, 0, 3]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|number| set.contains(number)),
+        [true, false, false, true, false]
+    );
+    assert!(set.insert(200) && !set.insert(200) && !set.insert(3));
+    set.extend([1]);
+    assert!(set.contains(1) && set.contains(200) && !set.contains(199));
+}
+
+#[test]
+fn a_value_is_made_where_there_is_none() {
+    let mut map = SortedMap::from_iter([("b", 2)]);
+    *map.or_insert_with("a", || 1) += 10;
+    *map.or_insert_with("b", || panic!("it has a value")) += 10;
+    assert!(map.values().eq(&[11, 12]));
 }

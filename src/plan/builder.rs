@@ -5,7 +5,7 @@ use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Grid, Kernel, LinearShape, Wgsl};
-use std::collections::HashMap;
+use crate::order::SortedMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
 pub const RANGE_STRIDE: u64 = 256;
@@ -19,7 +19,7 @@ pub struct Builder<'a> {
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
     kernels: Vec<Kernel>,
-    known: HashMap<(Wgsl, Grid), usize>,
+    known: SortedMap<(Wgsl, Grid), usize>,
     dispatches: Vec<Dispatch>,
     ranges: Vec<Range>,
     virtuals: Vec<u64>,
@@ -34,7 +34,7 @@ impl<'a> Builder<'a> {
             tokens,
             step,
             kernels: Vec::new(),
-            known: HashMap::new(),
+            known: SortedMap::new(),
             dispatches: Vec::new(),
             ranges: Vec::new(),
             virtuals: Vec::new(),
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
         let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
         let cost = Cost { flops, bytes, flops_per_earlier_key };
-        let index = *self.known.entry((kernel.wgsl.clone(), kernel.grid)).or_insert_with(|| {
+        let index = *self.known.or_insert_with((kernel.wgsl.clone(), kernel.grid), || {
             self.kernels.push(kernel);
             self.kernels.len() - 1
         });
@@ -180,7 +180,7 @@ impl<'a> Builder<'a> {
         let used: Vec<usize> = (0..lifetimes.len()).filter(|&id| lifetimes[id].is_some()).collect();
         let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
         let (slot_of, slots) = slots::assign(&alive, existing);
-        let slot: HashMap<usize, usize> = used.into_iter().zip(slot_of).collect();
+        let slot: SortedMap<usize, usize> = used.into_iter().zip(slot_of).collect();
         let mut dispatches = self.dispatches;
         for dispatch in &mut dispatches {
             for slice in &mut dispatch.slices {

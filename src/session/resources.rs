@@ -2,14 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId};
+use crate::order::SortedMap;
 use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes};
-use std::collections::HashMap;
+use std::mem;
 use std::rc::Rc;
 
 /// Owns buffers and installed plans; gives them back when dropped.
 pub(super) struct Resources {
     gpu: Rc<dyn Gpu>,
-    buffers: HashMap<Buffer, (BufferId, u64)>,
+    buffers: SortedMap<Buffer, (BufferId, u64)>,
     plans: Vec<PlanId>,
     /// Bytes of the uniforms that the plans have brought with them.
     ranges: u64,
@@ -37,7 +38,7 @@ impl Resources {
     }
 
     fn with(gpu: &Rc<dyn Gpu>, others: Option<[Rc<Self>; 2]>) -> Self {
-        let (buffers, plans) = (HashMap::new(), Vec::new());
+        let (buffers, plans) = (SortedMap::new(), Vec::new());
         Self { gpu: Rc::clone(gpu), buffers, plans, ranges: 0, others }
     }
 
@@ -84,9 +85,9 @@ impl Resources {
 
     /// Takes over what it has not itself, and frees the rest.
     pub fn inherit(&mut self, mut old: Self) {
-        let (kept, replaced) = old.buffers.drain().partition(|(name, _)| !self.has(*name));
-        old.buffers = replaced;
-        let kept: HashMap<_, _> = kept;
+        let (kept, replaced): (Vec<_>, _) =
+            mem::take(&mut old.buffers).into_iter().partition(|(name, _)| !self.has(*name));
+        old.buffers = SortedMap::from_iter::<Vec<_>>(replaced);
         self.buffers.extend(kept);
     }
 
@@ -118,7 +119,7 @@ impl Drop for Resources {
         for plan in self.plans.drain(..) {
             self.gpu.uninstall(plan);
         }
-        for (_, (id, _)) in self.buffers.drain() {
+        for (_, (id, _)) in mem::take(&mut self.buffers) {
             self.gpu.destroy_buffer(id);
         }
     }

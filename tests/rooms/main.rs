@@ -44,7 +44,7 @@ const MAY_IMPORT: [(&str, &[&str]); 24] = [
     ("config", &["error", "order"]),
     ("schedule", &["error"]),
     ("arch", &["config", "error"]),
-    ("graph", &["arch", "config", "format"]),
+    ("graph", &["arch", "config", "format", "order"]),
     ("params", &["arch", "caps", "error", "format", "order"]),
     ("kernels", &["caps", "config", "decimal", "error", "format", "order", "products"]),
     ("plan", &["caps", "error", "kernels", "order"]),

@@ -5,9 +5,8 @@
 
 use crate::gpu::{Counters, LocalFuture};
 use crate::kernels::{Access, Binding, Kernel, Wgsl};
-use crate::order::order;
+use crate::order::{SortedMap, order};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Pipelines kept that no plan uses: those of a trainer with inference are about 120, each a few tens
@@ -19,8 +18,8 @@ const PROVED: u64 = 0;
 
 pub(super) struct Pipelines {
     device: wgpu::Device,
-    layouts: RefCell<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
-    made: RefCell<HashMap<Wgsl, Kept>>,
+    layouts: RefCell<SortedMap<Vec<Access>, wgpu::BindGroupLayout>>,
+    made: RefCell<SortedMap<Wgsl, Kept>>,
     /// Counts uses, so that the pipelines used longest ago go first.
     uses: Cell<u64>,
     most_unused: Cell<usize>,
@@ -121,7 +120,7 @@ impl Pipelines {
                 made.remove(wgsl);
             }
         }
-        self.layouts.borrow_mut().clear();
+        self.layouts.take();
     }
 
     /// Drops the pipelines used longest ago where more are kept than should be.
@@ -218,7 +217,7 @@ impl Pipelines {
                 accepted &= refused.await.is_none();
             }
             if !accepted {
-                pipelines.layouts.borrow_mut().clear();
+                pipelines.layouts.take();
                 return;
             }
             for (wgsl, parts, compiling) in begun {

@@ -194,11 +194,7 @@ export const PLACES = {
   peft: {
     whole: NODE,
     why: "as for fixtures",
-    smoke: [
-      "llama-dropout: logits, gradients and ten losses",
-      "packed-int4: exported",
-      "gemma2: merged",
-    ],
+    smoke: ["packed-int4: exported", "gemma2: merged"],
     limits: { node: "default" },
   },
   adapters: {
