@@ -1,7 +1,7 @@
 //! Sampling on the GPU.
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
-use super::limits::{reduction, row_workgroup, variant};
+use super::limits::{check_storage, reduction, row_workgroup, variant};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -26,7 +26,10 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
     } else {
         (shader!("lib/sample/score"), "")
     };
-    Composer::new(spec, row_workgroup(caps, vocabulary, spec.name())?)
+    let size = row_workgroup(caps, vocabulary, spec.name())?;
+    // The reduction's scratch, the sums of chunks and the winner.
+    check_storage(caps, 8 * size + 16, spec.name())?;
+    Composer::new(spec, size)
         .size("VOCABULARY", vocabulary)
         .module(shader!("lib/step"))
         .module(shader!("lib/philox"))

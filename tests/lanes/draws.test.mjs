@@ -5,7 +5,7 @@ import { drawn, leftToAnother, ofShard } from "./lane.mjs";
 
 const DEVICES = 2;
 /** Seeds in a row among which every draw comes up. */
-const RUNS = 16;
+const RUNS = 24;
 
 /** How often with these seeds a case ran on each device, and a kernel for another adapter with it. */
 function counts(name) {

@@ -12,7 +12,7 @@ const ALWAYS = /^texts: /;
 const SLOWEST = /kernels for hardware|split products|heads of 256/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 4, cases: 2, others: 4 };
+const ONE_OF = { slowest: 6, checked: 3, own: 2, others: 6 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
@@ -27,11 +27,11 @@ export function drawn(name, seed, devices, others) {
   const one = seed % devices;
   if (ALWAYS.test(name)) return { on: [0] };
   const turn = Math.floor(seed / devices);
-  const among = others === "check" && SLOWEST.test(name) ? ONE_OF.slowest : ONE_OF.cases;
+  if (others !== "check") return { on: turn % ONE_OF.own === 0 ? [one] : [] };
+  const slow = SLOWEST.test(name);
   return {
-    on: turn % among === 0 ? [one] : [],
-    others:
-      others === "check" && among === ONE_OF.cases && turn % ONE_OF.others === 0 ? one : undefined,
+    on: turn % (slow ? ONE_OF.slowest : ONE_OF.checked) === 0 ? [one] : [],
+    others: !slow && turn % ONE_OF.others === 0 ? one : undefined,
   };
 }
 

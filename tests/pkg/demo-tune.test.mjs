@@ -1,16 +1,18 @@
 // The fine-tune panel of the demo page, by its controls, in a real browser: a checkpoint folder and chats go in, an
 // adapter comes out that answers otherwise, and loads elsewhere with the same logits.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
-import { root } from "../../scripts/lib.mjs";
+import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
+import { findPython } from "./python.mjs";
 
 const dist = join(root, "www", "dist");
 const CALL = 120;
@@ -425,6 +427,7 @@ async function elsewhere({ files, chats, steps, rate, asked }) {
     answer += text;
   return {
     losses,
+    tokens: [...prompt.tokens],
     base: await logits({}),
     own: await logits({ adapter }),
     zip: await logits({ adapter: loaded }),
@@ -457,6 +460,29 @@ async function loadsBack(t, { demo, tune, server, browser }, { losses, answers }
   assert.notDeepEqual(made.zip, made.base, "logits of the model alone");
   assert.equal(made.answer, after, "its answer there");
   t.diagnostic(`${made.zip.length} logits and ${Object.keys(losses).length} losses are the same`);
+  await t.test("PEFT computes the same logits", (t) => inPeft(t, files, made));
+}
+
+/** PEFT reads the files of the zip, over the checkpoint that transformers reads. */
+function inPeft(t, files, { tokens, zip }) {
+  const python = findPython();
+  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: PEFT did not load the adapter`);
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-tuned-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const keep = (place, given) => {
+    mkdirSync(join(folder, place));
+    for (const [name, bytes] of Object.entries(given))
+      writeFileSync(join(folder, place, name), bytes);
+    return join(folder, place);
+  };
+  const [base, adapter] = [keep("base", FILES), keep("adapter", files)];
+  const expected = JSON.stringify({ tokens, logits: "logits.f32" });
+  const told = keep("told", { "expected.json": expected, "logits.f32": Float32Array.from(zip) });
+  const script = join(root, "tests", "reference", "check_saved.py");
+  const args = [script, base, join(told, "expected.json"), "--adapter", adapter];
+  const said = spawnSync(python, args, { encoding: "utf8" });
+  assert.equal(said.status, 0, `${said.stdout}${said.stderr}`);
+  t.diagnostic(said.stdout.trim());
 }
 
 test("a checkpoint folder is fine-tuned on chats, and its adapter loads elsewhere", {

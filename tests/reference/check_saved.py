@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks that transformers reads what tinyloom's model.save() wrote, and computes the same logits.
 
-    python check_saved.py DIR EXPECTED [--hashes FILE [--record]] [--tolerance 1e-4]
+    python check_saved.py DIR EXPECTED [--adapter DIR] [--hashes FILE [--record]] [--tolerance 1e-4]
 
 DIR       holds config.json and model.safetensors as saved.
 EXPECTED  is JSON: {"tokens": [ids of one document], "logits": "logits.f32"}, the logits being
           tinyloom's own, a raw little-endian f32 file [tokens x vocab_size] named relative to
           EXPECTED.
+--adapter names a folder with an adapter that PEFT loads over the model.
 --hashes  names a list in the format of sha256sum. With --record it is written, after the logits
           agreed; without, the saved files must match it. Where torch or transformers does not
           import, that match is the whole check: the very bytes that were once compared.
@@ -42,7 +43,7 @@ def compare_hashes(folder, hashes):
     print(f"hashes match {hashes}")
 
 
-def compare_logits(torch, transformers, folder, expected, tolerance):
+def compare_logits(torch, transformers, folder, expected, adapter, tolerance):
     spec = json.loads(expected.read_text())
     raw = (expected.parent / spec["logits"]).read_bytes()
     torch.set_num_threads(1)
@@ -57,6 +58,15 @@ def compare_logits(torch, transformers, folder, expected, tolerance):
     )
     if any(info.values()):
         fail(1, f"transformers did not load the tensors one to one: {info}")
+    if adapter:
+        import peft
+
+        # It warns of missing keys in the same way: what it would save must be what it has read.
+        model = peft.PeftModel.from_pretrained(model, adapter)
+        read = peft.utils.load_peft_weights(adapter, device="cpu")
+        kept = peft.get_peft_model_state_dict(model)
+        if read.keys() != kept.keys() or any(not torch.equal(read[k], kept[k]) for k in read):
+            fail(1, f"PEFT did not load the adapter's tensors one to one: {sorted(kept)}")
     with torch.no_grad():
         theirs = model(torch.tensor([spec["tokens"]]), use_cache=False).logits[0]
     if len(raw) != theirs.numel() * 4:
@@ -73,6 +83,7 @@ def main():
     parser = argparse.ArgumentParser(description="Compare a saved model with transformers.")
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("expected", metavar="EXPECTED", type=Path)
+    parser.add_argument("--adapter", metavar="DIR", type=Path)
     parser.add_argument("--hashes", metavar="FILE", type=Path)
     parser.add_argument("--record", action="store_true", help="write FILE if the logits agree")
     parser.add_argument("--tolerance", type=float, default=1e-4)
@@ -92,7 +103,7 @@ def main():
             fail(2, f"{error}, and {args.hashes} is missing")
         print(f"{error}: comparing hashes instead")
         return compare_hashes(args.folder, args.hashes)
-    compare_logits(torch, transformers, args.folder, args.expected, args.tolerance)
+    compare_logits(torch, transformers, args.folder, args.expected, args.adapter, args.tolerance)
     if args.record:
         args.hashes.write_text(sha256sums(args.folder))
         print(f"wrote {args.hashes}")

@@ -3,13 +3,12 @@
 
     python make_packed_fixtures.py [OUT]        # OUT defaults to fixtures/adapters beside this file
 
-The base in fixtures/adapters/packed-base is a checkpoint in BF16. PEFT runs on what its matrices stand for
+The bases in fixtures/adapters/packed-*base are checkpoints in BF16. PEFT runs on what its matrices stand for
 once they are packed, by the formula of docs/guides/adapters.md in float32. `merged.NAME` is the checkpoint's
 own matrix with the adapter added. Everything else is as make_adapter_fixtures.py has it.
 """
 
 import json
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,13 +16,27 @@ import torch
 import make_adapter_fixtures as adapters
 from make_fixtures import FIXTURES, HERE, classes, fill, hf_config, prepared
 
-BASE = "adapters/packed-base"
-# Rows of whole groups, an odd vocabulary, norms of heads.
-SIZES = dict(
-    model_type="qwen3", vocab_size=67, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-    num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
-    rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
-)
+# By the base's folder: rows of whole groups and an odd vocabulary. Qwen3 has norms of heads; Gemma 3 scales its
+# packed embedding, which is its head too, and has two rotations, windows, and norms by 1 + the weight.
+BASES = {
+    "packed-base": dict(
+        model_type="qwen3", vocab_size=67, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+        rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+    ),
+    "packed-gemma3-base": dict(
+        model_type="gemma3_text", vocab_size=59, hidden_size=64, intermediate_size=96,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+        hidden_activation="gelu_pytorch_tanh", rope_theta=5000.0, rope_local_base_freq=100.0,
+        rms_norm_eps=1e-6, tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
+        query_pre_attn_scalar=40, pad_token_id=None,
+    ),
+}
+ADAPTERS = {
+    "packed-int8": ("packed-base", "int8", 43),
+    "packed-int4": ("packed-base", "int4", 44),
+    "packed-gemma3-int4": ("packed-gemma3-base", "int4", 45),
+}
 LORA = dict(r=4, lora_alpha=8, target_modules="all-linear")
 GROUP = 32
 
@@ -48,22 +61,23 @@ def pack(model, weights):
     return own
 
 
-def make_base(out):
-    folder = out / Path(BASE).name
+def make_base(folder, sizes, seed):
     folder.mkdir(parents=True, exist_ok=True)
-    model = classes(SIZES)[1](hf_config(SIZES))
-    fill(model, 41)
+    model = classes(sizes)[1](hf_config(sizes))
+    fill(model, seed)
     model.to(torch.bfloat16).save_pretrained(folder)
     (folder / "generation_config.json").unlink()
 
 
 def main():
     out = prepared("adapters")
-    make_base(out)
-    FIXTURES[BASE] = {"seed": 42, "lengths": [9, 1, 23], "ignored": [8, 15], "config": SIZES}
-    for seed, weights in enumerate(("int8", "int4"), 43):
-        name = f"packed-{weights}"
-        spec = {"base": BASE, "seed": seed, "lora": LORA}
+    for seed, (name, sizes) in zip((41, 46), BASES.items()):
+        make_base(out / name, sizes, seed)
+        FIXTURES[f"adapters/{name}"] = {
+            "seed": seed + 1, "lengths": [9, 1, 23], "ignored": [8, 15], "config": sizes,
+        }
+    for name, (base, weights, seed) in ADAPTERS.items():
+        spec = {"base": f"adapters/{base}", "seed": seed, "lora": LORA}
         adapters.make(name, spec, out, lambda model: pack(model, weights))
         path = out / name / "losses.json"
         losses = {"weights": weights} | json.loads(path.read_text())

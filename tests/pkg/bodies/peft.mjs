@@ -1,5 +1,5 @@
 // LoRA adapters against PEFT: its files, logits, gradients of A and B, ten losses and merged weights of the adapters
-// in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws. Two are on
+// in tests/reference/fixtures/adapters. One has dropout; PEFT then had the masks that tinyloom draws. Three are on
 // packed bases; PEFT then had what the packed matrices stand for, as Python unpacks them.
 import { close, equal, ok, refuses, sameBytes } from "./assert.mjs";
 import { filesOf as checkpointOf } from "./fixtures.mjs";
@@ -17,7 +17,7 @@ const NAMES = [
   "gemma2",
   "llama-dropout",
 ];
-const PACKED = ["packed-int8", "packed-int4"];
+const PACKED = ["packed-int8", "packed-int4", "packed-gemma3-int4"];
 /** Checkpoints in halves that have matrices in another order, or tensors under other names. */
 const HALVES = ["gpt2-bf16", "gpt2-bare-f16-sharded", "gpt-neox-bf16", "gpt-neox-f16-sharded"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];
