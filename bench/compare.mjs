@@ -95,7 +95,7 @@ async function measure(name, steps, rows) {
       const { train, batch, median, CONFIGS } = await import(`/${name}/bench/workloads.mjs`);
       const runtime = await tinyloom.Runtime.create();
       const milliseconds = {};
-      // 256 tokens take 50 ms, and one such measurement is off by a fifth: the median of many is kept.
+      // 256 tokens of tiny take 50 ms, and single measurements differ by a factor of two: the median of many is kept.
       const decodedToken = async (config) => {
         const created = await tinyloom.Model.create(runtime, config, { seed: 1 });
         const prompt = batch(128, config.vocab_size).tokens;

@@ -141,7 +141,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.or_insert_with(key, V::default)
     }
 
-    /// The value of a key, and what `make` gives if it had none.
+    /// The value of a key; if it had none, what `make` gives, which is then kept.
     pub fn or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let at = self.place(&key).unwrap_or_else(|at| {
             self.0.insert(at, (key, make()));

@@ -22,7 +22,10 @@ test("cargo test: the crate, and its kernels on native wgpu", {
   }
   // A full run takes long enough that each case should be seen to end.
   const runs = full
-    ? [["--test", "kernels", "--", "--nocapture"]]
+    ? [
+        ["--test", "selection"],
+        ["--test", "kernels", "--", "--nocapture"],
+      ]
     : [["--test", "*", "--examples", "--bins", "--lib"], ["--doc"]];
   for (const more of runs) {
     const code = await exitCode("cargo", [...args, ...more], { env });

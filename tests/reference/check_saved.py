@@ -90,12 +90,17 @@ def main():
     args = parser.parse_args()
     if args.record and not args.hashes:
         parser.error("--record needs --hashes FILE")
+    if args.adapter and args.hashes:
+        parser.error("--hashes are of a model without an adapter")
     for path in (*(args.folder / name for name in FILES), args.expected):
         if not path.is_file():
             fail(2, f"{path} is missing")
     try:
         import torch
         import transformers
+
+        if args.adapter:
+            import peft  # noqa: F401
     except ImportError as error:
         if args.record or not args.hashes:
             fail(2, f"{error}: the logits cannot be compared")
