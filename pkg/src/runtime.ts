@@ -155,7 +155,7 @@ const RULES: Rules<RuntimeOptions> = {
     ArrayBuffer.isView(value) ||
     value instanceof WebAssembly.Module
       ? undefined
-      : "a URL, as an object or a string, a Response, the bytes of the module, or a WebAssembly.Module",
+      : "a URL or its text, a Response, bytes, or a WebAssembly.Module",
 };
 
 /**

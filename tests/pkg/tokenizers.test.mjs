@@ -249,12 +249,18 @@ test("a document tells what the loss counts, and a prompt what ends its answer",
   }
   data.free();
   await assert.rejects(data.document(0), { code: "freed" });
+  const broken = {
+    get role() {
+      throw new Error("closed");
+    },
+  };
   for (const [given, words] of [
     [[CONVERSATIONS[0], tokenizer], /no chat template/],
     [[[{ text: "a" }], tokenizer, { template }], /the conversation is .*role/],
     [[CONVERSATIONS[0], {}, { template }], /takes a tokenizer/],
     [[CONVERSATIONS[0], tokenizer, { template, learn: "all" }], /learn/],
     [[CONVERSATIONS[0], tokenizer, { template: "{% bad %}" }], /the template/],
+    [[{ messages: [broken] }, tokenizer, { template }], /threw Error: closed when it was read/],
   ]) {
     await assert.rejects(chatPrompt(...given), { code: "invalid-options", message: words });
   }

@@ -198,26 +198,28 @@ export async function openTemplate(
  * message adds behind the prompt for it.
  */
 function rendererOf({ marks, render }: ChatTemplate): Render {
-  return (given, index) => {
-    const conversation = expectConversation(WHERE, given, `conversation ${index}`);
-    const made = (messages: readonly Message[], prompt: boolean) =>
-      render(`conversation ${index}`, { ...conversation, messages }, prompt);
-    const { messages } = conversation;
-    return marks ? unmarked(made(messages, false)) : byPrefix(messages, made, index);
-  };
+  return (given, index) =>
+    inspect(WHERE, () => {
+      const conversation = expectConversation(WHERE, given, `conversation ${index}`);
+      const made = (messages: readonly Message[], prompt: boolean) =>
+        render(`conversation ${index}`, { ...conversation, messages }, prompt);
+      const { messages } = conversation;
+      return marks ? unmarked(made(messages, false)) : byPrefix(messages, made, index);
+    });
 }
 
 /** The messages of a conversation, in an object. */
 export function expectConversation(where: string, given: unknown, what: string): Messages {
-  const conversation = (Array.isArray(given) ? { messages: given } : given) as Messages;
-  const messages = conversation?.messages;
-  if (!Array.isArray(messages) || messages.some((one) => typeof one?.role !== "string")) {
+  return inspect(where, () => {
+    const conversation = (Array.isArray(given) ? { messages: given } : given) as Messages;
+    const messages = conversation?.messages;
+    if (Array.isArray(messages) && !messages.some((one) => typeof one?.role !== "string"))
+      return conversation;
     throw invalid(
       `${where}: ${what} is ${show(given)}; give messages such as ` +
         '[{ role: "user", content: "…" }, { role: "assistant", content: "…" }]',
     );
-  }
-  return conversation;
+  });
 }
 
 /** The text without its marks, and where they were. */
