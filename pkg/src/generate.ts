@@ -157,7 +157,7 @@ const GENERATE: Rules<GenerateOptions> = {
   bias: (value) =>
     typeof value === "function" || Array.isArray(value) || value instanceof Float32Array
       ? undefined
-      : "pairs of a token and a number, a Float32Array of vocab_size numbers, or a function that gives these",
+      : "pairs of token and number, a Float32Array of vocab_size numbers, or a function that gives these",
   kvCache,
   weights,
   adapter,

@@ -15,7 +15,7 @@ export class Life {
     this.panic = new TinyloomError(
       "internal",
       `the wasm module failed, and what it held is lost (${message}); go on with another ` +
-        "Runtime.create(), which loads the module again, and please report it",
+        "Runtime.create(), which loads the module again; please report it",
     );
     for (const reject of this.#running) reject(this.panic);
     this.#running.clear();
