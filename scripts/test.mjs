@@ -12,9 +12,8 @@ import { noteLeftOut } from "./left-out.mjs";
 import { Failure, filesBelow, main, root, step } from "./lib.mjs";
 
 /**
- * What compiles all the time, one core for each: two files at a time. A third one would take time from both, and the
- * software adapters' threads wait in loops: `pkg/node` then takes 496 s instead of 213. In this order, so that no
- * core is idle at the end.
+ * What compiles all the time, one core for each: two files at a time. With a third one `pkg/node` took 496 s instead
+ * of 213. In this order, so that no core is idle at the end.
  */
 const COMPILING = [
   "lanes/native",
