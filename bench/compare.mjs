@@ -1,9 +1,9 @@
-// node bench/compare.mjs OLD NEW [--rounds N] [--steps N] [--rows tiny,seed,…] [--out FILE]
-// Two builds on this machine's GPU in headless Chromium, in turns: each round opens a page per build and
-// measures it, so that a GPU whose clock drifts slows both alike. The pages are cross-origin isolated: otherwise
-// their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW are folders with `pkg/dist` and `bench`
-// of each build. The rows are those of ROWS; without `--rows`, all of them.
-// Prints the medians of the rounds and their ratio.
+// node bench/compare.mjs OLD NEW [--rounds N] [--blocks N] [--steps N] [--rows tiny,seed,…] [--out FILE]
+// Two builds on this machine's GPU in headless Chromium, in turns. Each round opens a page with both builds. There
+// they alternate by blocks (see compare-page.mjs): pages of one build differ by more than what is looked for. The
+// pages are cross-origin isolated: otherwise their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW
+// are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them.
+// Prints per row the medians of all blocks, their ratio, and the quartiles of the ratios of single blocks.
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -16,7 +16,7 @@ const ROWS = {
   tiny: { model: "tiny" },
   mid: { model: "mid" },
   seed: { model: "seed" },
-  "seed-documents": { model: "seed", options: { documents: 8 } },
+  "seed-documents": { model: "seed", documents: 8 },
   "decode-tiny": { model: "tiny", decodes: true },
   "decode-seed": { model: "seed", decodes: true },
 };
@@ -25,7 +25,8 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: "string", default: "5" },
-    steps: { type: "string", default: "100" },
+    blocks: { type: "string", default: "10" },
+    steps: { type: "string", default: "20" },
     rows: { type: "string", default: Object.keys(ROWS).join() },
     out: { type: "string" },
   },
@@ -46,23 +47,17 @@ if (unknown.length > 0) {
 const wanted = Object.entries(ROWS).flatMap(([name, row]) => (rows.includes(name) ? [row] : []));
 const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
 const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
-const routes = { "/blank.html": blank };
-for (const [name, folder] of Object.entries(builds)) {
+const routes = { "/blank.html": blank, "/bench": import.meta.dirname };
+for (const [name, folder] of Object.entries(builds))
   routes[`/${name}/pkg`] = join(folder, "pkg", "dist");
-  routes[`/${name}/bench`] = join(folder, "bench");
-}
 const server = await serve(routes, { isolated: true });
 const browser = await launch("chromium");
+const options = { blocks: Number(values.blocks), steps: Number(values.steps) };
 const rounds = [];
 try {
   for (let round = 1; round <= Number(values.rounds); round++) {
-    // The first of a round alternates too.
-    const names = round % 2 ? ["old", "new"] : ["new", "old"];
-    for (const name of names) {
-      const measured = await measure(name, Number(values.steps), wanted);
-      rounds.push({ round, build: name, ...measured });
-      console.log(`round ${round} ${name}: ${JSON.stringify(measured.milliseconds)}`);
-    }
+    rounds.push(await measure(Object.keys(builds), wanted, options));
+    console.log(`round ${round}: ${JSON.stringify(summary([rounds.at(-1)]))}`);
   }
 } finally {
   await browser.close();
@@ -70,66 +65,44 @@ try {
 }
 const { adapter } = rounds[0];
 console.log(`adapter: ${Object.values(adapter).filter(Boolean).join(" ")}`);
-const table = Object.keys(rounds[0].milliseconds).map((workload) => {
-  const of = (build) =>
-    median(rounds.filter((row) => row.build === build).map((row) => row.milliseconds[workload]));
-  return { workload, old: of("old"), new: of("new"), ratio: of("new") / of("old") };
-});
-for (const { workload, old, new: now, ratio } of table) {
+const table = summary(rounds);
+for (const { workload, old, new: now, ratio, quartiles } of table) {
+  const spread = quartiles.map((quartile) => quartile.toFixed(3)).join(" to ");
   console.log(
-    `${workload.padEnd(24)} ${old.toFixed(3)} ms  ${now.toFixed(3)} ms  ${ratio.toFixed(3)}`,
+    `${workload.padEnd(24)} ${old.toFixed(3)} ms  ${now.toFixed(3)} ms  ${ratio.toFixed(3)}  (half of the blocks: ${spread})`,
   );
 }
 if (values.out)
-  writeFileSync(values.out, `${JSON.stringify({ adapter, table, rounds }, null, 2)}\n`);
+  writeFileSync(values.out, `${JSON.stringify({ adapter, options, table, rounds }, null, 2)}\n`);
 process.exit(0);
 
-/** Milliseconds of each workload: of a step, of a step queued ahead, of a decoded token. */
-async function measure(name, steps, rows) {
+/** Medians of all blocks, and how the ratio of one block varies. */
+function summary(rounds) {
+  return Object.keys(rounds[0].milliseconds).map((workload) => {
+    const of = (build) => rounds.flatMap((round) => round.milliseconds[workload][build]);
+    const [old, now] = [of("old"), of("new")];
+    const ratios = now.map((value, block) => value / old[block]).sort((a, b) => a - b);
+    const quartiles = [0.25, 0.75].map((share) => ratios[Math.floor(share * ratios.length)]);
+    const medians = { old: median(old), new: median(now) };
+    return { workload, ...medians, ratio: medians.new / medians.old, quartiles };
+  });
+}
+
+/** Milliseconds of each block in a fresh page, by workload and build. */
+async function measure(names, rows, options) {
   const page = await browser.newPage();
   page.on("console", (message) => console.error(`page: ${message.text()}`));
   await page.goto(`${server.url}/blank.html`);
   const measured = await page.evaluate(
-    async (name, steps, rows) => {
-      const tinyloom = await import(`/${name}/pkg/index.js`);
-      const { train, batch, median, CONFIGS } = await import(`/${name}/bench/workloads.mjs`);
-      const runtime = await tinyloom.Runtime.create();
-      const milliseconds = {};
-      // 256 tokens of tiny take 50 ms, and single measurements differ by a factor of two: the median of many is kept.
-      const decodedToken = async (config) => {
-        const created = await tinyloom.Model.create(runtime, config, { seed: 1 });
-        const prompt = batch(128, config.vocab_size).tokens;
-        const draw = async (maxTokens) => {
-          const start = performance.now();
-          for await (const _ of created.generate(prompt, { maxTokens, temperature: 0.8 }));
-          return performance.now() - start;
-        };
-        const warm = performance.now() + 1000;
-        while (performance.now() < warm) await draw(257);
-        const tokens = [];
-        for (let i = 0; i < 25; i++) {
-          const short = await draw(1);
-          tokens.push(((await draw(257)) - short) / 256);
-        }
-        await created.free();
-        return median(tokens);
-      };
-      for (const { model, options, decodes } of rows) {
-        if (decodes) {
-          milliseconds[`decode ${model}`] = await decodedToken(CONFIGS[model].config);
-          continue;
-        }
-        const row = await train(tinyloom, runtime, model, { steps, ...options });
-        milliseconds[row.workload] = row.milliseconds;
-        milliseconds[`${row.workload}, ahead`] = row.pipelinedMilliseconds;
-      }
-      const { adapter } = runtime.capabilities;
-      runtime.destroy();
-      return { adapter, milliseconds };
+    async (names, rows, options) => {
+      const { alternate } = await import("/bench/compare-page.mjs");
+      const packages = {};
+      for (const name of names) packages[name] = await import(`/${name}/pkg/index.js`);
+      return alternate(packages, rows, options);
     },
-    name,
-    steps,
+    names,
     rows,
+    options,
   );
   await page.close();
   return measured;
