@@ -1,6 +1,6 @@
 // What tinyloom and its peers take for the same work. Node lists the tasks; each is measured in a page
 // of its own, so that no peer meets another's memory or crash.
-import { batch, CONFIGS, median, WARM_UP } from "./workloads.mjs";
+import { batch, CONFIGS, median, warm } from "./workloads.mjs";
 
 /** The peers that bench/peers/build.mjs bundles. */
 export const BUNDLED = ["webgpu-llm", "jax", "tfjs"];
@@ -42,9 +42,10 @@ async function timed(work) {
 
 /** Median milliseconds of `work` after a second of it, and how often it was timed. */
 async function timeOften(work, wanted) {
-  const warm = performance.now() + WARM_UP;
-  let once = await timed(work);
-  while (performance.now() < warm) once = await timed(work);
+  let once;
+  await warm(async () => {
+    once = await timed(work);
+  });
   const steps = once > SLOW ? FEWEST.slow : Math.max(FEWEST.quick, wanted);
   const times = [];
   for (let i = 0; i < steps; i++) times.push(await timed(work));
@@ -87,8 +88,7 @@ async function decode({ peer, name }) {
   const prompt = batch(context, config.vocab_size).tokens;
   const { makeWriter } = await load(peer);
   const write = await makeWriter(config, capacity);
-  const warm = performance.now() + WARM_UP;
-  while (performance.now() < warm) await write(prompt, tokens);
+  await warm(() => write(prompt, tokens));
   // The prompt's own time is in both.
   const short = await timed(() => write(prompt, 1));
   const long = await timed(() => write(prompt, tokens + 1));

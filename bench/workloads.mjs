@@ -58,11 +58,66 @@ export function batch(tokens, vocabulary, documents = 1) {
 }
 
 /** Milliseconds of work before anything is timed. */
-export const WARM_UP = 1000;
+const WARM_UP = 1000;
 
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)];
+}
+
+/** An idle GPU has lowered its clock, and takes a while of work to raise it. */
+export async function warm(work) {
+  const end = performance.now() + WARM_UP;
+  while (performance.now() < end) await work();
+}
+
+/**
+ * A trainer of one configuration, with `documents`, `recompute`, `precision` and `layers` as in `train`.
+ *
+ * @returns the model, the trainer and what runs them: `step`, one step whose loss is read back; `awaited`,
+ *   the median milliseconds of such steps; `ahead`, the mean milliseconds of a step while four more are
+ *   queued behind the one whose loss is awaited.
+ */
+export async function createTraining(tinyloom, runtime, name, options = {}) {
+  const { documents = 1, recompute = false, precision = "f32" } = options;
+  const { config, tokens } = CONFIGS[name];
+  const layers = options.layers ?? config.num_hidden_layers;
+  const length = documents * tokens;
+  const model = await tinyloom.Model.create(
+    runtime,
+    { ...config, num_hidden_layers: layers },
+    { seed: 1 },
+  );
+  const trainer = await tinyloom.Trainer.create(model, {
+    tokensPerStep: length,
+    learningRate: 3e-4,
+    schedule: "constant",
+    recompute,
+    precision,
+  });
+  const data = batch(length, config.vocab_size, documents);
+  const step = () => trainer.step(data);
+  const awaited = async (steps) => {
+    const times = [];
+    for (let i = 0; i < steps; i++) {
+      const began = performance.now();
+      await step();
+      times.push(performance.now() - began);
+    }
+    return median(times);
+  };
+  // Made when it is needed: a cold start does not contain it.
+  let dataset;
+  const ahead = async (steps) => {
+    dataset ??= await tinyloom.Dataset.fromTokens(batch(4 * length, config.vocab_size).tokens, {
+      sequenceLength: tokens,
+      validationFraction: 0,
+    });
+    const began = performance.now();
+    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 }));
+    return (performance.now() - began) / steps;
+  };
+  return { model, trainer, length, step, awaited, ahead };
 }
 
 /**
@@ -73,51 +128,27 @@ export function median(values) {
  *   the GPU time by kernel.
  */
 export async function train(tinyloom, runtime, name, options = {}) {
-  const {
-    steps = 40,
-    profile = false,
-    documents = 1,
-    recompute = false,
-    precision = "f32",
-  } = options;
-  const workload = CONFIGS[name];
-  const layers = options.layers ?? workload.config.num_hidden_layers;
-  const config = { ...workload.config, num_hidden_layers: layers };
-  const length = documents * workload.tokens;
+  const { steps = 40, profile = false } = options;
   const began = performance.now();
-  const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
-  const trainer = await tinyloom.Trainer.create(model, {
-    tokensPerStep: length,
-    learningRate: 3e-4,
-    schedule: "constant",
-    recompute,
-    precision,
-  });
-  const data = batch(length, workload.config.vocab_size, documents);
-  const first = await trainer.step(data);
+  const training = await createTraining(tinyloom, runtime, name, options);
+  const { model, trainer, length, step, awaited, ahead } = training;
+  const first = await step();
   const cold = performance.now() - began;
   // The loss after this many steps. A row counts only if its loss falls.
   let last = first;
-  for (let i = 0; i < steps; i++) last = await trainer.step(data);
-  // An idle GPU has lowered its clock, and takes a while of work to raise it.
-  const warm = performance.now() + WARM_UP;
-  while (performance.now() < warm) await trainer.step(data);
-  const times = [];
-  for (let i = 0; i < steps; i++) {
-    const start = performance.now();
-    await trainer.step(data);
-    times.push(performance.now() - start);
-  }
-  const pipelinedMilliseconds = await pipelined(tinyloom, trainer, workload, length, steps);
+  for (let i = 0; i < steps; i++) last = await step();
+  await warm(step);
+  const milliseconds = await awaited(steps);
+  await ahead(steps);
   const result = {
     workload: trainName(name, options),
     tokens: length,
-    milliseconds: median(times),
-    pipelinedMilliseconds,
+    milliseconds,
+    pipelinedMilliseconds: await ahead(steps),
     // 6 operations a weight and token, as is usual; attention comes on top.
     operations: 6 * model.parameterCount * length,
-    teraflops: (6 * model.parameterCount * length) / median(times) / 1e9,
-    tokensPerSecond: (length / median(times)) * 1000,
+    teraflops: (6 * model.parameterCount * length) / milliseconds / 1e9,
+    tokensPerSecond: (length / milliseconds) * 1000,
     coldMilliseconds: cold,
     firstLoss: first.loss,
     lastLoss: last.loss,
@@ -130,21 +161,10 @@ export async function train(tinyloom, runtime, name, options = {}) {
   return result;
 }
 
-/** Mean milliseconds per step, while four more steps are queued behind the one whose loss is awaited. */
-async function pipelined(tinyloom, trainer, { tokens, config }, length, steps) {
-  const ids = batch(4 * length, config.vocab_size).tokens;
-  const options = { sequenceLength: tokens, validationFraction: 0 };
-  const dataset = await tinyloom.Dataset.fromTokens(ids, options);
-  const run = async () => {
-    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 }));
-  };
-  await run();
-  const began = performance.now();
-  await run();
-  return (performance.now() - began) / steps;
-}
-
-const trainName = (name, { documents = 1, recompute = false, precision, tuned = false }) =>
+export const trainName = (
+  name,
+  { documents = 1, recompute = false, precision, tuned = false } = {},
+) =>
   [
     `train ${name}`,
     ...(documents > 1 ? [`x ${documents}`] : []),
@@ -168,8 +188,13 @@ export function byKernel(rows) {
   return [...groups.values()].sort((a, b) => b.microseconds - a.microseconds);
 }
 
-/** Decodes `tokens` tokens after a prompt of `context` and gives tokens per second. */
-export async function decode(tinyloom, runtime, name, options = {}) {
+/**
+ * A model of one configuration that decodes, with `tokens`, `context` and `weights` as in `decode`.
+ *
+ * @returns the model; `draw`, which writes so many tokens and gives their count and the milliseconds; and
+ *   `perToken`, milliseconds per token behind the prompt, without the prompt's own.
+ */
+export async function createDecoding(tinyloom, runtime, name, options = {}) {
   const { tokens = 256, context = 128, weights = "f32" } = options;
   const { config } = CONFIGS[name];
   const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
@@ -181,14 +206,22 @@ export async function decode(tinyloom, runtime, name, options = {}) {
       count += 1;
     return { count, milliseconds: performance.now() - start };
   };
-  const warm = performance.now() + WARM_UP;
-  while (performance.now() < warm) await draw(tokens);
-  const short = await draw(1);
-  const long = await draw(tokens + 1);
+  const perToken = async () => {
+    const short = await draw(1);
+    const long = await draw(tokens + 1);
+    return (long.milliseconds - short.milliseconds) / (long.count - short.count);
+  };
+  return { model, draw, perToken };
+}
+
+/** Decodes `tokens` tokens after a prompt of `context` and gives tokens per second. */
+export async function decode(tinyloom, runtime, name, options = {}) {
+  const { tokens = 256, context = 128, weights = "f32" } = options;
+  const { model, draw, perToken } = await createDecoding(tinyloom, runtime, name, options);
+  await warm(() => draw(tokens));
+  const tokensPerSecond = 1000 / (await perToken());
   const { parameterCount } = model;
   await model.free();
-  const milliseconds = long.milliseconds - short.milliseconds;
-  const tokensPerSecond = ((long.count - short.count) / milliseconds) * 1000;
   return {
     workload: decodeName(name, options),
     context,
@@ -201,7 +234,7 @@ export async function decode(tinyloom, runtime, name, options = {}) {
 /** Bytes of a weight, its share of a scale counted. */
 const BYTES = { f32: 4, f16: 2, int8: 9 / 8, int4: 5 / 8 };
 
-const decodeName = (name, { context = 128, weights = "f32" }) =>
+export const decodeName = (name, { context = 128, weights = "f32" } = {}) =>
   [
     `decode ${name}`,
     ...(context > 128 ? [`behind ${context}`] : []),
