@@ -1,5 +1,6 @@
 // The fine-tune panel of the demo page, as its tests read and use it.
 import assert from "node:assert/strict";
+import { within } from "./demo-page.mjs";
 
 export class Tune {
   constructor(demo) {
@@ -34,6 +35,33 @@ export class Tune {
   async said(pattern, seconds = 120) {
     const said = async () => pattern.test(await this.text("status"));
     await this.demo.until(`"${pattern}"`, said, seconds);
+  }
+
+  /**
+   * Hands files to the panel by `hand`, and waits until it has heard of them: a browser hands them over later, and until
+   * then the panel shows what it made of those before.
+   */
+  async bring(hand) {
+    await this.page.$eval("#tune-panel", (panel) => {
+      globalThis.tuneHeard = new Promise((done) => {
+        const heard = (_, observer) => {
+          observer.disconnect();
+          done();
+        };
+        new MutationObserver(heard).observe(panel, { attributeFilter: ["data-state"] });
+      });
+    });
+    await hand();
+    await within(
+      30,
+      "panel that has heard of the files",
+      this.page.evaluate(() => globalThis.tuneHeard),
+    );
+  }
+
+  /** Drops files on the panel. */
+  drop(files) {
+    return this.bring(() => this.demo.drop(files, "#tune-panel"));
   }
 
   /** Waits for an error of the panel, and gives its words and what is behind "details". */

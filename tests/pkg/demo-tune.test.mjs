@@ -72,13 +72,13 @@ async function refuses(tune) {
       /config\.json .* is no JSON/,
     ],
   ]) {
-    await demo.drop(files, "#tune-panel");
+    await tune.drop(files);
     await demo.until(`${words}`, async () => words.test(await tune.text("error")), 30);
   }
   const large = { ...JSON.parse(FILES["config.json"].toString()), num_hidden_layers: 90 };
   Object.assign(large, { hidden_size: 8192, intermediate_size: 28672, num_attention_heads: 64 });
   const files = { "config.json": new Blob([JSON.stringify(large)]), "model.safetensors": weights };
-  await demo.drop({ ...files, "tokenizer.json": tokenizer }, "#tune-panel");
+  await tune.drop({ ...files, "tokenizer.json": tokenizer });
   await tune.until("ready", 30);
   const sum =
     /^This does not fit: weights .+ GiB \+ .+ = .+ GiB, and this page takes at most .+ GiB/;
@@ -89,7 +89,7 @@ async function refuses(tune) {
   await demo.axe("light", "tune-refused");
   // A damaged file shows when it is read.
   const damaged = { ...blobs(FILES), "model.safetensors": new Blob(["nothing"]) };
-  await demo.drop(damaged, "#tune-panel");
+  await tune.drop(damaged);
   await demo.until("another sum", async () => (await tune.text("refused")) === "", 30);
   await tune.until("ready");
   await demo.click("tune-start");
@@ -117,7 +117,7 @@ async function opens(t, tune) {
       tune.page.waitForFileChooser({ timeout: 30_000 }),
       tune.page.click(`#${button}`),
     ]);
-    await chooser.accept(files);
+    await tune.bring(() => chooser.accept(files));
     await tune.until("ready");
     assert.equal(await tune.text("error"), "", `what ${button} opened`);
     assert.equal(await tune.base(), `${name}, a folder`);
@@ -127,7 +127,7 @@ async function opens(t, tune) {
   await tune.demo.fill("tune-source", "file");
   await tune.said(/Choose a file of chats first/);
   const input = await tune.page.$("#tune-file");
-  await input.uploadFile(from);
+  await tune.bring(() => input.uploadFile(from));
   await tune.until("ready");
   assert.match(await tune.text("chats-note"), /^24 chats; a tenth is kept/);
 }
