@@ -196,11 +196,15 @@ async function predicted(tune) {
     await demo.fill(`tune-${id}`, String(value));
   }
   assert.match(await tune.text("sum"), /^: [\d.]+ (K|M)iB, about [\d.]+ s$/);
-  // What a field does not allow keeps the page from beginning.
-  await demo.fill("tune-rate", "7");
+  // What a field does not allow keeps the page from beginning. The field is shown, and named.
+  await demo.page.click("#tune-choices summary");
+  assert.ok(await demo.page.$("#tune-choices details:not([open])"));
+  await demo.fill("tune-alpha", "0");
   await demo.click("tune-start");
   assert.equal(await tune.state(), "ready");
-  await demo.fill("tune-rate", String(RATE));
+  await tune.said(/^Alpha: /);
+  assert.equal(await demo.page.evaluate(() => document.activeElement.id), "tune-alpha");
+  await demo.fill("tune-alpha", "16");
   return first;
 }
 

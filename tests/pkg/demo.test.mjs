@@ -217,3 +217,54 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await demo.axe("light");
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
+
+/** The values of the form's fields that a link has. */
+const fields = (page) =>
+  page.$$eval("#setup select, #setup input:not([type=file]), #ask input", (all) =>
+    Object.fromEntries(all.map(({ id, value }) => [id, value])),
+  );
+
+const NONSENSE = {
+  "text-source": "nothing",
+  size: "vast",
+  "own-layers": "9999",
+  "own-width": "-1",
+  steps: "-5",
+  "learning-rate": "abc",
+  "sequence-length": "7",
+  "tokens-per-step": "",
+  seed: "1.5",
+  temperature: "0.33",
+};
+
+test("what of a link does not fit a field is left out, and a field that keeps Start from starting is shown", {
+  timeout: 300_000,
+}, async (t) => {
+  const server = await serve({ "/": join(root, "www", "dist") });
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const demo = await Demo.open(browser, `${server.url}/#seed=3`);
+  await demo.untilState("idle");
+  const before = await fields(demo.page);
+  assert.equal(before.seed, "3");
+  const hash = new URLSearchParams({ ...NONSENSE, "max-tokens": "20" });
+  await demo.page.goto(`${server.url}/?again#${hash}`);
+  await demo.untilState("idle");
+  assert.deepEqual(await fields(demo.page), { ...before, seed: "1", "max-tokens": "20" });
+  assert.ok((await demo.text("status")).includes(`: ${Object.keys(NONSENSE).join(", ")}.`));
+
+  await demo.fill("steps", "0");
+  await demo.click("start");
+  assert.ok(await demo.page.$("details[open] #steps"), "the fold with the field is open");
+  assert.equal(await demo.page.evaluate(() => document.activeElement.id), "steps");
+  assert.match(await demo.text("status"), /^Steps: ./);
+  assert.equal(await demo.state(), "idle");
+
+  await demo.fill("steps", "1");
+  assert.ok(await demo.page.$("#start:enabled"));
+  await demo.click("start");
+  await demo.untilState("stopped");
+  assert.match(await demo.text("status"), /^Done\./);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});

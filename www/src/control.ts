@@ -367,6 +367,13 @@ async function comeBack({ shelf }: Open): Promise<boolean> {
   return false;
 }
 
+/** What became of a link's settings. */
+function linked(unfit: readonly string[]): string {
+  const left =
+    unfit.length > 0 ? ` Left out, since the form does not take it: ${unfit.join(", ")}.` : "";
+  return `The link's settings are in the form.${left} Start trains with them.`;
+}
+
 export async function open(): Promise<void> {
   setState("loading");
   const fresh = location.hash.length < 2 && !remembered();
@@ -387,18 +394,14 @@ export async function open(): Promise<void> {
   });
   everOpened = true;
   setup.ofTexts = presetFor(capabilities);
-  applyLink(location.hash);
+  const unfit = applyLink(location.hash);
   showCapabilities(capabilities);
   // What is looked at costs a GPU next to nothing.
   if (!capabilities.software) inside.open();
   if (fresh) return beginOpening(opened);
   if (await comeBack(opened)) return;
   setState("idle");
-  say(
-    location.hash.length < 2
-      ? "Ready."
-      : "The link's settings are in the form. Start trains with them.",
-  );
+  say(location.hash.length < 2 ? "Ready." : linked(unfit));
 }
 
 /** Keeps what the GPU leaves of the run; gives why that failed, if it did. */

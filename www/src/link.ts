@@ -32,16 +32,31 @@ export function link(): string {
   return `${location.href.split("#")[0]}#${new URLSearchParams(values)}`;
 }
 
-/** Takes over the settings of an address. What does not fit a control is left as it is. */
-export function applyLink(hash: string): void {
+/** Whether a field takes a value as it is: one of its options, or a number within its range and of its step. */
+function fits(field: Field, value: string): boolean {
+  // A field that is disabled checks nothing, and those of the form are while the page opens.
+  const probe = field.cloneNode(true) as Field;
+  probe.disabled = false;
+  probe.value = value;
+  return value !== "" && probe.value === value && probe.checkValidity();
+}
+
+/**
+ * Takes over the settings of an address. A control keeps what it has where the value does not fit.
+ *
+ * @returns names of the settings that do not fit.
+ */
+export function applyLink(hash: string): string[] {
+  const unfit: string[] = [];
   const values = new URLSearchParams(hash.replace(/^#/, ""));
   for (const id of FIELDS) {
     const value = values.get(id);
     if (value === null) continue;
     const element = field(id);
-    const before = element.value;
-    element.value = value;
-    if (element.value === "" || !element.checkValidity()) element.value = before;
-    else element.dispatchEvent(new Event("change"));
+    if (fits(element, value)) {
+      element.value = value;
+      element.dispatchEvent(new Event("change"));
+    } else unfit.push(id);
   }
+  return unfit;
 }

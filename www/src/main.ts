@@ -21,6 +21,7 @@ import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { state } from "./panels/buttons.ts";
 import { say } from "./panels/status.ts";
+import { revealInvalid } from "./reveal.ts";
 import { offerTour } from "./tour.ts";
 
 setup.element.addEventListener("submit", (event) => {
@@ -28,6 +29,7 @@ setup.element.addEventListener("submit", (event) => {
   attempt(state() === "paused" ? train : begin, fail);
 });
 setup.element.addEventListener("change", estimate);
+revealInvalid(setup.element, say);
 byId("code", HTMLButtonElement).addEventListener("click", () => {
   if (!training) return;
   const program = programOf(training);

@@ -2,6 +2,7 @@
 import { TinyloomError } from "tinyloom/worker";
 import { byId, bytes, download, whole } from "../dom.ts";
 import type { Folder } from "../import.ts";
+import { revealInvalid } from "../reveal.ts";
 import type { Chat } from "../tune/chats.ts";
 import type { TuneHost } from "../tune/door.ts";
 import { type Taken, takes } from "../tune/takes.ts";
@@ -63,6 +64,7 @@ export class TunePanel {
       failed: (error) => this.#fail(error),
       waiting: (why) => this.#wait(why),
     });
+    revealInvalid(this.#form, (text) => this.#say(text));
     this.#form.addEventListener("change", () => void this.#judge());
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
