@@ -6,7 +6,7 @@
 // Prints per row the medians of all blocks, their ratio, and the quartiles of the ratios of single blocks.
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { commandLine } from "../scripts/lib.mjs";
 import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
 import { median } from "./workloads.mjs";
@@ -21,7 +21,7 @@ const ROWS = {
   "decode-seed": { model: "seed", decodes: true },
 };
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = commandLine({
   allowPositionals: true,
   options: {
     rounds: { type: "string", default: "5" },

@@ -6,8 +6,8 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { openPage } from "../scripts/browser.mjs";
+import { commandLine } from "../scripts/lib.mjs";
 import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
 import { RESULTS, writeResults } from "./results.mjs";
@@ -21,7 +21,7 @@ const NO_OPENING = "#text-source=reverse";
 /** Milliseconds that the page's benchmark may take. */
 const PATIENCE = 900_000;
 
-const { values } = parseArgs({
+const { values } = commandLine({
   options: {
     openings: { type: "string", default: "3" },
     rounds: { type: "string", default: "3" },

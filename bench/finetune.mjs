@@ -6,8 +6,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { openPage } from "../scripts/browser.mjs";
+import { commandLine } from "../scripts/lib.mjs";
 import { MODELS, writeCheckpoint } from "../scripts/random-checkpoint.mjs";
 import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
@@ -29,7 +29,7 @@ const ROWS = [
 const nameOf = ({ model, rank, weights }) =>
   rank ? `${model}, adapter of rank ${rank} on ${weights}` : `${model}, whole`;
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = commandLine({
   options: {
     steps: { type: "string", default: "20" },
     checkpoints: { type: "string", default: join(tmpdir(), "tinyloom-checkpoints") },

@@ -4,15 +4,15 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { openPage } from "../scripts/browser.mjs";
+import { commandLine } from "../scripts/lib.mjs";
 import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
 import { nanogpt, SIZES } from "./nanogpt-run.mjs";
 import { RESULTS, writeResults } from "./results.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const { values, positionals } = parseArgs({
+const { values, positionals } = commandLine({
   options: {
     size: { type: "string", default: "full" },
     host: { type: "string", default: "chromium" },

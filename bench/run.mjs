@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { parseArgs } from "node:util";
+import { commandLine } from "../scripts/lib.mjs";
 import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
 import { RESULTS, writeResults } from "./results.mjs";
@@ -15,7 +15,7 @@ import { KERNELS, runSuite } from "./run-suite.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Steps of the suites that train to an end; others measure so many. */
 const STEPS = { cache: 300, precision: 1000 };
-const { values, positionals } = parseArgs({
+const { values, positionals } = commandLine({
   allowPositionals: true,
   options: {
     browser: { type: "string", default: "chromium" },

@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 
 /** The project's root folder. */
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -127,6 +128,18 @@ export async function main(work) {
   } catch (error) {
     console.error(error instanceof Failure ? `\n${error.message}` : error);
     process.exitCode = error instanceof Failure ? error.exitCode : 1;
+  }
+}
+
+/** As `parseArgs`; ends the program with one line where the command line has a flag that there is not. */
+export function commandLine(config) {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    const [what] = error.message.split(/\. To specify|\n/);
+    const known = Object.keys(config.options).map((name) => `--${name}`);
+    console.error(`${what}; there is ${known.join(", ")}`);
+    return process.exit(2);
   }
 }
 

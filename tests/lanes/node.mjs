@@ -5,11 +5,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { parseArgs } from "node:util";
+import { commandLine } from "../../scripts/lib.mjs";
 import { ofShard } from "./lane.mjs";
 import { endProgress, firstSeed, shard, showProgress, wanted } from "./level.mjs";
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = commandLine({
   options: { full: { type: "boolean", default: false } },
   allowPositionals: true,
 });

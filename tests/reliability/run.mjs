@@ -1,6 +1,5 @@
 // `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
-import { parseArgs } from "node:util";
-import { Failure, main } from "../../scripts/lib.mjs";
+import { commandLine, Failure, main } from "../../scripts/lib.mjs";
 import { fuzz } from "./fuzz.mjs";
 import { hostile } from "./hostile.mjs";
 import { large } from "./large.mjs";
@@ -31,7 +30,7 @@ const PARTS = {
 };
 
 await main(async () => {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = commandLine({
     allowPositionals: true,
     // With `built` nothing is installed or built: for a machine without a network.
     options: {
