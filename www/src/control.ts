@@ -379,7 +379,7 @@ export async function open(): Promise<void> {
   const fresh = location.hash.length < 2 && !remembered();
   if (fresh) {
     attempt(() => playback.start());
-    say("This GPU gets ready. Your own model begins in a moment.");
+    say("Getting ready. Your own model begins in a moment.");
   }
   const lab = await openLab((state) => proofs.recovery(state));
   const { capabilities, lost } = lab.runtime;
