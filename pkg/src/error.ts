@@ -15,7 +15,7 @@ import { show } from "./show.js";
  * - `module-unavailable`: the wasm module, a part of tinyloom, or an optional package did not come.
  * - `content-security`: the page's content-security policy forbids WebAssembly, or the worker.
  * - `storage-full`: the disk, or the site's share of it, has no room for a file.
- * - `in-use`: the stored run is open in another tab or process, or by another `Runs` of the page.
+ * - `in-use`: the stored run is open in another tab, process or thread, or by another `Runs` of the page.
  * - `worker-unavailable`: `connect()` of `tinyloom/worker` can open no worker here, or it does not answer.
  * - `internal`: a defect in tinyloom; please report it.
  */

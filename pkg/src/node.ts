@@ -2,9 +2,11 @@
 
 type Fs = typeof import("node:fs/promises");
 type Threads = typeof import("node:worker_threads");
+type Network = typeof import("node:net");
+type System = typeof import("node:os");
 
 // By way of globalThis: bundlers replace a plain `process`, or parts of it, by what a page would see.
-const host = () => (globalThis as { process?: NodeJS.Process }).process;
+export const host = () => (globalThis as { process?: NodeJS.Process }).process;
 
 /** Whether this is Node (or Deno or Bun, which have its modules too), and not a page or a worker. */
 export function inNode(): boolean {
@@ -25,6 +27,12 @@ export const fileSystem = () => ofNode("fs/promises") as Promise<Fs>;
 
 /** Node's threads. */
 export const threads = () => ofNode("worker_threads") as Promise<Threads>;
+
+/** Node's sockets. */
+export const network = () => ofNode("net") as Promise<Network>;
+
+/** What Node knows of the system. */
+export const system = () => ofNode("os") as Promise<System>;
 
 /** Folder of what tinyloom keeps between sessions: that of caches, by XDG's rules or Windows'. */
 export function cacheFolder(): string {

@@ -1,16 +1,12 @@
 /** A folder of the disk, in Node, Deno and Bun. */
 
 import type { FilePart } from "../file-part.js";
-import { fileSystem, processId } from "../node.js";
+import { fileSystem, host } from "../node.js";
 import { inspect, invalid, show } from "../options.js";
 import type { Disk, Path, Writing } from "./disk.js";
+import { absent, takeLock } from "./lock.js";
 
 type Fs = Awaited<ReturnType<typeof fileSystem>>;
-
-const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
-
-/** Runs that this process has open: a lock file says nothing of one's own process. */
-const own = new Set<string>();
 
 /** A folder of the disk. */
 export class Folder implements Disk {
@@ -83,40 +79,8 @@ export class Folder implements Disk {
     return stat && Number(stat.bavail) * Number(stat.bsize);
   }
 
-  /** A file with this process's number; that of a process which has ended does not count. */
-  async lock(name: string): Promise<(() => Promise<void>) | undefined> {
-    const place = this.#at([`${name}.lock`]);
-    if (own.has(place)) return undefined;
-    own.add(place); // at once, so that of two calls that overlap one has it
-    const taken = await this.#take(place).catch((error: unknown) => {
-      own.delete(place);
-      throw error;
-    });
-    if (!taken) {
-      own.delete(place);
-      return undefined;
-    }
-    return async () => {
-      await this.#fs.rm(place, { force: true });
-      own.delete(place);
-    };
-  }
-
-  /** Whether the lock file is now this process's. */
-  async #take(place: string): Promise<boolean> {
-    const text = await this.#fs.readFile(place, "utf8").catch(absent);
-    if (text !== undefined) {
-      const taken = Number(text);
-      if (taken && taken !== processId() && isRunning(taken)) return false;
-      await this.#fs.rm(place, { force: true });
-    }
-    try {
-      await this.#fs.writeFile(place, String(processId()), { flag: "wx" });
-      return true;
-    } catch (error) {
-      if (codeOf(error) === "EEXIST") return false;
-      throw error;
-    }
+  lock(name: string): Promise<(() => Promise<void>) | undefined> {
+    return takeLock(this.#fs, this.#at([`${name}.lock`]));
   }
 
   #at(path: Path): string {
@@ -124,29 +88,16 @@ export class Folder implements Disk {
   }
 }
 
-function absent(error: unknown): undefined {
-  if (codeOf(error) !== "ENOENT") throw error;
-}
-
-function isRunning(id: number): boolean {
-  const { process } = globalThis as { process?: NodeJS.Process };
-  try {
-    return process?.kill(id, 0) === true;
-  } catch (error) {
-    return codeOf(error) === "EPERM"; // another user's
-  }
-}
-
 /** The folder for an app's runs: that of data, by XDG's rules or Windows'. */
 export async function openFolder(name: string, given: string | URL | undefined): Promise<Folder> {
   const fs = await fileSystem();
-  const { process } = globalThis as { process?: NodeJS.Process };
-  const { XDG_DATA_HOME, LOCALAPPDATA, HOME } = process?.env ?? {};
+  const { XDG_DATA_HOME, LOCALAPPDATA, HOME } = host()?.env ?? {};
   const data = XDG_DATA_HOME || LOCALAPPDATA || `${HOME || "."}/.local/share`;
   const text = given === undefined ? undefined : pathOf(given);
   const root = (text ?? `${data}/tinyloom/${name}`).replace(/^\/(?=[A-Za-z]:)/, "");
   await fs.mkdir(root, { recursive: true });
-  return new Folder(fs, root);
+  // One name for each folder: a thread looks up its own locks by their paths.
+  return new Folder(fs, await fs.realpath(root));
 }
 
 /** The path of a folder that was given as a path or a file: URL. */

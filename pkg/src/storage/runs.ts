@@ -39,9 +39,10 @@ import { readZip, writeZip } from "./zip.js";
 const RECORD = /^run-(\d+)\.json$/;
 /** The lock of all that makes, renames or deletes a run. */
 const NAMES = "names";
-/** Milliseconds between two looks at it, and how long they go on. */
-const [PAUSE, PATIENCE] = [20, 30_000];
-const ELSEWHERE = "in another tab or process, or by another Runs of this page; close it there";
+/** Milliseconds between two looks at it, at first and at most, and how long they go on. */
+const [PAUSE, LONGEST, PATIENCE] = [20, 500, 30_000];
+const ELSEWHERE =
+  "in another tab, process or thread, or by another Runs of this page; close it there";
 
 /**
  * The runs that an app keeps on this machine.
@@ -114,7 +115,7 @@ export class Runs {
   /**
    * Opens a run. Until it is closed, no other tab can.
    *
-   * @throws {@link TinyloomError} `in-use` where another tab or process has it open, `invalid-options` where
+   * @throws {@link TinyloomError} `in-use` where another tab, process or thread has it open, `invalid-options` where
    * there is none of that name.
    */
   async open(name: string): Promise<StoredRun> {
@@ -296,7 +297,9 @@ export class Runs {
 
   /** Does something while nobody else, in this page or another, makes, opens, renames or deletes a run. */
   async #alone<T>(work: () => Promise<T>): Promise<T> {
-    for (const began = performance.now(); ; ) {
+    const began = performance.now();
+    // Ever longer: a look connects to who has the lock, and a system keeps only some connections for a busy thread.
+    for (let pause = PAUSE; ; pause = Math.min(2 * pause, LONGEST)) {
       const release = await storing("the lock", () => this.#disk.lock(NAMES));
       if (release) {
         try {
@@ -306,10 +309,10 @@ export class Runs {
         }
       }
       if (performance.now() - began > PATIENCE) {
-        const message = "another tab or process has been changing the runs for 30 seconds";
+        const message = "another tab, process or thread has been changing the runs for 30 seconds";
         throw new TinyloomError("in-use", `${message}; close it, or call again`);
       }
-      await new Promise((next) => setTimeout(next, PAUSE));
+      await new Promise((next) => setTimeout(next, pause));
     }
   }
 
