@@ -5,10 +5,11 @@ import { Runs } from "tinyloom/storage";
 const folder = workerData ?? process.argv[2];
 const tell = (message) => (parentPort ? parentPort.postMessage(message) : process.send(message));
 
-/** Does nothing else for so many milliseconds: no connection is accepted meanwhile. */
-function busy(milliseconds) {
+/** Does nothing else until `flag` is set: no connection is accepted meanwhile. */
+function busy(flag) {
   tell("busy");
-  for (const end = performance.now() + milliseconds; performance.now() < end; );
+  Atomics.wait(flag, 0, 0);
+  return "free";
 }
 
 const work = {
