@@ -104,7 +104,7 @@ export async function fromDocuments(
     "read documents",
   );
   const store = new DocumentStore();
-  await addDocuments(store, counted(where, documents, pace), encoding, endToken);
+  await addDocuments(store, counted(where, documents, pace, signal), encoding, endToken);
   return prepared(store, options, encoding);
 }
 
@@ -112,11 +112,12 @@ async function* counted(
   where: string,
   documents: Documents,
   pace: Pace,
+  signal: AbortSignal | undefined,
 ): AsyncGenerator<string | PromptedDocument> {
   await pace.done(0);
   let index = 0;
   let first: string | undefined;
-  for await (const document of read(where, "the documents", documents)) {
+  for await (const document of read(where, "the documents", documents, signal)) {
     const name = `${where}: document ${index}`;
     const kind = inspect(name, () => kindOf(document));
     if (!kind) {

@@ -3,6 +3,7 @@
 import { isTinyloomError, throwIfAborted } from "../error.js";
 import { fileSystem, inNode } from "../node.js";
 import { inspect, invalid, isA, show } from "../options.js";
+import { either } from "../recovery/waiting.js";
 import { type LongOptions, report, wholeUrl } from "../source.js";
 
 /** A text that is read piece by piece. A `File` is a `Blob`. */
@@ -33,12 +34,14 @@ export async function openText(
   throwIfAborted(signal, where);
   if (isA(source, Blob)) {
     const name = "name" in source && typeof source.name === "string" ? source.name : "";
-    const chunks = worded(where, name || "the Blob", () => streamed(source.stream()));
+    const open = () => streamed(source.stream(), signal);
+    const chunks = worded(where, name || "the Blob", open, signal);
     return { name, type: source.type, total: source.size, chunks };
   }
   if (isA(source, URL)) return openUrl(where, source, signal);
   if (inspect(where, () => typeof (source as ReadableStream)?.getReader === "function")) {
-    const chunks = worded(where, "the stream", () => streamed(source as ReadableStream<Chunk>));
+    const open = () => streamed(source as ReadableStream<Chunk>, signal);
+    const chunks = worded(where, "the stream", open, signal);
     return { name: "", type: "", total: 0, chunks };
   }
   const hint =
@@ -59,7 +62,7 @@ async function openUrl(
   const url = wholeUrl(where, given);
   const name = url.pathname;
   if (url.protocol === "file:" && inNode()) {
-    const chunks = worded(where, url.href, () => fileChunks(url));
+    const chunks = worded(where, url.href, () => fileChunks(url), signal);
     return { name, type: "", total: 0, chunks };
   }
   let response: Response;
@@ -75,17 +78,20 @@ async function openUrl(
   }
   const { body, headers } = response;
   const length = headers.has("content-encoding") ? 0 : Number(headers.get("content-length") ?? 0);
-  const chunks = worded(where, url.href, () => streamed(body));
+  const chunks = worded(where, url.href, () => streamed(body, signal), signal);
   return { name, type: headers.get("content-type") ?? "", total: length, chunks };
 }
 
 /** The chunks of a stream; leaving them cancels it. Not every browser's streams can be iterated. */
-async function* streamed(stream: ReadableStream<Chunk>): AsyncGenerator<Chunk> {
+async function* streamed(
+  stream: ReadableStream<Chunk>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Chunk> {
   const reader = stream.getReader();
   let ended = false;
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await either(reader.read(), signal);
       ended = done;
       if (done) return;
       yield value;
@@ -114,17 +120,17 @@ async function* worded(
   where: string,
   place: string,
   open: () => AsyncGenerator<Chunk>,
+  signal: AbortSignal | undefined,
 ): AsyncGenerator<Chunk> {
-  let chunks: AsyncGenerator<Chunk> | undefined;
   try {
-    chunks = open();
-    for await (const chunk of chunks) {
+    for await (const chunk of open()) {
       if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) {
         throw invalid(`${where}: ${place} gave ${show(chunk)}; it has to give bytes or strings`);
       }
       yield chunk;
     }
   } catch (cause) {
+    throwIfAborted(signal, where);
     throw isTinyloomError(cause) ? cause : unreadable(where, place, cause);
   }
 }
@@ -134,13 +140,50 @@ export async function* read<T>(
   where: string,
   place: string,
   from: Iterable<T> | AsyncIterable<T>,
+  signal: AbortSignal | undefined,
 ): AsyncGenerator<T> {
   // What the user of the values throws does not come by here.
   try {
-    for await (const one of from) yield one;
+    yield* iterated(from, signal);
   } catch (cause) {
+    throwIfAborted(signal, where);
     throw isTinyloomError(cause) ? cause : unreadable(where, place, cause);
   }
+}
+
+/** The values one by one. The signal also ends the wait for one that never comes. */
+async function* iterated<T>(
+  from: Iterable<T> | AsyncIterable<T>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T> {
+  const iterator = iteratorOf(from);
+  /** Whether it has given its last value or failed, and is not to be told of the end. */
+  let over = false;
+  const next = async () => {
+    try {
+      const { value, done } = await iterator.next();
+      over = !!done;
+      return { value: (await value) as T, done };
+    } catch (error) {
+      over = true;
+      throw error;
+    }
+  };
+  try {
+    for (;;) {
+      const { value, done } = await either(next(), signal);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // One that still waits for its next value may never answer.
+    if (!over) await either((async () => iterator.return?.())(), signal);
+  }
+}
+
+function iteratorOf<T>(from: Iterable<T> | AsyncIterable<T>): Iterator<T> | AsyncIterator<T> {
+  const later = (from as AsyncIterable<T>)[Symbol.asyncIterator]?.();
+  return later ?? (from as Iterable<T>)[Symbol.iterator]();
 }
 
 function unreadable(where: string, place: string, cause: unknown) {

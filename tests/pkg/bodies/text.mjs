@@ -1,6 +1,15 @@
 // Datasets of files, streams and documents, tokenizers, and what a resumed run may draw from.
 import { equal, ok, refuses } from "./assert.mjs";
-import { batch, collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
+import {
+  batch,
+  collect,
+  config,
+  dataset,
+  datasetOptions,
+  pause,
+  text,
+  trainerOptions,
+} from "./kit.mjs";
 
 const bytes = (string) => new TextEncoder().encode(string);
 
@@ -55,6 +64,74 @@ export const cases = {
     equal(Dataset.fromTokens(ids).hash, expected.hash, "the same tokens");
     equal(Dataset.fromTokens(Uint8Array.from(ids)).hash, expected.hash, "in another width");
     equal(expected.tokenizer, tokenizer, "its tokenizer");
+  },
+
+  async "the signal ends the wait for a text that never comes"({ tinyloom }) {
+    const { Dataset, BpeTokenizer, ByteTokenizer } = tinyloom;
+    let controller;
+    /** Fires the signal once it is waited for. */
+    const never = () => {
+      setTimeout(() => controller.abort(), 10);
+      return new Promise(() => {});
+    };
+    const byte = new ByteTokenizer();
+    const library = { Template: class {} };
+    let cancelled = 0;
+    const cancel = () => {
+      cancelled += 1;
+    };
+    const stalled = () => new ReadableStream({ pull: never, cancel }, { highWaterMark: 0 });
+    const generated = async function* () {
+      yield "one";
+      await never();
+    };
+    const left = [];
+    const leaving = (end) => ({
+      [Symbol.asyncIterator]: () => ({
+        next: never,
+        return() {
+          left.push(end);
+          return end();
+        },
+      }),
+    });
+    const calls = {
+      "Dataset.from": (signal) => Dataset.from(stalled(), byte, { signal }),
+      "Dataset.fromConversations": (signal) =>
+        Dataset.fromConversations(stalled(), byte, { signal, template: "a", library }),
+      "BpeTokenizer.train": (signal) => BpeTokenizer.train(stalled(), { signal, vocabSize: 300 }),
+      "Dataset.fromDocuments": (signal) => Dataset.fromDocuments(generated(), byte, { signal }),
+    };
+    for (const end of [never, () => Promise.reject(new Error("late"))]) {
+      calls[`Dataset.fromDocuments of ${end}`] = (signal) =>
+        Dataset.fromDocuments(leaving(end), byte, { signal });
+    }
+    for (const [name, call] of Object.entries(calls)) {
+      controller = new AbortController();
+      const hung = pause(10_000).then(() => Promise.reject(new Error(`${name} hung`)));
+      await refuses("aborted", name.split(" ")[0], () =>
+        Promise.race([call(controller.signal), hung]),
+      );
+    }
+    equal([cancelled, left.length], [3, 2], "streams and iterators are told");
+  },
+
+  async "an iterator that is left early ends before the call does"({ tinyloom }) {
+    let ended = false;
+    const documents = async function* () {
+      try {
+        yield "one";
+        yield 2;
+      } finally {
+        await pause(30);
+        ended = true;
+      }
+    };
+    const { signal } = new AbortController();
+    const { Dataset, ByteTokenizer } = tinyloom;
+    const made = () => Dataset.fromDocuments(documents(), new ByteTokenizer(), { signal });
+    await refuses("invalid-options", "document 1", made);
+    ok(ended, "the generator's own end was awaited");
   },
 
   async "rows of JSONL and CSV are documents"({ tinyloom }) {
