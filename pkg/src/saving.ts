@@ -238,10 +238,11 @@ async function saving<T>(
   write: (files: Files) => Promise<void>,
   { expected, keep, kept }: Partial<SavedTrainer> & { expected: number },
 ): Promise<T> {
-  const { to } = options;
+  const { to, signal } = options;
   const memory = new Memory();
   const run = stored.find(to)?.target(keep, kept);
-  const target: Target = to === undefined ? memory : (run ?? (await openStreams(to, names)));
+  const target: Target =
+    to === undefined ? memory : (run ?? (await openStreams(to, names, signal)));
   try {
     await target.expect?.(expected);
     await write(new Files(options, target));

@@ -23,18 +23,20 @@ export function deferred(): Deferred {
  * What the promise gives, or code "aborted" where the signal fires before that.
  *
  * @param now - whether a signal that fires is to end it at this moment.
+ * @param what - what is aborted, for the message.
  */
 export function either<T>(
   promise: Promise<T>,
   signal: AbortSignal | undefined,
   now = () => true,
+  what = "the call",
 ): Promise<T> {
   if (!signal) return promise;
   return new Promise<T>((resolve, reject) => {
     const stop = () => {
       if (!now()) return;
       try {
-        throwIfAborted(signal, "the call");
+        throwIfAborted(signal, what);
       } catch (error) {
         reject(error);
       }

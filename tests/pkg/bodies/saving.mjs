@@ -1,7 +1,7 @@
 // Saving to streams and directories: the bytes of a save into memory, in pieces, all or nothing.
 import { below, numbers } from "../../random.mjs";
 import { equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
-import { batch, concat, config, makeFile, openFile } from "./kit.mjs";
+import { batch, concat, config, makeFile, openFile, pause } from "./kit.mjs";
 
 const MODEL = ["config.json", "model.safetensors"];
 const TRAINER = [...MODEL, "optimizer.safetensors", "trainer_state.json"];
@@ -232,6 +232,71 @@ export const cases = {
     );
     equal(stopped.ends(), ["aborted", "aborted"]);
     ok((await model.save())["model.safetensors"].length > 0, "the model stays usable");
+    model.free();
+  },
+
+  async "the signal ends a save into what never answers"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    let controller;
+    const ends = [];
+    /** Fires the signal once it is waited for. */
+    const never = () => {
+      setTimeout(() => controller.abort("enough"), 10);
+      return new Promise(() => {});
+    };
+    const stalled = (step) =>
+      recorded(MODEL, { "config.json": { write: step === "write" ? never : () => {} } });
+    const late = () => {
+      const writable = { abort: async () => ends.push("late"), getWriter: () => null };
+      setTimeout(() => controller.abort("enough"), 10);
+      return pause(30).then(() => writable);
+    };
+    const targets = {
+      "a stream's write": () => stalled("write").to,
+      "a directory's handle": () => ({ getFileHandle: never }),
+      "a handle's stream": () => ({ getFileHandle: async () => ({ createWritable: never }) }),
+      "a stream that comes late": () => ({ getFileHandle: async () => ({ createWritable: late }) }),
+    };
+    for (const [name, make] of Object.entries(targets)) {
+      controller = new AbortController();
+      const { signal } = controller;
+      const hung = pause(10_000).then(() => Promise.reject(new Error(`${name} hung`)));
+      const saved = () => Promise.race([model.save({ to: make(), signal }), hung]);
+      const { cause } = await refuses("aborted", "save", saved);
+      equal(cause, "enough", `the cause of ${name}`);
+    }
+    await pause(50);
+    equal(ends, ["late"], "a stream that came after the signal");
+    ok((await model.save())["model.safetensors"].length > 0, "the model stays usable");
+    model.free();
+  },
+
+  async "the signal aborts every file of a save, or none"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    const controller = new AbortController();
+    const closing = {
+      "config.json": {
+        close() {
+          controller.abort();
+        },
+      },
+    };
+    const { to, kept } = recorded(MODEL, closing);
+    await model.save({ to, signal: controller.signal });
+    equal(kept["model.safetensors"].end, "closed", "the signal fired at the first file's close");
+
+    const before = new AbortController();
+    const stopped = recorded(MODEL);
+    let passes = 0;
+    const onProgress = ({ loaded, total }) => {
+      if (loaded < total) return;
+      passes += 1;
+      if (passes === 2) before.abort(); // the first pass is for the checksums
+    };
+    const saved = () => model.save({ to: stopped.to, signal: before.signal, onProgress });
+    await refuses("aborted", "save", saved);
+    await pause(20);
+    equal(stopped.ends(), ["aborted", "aborted"], "the signal fired when all was written");
     model.free();
   },
 
