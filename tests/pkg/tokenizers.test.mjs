@@ -266,6 +266,110 @@ test("a document tells what the loss counts, and a prompt what ends its answer",
   }
 });
 
+/** The text of a conversation through a template, and its characters that are learned. */
+async function rendered(template, messages, more) {
+  const tokenizer = new ByteTokenizer();
+  const options = { validationFraction: 0, template, ...more };
+  const data = await Dataset.fromConversations([messages], tokenizer, options);
+  const { tokens, learned } = await data.document(0);
+  const counted = tokens.filter((_, at) => learned[at]);
+  return [tokenizer.decode(tokens), tokenizer.decode(counted)];
+}
+
+const ASKED = [
+  { role: "user", content: " Why? " },
+  { role: "assistant", content: " So. " },
+];
+const MARKED =
+  "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}" +
+  "{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor %}";
+
+test("marks of answers pass through filters, and no message can forge them", async () => {
+  const filtered = `{% set all %}${MARKED}{% endset %}`;
+  assert.deepEqual(await rendered(`${filtered}{{ all | upper | trim }}`, ASKED), [
+    "WHY?  SO. ",
+    " SO. ",
+  ]);
+  const upper = `{% filter upper %}${MARKED}{% endfilter %}`;
+  assert.deepEqual(await rendered(upper, ASKED), [" WHY?  SO. ", " SO. "]);
+  const forged = [{ role: "user", content: "\u{f0f00}a\u{f0f01}" }, ASKED[1]];
+  const [text, learned] = await rendered(MARKED, forged);
+  assert.equal(text, "\u{f0f00}a\u{f0f01} So. ");
+  assert.equal(learned, " So. ");
+});
+
+test("what is no code of a template is no tag and no call", async () => {
+  const plain = "{% for m in messages %}{{ m.content }};{% endfor %}";
+  // Without marks an answer is what its message adds.
+  const comment = `{# {% generation %} #}${plain}`;
+  assert.deepEqual(await rendered(comment, ASKED), [" Why? ; So. ;", " So. ;"]);
+  const string = `{{ "range (" }}{{ 'a\\'range(3)' }}{% set x = "range(" %}{{ x }}${plain}`;
+  assert.equal((await rendered(string, ASKED))[0], "range (a'range(3)range( Why? ; So. ;");
+  const list = '{% for a in range(2) %}{{ "}}" }}{{ a }}{{ range(3)[2] }}{% endfor %}';
+  assert.equal((await rendered(`${list}${plain}`, ASKED))[0], "}}02}}12 Why? ; So. ;");
+  // The renderer has no `raw`; one that has it gets it as it is.
+  let source;
+  const library = {
+    Template: class {
+      constructor(text) {
+        source = text;
+      }
+      render() {
+        return "text";
+      }
+    },
+  };
+  const untouched = '{% raw %}{% generation %}{{ range(1) }}{%- endraw %}{{ "{% generation %}" }}';
+  await rendered(untouched, [ASKED[0]], { library, learn: "all" });
+  assert.equal(source, untouched);
+});
+
+test("tags around answers come in turns", async () => {
+  const [open, close] = ["{% generation %}", "{% endgeneration %}"];
+  for (const template of [
+    `${open}a`,
+    `a${close}`,
+    `${close}a${open}`,
+    `${open}a${open}b${close}${close}`,
+    `{% if messages | length > 9 %}${open}{% endif %}a${close}`, // as it is rendered
+  ]) {
+    await assert.rejects(
+      rendered(template, ASKED),
+      { code: "invalid-options", message: /generation %} and .*endgeneration %} .*in turns/ },
+      template,
+    );
+  }
+});
+
+test("a conversation is read once, with what its classes give", async () => {
+  const reads = { messages: 0, role: 0, content: 0 };
+  const counting = (values) => {
+    const counted = {};
+    for (const [name, value] of Object.entries(values)) {
+      const get = () => {
+        reads[name] += 1;
+        return value;
+      };
+      Object.defineProperty(counted, name, { get, enumerable: true });
+    }
+    return counted;
+  };
+  const template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}";
+  const given = counting({ messages: [counting(ASKED[0])] });
+  assert.deepEqual(await rendered(template, given), ["u: Why? ;", ""]);
+  await chatPrompt(given, new ByteTokenizer(), { template });
+  assert.deepEqual(reads, { messages: 2, role: 2, content: 2 });
+  class Said {
+    get role() {
+      return "user";
+    }
+    get content() {
+      return "Hi";
+    }
+  }
+  assert.deepEqual(await rendered(template, [new Said()]), ["u:Hi;", ""]);
+});
+
 test("a template's range is Python's, and no longer than in its sandbox", async () => {
   const messages = [{ role: "user", content: "a" }];
   const written = async (template) => {

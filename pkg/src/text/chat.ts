@@ -1,10 +1,10 @@
 /** `chatPrompt`: what a model reads before it answers. */
 
 import { expectTokenizer } from "../dataset-options.js";
-import { check, inspect } from "../options.js";
+import { check } from "../options.js";
 import type { TextEncoding } from "../tokenizer.js";
 import { encoder } from "./build.js";
-import { expectConversation, openTemplate, TEMPLATE, unmarked } from "./conversations.js";
+import { expectConversation, openTemplate, TEMPLATE } from "./templates.js";
 import type { ChatPrompt, TemplateOptions } from "./types.js";
 
 const WHERE = "chatPrompt";
@@ -21,14 +21,10 @@ export async function chatPrompt(
   const encoding = expectTokenizer(WHERE, tokenizer);
   const conversation = expectConversation(WHERE, given, "the conversation");
   const { render } = await openTemplate(WHERE, encoding, template, library);
-  const { text, whole } = inspect(WHERE, () => {
-    const answered = [...conversation.messages, { role: "assistant", content: ANSWER }];
-    const all = { ...conversation, messages: answered };
-    return {
-      text: unmarked(render("the conversation", conversation, true)).text,
-      whole: unmarked(render("an answer", all, false)).text,
-    };
-  });
+  const answered = [...conversation.messages, { role: "assistant", content: ANSWER }];
+  const all = { ...conversation, messages: answered };
+  const { text } = render("the conversation", conversation, true);
+  const { text: whole } = render("an answer", all, false);
   const at = whole.lastIndexOf(ANSWER);
   const behind = at < 0 ? "" : whole.slice(at + ANSWER.length);
   const stop = behind.trim() || behind;

@@ -1,33 +1,24 @@
-/** `Dataset.fromConversations`: templates, and which tokens are answers. */
+/** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { check, inspect, invalid, isA, oneOf, type Rules, show } from "../options.js";
+import { check, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
-import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
+import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { encoder, prepared } from "./build.js";
 import { DocumentStore } from "./documents.js";
-import { load } from "./peers.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
+import {
+  type ChatTemplate,
+  expectConversation,
+  openTemplate,
+  type Rendered,
+  TEMPLATE,
+} from "./templates.js";
 import { bytesOf } from "./trained.js";
-import type {
-  Conversation,
-  ConversationOptions,
-  Message,
-  TemplateOptions,
-  TokenizerFiles,
-} from "./types.js";
+import type { Conversation, ConversationOptions, Message } from "./types.js";
 
 const WHERE = "Dataset.fromConversations";
-
-/** Rules of what says how conversations are rendered. */
-export const TEMPLATE: Rules<TemplateOptions> = {
-  template: (value) => (typeof value === "string" && value ? undefined : "a template in Jinja"),
-  library: (value) =>
-    ["string", "object"].includes(typeof value) && value
-      ? undefined
-      : "the module @huggingface/jinja, or its address",
-};
 
 const RULES: Rules<ConversationOptions> = {
   ...DATASET,
@@ -35,16 +26,6 @@ const RULES: Rules<ConversationOptions> = {
   ...TEMPLATE,
   learn: oneOf("answers", "all"),
 };
-
-interface Jinja {
-  readonly Template: new (text: string) => { render(values: object): string };
-}
-
-/** A conversation as text, and the characters of it that are answers: begin and end in turns. */
-export interface Rendered {
-  readonly text: string;
-  readonly answers: readonly number[];
-}
 
 type Render = (conversation: Conversation, index: number) => Rendered;
 
@@ -98,152 +79,33 @@ async function* conversations(
   }
 }
 
-/** Texts of special tokens by the names that templates use. */
-function specialTokens(where: string, tokenizer: TextEncoding): { [name: string]: unknown } {
-  return inspect(`${where}: the tokenizer's save()`, () => {
-    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
-    const file = files?.["tokenizer_config.json"];
-    if (!file) return {};
-    const config = JSON.parse(new TextDecoder().decode(file)) as { [name: string]: unknown } | null;
-    const texts = Object.entries(config ?? {})
-      .filter(([name]) => name.endsWith("_token"))
-      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
-    return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
-  });
-}
-
-/** Numbers that `range` of a template gives at most: it makes them all at once. Jinja's sandbox allows as many. */
-const LONGEST_RANGE = 100_000;
-/** A call of it. The renderer's own has no bound, and its name cannot be given to another. */
-const RANGE = /(?<![.\w"'])range(?=\s*\()/g;
-
-/** A template's `range`, which is Python's. */
-function range(...given: unknown[]): number[] {
-  const bounds = given.filter((one) => typeof one === "number"); // a call also ends with its keywords
-  const [start, stop, step = 1] = bounds.length === 1 ? [0, ...bounds] : bounds;
-  const count = Math.ceil(((stop as number) - (start as number)) / step);
-  if (!(Math.abs(count) <= LONGEST_RANGE)) {
-    throw invalid(
-      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${count} numbers`}; at most ` +
-        `${LONGEST_RANGE} are allowed`,
-    );
-  }
-  return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
-}
-
-/** Characters of the private use areas, which mark the answers' begin and end in what is rendered. */
-const [BEGIN, END] = ["\u{f0f00}", "\u{f0f01}"];
-
-/** A template that was read, and what it says of itself. */
-export interface ChatTemplate {
-  /** Whether it marks the answers. */
-  readonly marks: boolean;
-  /**
-   * The text of a conversation's messages, with BEGIN and END where the template marks an answer.
-   *
-   * @param prompt - whether the beginning of an answer comes behind them.
-   */
-  render(what: string, conversation: Messages, prompt: boolean): string;
-}
-
-interface Messages {
-  readonly messages: readonly Message[];
-  readonly [name: string]: unknown;
-}
-
-/** Reads the template that is given, or else the tokenizer's. */
-export async function openTemplate(
-  where: string,
-  tokenizer: TextEncoding,
-  template: string | undefined,
-  library: unknown,
-): Promise<ChatTemplate> {
-  const own = inspect(where, () => (tokenizer as Partial<PretrainedTokenizer>).chatTemplate);
-  const source: unknown = template ?? own;
-  if (typeof source !== "string" || !source) {
-    throw invalid(
-      `${where}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
-        "give { template }, a text in Jinja",
-    );
-  }
-  const { Template } = await load<Jinja>("jinja", library);
-  const tokens = specialTokens(where, tokenizer);
-  const tag = /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/g;
-  const marks = tag.test(source);
-  // Each tag becomes its mark, and takes white space as it did.
-  const marked = source.replace(tag, (_, left: string, close: string, right: string) => {
-    return `{%${left} if true %}${close ? END : BEGIN}{% endif ${right}%}`;
-  });
-  const limited = marked.replace(/\{[%{].*?[%}]\}/gs, (code) =>
-    code.replace(RANGE, "limited_range"),
-  );
-  const read = inspect(`${where}: the template`, () => new Template(limited));
-  return {
-    marks,
-    render: (what, conversation, prompt) =>
-      inspect(`${where}: ${what}`, () =>
-        read.render({
-          limited_range: range,
-          ...tokens,
-          ...conversation,
-          add_generation_prompt: prompt,
-        }),
-      ),
-  };
-}
-
 /**
  * Renders conversations. Answers are what the template puts between `{% generation %}` and
  * `{% endgeneration %}`, as in transformers. Of a template without these, an answer is what an assistant's
  * message adds behind the prompt for it.
  */
 function rendererOf({ marks, render }: ChatTemplate): Render {
-  return (given, index) =>
-    inspect(WHERE, () => {
-      const conversation = expectConversation(WHERE, given, `conversation ${index}`);
-      const made = (messages: readonly Message[], prompt: boolean) =>
-        render(`conversation ${index}`, { ...conversation, messages }, prompt);
-      const { messages } = conversation;
-      return marks ? unmarked(made(messages, false)) : byPrefix(messages, made, index);
-    });
-}
-
-/** The messages of a conversation, in an object. */
-export function expectConversation(where: string, given: unknown, what: string): Messages {
-  return inspect(where, () => {
-    const conversation = (Array.isArray(given) ? { messages: given } : given) as Messages;
-    const messages = conversation?.messages;
-    if (Array.isArray(messages) && !messages.some((one) => typeof one?.role !== "string"))
-      return conversation;
-    throw invalid(
-      `${where}: ${what} is ${show(given)}; give messages such as ` +
-        '[{ role: "user", content: "…" }, { role: "assistant", content: "…" }]',
-    );
-  });
-}
-
-/** The text without its marks, and where they were. */
-export function unmarked(text: string): Rendered {
-  const answers: number[] = [];
-  let plain = "";
-  for (const part of text.split(/(\u{f0f00}|\u{f0f01})/u)) {
-    if (part === BEGIN || part === END) answers.push(plain.length);
-    else plain += part;
-  }
-  return { text: plain, answers };
+  return (given, index) => {
+    const what = `conversation ${index}`;
+    const conversation = expectConversation(WHERE, given, what);
+    const made = (messages: readonly Message[], prompt: boolean) =>
+      render(what, { ...conversation, messages }, prompt);
+    const { messages } = conversation;
+    return marks ? made(messages, false) : byPrefix(messages, made, index);
+  };
 }
 
 function byPrefix(
   messages: readonly Message[],
-  made: (some: readonly Message[], prompt: boolean) => string,
+  made: (some: readonly Message[], prompt: boolean) => Rendered,
   index: number,
 ): Rendered {
-  const text = made(messages, false);
+  const { text } = made(messages, false);
   const answers: number[] = [];
   messages.forEach(({ role }, at) => {
     if (role !== "assistant") return;
-    const before = made(messages.slice(0, at), true);
-    const through = made(messages.slice(0, at + 1), false);
+    const { text: before } = made(messages.slice(0, at), true);
+    const { text: through } = made(messages.slice(0, at + 1), false);
     if (!text.startsWith(through) || !through.startsWith(before)) {
       throw invalid(
         `${WHERE}: the template renders conversation ${index} differently as it grows, so answer ${at} cannot ` +

@@ -1,0 +1,196 @@
+/** Chat templates: what they render of a conversation, and which characters of it are answers. */
+
+import { inspect, invalid, type Rules, show } from "../options.js";
+import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
+import { load } from "./peers.js";
+import type { Message, TemplateOptions, TokenizerFiles } from "./types.js";
+
+/** Rules of what says how conversations are rendered. */
+export const TEMPLATE: Rules<TemplateOptions> = {
+  template: (value) => (typeof value === "string" && value ? undefined : "a template in Jinja"),
+  library: (value) =>
+    ["string", "object"].includes(typeof value) && value
+      ? undefined
+      : "the module @huggingface/jinja, or its address",
+};
+
+interface Jinja {
+  readonly Template: new (text: string) => { render(values: object): string };
+}
+
+/** A conversation as text, and the characters of it that are answers: begin and end in turns. */
+export interface Rendered {
+  readonly text: string;
+  readonly answers: readonly number[];
+}
+
+/** A conversation as plain data. */
+export interface Messages {
+  readonly messages: readonly Message[];
+  readonly [name: string]: unknown;
+}
+
+/** A template that was read, and what it says of itself. */
+export interface ChatTemplate {
+  /** Whether it marks the answers. */
+  readonly marks: boolean;
+  /**
+   * The text of a conversation's messages, with the answers that the template marks.
+   *
+   * @param prompt - whether the beginning of an answer comes behind them.
+   */
+  render(what: string, conversation: Messages, prompt: boolean): Rendered;
+}
+
+/** The messages of a conversation, in an object. Each property of the caller's is read once. */
+export function expectConversation(where: string, given: unknown, what: string): Messages {
+  return inspect(where, () => {
+    const conversation = copied(Array.isArray(given) ? { messages: given } : given, ["messages"]);
+    const { messages } = conversation;
+    const plain = Array.isArray(messages)
+      ? Array.from<unknown, Message>(messages, message)
+      : undefined;
+    if (plain?.every(({ role }) => typeof role === "string")) {
+      return { ...conversation, messages: plain };
+    }
+    throw invalid(
+      `${where}: ${what} is ${show(given)}; give messages such as ` +
+        '[{ role: "user", content: "…" }, { role: "assistant", content: "…" }]',
+    );
+  });
+}
+
+const message = (given: unknown) => copied(given, ["role", "content"]) as Message;
+
+/** The object's properties, and of these names what its class gives it. */
+function copied(given: unknown, names: readonly string[]): { [name: string]: unknown } {
+  const object = Object(given);
+  const own = { ...object };
+  for (const name of names) {
+    if (!(name in own) && name in object) own[name] = object[name];
+  }
+  return own;
+}
+
+/** Reads the template that is given, or else the tokenizer's. */
+export async function openTemplate(
+  where: string,
+  tokenizer: TextEncoding,
+  template: string | undefined,
+  library: unknown,
+): Promise<ChatTemplate> {
+  const own = inspect(where, () => (tokenizer as Partial<PretrainedTokenizer>).chatTemplate);
+  const source: unknown = template ?? own;
+  if (typeof source !== "string" || !source) {
+    throw invalid(
+      `${where}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
+        "give { template }, a text in Jinja",
+    );
+  }
+  const { Template } = await load<Jinja>("jinja", library);
+  const tokens = specialTokens(where, tokenizer);
+  const { text, marks, mark } = rewritten(where, source);
+  const read = inspect(`${where}: the template`, () => new Template(text));
+  return {
+    marks,
+    render: (what, conversation, prompt) =>
+      inspect(`${where}: ${what}`, () => {
+        const values = { limited_range: range, ...tokens, ...conversation };
+        const made = read.render({ ...values, add_generation_prompt: prompt });
+        return unmarked(`${where}: ${what}`, made, mark);
+      }),
+  };
+}
+
+/** Texts of special tokens by the names that templates use. */
+function specialTokens(where: string, tokenizer: TextEncoding): { [name: string]: unknown } {
+  return inspect(`${where}: the tokenizer's save()`, () => {
+    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
+    const file = files?.["tokenizer_config.json"];
+    if (!file) return {};
+    const config = JSON.parse(new TextDecoder().decode(file)) as { [name: string]: unknown } | null;
+    const texts = Object.entries(config ?? {})
+      .filter(([name]) => name.endsWith("_token"))
+      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
+    return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
+  });
+}
+
+/** Numbers that `range` of a template gives at most: it makes them all at once. Jinja's sandbox allows as many. */
+const LONGEST_RANGE = 100_000;
+
+/** A template's `range`, which is Python's. */
+function range(...given: unknown[]): number[] {
+  const bounds = given.filter((one) => typeof one === "number"); // a call also ends with its keywords
+  const [start, stop, step = 1] = bounds.length === 1 ? [0, ...bounds] : bounds;
+  const count = Math.ceil(((stop as number) - (start as number)) / step);
+  if (!(Math.abs(count) <= LONGEST_RANGE)) {
+    throw invalid(
+      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${count} numbers`}; at most ` +
+        `${LONGEST_RANGE} are allowed`,
+    );
+  }
+  return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
+}
+
+const STRING = /"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/.source;
+/** A template's comments, what it shows raw, the tags around answers (three groups), expressions and statements. */
+const PARTS = new RegExp(
+  [
+    /\{#.*?#\}/.source,
+    /\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\}/.source,
+    /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/.source,
+    `\\{\\{(?:${STRING}|[^"'}]|\\}(?!\\}))*\\}\\}`,
+    `\\{%(?:${STRING}|[^"'%]|%(?!\\}))*%\\}`,
+  ].join("|"),
+  "gs",
+);
+const UNTOUCHED = /^\{(?:#|%[-+]?\s*raw\s*[-+]?%\})/;
+/** Strings, and calls of `range`. The renderer's own has no bound, and its name cannot be given to another. */
+const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?=\\s*\\()`, "gs");
+
+/** The template with marks in the place of the tags around answers, and what finds the marks. */
+function rewritten(where: string, source: string) {
+  // Filters such as `upper` leave these characters as they are, and no message knows the number.
+  const number = String(Math.floor(Math.random() * 2 ** 48)).padStart(15, "0");
+  let marks = false;
+  let open = false;
+  const part = (all: string, left?: string, close?: string, right?: string) => {
+    if (UNTOUCHED.test(all)) return all;
+    if (right === undefined) return all.replace(RANGE, (one) => (one === "range" ? LIMITED : one));
+    if (open !== !!close) throw unpaired(where);
+    marks = true;
+    open = !close;
+    const mark = `\u{f0f00}${number}${close ? 1 : 0}\u{f0f01}`;
+    // A tag takes white space as it did.
+    return `{%${left} if true %}${mark}{% endif ${right}%}`;
+  };
+  const text = source.replace(PARTS, part);
+  if (open) throw unpaired(where);
+  return { text, marks, mark: new RegExp(`\u{f0f00}${number}([01])\u{f0f01}`, "u") };
+}
+
+const LIMITED = "limited_range";
+
+function unpaired(what: string) {
+  return invalid(
+    `${what}: {% generation %} and {% endgeneration %} of the template do not come in turns; put the one before ` +
+      "each answer and the other behind it",
+  );
+}
+
+/** The text without its marks, and where they were. */
+function unmarked(what: string, text: string, mark: RegExp): Rendered {
+  const answers: number[] = [];
+  let plain = "";
+  text.split(mark).forEach((part, at) => {
+    if (at % 2 === 0) {
+      plain += part;
+      return;
+    }
+    if (Number(part) !== answers.length % 2) throw unpaired(what);
+    answers.push(plain.length);
+  });
+  if (answers.length % 2 === 1) throw unpaired(what);
+  return { text: plain, answers };
+}
