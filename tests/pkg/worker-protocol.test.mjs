@@ -362,6 +362,26 @@ test("results move, arguments are copied unless they are given away", async (t) 
   assert.deepEqual([mine.length, files.b.length], [0, 7], "whole buffers move, parts are copied");
 });
 
+test("what is no array, or was given away before, is refused at once", async (t) => {
+  const { Engine: Remote } = await link(t);
+  const engine = await Remote.create();
+  for (const wrong of [undefined, null, 5, "tokens", Symbol("s"), () => 1]) {
+    assert.throws(() => transfer(wrong), code("invalid-options", "transfer takes an array"));
+  }
+  const refused = (values, words) =>
+    assert.rejects(engine.echo(...values), code("invalid-options", `echo: ${words} was emptied`));
+  const gone = new Uint32Array(4);
+  const { buffer } = gone;
+  await engine.echo(transfer(gone));
+  await refused([transfer(gone)], "argument 1");
+  await refused([gone], "argument 1");
+  await refused([1, transfer(buffer)], "argument 2");
+  await refused([transfer({ "a.bin": new Uint8Array(2), "b.bin": gone })], "b.bin of argument 1");
+  await refused([{ deep: { view: new Uint8Array(0), tokens: gone } }], "tokens of argument 1");
+  const [empty] = await engine.echo(transfer(new Uint8Array(0)));
+  assert.equal(empty.length, 0, "one that never had content");
+});
+
 test("an object of functions is one here too", async (t) => {
   const { Engine: Remote } = await link(t);
   const engine = await Remote.create();

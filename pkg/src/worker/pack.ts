@@ -23,6 +23,8 @@ const given = new WeakSet<object>();
  *
  * @param value - an array or `ArrayBuffer`, or an object of them, such as checkpoint files.
  * @returns the same value.
+ * @throws {@link TinyloomError} `invalid-options` where it is no object; of an array that is empty because it was given
+ *   away before, at the call that gets it.
  *
  * @example
  * ```ts
@@ -30,6 +32,11 @@ const given = new WeakSet<object>();
  * ```
  */
 export function transfer<T extends object>(value: T): T {
+  if (typeof value !== "object" || value === null) {
+    throw invalid(
+      `transfer takes an array, an ArrayBuffer, or an object of them, not ${show(value)}`,
+    );
+  }
   given.add(value);
   return value;
 }
@@ -48,6 +55,8 @@ export class PackedCall {
   readonly #reading: Promise<void>[] = [];
   readonly #writing: Promise<void>[] = [];
   readonly #transfers = new Set<Transferable>();
+  /** The number of the argument that is packed. */
+  #argument = 0;
 
   /**
    * @param where - the call, as the user wrote it.
@@ -64,10 +73,10 @@ export class PackedCall {
     this.#abort = abort;
     this.values = [];
     try {
-      // A copy in any case: what Comlink keeps for an array is not for the caller's.
-      this.values = [
-        ...(replaceDeep(values, (value, name) => this.#replace(value, name)) as unknown[]),
-      ];
+      this.values = values.map((one) => {
+        this.#argument += 1;
+        return replaceDeep(one, (value, name) => this.#replace(value, name));
+      });
     } catch (error) {
       this.ended();
       throw (error as { code?: unknown }).code === undefined
@@ -90,6 +99,7 @@ export class PackedCall {
   }
 
   #replace(value: object, name: string): unknown {
+    if (isEmptied(value)) throw this.#emptied(name);
     if (given.delete(value)) for (const buffer of wholeBuffers(value)) this.#transfers.add(buffer);
     if (typeof value === "function") return this.#function(value as Callable, name);
     const state = mirrorState(value);
@@ -121,6 +131,15 @@ export class PackedCall {
 
   #refuse(value: unknown, why: string): Error {
     return invalid(`${this.#where}: ${show(value)} cannot go to the worker: ${why}`);
+  }
+
+  /** No message can carry it, and in Node the call would never end. */
+  #emptied(name: string): Error {
+    const part = name ? `${name} of ` : "";
+    return invalid(
+      `${this.#where}: ${part}argument ${this.#argument} was emptied before, as by transfer(); give an array that ` +
+        "still has its content",
+    );
   }
 
   #signal(signal: AbortSignal): Wire {
@@ -192,6 +211,18 @@ async function settled(result: unknown): Promise<void> {
 function isSignal(value: object): value is AbortSignal {
   const { aborted, addEventListener } = value as Partial<AbortSignal>;
   return typeof aborted === "boolean" && typeof addEventListener === "function";
+}
+
+/** Whether it is an array or a buffer that was moved to another place. */
+function isEmptied(value: object): boolean {
+  const buffer = ArrayBuffer.isView(value) ? value.buffer : value;
+  if (!(buffer instanceof ArrayBuffer)) return false;
+  try {
+    new Uint8Array(buffer); // no browser from before 2023 has `detached`
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 function isOf(names: readonly string[], value: object): boolean {
