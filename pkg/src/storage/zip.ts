@@ -10,6 +10,8 @@ const END = 0x06054b50;
 const PIECE = 8 << 20;
 /** What 32 bits hold. */
 const MOST = 0xffff_ffff;
+/** What 16 bits hold, of a name's bytes; as a number of files it means a zip64 archive. */
+const MOST_SHORT = 0xffff;
 
 /** Little-endian fields: of two bytes where the value is given as `[value]`, of four otherwise. */
 function fields(...values: (number | readonly [number])[]): Uint8Array<ArrayBuffer> {
@@ -29,11 +31,22 @@ async function sumOf(blob: Blob): Promise<number> {
   return sum;
 }
 
+/** The bytes of a file's name. */
+function pathOf(name: string): Uint8Array<ArrayBuffer> {
+  const path = new TextEncoder().encode(name);
+  const whole = !/\p{Surrogate}|\/$/u.test(name);
+  if (whole && path.length > 0 && path.length <= MOST_SHORT) return path;
+  throw invalid(
+    `zip: ${show(name)}, a name of ${path.length} bytes, cannot be a file's; give 1 to ${MOST_SHORT} bytes of whole ` +
+      "characters that do not end with /",
+  );
+}
+
 /**
  * A zip archive of files, without compression: weights have nothing to compress.
  *
- * @param files - Blobs or bytes by name, such as those of `adapter.save()`; at most 4 GiB in all.
- * @throws {@link TinyloomError} `invalid-options`.
+ * @param files - Blobs or bytes by name, such as those of `adapter.save()`; at most 4 GiB in all, and 65,534 files.
+ * @throws {@link TinyloomError} `invalid-options`, also of a name that no archive can have.
  *
  * @example
  * ```ts
@@ -53,12 +66,16 @@ export async function zip(files: { readonly [name: string]: Blob | Uint8Array })
 
 /** An archive of these files. Their bytes are read once for the checksums, and not kept. */
 export async function writeZip(files: { readonly [name: string]: Blob }): Promise<Blob> {
+  const count = Object.keys(files).length;
+  if (count >= MOST_SHORT) {
+    throw invalid(`zip: ${count} files are given, and an archive holds at most ${MOST_SHORT - 1}`);
+  }
   const parts: BlobPart[] = [];
   const central: BlobPart[] = [];
   let at = 0;
   let listed = 0;
   for (const [name, blob] of Object.entries(files)) {
-    const path = new TextEncoder().encode(name);
+    const path = pathOf(name);
     // Version 2.0, names in UTF-8, stored, 1980-01-01.
     const common = [
       [20],
@@ -82,7 +99,6 @@ export async function writeZip(files: { readonly [name: string]: Blob }): Promis
       `a zip holds at most 4 GiB, and these files have ${at} bytes; export the files instead`,
     );
   }
-  const count = Object.keys(files).length;
   const end = fields(END, [0], [0], [count], [count], listed, at, [0]);
   return new Blob([...parts, ...central, end], { type: "application/zip" });
 }

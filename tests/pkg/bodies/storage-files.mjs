@@ -197,6 +197,19 @@ export const files = {
     for (const name of ["one", "two", "three", "four"]) await runs.delete(name);
   },
 
+  async "a zip refuses what it cannot hold"({ tinyloom, throughWorker, sample }) {
+    if (throughWorker || sample) return; // written by the same code as in Node
+    const { zip } = tinyloom;
+    const blob = new Blob(["a"]);
+    for (const name of ["", "folder/", "\ud83d.txt", "ü".repeat(32_768)]) {
+      await refuses("invalid-options", ["zip", "cannot be a file's"], () => zip({ [name]: blob }));
+    }
+    const longest = `${"ü".repeat(32_767)}a`;
+    equal((await zip({ [longest]: blob })).size, 30 + 46 + 22 + 2 * 65_535 + 1, "bytes");
+    const many = Object.fromEntries(Array.from({ length: 65_535 }, (_, at) => [`${at}.txt`, blob]));
+    await refuses("invalid-options", ["65535 files", "65534"], () => zip(many));
+  },
+
   async "an import takes a run's own files and nothing else"({ open, disk }) {
     const runs = await open("import");
     const victim = await runs.create("victim", { data: "precious" });
