@@ -1,10 +1,9 @@
+import { Data } from "./data.js";
 import { DATASET, type DatasetOptions, expectTokenizer, type Prepared } from "./dataset-options.js";
-import { TinyloomError, toError } from "./error.js";
-import { end } from "./handle.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { awaited, check, integer, invalid, isA, show } from "./options.js";
-import { loadedRaw, type RawDataset, type RawModule } from "./raw.js";
+import { loadedRaw } from "./raw.js";
 import type { CheckpointFiles, LongOptions } from "./source.js";
 import type { TextSource } from "./text/read.js";
 import { type Packed, TokenStore } from "./text/store.js";
@@ -50,10 +49,7 @@ export class Dataset {
   readonly tokenizer: TextEncoding | undefined;
   readonly #options: DatasetOptions;
   readonly #packed: Packed | undefined;
-  #store: TokenStore | undefined;
-  #raw: RawDataset | undefined;
-  /** The instance of the module that it is in. */
-  #module: RawModule | undefined;
+  readonly #data: Data;
 
   private constructor(store: TokenStore, options: DatasetOptions, tokenizer?: TextEncoding) {
     const { validationFraction = 0.1, sequenceLength } = options;
@@ -71,14 +67,13 @@ export class Dataset {
     this.documents = documents ?? Math.max(0, Math.floor((train - 1) / this.sequenceLength));
     const { seed } = options;
     this.#options = { sequenceLength, validationFraction, seed } as DatasetOptions;
-    this.hash = store.hash;
     this.tokenizer = tokenizer;
     this.#packed = packed;
-    this.#store = store;
     const draws = { sequenceLength: this.sequenceLength, validationFraction, seed: seed ?? 0 };
-    datasets.set(this, { raw: (loaded) => this.#made(loaded), draws });
+    this.#data = datasets.set(this, new Data(store, this.#options, draws));
+    this.hash = this.#data.hash;
     const module = loadedRaw();
-    if (module) this.#made(module); // a wrong option shows here rather than in the first step
+    if (module) this.#data.raw(module); // a wrong option shows here rather than in the first step
   }
 
   /**
@@ -210,7 +205,7 @@ export class Dataset {
    * @throws {@link TinyloomError} `invalid-options`, `freed`.
    */
   async document(index: number): Promise<DatasetDocument> {
-    const store = this.#kept();
+    const store = this.#data.store();
     return (await textPart()).documentOf(store, this.sequenceLength, index);
   }
 
@@ -221,33 +216,27 @@ export class Dataset {
    * @throws {@link TinyloomError} `freed`, `aborted`.
    */
   async save(options: LongOptions = {}): Promise<DatasetFiles> {
-    const store = this.#kept();
+    const store = this.#data.store();
     return (await textPart()).saveDataset(store, this, this.#options, options);
   }
 
-  /** Frees the tokens' memory. Later use gives code "freed". */
+  /**
+   * Frees the tokens' memory. Later calls give code "freed". Calls and runs that began before go on to their end,
+   * and a lost device has their steps repeated: the memory is given back when nothing of this needs it any more.
+   */
   free(): void {
-    this.#store = undefined;
-    if (this.#raw) end(this.#raw);
-    this.#raw = undefined;
+    this.#data.free();
   }
+}
 
-  #kept(): TokenStore {
-    if (this.#store) return this.#store;
-    throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
+/** The memory of a dataset that is not freed, for a new call. @internal */
+export function dataOf(dataset: Dataset): Data {
+  if (!isA(dataset, Dataset)) {
+    throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
   }
-
-  #made(module: RawModule): RawDataset {
-    const store = this.#kept();
-    if (this.#module === module) return this.#raw as RawDataset;
-    try {
-      this.#raw = new module.RawDataset(store, this.#packed?.starts, JSON.stringify(this.#options));
-      this.#module = module;
-    } catch (error) {
-      throw toError(error);
-    }
-    return this.#raw;
-  }
+  const data = datasets.of(dataset);
+  void data.store();
+  return data;
 }
 
 function stored(ids: Uint32Array): TokenStore {

@@ -1,7 +1,6 @@
 /** The data that a trainer's place in its data is of. */
 
-import type { Dataset } from "./dataset.js";
-import { datasets } from "./internal.js";
+import type { Data } from "./data.js";
 import { invalid, show } from "./options.js";
 
 /** The options of a dataset that say what it draws in which step, every default filled in. */
@@ -36,25 +35,24 @@ export class Drawn {
     this.#resumed = cursor > 0;
   }
 
-  /** A batch of the dataset was drawn. */
-  note(dataset: Dataset): void {
-    this.#data = { dataHash: dataset.hash, dataOptions: datasets.of(dataset).draws };
+  /** A batch of the data was drawn. */
+  note({ hash, draws }: Data): void {
+    this.#data = { dataHash: hash, dataOptions: draws };
     this.#resumed = false;
   }
 
   /** Refuses other data than that of which the place was saved. */
-  expectSame(dataset: Dataset): void {
+  expectSame({ hash, draws }: Data): void {
     if (!this.#resumed) return;
     const { dataHash, dataOptions } = this.#data;
-    if (dataHash !== dataset.hash) {
+    if (dataHash !== hash) {
       throw other(
         dataHash
-          ? `the resumed state drew from data with the hash ${dataHash}, and this dataset's is ${dataset.hash}`
+          ? `the resumed state drew from data with the hash ${dataHash}, and this dataset's is ${hash}`
           : "the resumed state does not say from which data it drew",
         "the same dataset",
       );
     }
-    const { draws } = datasets.of(dataset);
     for (const name of ["sequenceLength", "validationFraction", "seed"] as const) {
       const saved = dataOptions?.[name] ?? draws[name];
       if (saved === draws[name]) continue;

@@ -1,9 +1,9 @@
 /** Searches for a learning rate. */
 
-import type { Dataset } from "./dataset.js";
+import type { Data } from "./data.js";
 import { throwIfAborted } from "./error.js";
 import { end } from "./handle.js";
-import { datasets, models } from "./internal.js";
+import { models } from "./internal.js";
 import { loadWeights } from "./loading.js";
 import type { Adapter } from "./lora.js";
 import { metricsOf } from "./metrics.js";
@@ -47,7 +47,7 @@ interface Search {
 /** {@link Trainer.findLearningRate}. */
 export async function findLearningRate(
   trained: Model | Adapter,
-  dataset: Dataset,
+  data: Data,
   options: RateOptions & LongOptions,
 ): Promise<RateSearch> {
   const { from, to, steps, trainer, signal, onProgress } = {
@@ -62,13 +62,12 @@ export async function findLearningRate(
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const { runtime, names } = inner;
   const json = trainerJson(trainer, to);
-  const drawn = datasets.of(dataset);
   // The copy that is trained, so that the model or adapter itself stays as it is to the bit.
   const files = await trained.save(signal ? { signal } : {});
   const source = openSource(WHERE, files, {});
   const rates = Array.from({ length: steps }, (_, i) => from * (to / from) ** (i / (steps - 1)));
   const search = (module: RawModule, loader: Search["loader"]) =>
-    searched({ module, source, names, data: drawn.raw(module), json, rates, long, loader });
+    searched({ module, source, names, data: data.raw(module), json, rates, long, loader });
   if (inner.base) {
     const over = models.of(inner.base).handle;
     return over.run((raw) => search(runtime.module, (config) => raw.adaptAs(config)), signal);

@@ -3,13 +3,13 @@
  * symbol.
  */
 
+import type { Data } from "./data.js";
 import type { Dataset } from "./dataset.js";
-import type { DrawOptions } from "./drawn.js";
 import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
 import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
-import type { RawDataset, RawModel, RawModule, RawRuntime } from "./raw.js";
+import type { RawModel, RawModule, RawRuntime } from "./raw.js";
 import type { Journal } from "./recovery/journal.js";
 import type { Recovery } from "./recovery/recovery.js";
 import type { Counters, Owned, Runtime } from "./runtime.js";
@@ -102,13 +102,6 @@ export interface InnerTrainer {
   activationBytes(): { shared: number; unshared: number };
 }
 
-export interface InnerDataset {
-  /** The raw dataset, made at its first use, when the module is there. */
-  raw(module: RawModule): RawDataset;
-  /** What decides which tokens a step draws, beside the tokens. */
-  readonly draws: DrawOptions;
-}
-
 export interface InnerTensor {
   readonly allocation: Allocation;
   /** The buffer's number in the wasm module. */
@@ -135,7 +128,7 @@ export interface InnerStored {
 export const runtimes = new Inner<Runtime, InnerRuntime>();
 export const models = new Inner<Model | Adapter, InnerModel>();
 export const trainers = new Inner<Trainer, InnerTrainer>();
-export const datasets = new Inner<Dataset, InnerDataset>();
+export const datasets = new Inner<Dataset, Data>();
 /** Runs of `tinyloom/storage`. */
 export const stored = new Inner<object, InnerStored>();
 export const tensors = new Inner<Tensor, InnerTensor>();

@@ -13,6 +13,7 @@ export {
 export { withAdvice } from "./advice.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { biases, withText } from "./decoding.js";
+export { nonFinite } from "./diverged.js";
 export { findLearningRate } from "./finding.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";

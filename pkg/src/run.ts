@@ -1,8 +1,9 @@
 /** A run of a trainer over a dataset. */
 
-import type { Dataset } from "./dataset.js";
-import { TinyloomError, throwIfAborted } from "./error.js";
+import type { Data } from "./data.js";
+import { type TinyloomError, throwIfAborted } from "./error.js";
 import { stored } from "./internal.js";
+import { morePart } from "./lazy.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
 import type { RunHandle } from "./save.js";
 import type { LongOptions } from "./source.js";
@@ -48,17 +49,17 @@ export function runOptions(options: unknown): RunOptions {
 /** What a run needs of its trainer. */
 export interface Runnable {
   /** Refuses what the run would stumble over, before anything is changed for it. */
-  prepare(dataset: Dataset, options: RunOptions): void;
+  prepare(data: Data, options: RunOptions): void;
   /** Steps done, with those on their way. */
   begun(): number;
   /** Makes the schedule reach that step, unless the caller has given its length; gives the undoing. */
   reach(last: number): () => void;
   /** The step at which a run without steps and until ends. */
   end(): number;
-  step(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics>;
+  step(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics>;
   /** Queues a step in its turn; `done` is of its metrics. */
-  queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }>;
-  evaluate(dataset: Dataset, options: LongOptions): Promise<Evaluation>;
+  queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }>;
+  evaluate(data: Data, options: LongOptions): Promise<Evaluation>;
   /** The metrics of a step that is given out, with what there is to tell of a lost device. */
   told(metrics: StepMetrics): StepMetrics;
   /** Where good weights are to be had, as advice. */
@@ -74,7 +75,9 @@ export interface Runnable {
 /** One run, on from its first step to its end. */
 export class Run {
   readonly #trainer: Runnable;
-  readonly #dataset: Dataset;
+  readonly #data: Data;
+  /** Lets go of the data. */
+  readonly release: () => void;
   readonly #options: RunOptions;
   /** Steps that are on their way, the oldest first. */
   readonly #queued: Promise<StepMetrics>[] = [];
@@ -83,9 +86,10 @@ export class Run {
   #done = 0;
   #ended = false;
 
-  constructor(trainer: Runnable, dataset: Dataset, options: RunOptions) {
+  constructor(trainer: Runnable, data: Data, options: RunOptions) {
     this.#trainer = trainer;
-    this.#dataset = dataset;
+    this.#data = data;
+    this.release = data.hold();
     this.#options = options;
   }
 
@@ -94,30 +98,24 @@ export class Run {
     return !this.#ended && this.#options.signal?.aborted !== true;
   }
 
-  /** Waits for the steps that are on their way. */
+  /** Waits for the steps that are on their way, behind which it begins none, and lets go of the data. */
   async settle(): Promise<void> {
     await Promise.allSettled(this.#queued);
+    this.release();
   }
 
   /** The steps, one after the other. */
   async *steps(): AsyncGenerator<StepMetrics, void, undefined> {
-    try {
-      yield* this.#steps();
-    } finally {
-      this.#ended = true;
-    }
-  }
-
-  async *#steps(): AsyncGenerator<StepMetrics, void, undefined> {
     const { signal, evaluateEvery, maxSkipped = 3, checkpoint } = this.#options;
     const { every = 100, keep } = checkpoint ?? {};
-    throwIfAborted(signal, "run");
-    this.#trainer.prepare(this.#dataset, this.#options);
-    const last = this.#last();
-    const undo = Number.isFinite(last) ? this.#trainer.reach(last) : () => {};
-    let [seen, skipped] = [this.#trainer.begun(), 0];
+    let undo = () => {};
     let good: number | undefined;
     try {
+      throwIfAborted(signal, "run");
+      this.#trainer.prepare(this.#data, this.#options);
+      const last = this.#last();
+      if (Number.isFinite(last)) undo = this.#trainer.reach(last);
+      let [seen, skipped] = [this.#trainer.begun(), 0];
       while (this.#more() || this.#queued.length > 0) {
         throwIfAborted(signal, "run");
         const due = evaluateEvery ? nextMultiple(seen, evaluateEvery) : Infinity;
@@ -126,7 +124,7 @@ export class Run {
         seen = metrics.step;
         const ended = !this.#more() && this.#queued.length === 0;
         if (seen >= due || (evaluateEvery && ended)) {
-          const { loss } = await this.#trainer.evaluate(this.#dataset, signal ? { signal } : {});
+          const { loss } = await this.#trainer.evaluate(this.#data, signal ? { signal } : {});
           metrics = { ...metrics, validationLoss: loss };
         }
         metrics = this.#trainer.told(metrics);
@@ -138,12 +136,14 @@ export class Run {
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
         if (skipped >= maxSkipped) {
+          const { nonFinite } = await morePart();
           throw nonFinite(metrics, skipped, good, this.#trainer.good());
         }
       }
     } finally {
       // What was queued is done all the same, and counts; its first error was thrown.
       await this.settle();
+      this.#ended = true;
       if (this.#done === 0) undo();
     }
   }
@@ -167,14 +167,14 @@ export class Run {
     const { signal, stepsAhead = 0 } = this.#options;
     if (stepsAhead === 0) {
       this.#begun += 1;
-      const metrics = await this.#trainer.step(this.#dataset, signal);
+      const metrics = await this.#trainer.step(this.#data, signal);
       this.#done += 1;
       return metrics;
     }
     const free = () => this.#queued.length === 0 || this.#trainer.begun() < due;
     while (this.#queued.length <= stepsAhead && this.#more() && free()) {
       this.#begun += 1;
-      const { done } = await this.#trainer.queue(this.#dataset);
+      const { done } = await this.#trainer.queue(this.#data);
       // Its error is reported where it is awaited.
       done.then(() => (this.#done += 1)).catch(() => {});
       this.#queued.push(done);
@@ -190,24 +190,9 @@ export class Run {
 export function alreadyOn(steps: number): TinyloomError {
   return invalid(
     `run: a run of this trainer is on, at step ${steps}; end it first: leave its loop with break, call ` +
-      "return() on its iterator, or abort the signal that it was given",
+      "return() on its iterator, or abort its signal",
   );
 }
 
 /** The first multiple of `every` after `step`. */
 const nextMultiple = (step: number, every: number) => (Math.floor(step / every) + 1) * every;
-
-function nonFinite(
-  metrics: StepMetrics,
-  skipped: number,
-  good: number | undefined,
-  advice = "go back to files saved earlier, or to a new model",
-): TinyloomError {
-  const left = good === undefined ? "those that this run began with" : `what step ${good} left`;
-  return new TinyloomError(
-    "non-finite",
-    `the loss or gradient norm was not finite in ${skipped} steps in a row, up to step ` +
-      `${metrics.step} (loss ${metrics.loss}). These steps changed nothing; the weights are ${left}. Do not keep them: ` +
-      `${advice}, and train with a lower learningRate`,
-  );
-}

@@ -1,13 +1,11 @@
 /** The steps of a trainer, each in its turn among the model's operations. */
 
-import { Dataset } from "./dataset.js";
+import type { Data } from "./data.js";
 import { Drawn } from "./drawn.js";
 import { throwIfAborted, toError } from "./error.js";
 import type { Handle } from "./handle.js";
-import { datasets } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { metricsOf } from "./metrics.js";
-import { invalid, isA, show } from "./options.js";
 import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { report } from "./source.js";
@@ -58,44 +56,47 @@ export class TrainerSteps {
    * A step, or a part of one.
    *
    * @param stop - asked between its parts.
+   * @param data - what it draws from.
    */
   train(
     begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>,
     signal?: AbortSignal,
     stop = () => false,
+    data?: Data,
   ): Promise<StepMetrics> {
     return this.#handle.run(
       async (raw) =>
         this.#note(
-          (await this.#member?.step(begin, stop, signal)) ?? metricsOf(await begin(raw, stop)),
+          (await this.#member?.step(begin, stop, signal, data)) ??
+            metricsOf(await begin(raw, stop)),
         ),
       signal,
     );
   }
 
-  /** A step on the dataset's next batches, which the signal and `free` also end between its micro-steps. */
-  async ofDataset(dataset: Dataset, signal: AbortSignal | undefined): Promise<StepMetrics> {
+  /** A step on the data's next batches, which the signal and `free` also end between its micro-steps. */
+  async ofData(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics> {
     const stop = () => signal?.aborted === true || this.#handle.freed;
     const begin = async (raw: RawTrainer, stopped: () => boolean) => {
-      const metrics = await raw.stepDataset(this.data(dataset), stopped);
-      this.drawn.note(dataset);
+      const metrics = await raw.stepDataset(this.raw(data), stopped);
+      this.drawn.note(data);
       return metrics;
     };
     try {
-      return await this.train(begin, signal, stop);
+      return await this.train(begin, signal, stop, data);
     } catch (error) {
       throwIfAborted(signal, "run");
       throw error;
     }
   }
 
-  /** Queues a step on the dataset's next batch, without holding up the operations behind it. */
-  queue(dataset: Dataset): Promise<{ readonly done: Promise<StepMetrics> }> {
+  /** Queues a step on the data's next batch, without holding up the operations behind it. */
+  queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }> {
     return this.#handle.run((raw) => {
       const begin = (by: RawTrainer) =>
-        this.#module().guarded(() => by.queueDataset(this.data(dataset)));
-      const queued = this.#member?.queue(begin) ?? begin(raw).then(metricsOf);
-      this.drawn.note(dataset);
+        this.#module().guarded(() => by.queueDataset(this.raw(data)));
+      const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
+      this.drawn.note(data);
       const done = queued.then(
         (metrics) => this.#note(metrics),
         (error: unknown) => {
@@ -107,37 +108,36 @@ export class TrainerSteps {
     });
   }
 
-  /** The mean loss over the dataset's validation split. */
-  evaluate(dataset: Dataset, { averaged, ...options }: EvaluateOptions): Promise<Evaluation> {
+  /** The mean loss over the data's validation split. */
+  evaluate(data: Data, { averaged, ...options }: EvaluateOptions): Promise<Evaluation> {
     const { signal } = options;
     const evaluate = async (raw: RawTrainer) => {
-      const data = this.data(dataset);
-      const total = raw.evaluationBatches(data);
+      const by = this.raw(data);
+      const total = raw.evaluationBatches(by);
       let sum = 0;
       let tokens = 0;
       for (let index = 0; index < total; index++) {
         throwIfAborted(signal, "evaluate");
         report(options, { loaded: index, total, stage: "evaluate" });
-        const [nats = 0, counted = 0] = await raw.evaluateBatch(data, index);
+        const [nats = 0, counted = 0] = await raw.evaluateBatch(by, index);
         sum += nats;
         tokens += counted;
       }
       report(options, { loaded: total, total, stage: "evaluate" });
       return { loss: sum / tokens, tokens };
     };
-    return this.#handle.run(
-      async (raw) =>
-        averaged ? (await morePart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
-      signal,
+    return data.during(() =>
+      this.#handle.run(
+        async (raw) =>
+          averaged ? (await morePart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
+        signal,
+      ),
     );
   }
 
-  /** The module's side of a dataset. */
-  data(dataset: Dataset) {
-    if (!isA(dataset, Dataset)) {
-      throw invalid(`give a Dataset, not ${show(dataset)}; Dataset.fromText makes one`);
-    }
-    return datasets.of(dataset).raw(this.#module());
+  /** The module's side of the data. */
+  raw(data: Data) {
+    return data.raw(this.#module());
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { Dataset } from "./dataset.js";
+import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
 import { Handle } from "./handle.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
@@ -183,7 +183,8 @@ export class Trainer {
     dataset: Dataset,
     options: RateOptions & LongOptions = {},
   ): Promise<RateSearch> {
-    return (await morePart()).findLearningRate(trained, dataset, options);
+    const data = dataOf(dataset);
+    return data.during(async () => (await morePart()).findLearningRate(trained, data, options));
   }
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
@@ -271,10 +272,11 @@ export class Trainer {
   }
 
   async *#begin(dataset: Dataset, options: () => RunOptions) {
-    const run = new Run(this.#runnable(), dataset, options());
+    const chosen = options();
     void this.#handle.raw; // code "freed"
     const before = this.#run;
     if (before?.on) throw alreadyOn(this.steps);
+    const run = new Run(this.#runnable(), dataOf(dataset), chosen);
     this.#run = run;
     await before?.settle();
     yield* run.steps();
@@ -288,7 +290,7 @@ export class Trainer {
    */
   async evaluate(dataset: Dataset, options: EvaluateOptions = {}): Promise<Evaluation> {
     const chosen = check<EvaluateOptions>("evaluate", options, { ...LONG, averaged: flag });
-    return this.#steps.evaluate(dataset, chosen);
+    return this.#steps.evaluate(dataOf(dataset), chosen);
   }
 
   /**
@@ -390,6 +392,7 @@ export class Trainer {
   free(): void {
     this.#member?.leave();
     this.#handle.free();
+    this.#run?.release();
     this.#of.disown(this);
   }
 
@@ -408,20 +411,20 @@ export class Trainer {
   /** What a run needs of this trainer. */
   #runnable(): Runnable {
     return {
-      prepare: (dataset, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
-        const data = this.#steps.data(dataset);
-        if (!dataChanged) this.#steps.drawn.expectSame(dataset);
+      prepare: (data, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
+        const by = this.#steps.raw(data);
+        if (!dataChanged) this.#steps.drawn.expectSame(data);
         this.#handle.now((raw) => {
           if (stepsAhead > 0) raw.expectWholeSteps();
-          if (evaluateEvery) raw.evaluationBatches(data);
+          if (evaluateEvery) raw.evaluationBatches(by);
         });
       },
       begun: () => this.#handle.now((raw) => raw.steps()),
       reach: (last) => this.#steps.reach(last),
       end: () => this.#steps.end,
-      step: (dataset, signal) => this.#steps.ofDataset(dataset, signal),
-      queue: (dataset) => this.#steps.queue(dataset),
-      evaluate: (dataset, options) => this.evaluate(dataset, options),
+      step: (data, signal) => this.#steps.ofData(data, signal),
+      queue: (data) => this.#steps.queue(data),
+      evaluate: (data, options) => this.#steps.evaluate(data, options),
       told: (metrics) => this.#member?.told(metrics) ?? metrics,
       good: () => this.#member?.good(),
       checkpoint: async (to, keep, signal) =>

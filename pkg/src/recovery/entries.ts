@@ -1,5 +1,6 @@
 /** What was done to a model and its trainers since a snapshot. */
 
+import type { Data } from "../data.js";
 import type { TinyloomError } from "../error.js";
 import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
 import type { Member } from "./member.js";
@@ -24,11 +25,14 @@ export class Step {
   error: TinyloomError | undefined;
   /** Nobody waits for it any more, and it has not begun again. */
   cancelled = false;
+  /** Lets go of the data that it draws from again, which may be freed meanwhile. */
+  readonly release: (() => void) | undefined;
 
-  constructor(member: Member, begin: Step["begin"], stop: () => boolean) {
+  constructor(member: Member, begin: Step["begin"], stop: () => boolean, data: Data | undefined) {
     this.member = member;
     this.begin = begin;
     this.stop = stop;
+    this.release = data?.hold();
   }
 
   readonly asked = (): boolean => {
@@ -49,4 +53,11 @@ export interface Change {
 /** An adapter that was added to the model. */
 export interface Merge {
   merge(model: RawModel): Promise<void>;
+}
+
+/** Takes entries out of the log, by default all: they are never done again. */
+export function cut(log: Entry[], start = 0, count = log.length): void {
+  for (const entry of log.splice(start, count)) {
+    if (entry instanceof Step) entry.release?.();
+  }
 }

@@ -5,7 +5,7 @@ import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { stored } from "../internal.js";
 import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
 import type { SaveOptions } from "../save.js";
-import type { Entry } from "./entries.js";
+import { cut, type Entry } from "./entries.js";
 import { Member } from "./member.js";
 import type { Recovery } from "./recovery.js";
 import { Repeat } from "./repeat.js";
@@ -73,7 +73,7 @@ export class Journal implements Guard<RawModel> {
   end(): void {
     this.snapshots.newest = undefined;
     this.snapshots.good = undefined;
-    this.log.length = 0;
+    cut(this.log);
     this.recovery.forget(this);
   }
 
@@ -131,7 +131,10 @@ export class Journal implements Guard<RawModel> {
   /** In the model's turn: waits until `done`, which the next recovery brings about. */
   async restored(done: () => boolean, signal?: AbortSignal): Promise<void> {
     while (!done()) {
-      if (this.#gone) throw this.#gone;
+      if (this.#gone) {
+        cut(this.log);
+        throw this.#gone;
+      }
       this.#restoring ??= this.#restore().finally(() => {
         this.#restoring = undefined;
       });
@@ -164,6 +167,7 @@ export class Journal implements Guard<RawModel> {
       void this.handle.raw; // freed meanwhile
       void this.recovery.raw;
       this.#gone ??= this.recovery.failed ?? this.#lostFor(toError(thrown));
+      cut(this.log);
       throw this.#gone;
     }
   }

@@ -1,5 +1,6 @@
 /** A trainer, as the journal of its model sees it. */
 
+import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
@@ -10,7 +11,7 @@ import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions 
 import { noGood, save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
-import { Step } from "./entries.js";
+import { cut, Step } from "./entries.js";
 import type { Journal } from "./journal.js";
 import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
 
@@ -77,9 +78,10 @@ export class Member implements Guard<RawTrainer> {
     begin: Step["begin"],
     stop: () => boolean,
     signal: AbortSignal | undefined,
+    data: Data | undefined,
   ): Promise<StepMetrics> {
     throwIfAborted(signal, "run"); // while it waited for its turn
-    const step = this.#begun(begin, stop);
+    const step = this.#begun(begin, stop, data);
     const { raw } = this.handle;
     try {
       return this.#arrived(step, await begin(raw, step.asked));
@@ -89,9 +91,9 @@ export class Member implements Guard<RawTrainer> {
   }
 
   /** In the model's turn: queues a step, whose metrics arrive later. */
-  queue(begin: (raw: RawTrainer) => Promise<RawMetrics>): Promise<StepMetrics> {
+  queue(begin: (raw: RawTrainer) => Promise<RawMetrics>, data: Data): Promise<StepMetrics> {
     const { journal } = this;
-    const step = this.#begun(begin, () => false);
+    const step = this.#begun(begin, () => false, data);
     const { raw } = this.handle;
     const inTurn = (done: () => boolean) => journal.queue.run(() => journal.restored(done));
     return begin(raw).then(
@@ -203,11 +205,12 @@ export class Member implements Guard<RawTrainer> {
     return new TinyloomError("device-lost", message);
   }
 
-  #begun(begin: Step["begin"], stop: () => boolean): Step {
+  #begun(begin: Step["begin"], stop: () => boolean, data: Data | undefined): Step {
     const { journal } = this;
     journal.snapshots.maybe();
-    const step = new Step(this, begin, stop);
-    if (!journal.snapshots.off) journal.log.push(step);
+    const { off } = journal.snapshots;
+    const step = new Step(this, begin, stop, off ? undefined : data);
+    if (!off) journal.log.push(step);
     return step;
   }
 
@@ -255,7 +258,7 @@ export class Member implements Guard<RawTrainer> {
     }
     const { log, snapshots } = this.journal;
     const at = log.indexOf(step);
-    if (at >= 0) log.splice(at, 1);
+    if (at >= 0) cut(log, at, 1);
     snapshots.spoil();
   }
 }

@@ -6,6 +6,7 @@ import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { inNode } from "../node.js";
 import type { RawModel, RawModule, RawRuntime } from "../raw.js";
 import type { LostInfo, Owned } from "../runtime.js";
+import { cut } from "./entries.js";
 import { Journal, type Origin } from "./journal.js";
 import type { RecoverOptions, RecoveryState } from "./types.js";
 import { type Deferred, deferred, either, sleep } from "./waiting.js";
@@ -169,8 +170,7 @@ export class Recovery implements Guard<RawRuntime> {
   #panicked(error: TinyloomError): void {
     const { message } = error;
     this.#failed = error;
-    this.#next?.reject(error);
-    this.#next = undefined;
+    this.#giveUp(error);
     if (!this.#runtime.handle.freed) this.tell({ state: "failed", message });
     this.#settle({ reason: "unknown", message });
   }
@@ -212,8 +212,14 @@ export class Recovery implements Guard<RawRuntime> {
       "Runtime, and resume from trainer.save(), which gives the last snapshot";
     this.#failed = new TinyloomError("device-lost", message, { cause });
     this.tell({ state: "failed", message });
-    this.#next?.reject(this.#failed);
+    this.#giveUp(this.#failed);
+  }
+
+  /** No device comes any more, and no step is repeated. */
+  #giveUp(error: TinyloomError): void {
+    this.#next?.reject(error);
     this.#next = undefined;
+    for (const { log } of this.#journals) cut(log);
   }
 
   async #reopen(old: RawRuntime): Promise<void> {

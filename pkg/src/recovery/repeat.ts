@@ -3,7 +3,7 @@
 import { type TinyloomError, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
 import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
-import { type Change, type Entry, Step } from "./entries.js";
+import { type Change, cut, type Entry, Step } from "./entries.js";
 import type { Journal } from "./journal.js";
 import type { Member } from "./member.js";
 import type { RepeatedStep } from "./types.js";
@@ -47,10 +47,10 @@ export class Repeat {
   told(): void {
     const { recovery, log } = this.#journal;
     for (const tell of this.#results) tell();
-    const kept = log.filter(
-      (entry) => !(entry instanceof Step && (entry.cancelled || entry.error)),
-    );
-    log.splice(0, log.length, ...kept);
+    for (let at = log.length - 1; at >= 0; at--) {
+      const entry = log[at];
+      if (entry instanceof Step && (entry.cancelled || entry.error)) cut(log, at, 1);
+    }
     const milliseconds = performance.now() - recovery.began;
     for (const [member, fromStep] of this.#from) {
       member.recovered = { fromStep, reason: recovery.reason, milliseconds };

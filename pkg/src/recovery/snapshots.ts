@@ -4,7 +4,7 @@ import { toError } from "../error.js";
 import { end } from "../handle.js";
 import type { RawSnapshot } from "../raw.js";
 import { bytesOf } from "../saving.js";
-import { type Entry, Step } from "./entries.js";
+import { cut, type Entry, Step } from "./entries.js";
 import type { Journal } from "./journal.js";
 import type { Member } from "./member.js";
 import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
@@ -121,7 +121,7 @@ export class Snapshots {
     if (!this.#tooLarge) return;
     this.off = undefined;
     this.newest = snapshot;
-    this.#journal.log.length = 0;
+    cut(this.#journal.log);
     const { recovery } = this.#journal;
     recovery.tell({
       state: "snapshot",
@@ -231,7 +231,7 @@ export class Snapshots {
     if (taking.spoilt || (last && at === 0) || this.#journal.handle.freed) return;
     const config = this.#journal.handle.raw.config();
     this.newest = { config, weights, trainers: new Map(trainers) };
-    log.splice(0, at);
+    cut(log, 0, at);
     this.#prove();
     this.#journal.members = this.#journal.members.filter((member) => !member.handle.freed);
     this.#failures = 0;
@@ -300,7 +300,7 @@ export class Snapshots {
     this.off = why;
     this.newest = undefined;
     this.good = undefined;
-    this.#journal.log.length = 0;
+    cut(this.#journal.log);
     const message = `a model has no snapshots and does not come back from a lost device: ${why}`;
     this.#journal.recovery.tell({ state: "snapshots-off", message });
   }

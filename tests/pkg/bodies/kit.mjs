@@ -132,3 +132,12 @@ export async function sha256(bytes) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
+
+/** From now on the GPU object gives adapters whose devices cannot be made. */
+export function refuseDevices({ gpu: real }, gpu) {
+  gpu.requestAdapter = async (options) => {
+    const { features, limits, info } = await real.requestAdapter(options);
+    const requestDevice = () => Promise.reject(new Error("no device"));
+    return { features, limits, info, requestDevice };
+  };
+}

@@ -121,6 +121,7 @@ export const PLACES = {
     smoke: [
       "a step beside a run is none of the run's",
       "two trainers and a generation on one runtime are what they are alone",
+      "a dataset that is freed while evaluate reads it is read to its end",
     ],
   },
   resources: {

@@ -3,6 +3,7 @@
 import { mulberry32 } from "../../random.mjs";
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { lostBeside } from "./concurrency.mjs";
+import { freedThenLost } from "./freed-data.mjs";
 import {
   batch,
   collect,
@@ -11,6 +12,7 @@ import {
   makeFile,
   openFile,
   pause,
+  refuseDevices,
   trainerOptions,
   waitFor,
 } from "./kit.mjs";
@@ -118,6 +120,7 @@ async function sameRun(context, kind, at, seed) {
 
 export const cases = {
   ...lostBeside,
+  ...freedThenLost,
 
   async "a run goes on by itself, to the bit"(context) {
     const kind = { run: { evaluateEvery: 6 }, change: { at: 5, to: 1e-3 } };
@@ -555,12 +558,3 @@ export const cases = {
     }
   },
 };
-
-/** Gives adapters again, whose devices cannot be made. */
-function refuseDevices({ gpu: real }, gpu) {
-  gpu.requestAdapter = async (options) => {
-    const { features, limits, info } = await real.requestAdapter(options);
-    const requestDevice = () => Promise.reject(new Error("no device"));
-    return { features, limits, info, requestDevice };
-  };
-}

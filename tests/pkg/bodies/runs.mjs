@@ -1,6 +1,7 @@
 // Runs of a trainer: whose steps they count, one at a time, what ends them, live options, epochs.
 import { close, equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { atOnce } from "./concurrency.mjs";
+import { freedWhileRead } from "./freed-data.mjs";
 import { batch, collect, config, dataset, datasetOptions, text, trainerOptions } from "./kit.mjs";
 
 async function make({ tinyloom, runtime }, options = trainerOptions) {
@@ -17,6 +18,7 @@ const { totalSteps: _, ...open } = trainerOptions;
 
 export const cases = {
   ...atOnce,
+  ...freedWhileRead,
 
   async "a run that is on keeps out another, until it has ended"(host) {
     const trainer = await make(host);
