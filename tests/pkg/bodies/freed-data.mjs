@@ -1,15 +1,6 @@
 // A dataset that is freed while it is read, or before a lost device has its steps repeated.
 import { equal, ok, refuses } from "./assert.mjs";
-import {
-  batch,
-  collect,
-  config,
-  dataset,
-  refuseDevices,
-  text,
-  trainerOptions,
-  waitFor,
-} from "./kit.mjs";
+import { batch, collect, config, dataset, refuseDevices, text, trainerOptions } from "./kit.mjs";
 
 const run = { steps: 6, evaluateEvery: 3 };
 const rates = { steps: 5, trainer: { tokensPerStep: 64 } };
@@ -293,8 +284,12 @@ export const freedThenLost = {
     equal(second.state(), KEPT, "the memory of the next steps");
     refuseDevices(host, gpu);
     runtime.device.destroy();
-    await refuses("device-lost", "does not come back", () => trainer.step(batch(32)));
-    await waitFor("the memory when no device comes", () => !second.state()[0]);
+    await runtime.lost;
+    equal(second.state(), GONE, "the memory when no device comes, before anyone calls");
+    const third = await watched(host, runtime);
+    await refuses("device-lost", "does not come back", () => trainer.run(third.data, run));
+    third.data.free();
+    equal(third.state(), GONE, "the memory of a run that cannot begin");
     runtime.destroy();
   },
 
