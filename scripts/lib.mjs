@@ -131,14 +131,15 @@ export async function main(work) {
   }
 }
 
-/** As `parseArgs`; ends the program with one line where the command line has a flag that there is not. */
+/** As `parseArgs`; ends the program with the message, and no stack, where the command line is wrong. */
 export function commandLine(config) {
   try {
     return parseArgs(config);
   } catch (error) {
-    const [what] = error.message.split(/\. To specify|\n/);
     const known = Object.keys(config.options).map((name) => `--${name}`);
-    console.error(`${what}; there is ${known.join(", ")}`);
+    const unknown = error.code === "ERR_PARSE_ARGS_UNKNOWN_OPTION";
+    const [what] = error.message.split(". To specify");
+    console.error(unknown ? `${what}; there is ${known.join(", ")}` : error.message);
     return process.exit(2);
   }
 }

@@ -6,7 +6,7 @@ import { end } from "./handle.js";
 import type { RawDataset, RawModule } from "./raw.js";
 import type { TokenStore } from "./text/store.js";
 
-/** A dataset's tokens, which stay until it was freed and nothing that began before that reads them any more. */
+/** A dataset's tokens. They stay in memory until `free` was called and every earlier reader has ended. */
 export class Data {
   readonly hash: string;
   /** What decides which tokens a step draws, beside the tokens. */
@@ -31,10 +31,10 @@ export class Data {
   /**
    * The tokens, or code "freed".
    *
-   * @param held - of one who holds them; else of a new call.
+   * @param evenFreed - for a reader that began before they were freed.
    */
-  store(held = !this.#freed): TokenStore {
-    if (this.#store && held) return this.#store;
+  store(evenFreed = false): TokenStore {
+    if (this.#store && (evenFreed || !this.#freed)) return this.#store;
     throw new TinyloomError("freed", "this Dataset was freed; create it again to use it");
   }
 
@@ -53,12 +53,12 @@ export class Data {
 
   /** Keeps the tokens until the function that this gives is called; more calls of it do nothing. */
   hold(): () => void {
-    let held = 1;
-    this.#holders += held;
+    let done = false;
+    this.#holders++;
     return () => {
-      this.#holders -= held;
-      held = 0;
-      if (this.#holders > 0) return;
+      if (done) return;
+      done = true;
+      if (--this.#holders > 0) return;
       // In an instance that panicked nothing can be ended any more.
       if (this.#raw && !this.#module?.panic) end(this.#raw);
       this.#raw = this.#store = undefined;

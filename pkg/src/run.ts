@@ -1,7 +1,7 @@
 /** A run of a trainer over a dataset. */
 
 import type { Data } from "./data.js";
-import { type TinyloomError, throwIfAborted } from "./error.js";
+import { TinyloomError, throwIfAborted } from "./error.js";
 import { stored } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
@@ -98,7 +98,7 @@ export class Run {
     return !this.#ended && this.#options.signal?.aborted !== true;
   }
 
-  /** Waits for the steps that are on their way, behind which it begins none, and lets go of the data. */
+  /** Waits for the steps that are queued, then lets go of the data. */
   async settle(): Promise<void> {
     await Promise.allSettled(this.#queued);
     this.release();
@@ -136,8 +136,11 @@ export class Run {
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
         if (skipped >= maxSkipped) {
-          const { nonFinite } = await morePart();
-          throw nonFinite(metrics, skipped, good, this.#trainer.good());
+          const more = await morePart().catch(() => undefined); // the page may be offline by now
+          throw (
+            more?.nonFinite(metrics, skipped, good, this.#trainer.good()) ??
+            new TinyloomError("non-finite", `run: ${skipped} steps in a row were not finite`)
+          );
         }
       }
     } finally {

@@ -92,20 +92,22 @@ export class TrainerSteps {
 
   /** Queues a step on the data's next batch, without holding up the operations behind it. */
   queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }> {
-    return this.#handle.run((raw) => {
-      const begin = (by: RawTrainer) =>
-        this.#module().guarded(() => by.queueDataset(this.raw(data)));
-      const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
-      this.drawn.note(data);
-      const done = queued.then(
-        (metrics) => this.#note(metrics),
-        (error: unknown) => {
-          void this.#handle.raw;
-          throw toError(error);
-        },
-      );
-      return { done };
-    });
+    return data.during(() =>
+      this.#handle.run((raw) => {
+        const begin = (by: RawTrainer) =>
+          this.#module().guarded(() => by.queueDataset(this.raw(data)));
+        const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
+        this.drawn.note(data);
+        const done = queued.then(
+          (metrics) => this.#note(metrics),
+          (error: unknown) => {
+            void this.#handle.raw;
+            throw toError(error);
+          },
+        );
+        return { done };
+      }),
+    );
   }
 
   /** The mean loss over the data's validation split. */

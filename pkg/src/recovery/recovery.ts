@@ -219,7 +219,8 @@ export class Recovery implements Guard<RawRuntime> {
   #giveUp(error: TinyloomError): void {
     this.#next?.reject(error);
     this.#next = undefined;
-    for (const { log } of this.#journals) cut(log);
+    // In each model's turn: a repeat may be walking its log.
+    for (const { log, queue } of this.#journals) void queue.run(() => cut(log));
   }
 
   async #reopen(old: RawRuntime): Promise<void> {

@@ -28,8 +28,8 @@ async function listen(): Promise<string | undefined> {
   const [{ createServer }, { tmpdir }] = await Promise.all([network(), system()]);
   const mark = crypto.randomUUID().slice(0, 18);
   const windows = host()?.platform === "win32";
-  const path = windows ? `\\\\.\\pipe\\tinyloom-${mark}` : `${tmpdir()}/tinyloom-${mark}.sock`;
-  if (new TextEncoder().encode(path).length > LONGEST) return undefined;
+  const own = windows ? `\\\\.\\pipe\\tinyloom-${mark}` : `${tmpdir()}/tinyloom-${mark}.sock`;
+  const path = new TextEncoder().encode(own).length > LONGEST ? `/tmp/tinyloom-${mark}.sock` : own;
   const server = createServer((socket) => socket.destroy());
   await new Promise<void>((done, fail) => {
     server.on("error", fail); // also later on, when a connection fails: it is no error of the program

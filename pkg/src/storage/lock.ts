@@ -8,8 +8,12 @@ type Fs = Awaited<ReturnType<typeof fileSystem>>;
 /** What a lock file says. */
 type Judged = "absent" | "held" | "dead" | "unwritten";
 
-/** Milliseconds between two attempts, how long they go on, and after which an unfinished one is of a crash. */
-const [PAUSE, PATIENCE, CRASHED] = [20, 5000, 10_000];
+/** Milliseconds between two attempts. */
+const PAUSE = 20;
+/** Milliseconds after which a file that is still being made was left by a crash. */
+const CRASHED = 10_000;
+/** Milliseconds for which attempts go on: long enough to outlast a crash. */
+const PATIENCE = 12_000;
 
 /** Locks that this thread has: one's own address answers too. */
 const own = new Set<string>();

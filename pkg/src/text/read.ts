@@ -159,7 +159,9 @@ async function* iterated<T>(
   const iterator = iteratorOf(from);
   /** Whether it has given its last value or failed, and is not to be told of the end. */
   let over = false;
+  let waits = false;
   const next = async () => {
+    waits = true;
     try {
       const { value, done } = await iterator.next();
       over = !!done;
@@ -167,6 +169,8 @@ async function* iterated<T>(
     } catch (error) {
       over = true;
       throw error;
+    } finally {
+      waits = false;
     }
   };
   try {
@@ -176,8 +180,10 @@ async function* iterated<T>(
       yield value;
     }
   } finally {
+    const ended = over ? undefined : (async () => iterator.return?.())();
     // One that still waits for its next value may never answer.
-    if (!over) await either((async () => iterator.return?.())(), signal);
+    if (waits) ended?.catch(() => undefined);
+    else await ended;
   }
 }
 

@@ -3,6 +3,7 @@
 import { inspect, invalid, type Rules, show } from "../options.js";
 import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
 import { load } from "./peers.js";
+import { partsOf, STRING } from "./template-parts.js";
 import type { Message, TemplateOptions, TokenizerFiles } from "./types.js";
 
 /** Rules of what says how conversations are rendered. */
@@ -18,7 +19,7 @@ interface Jinja {
   readonly Template: new (text: string) => { render(values: object): string };
 }
 
-/** A conversation as text, and the characters of it that are answers: begin and end in turns. */
+/** A conversation as text, and the characters of it that are answers: where each begins and ends, alternating. */
 export interface Rendered {
   readonly text: string;
   readonly answers: readonly number[];
@@ -42,10 +43,10 @@ export interface ChatTemplate {
   render(what: string, conversation: Messages, prompt: boolean): Rendered;
 }
 
-/** The messages of a conversation, in an object. Each property of the caller's is read once. */
+/** The messages of a conversation, in an object. Each property of the caller's objects is read once. */
 export function expectConversation(where: string, given: unknown, what: string): Messages {
   return inspect(where, () => {
-    const conversation = copied(Array.isArray(given) ? { messages: given } : given, ["messages"]);
+    const conversation = copied(Array.isArray(given) ? { messages: given } : given);
     const { messages } = conversation;
     const plain = Array.isArray(messages)
       ? Array.from<unknown, Message>(messages, message)
@@ -60,16 +61,24 @@ export function expectConversation(where: string, given: unknown, what: string):
   });
 }
 
-const message = (given: unknown) => copied(given, ["role", "content"]) as Message;
+const message = (given: unknown) => copied(given) as Message;
 
-/** The object's properties, and of these names what its class gives it. */
-function copied(given: unknown, names: readonly string[]): { [name: string]: unknown } {
-  const object = Object(given);
-  const own = { ...object };
-  for (const name of names) {
-    if (!(name in own) && name in object) own[name] = object[name];
+/** What an object has, what it inherits, and what getters of its class give. */
+function copied(given: unknown): { [name: string]: unknown } {
+  const copy: { [name: string]: unknown } = {};
+  if (typeof given !== "object" || given === null) return copy;
+  const from = given as { [name: string]: unknown };
+  for (const name in from) copy[name] = from[name];
+  for (
+    let prototype = Object.getPrototypeOf(from);
+    prototype && prototype !== Object.prototype;
+    prototype = Object.getPrototypeOf(prototype)
+  ) {
+    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
+      if (get && !(name in copy)) copy[name] = from[name];
+    }
   }
-  return own;
+  return copy;
 }
 
 /** Reads the template that is given, or else the tokenizer's. */
@@ -133,19 +142,7 @@ function range(...given: unknown[]): number[] {
   return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
 }
 
-const STRING = /"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/.source;
-/** A template's comments, what it shows raw, the tags around answers (three groups), expressions and statements. */
-const PARTS = new RegExp(
-  [
-    /\{#.*?#\}/.source,
-    /\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\}/.source,
-    /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/.source,
-    `\\{\\{(?:${STRING}|[^"'}]|\\}(?!\\}))*\\}\\}`,
-    `\\{%(?:${STRING}|[^"'%]|%(?!\\}))*%\\}`,
-  ].join("|"),
-  "gs",
-);
-const UNTOUCHED = /^\{(?:#|%[-+]?\s*raw\s*[-+]?%\})/;
+const LIMITED = "limited_range";
 /** Strings, and calls of `range`. The renderer's own has no bound, and its name cannot be given to another. */
 const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?=\\s*\\()`, "gs");
 
@@ -153,28 +150,29 @@ const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?=\\s*\\()`, "gs");
 function rewritten(where: string, source: string) {
   // Filters such as `upper` leave these characters as they are, and no message knows the number.
   const number = String(Math.floor(Math.random() * 2 ** 48)).padStart(15, "0");
+  let text = "";
   let marks = false;
   let open = false;
-  const part = (all: string, left?: string, close?: string, right?: string) => {
-    if (UNTOUCHED.test(all)) return all;
-    if (right === undefined) return all.replace(RANGE, (one) => (one === "range" ? LIMITED : one));
-    if (open !== !!close) throw unpaired(where);
-    marks = true;
-    open = !close;
-    const mark = `\u{f0f00}${number}${close ? 1 : 0}\u{f0f01}`;
-    // A tag takes white space as it did.
-    return `{%${left} if true %}${mark}{% endif ${right}%}`;
-  };
-  const text = source.replace(PARTS, part);
+  for (const part of partsOf(source)) {
+    if (part.kind === "plain") text += part.text;
+    else if (part.kind === "code") {
+      text += part.text.replace(RANGE, (one) => (one === "range" ? LIMITED : one));
+    } else {
+      const begins = part.kind === "begin";
+      if (open === begins) throw unpaired(where);
+      [marks, open] = [true, begins];
+      const [left, right] = part.trims ?? [];
+      const mark = `\u{f0f00}${number}${begins ? 0 : 1}\u{f0f01}`;
+      text += `{%${left} if true %}${mark}{% endif ${right}%}`; // a tag takes white space as it did
+    }
+  }
   if (open) throw unpaired(where);
   return { text, marks, mark: new RegExp(`\u{f0f00}${number}([01])\u{f0f01}`, "u") };
 }
 
-const LIMITED = "limited_range";
-
 function unpaired(what: string) {
   return invalid(
-    `${what}: {% generation %} and {% endgeneration %} of the template do not come in turns; put the one before ` +
+    `${what}: {% generation %} and {% endgeneration %} of the template do not alternate; put the one before ` +
       "each answer and the other behind it",
   );
 }

@@ -47,7 +47,8 @@ export function fitTokens(longest: number, wanted = input("tokens").valueAsNumbe
 
 /** What is chosen; undefined where a field has no number that it allows. */
 export function chosen({ config }: Base): TuneSettings | undefined {
-  if (!byId("tune-form", HTMLFormElement).checkValidity()) return undefined;
+  // Not by checkValidity: its events would have the form show the field while the visitor still types.
+  if (byId("tune-form", HTMLFormElement).querySelector(":invalid")) return undefined;
   const family = config.model_type ?? "llama";
   const attention = ATTENTION.find(([known]) => known.test(family))![1];
   return {
