@@ -38,7 +38,7 @@ export function runOptions(options: unknown): RunOptions {
   if (chosen.steps !== undefined && chosen.until !== undefined) {
     throw invalid(
       `run: steps is ${chosen.steps} and until is ${chosen.until}; give one of them: steps counts this ` +
-        "run's own, until is the trainer's count at which it ends",
+        "run's own, until the trainer's",
     );
   }
   // A run that is closed is refused before the first step, not at the first save.
@@ -139,7 +139,7 @@ export class Run {
           const more = await morePart().catch(() => undefined); // the page may be offline by now
           throw (
             more?.nonFinite(metrics, skipped, good, this.#trainer.good()) ??
-            new TinyloomError("non-finite", `run: ${skipped} steps in a row were not finite`)
+            new TinyloomError("non-finite", "the steps were not finite")
           );
         }
       }

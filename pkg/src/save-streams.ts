@@ -38,16 +38,24 @@ class Streams implements Target {
 
   async close(): Promise<void> {
     throwIfAborted(this.#signal, "save");
-    // From here on without the signal: it would leave some files closed and others aborted.
-    for (const [name, { writer }] of this.#writers) await failing(name, () => writer.close());
+    // A signal that fires from here on would leave some files closed and others aborted.
+    for (const [name, { writer }] of this.#writers)
+      await failing(name, () => soon(writer.close(), this.#signal));
   }
 
   async abort(cause: unknown): Promise<void> {
     const aborted = [...this.#writers.values()].map(async ({ writer }) => writer.abort(cause));
     // A file can be written to and removed again when its stream has ended.
-    const all = Promise.allSettled(aborted);
-    await either(all, this.#signal).catch(() => Promise.race([all, sleep(PATIENCE)]));
+    await soon(Promise.allSettled(aborted), this.#signal).catch(() => undefined);
   }
+}
+
+/** What the promise gives. When the signal fires it has a second left. */
+function soon<T>(promise: Promise<T>, signal: Signal): Promise<T> {
+  return either(promise, signal, undefined, "save").catch((cause: unknown) => {
+    const late = sleep(PATIENCE).then(() => Promise.reject(cause));
+    return Promise.race([promise, late]);
+  });
 }
 
 /** Opens a stream for each file. */

@@ -1,4 +1,4 @@
-/** Plays a run that was recorded on a GPU, for the time until the visitor's own model begins. */
+/** Plays a run that was recorded earlier, for the time until the visitor's own model begins. */
 import { byId } from "./dom.ts";
 import type { LearningPanel } from "./panels/learning.ts";
 import type { SamplesPanel } from "./panels/samples.ts";

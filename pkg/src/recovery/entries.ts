@@ -35,6 +35,11 @@ export class Step {
     this.release = data?.hold();
   }
 
+  /** Whether it is not known yet what came of it. */
+  get waiting(): boolean {
+    return this.metrics === undefined && this.limit === undefined;
+  }
+
   readonly asked = (): boolean => {
     this.calls += 1;
     return this.stop();

@@ -69,6 +69,11 @@ export class Journal implements Guard<RawModel> {
     return this.#gone;
   }
 
+  /** Whether it is being brought back, or waits for a device. */
+  get restoring(): boolean {
+    return this.#restoring !== undefined;
+  }
+
   /** The model has been freed: nothing of it is kept. */
   end(): void {
     this.snapshots.newest = undefined;

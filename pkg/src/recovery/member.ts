@@ -243,7 +243,7 @@ export class Member implements Guard<RawTrainer> {
     try {
       await restored(() => this.handle.raw !== raw);
     } catch (failure) {
-      step.cancelled = true;
+      step.cancelled = step.waiting; // else the weights have it
       throw failure;
     }
     if (step.error) throw step.error;
@@ -256,9 +256,11 @@ export class Member implements Guard<RawTrainer> {
       step.limit = step.calls;
       return;
     }
-    const { log, snapshots } = this.journal;
+    const { log, snapshots, restoring } = this.journal;
     const at = log.indexOf(step);
-    if (at >= 0) cut(log, at, 1);
+    if (restoring)
+      step.cancelled = step.waiting; // the log is being done again
+    else if (at >= 0) cut(log, at, 1);
     snapshots.spoil();
   }
 }

@@ -13,6 +13,8 @@ export class Repeat {
   readonly #model: RawModel;
   readonly #raws: ReadonlyMap<Member, RawTrainer>;
   readonly #applied = new Set<Change>();
+  /** The steps that the new objects have, whole or in part. */
+  readonly #made = new Set<Step>();
   readonly #from = new Map<Member, number>();
   /** What is told once the new objects serve: nobody goes on before that. */
   readonly #results: (() => void)[] = [];
@@ -49,7 +51,10 @@ export class Repeat {
     for (const tell of this.#results) tell();
     for (let at = log.length - 1; at >= 0; at--) {
       const entry = log[at];
-      if (entry instanceof Step && (entry.cancelled || entry.error)) cut(log, at, 1);
+      if (!(entry instanceof Step)) continue;
+      // Who waited for it may have left meanwhile; the weights have it all the same.
+      if (this.#made.has(entry)) entry.cancelled = false;
+      else if (entry.cancelled || entry.error) cut(log, at, 1);
     }
     const milliseconds = performance.now() - recovery.began;
     for (const [member, fromStep] of this.#from) {
@@ -66,7 +71,7 @@ export class Repeat {
   }
 
   async #step(step: Step, raw: RawTrainer): Promise<void> {
-    const waiting = step.metrics === undefined && step.limit === undefined;
+    const { waiting } = step;
     let calls = 0;
     const stop = () => {
       calls += 1;
@@ -75,6 +80,7 @@ export class Repeat {
     };
     try {
       const metrics = await step.begin(raw, stop);
+      this.#made.add(step);
       this.#steps += 1;
       if (waiting) {
         this.#results.push(() => {
@@ -84,6 +90,7 @@ export class Repeat {
     } catch (thrown) {
       const error = toError(thrown);
       if (error.code === "device-lost" || (!waiting && step.limit === undefined)) throw error;
+      if (calls > 0) this.#made.add(step);
       if (waiting) this.#refused(step, calls, error);
     }
   }

@@ -325,6 +325,28 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "steps of a trainer that is freed while they are repeated are repeated after the next loss"(
+    context,
+  ) {
+    const { tinyloom } = context;
+    const { runtime, of } = await recovering(context);
+    const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+    const trainer = await tinyloom.Trainer.create(model, trainerOptions);
+    const run = trainer.run(await dataset(tinyloom), { steps: 8, stepsAhead: 4 });
+    await run.next();
+    runtime.device.destroy();
+    const next = run.next().catch(() => undefined);
+    await pause(10);
+    trainer.free();
+    await next;
+    const before = await model.save();
+    const [{ repeated }] = of("recovered");
+    runtime.device.destroy();
+    sameFiles(await model.save(), before, "the model after another loss");
+    equal(of("recovered")[1].repeated, repeated, "steps that were repeated");
+    runtime.destroy();
+  },
+
   async "an onState that throws is reported, and ends nothing"({ tinyloom, gpu }) {
     const reported = [];
     const { error } = console;

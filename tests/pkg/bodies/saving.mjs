@@ -253,6 +253,7 @@ export const cases = {
     };
     const targets = {
       "a stream's write": () => stalled("write").to,
+      "a stream's close": () => recorded(MODEL, { "config.json": { close: never } }).to,
       "a directory's handle": () => ({ getFileHandle: never }),
       "a handle's stream": () => ({ getFileHandle: async () => ({ createWritable: never }) }),
       "a stream that comes late": () => ({ getFileHandle: async () => ({ createWritable: late }) }),

@@ -34,7 +34,8 @@ function noteOf({ lasting, full }: Shelf): string {
   }
   return lasting
     ? "Every run that you start is kept in this browser, with its text. It goes on where it was after a reload " +
-        "or a crash. The curves of those chosen here lie behind the present one."
+        "or a crash. The run that the page opens with ends with the page. The curves of those chosen here lie " +
+        "behind the present one."
     : "This browser keeps nothing for this page, as in some private windows. Runs end with the page: export " +
         "those that you want to keep.";
 }
