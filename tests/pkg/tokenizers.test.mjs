@@ -16,6 +16,8 @@ import {
 } from "tinyloom";
 import { capture, root, target, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
 
+const { partsOf } = await import("../../pkg/dist/text/template-parts.js");
+
 const folder = join(target, "tokenizers");
 const script = join(root, "tests", "reference", "tokenizers_reference.py");
 const PROBE = "import transformers, tokenizers, jinja2; print(True)";
@@ -324,7 +326,7 @@ test("what is no code of a template is no tag and no call", async () => {
   assert.equal(source, untouched);
 });
 
-test("tags around answers come in turns", async () => {
+test("tags around answers alternate", async () => {
   const [open, close] = ["{% generation %}", "{% endgeneration %}"];
   for (const template of [
     `${open}a`,
@@ -335,7 +337,10 @@ test("tags around answers come in turns", async () => {
   ]) {
     await assert.rejects(
       rendered(template, ASKED),
-      { code: "invalid-options", message: /generation %} and .*endgeneration %} .*in turns/ },
+      {
+        code: "invalid-options",
+        message: /generation %} and .*endgeneration %} .*do not alternate/,
+      },
       template,
     );
   }
@@ -387,6 +392,106 @@ test("a template's range is Python's, and no longer than in its sandbox", async 
   for (const range of ["range(100000000)", "range(0, 1, 0)", "range(0, 3, 0.00001)"]) {
     await assert.rejects(list(range), { code: "invalid-options", message: /at most 100000/ });
   }
+});
+
+test("no name of a template reaches the unbounded range of the renderer", async () => {
+  for (const template of [
+    "{{ (range)(200000) | length }}",
+    "{% set f = range %}{{ f(200000) }}",
+    "{{ {'a':{'b':1}}['a']['b'] ~ (range(200000) | length) }}",
+  ]) {
+    const refusal = { code: "invalid-options", message: /at most 100000/ };
+    await assert.rejects(rendered(template, ASKED), refusal, template);
+  }
+  const plain = (template, more) => rendered(template, ASKED, { learn: "all", ...more });
+  assert.equal((await plain("{% set range = 3 %}{{ range }}"))[0], "3");
+  assert.equal((await rendered("{{ range }}", { messages: ASKED, range: 4 }))[0], "4");
+  const counted = "{{ {'a':{'b':1}}['a']['b'] ~ (range(20) | length) }}";
+  assert.equal((await plain(counted))[0], "120");
+  for (const call of ["range()", "range('3')", "range(1, '3')", "range(1, 2, 3, 4)"]) {
+    const refusal = { code: "invalid-options", message: /range\(\) takes one to three numbers/ };
+    await assert.rejects(plain(`{{ ${call} }}`), refusal, call);
+  }
+});
+
+test("a template that cuts marks is refused, and one that replaces digits leaves them whole", async () => {
+  const answer =
+    "{% set m = messages[1] %}{% set x %}{% generation %}{{ m.content }}{% endgeneration %}{% endset %}";
+  for (const end of ["x[:5]", "x[3:22]", "x[8:30]"]) {
+    const refusal = { code: "invalid-options", message: /changes what stands between/ };
+    await assert.rejects(rendered(`${answer}{{ ${end} }}`, ASKED), refusal, end);
+  }
+  for (const end of ["x.split('1')[0]", "x | replace('1', '2')"]) {
+    assert.deepEqual(await rendered(`${answer}a{{ ${end} }}`, ASKED), ["a So. ", " So. "], end);
+  }
+  const forged = [ASKED[0], { role: "assistant", content: "\u{f0f00}\u{f0f01}." }];
+  assert.deepEqual(await rendered(MARKED, forged), [
+    " Why? \u{f0f00}\u{f0f01}.",
+    "\u{f0f00}\u{f0f01}.",
+  ]);
+});
+
+test("a library whose template renders no text is refused", async () => {
+  for (const given of [undefined, 3, { length: 2 }]) {
+    const library = {
+      Template: class {
+        render = () => given;
+      },
+    };
+    await assert.rejects(rendered("a", ASKED, { library }), {
+      code: "invalid-options",
+      message: /library rendered .*no text/,
+    });
+  }
+});
+
+test("templates are split in a time that grows with their length alone, and by what is code", () => {
+  const kinds = (source) => {
+    const parts = [...partsOf(source)];
+    assert.equal(parts.map(({ text }) => text).join(""), source);
+    return parts.map(({ kind }) => kind);
+  };
+  for (const piece of ["{{", "{{ '", "{# ", "{% raw %}", "{{ {"]) {
+    const source = piece.repeat(65_536 / piece.length);
+    const began = performance.now();
+    kinds(source);
+    const took = performance.now() - began;
+    assert.ok(took < 1000, `${took} ms for ${piece}`);
+  }
+  assert.deepEqual(kinds("{% raw %}{% generation %}{{ range }}"), ["plain"]);
+  assert.deepEqual(kinds("{{ {'a':{'b':{}}}['a'] }}b"), ["code", "plain"]);
+  const tag = "{% generation %}";
+  for (const source of [`{# ${tag} #}`, `{% raw %}${tag}{% endraw %}`]) {
+    assert.deepEqual(kinds(source), ["plain"], source);
+  }
+  assert.deepEqual(kinds(`{{ "${tag}" }}`), ["code"]);
+  assert.deepEqual(kinds(tag), ["begin"]);
+});
+
+test("what getters of a conversation's classes give reaches the template", async () => {
+  class Call {
+    get role() {
+      return "user";
+    }
+    get content() {
+      return "";
+    }
+    get tool_calls() {
+      return [{ name: "look" }];
+    }
+  }
+  class Chat {
+    get messages() {
+      return [new Call()];
+    }
+    get tools() {
+      return [{ name: "look" }, { name: "hear" }];
+    }
+  }
+  const template =
+    "{% for m in messages %}{% for c in m.tool_calls %}{{ c.name }}.{% endfor %}{% endfor %}" +
+    "{% for t in tools %}{{ t.name }};{% endfor %}";
+  assert.equal((await rendered(template, new Chat()))[0], "look.look;hear;");
 });
 
 test("a library that is not there is named", async () => {

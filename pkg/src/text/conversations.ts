@@ -117,7 +117,7 @@ function byPrefix(
   return { text, answers };
 }
 
-/** The tokens that have a character of a range: begin and end in turns. */
+/** The tokens that have a character of a range: begin and end, alternating. */
 async function tokenRanges(
   tokenizer: TextEncoding,
   encode: (text: string) => Promise<ArrayLike<number>>,

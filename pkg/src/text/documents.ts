@@ -7,7 +7,7 @@ import { type Packed, TokenStore } from "./store.js";
 export class DocumentStore extends TokenStore {
   override masked = false;
   readonly #starts: number[] = [];
-  /** Ranges of the tokens that are learned: begin and end in turns. Undefined where all are. */
+  /** Ranges of the tokens that are learned: begin and end, alternating. Undefined where all are. */
   #learned: number[] | undefined;
   #packed: Packed | undefined;
 

@@ -99,14 +99,29 @@ export async function openTemplate(
   const { Template } = await load<Jinja>("jinja", library);
   const tokens = specialTokens(where, tokenizer);
   const { text, marks, mark } = rewritten(where, source);
+  const foreign = LEFT.test(source);
   const read = inspect(`${where}: the template`, () => new Template(text));
   return {
     marks,
     render: (what, conversation, prompt) =>
       inspect(`${where}: ${what}`, () => {
-        const values = { limited_range: range, ...tokens, ...conversation };
-        const made = read.render({ ...values, add_generation_prompt: prompt });
-        return unmarked(`${where}: ${what}`, made, mark);
+        // The renderer takes no value by the name of its own `range`.
+        const { range: limited, ...values } = { range, ...tokens, ...conversation };
+        Object.assign(values, { [LIMITED]: limited, add_generation_prompt: prompt });
+        const made: unknown = read.render(values);
+        if (typeof made !== "string") {
+          throw invalid(
+            `${where}: ${what}: the template's library rendered ${show(made)}, no text`,
+          );
+        }
+        const rendered = unmarked(`${where}: ${what}`, made, mark);
+        if (marks && LEFT.test(rendered.text) && !foreign && !hasLeft(conversation)) {
+          throw invalid(
+            `${where}: ${what}: the template changes what stands between {% generation %} and ` +
+              "{% endgeneration %}; put the changes inside the tags",
+          );
+        }
+        return rendered;
       }),
   };
 }
@@ -130,26 +145,52 @@ const LONGEST_RANGE = 100_000;
 
 /** A template's `range`, which is Python's. */
 function range(...given: unknown[]): number[] {
-  const bounds = given.filter((one) => typeof one === "number"); // a call also ends with its keywords
-  const [start, stop, step = 1] = bounds.length === 1 ? [0, ...bounds] : bounds;
-  const count = Math.ceil(((stop as number) - (start as number)) / step);
-  if (!(Math.abs(count) <= LONGEST_RANGE)) {
+  const bounds = given.filter((one) => typeof one !== "object") as number[]; // a call also ends with its keywords
+  const count = bounds.length;
+  if (count < 1 || count > 3 || bounds.some((one) => typeof one !== "number")) {
+    throw invalid("the template: range() takes one to three numbers");
+  }
+  const [start, stop, step = 1] = (count === 1 ? [0, ...bounds] : bounds) as [
+    number,
+    number,
+    number?,
+  ];
+  const length = Math.ceil((stop - start) / step);
+  if (!(Math.abs(length) <= LONGEST_RANGE)) {
     throw invalid(
-      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${count} numbers`}; at most ` +
+      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${length} numbers`}; at most ` +
         `${LONGEST_RANGE} are allowed`,
     );
   }
-  return Array.from({ length: Math.max(0, count) }, (_, at) => (start as number) + at * step);
+  return Array.from({ length: Math.max(0, length) }, (_, at) => start + at * step);
 }
 
 const LIMITED = "limited_range";
-/** Strings, and calls of `range`. The renderer's own has no bound, and its name cannot be given to another. */
-const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?=\\s*\\()`, "gs");
+/**
+ * Strings, and each `range` that is no member. The renderer's own has no bound. All are renamed, not the calls alone:
+ * a template may call it through parentheses or through a variable. A variable named `range` is renamed everywhere, so
+ * it stays one.
+ */
+const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?!\\w)`, "gs");
+
+/** The character of a mark for a digit. None is a digit or a letter: what changes these leaves marks whole. */
+const hidden = (digits: string) =>
+  digits.replace(/\d/g, (digit) => String.fromCodePoint(0xf0f00 + Number(digit)));
+/** Half of each such character: what a cut mark leaves. */
+const LEFT = /\udb83/;
+
+/** Whether a text in the caller's data has what marks are made of. */
+function hasLeft(value: unknown, seen = new Set<unknown>()): boolean {
+  if (typeof value === "string") return LEFT.test(value);
+  if (typeof value !== "object" || value === null || seen.has(value)) return false;
+  seen.add(value);
+  return Object.values(value).some((one) => hasLeft(one, seen));
+}
 
 /** The template with marks in the place of the tags around answers, and what finds the marks. */
 function rewritten(where: string, source: string) {
-  // Filters such as `upper` leave these characters as they are, and no message knows the number.
-  const number = String(Math.floor(Math.random() * 2 ** 48)).padStart(15, "0");
+  // No message knows the number.
+  const number = hidden(String(Math.floor(Math.random() * 2 ** 48)).padStart(15, "0"));
   let text = "";
   let marks = false;
   let open = false;
@@ -162,12 +203,12 @@ function rewritten(where: string, source: string) {
       if (open === begins) throw unpaired(where);
       [marks, open] = [true, begins];
       const [left, right] = part.trims ?? [];
-      const mark = `\u{f0f00}${number}${begins ? 0 : 1}\u{f0f01}`;
+      const mark = number + hidden(begins ? "0" : "1");
       text += `{%${left} if true %}${mark}{% endif ${right}%}`; // a tag takes white space as it did
     }
   }
   if (open) throw unpaired(where);
-  return { text, marks, mark: new RegExp(`\u{f0f00}${number}([01])\u{f0f01}`, "u") };
+  return { text, marks, mark: new RegExp(`${number}([${hidden("01")}])`, "u") };
 }
 
 function unpaired(what: string) {
@@ -186,7 +227,7 @@ function unmarked(what: string, text: string, mark: RegExp): Rendered {
       plain += part;
       return;
     }
-    if (Number(part) !== answers.length % 2) throw unpaired(what);
+    if (part !== hidden(String(answers.length % 2))) throw unpaired(what);
     answers.push(plain.length);
   });
   if (answers.length % 2 === 1) throw unpaired(what);
