@@ -175,6 +175,7 @@ async function* iterated<T>(
   };
   try {
     for (;;) {
+      throwIfAborted(signal, "the call"); // while nothing is waited for, so that the end is awaited
       const { value, done } = await either(next(), signal);
       if (done) return;
       yield value;

@@ -41,6 +41,19 @@ export async function collect(iterable) {
 
 export const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
+/** What the work gives; it fails where that takes ten seconds. No timer is left behind. */
+export async function soon(what, work) {
+  let timer;
+  const hung = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`${what} hung`)), 10_000);
+  });
+  try {
+    return await Promise.race([work, hung]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** Waits until it is so, for a minute at most. */
 export async function waitFor(what, so) {
   const end = performance.now() + 60_000;

@@ -7,6 +7,7 @@ import {
   dataset,
   datasetOptions,
   pause,
+  soon,
   text,
   trainerOptions,
 } from "./kit.mjs";
@@ -108,30 +109,37 @@ export const cases = {
     }
     for (const [name, call] of Object.entries(calls)) {
       controller = new AbortController();
-      const hung = pause(10_000).then(() => Promise.reject(new Error(`${name} hung`)));
-      await refuses("aborted", name.split(" ")[0], () =>
-        Promise.race([call(controller.signal), hung]),
-      );
+      await refuses("aborted", name.split(" ")[0], () => soon(name, call(controller.signal)));
     }
     equal([cancelled, left.length], [3, 2], "streams and iterators are told");
   },
 
   async "an iterator that is left early ends before the call does"({ tinyloom }) {
     let ended = false;
-    const documents = async function* () {
+    const documents = async function* (second) {
       try {
         yield "one";
-        yield 2;
+        yield second;
+        yield "three";
       } finally {
-        await pause(30);
+        await pause(50);
         ended = true;
       }
     };
-    const { signal } = new AbortController();
+    const controller = new AbortController();
     const { Dataset, ByteTokenizer } = tinyloom;
-    const made = () => Dataset.fromDocuments(documents(), new ByteTokenizer(), { signal });
-    await refuses("invalid-options", "document 1", made);
+    const made = (second, more) => () =>
+      Dataset.fromDocuments(documents(second), new ByteTokenizer(), {
+        signal: controller.signal,
+        ...more,
+      });
+    await refuses("invalid-options", "document 1", made(2));
     ok(ended, "the generator's own end was awaited");
+    ended = false;
+    // While no next value is waited for.
+    const between = { onProgress: ({ loaded }) => loaded > 0 && controller.abort() };
+    await refuses("aborted", "Dataset.fromDocuments", made("two", between));
+    ok(ended, "its end was awaited after a signal between two values");
   },
 
   async "rows of JSONL and CSV are documents"({ tinyloom }) {
