@@ -2,7 +2,7 @@
 
 import { crc32 } from "../crc32.js";
 import { arrived } from "../firefox.js";
-import { inspect, invalid, isA, show } from "../options.js";
+import { awaited, inspect, invalid, isA, object, show } from "../options.js";
 
 const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;
@@ -46,7 +46,7 @@ function pathOf(name: string): Uint8Array<ArrayBuffer> {
  * A zip archive of files, without compression: weights have nothing to compress.
  *
  * @param files - Blobs or bytes by name, such as those of `adapter.save()`; at most 4 GiB in all, and 65,534 files.
- * @throws {@link TinyloomError} `invalid-options`, also of a name that no archive can have.
+ * @throws {@link TinyloomError} `invalid-options`, also of a name that no archive can have, and of a file that cannot be read.
  *
  * @example
  * ```ts
@@ -54,14 +54,23 @@ function pathOf(name: string): Uint8Array<ArrayBuffer> {
  * ```
  */
 export async function zip(files: { readonly [name: string]: Blob | Uint8Array }): Promise<Blob> {
-  const given: [string, unknown][] = inspect("zip", () => Object.entries(files));
-  const blobs = given.map(([name, content]) => {
-    if (isA(content, Blob)) return [name, content] as const;
-    // A view of an array that others may write is copied.
-    if (isA(content, Uint8Array)) return [name, new Blob([Uint8Array.from(content)])] as const;
-    throw invalid(`zip: ${name} is ${show(content)}; give a Blob or a Uint8Array`);
+  const given: [string, unknown][] = inspect("zip", () => {
+    if (object(files)) throw invalid(`zip takes a plain object of files, not ${show(files)}`);
+    return Object.entries(files);
   });
+  const blobs = given.map(([name, content]): [string, Blob] => [
+    name,
+    inspect(`zip: ${name}`, () => blobOf(name, content)),
+  ]);
   return writeZip(Object.fromEntries(blobs));
+}
+
+/** A file's content as a Blob of the platform's own; what only looks like a Blob or bytes throws. */
+function blobOf(name: string, content: unknown): Blob {
+  if (isA(content, Blob)) return Blob.prototype.slice.call(content.slice());
+  // A view of an array that others may write is copied.
+  if (isA(content, Uint8Array)) return new Blob([Uint8Array.from(content)]);
+  throw invalid(`zip: ${name} is ${show(content)}; give a Blob or a Uint8Array`);
 }
 
 /** An archive of these files. Their bytes are read once for the checksums, and not kept. */
@@ -83,7 +92,7 @@ export async function writeZip(files: { readonly [name: string]: Blob }): Promis
       [0],
       [0],
       [0x21],
-      await sumOf(blob),
+      await awaited(`zip: reading ${name}`, () => sumOf(blob)),
       blob.size,
       blob.size,
     ] as const;

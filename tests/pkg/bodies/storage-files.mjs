@@ -210,6 +210,49 @@ export const files = {
     await refuses("invalid-options", ["65535 files", "65534"], () => zip(many));
   },
 
+  async "a zip refuses files that cannot be read, and names them"({ tinyloom, throughWorker }) {
+    if (throughWorker) return; // these do not cross to a worker
+    const { zip } = tinyloom;
+    const gone = new Uint8Array(8);
+    structuredClone(gone, { transfer: [gone.buffer] });
+    class Closed extends Blob {
+      slice() {
+        throw new Error("closed");
+      }
+    }
+    const files = {
+      gone,
+      "no bytes": { __proto__: Uint8Array.prototype },
+      "no Blob": { __proto__: Blob.prototype, size: 0 },
+      closed: new Closed(["a"]),
+    };
+    if (ArrayBuffer.prototype.resize) {
+      const buffer = new ArrayBuffer(16, { maxByteLength: 32 });
+      files.outside = new Uint8Array(buffer, 8, 8);
+      buffer.resize(4);
+    }
+    for (const [name, content] of Object.entries(files)) {
+      await refuses("invalid-options", ["zip", name], () => zip({ [name]: content }));
+    }
+    for (const given of [new Map([["a", new Blob(["x"])]]), [new Blob(["x"])], null, "a"]) {
+      await refuses("invalid-options", "zip takes a plain object of files", () => zip(given));
+    }
+    if (!globalThis.process?.versions?.node) return;
+    const [{ openAsBlob, mkdtempSync, rmSync, writeFileSync }, { tmpdir }] = await Promise.all([
+      import("node:fs"),
+      import("node:os"),
+    ]);
+    const folder = mkdtempSync(`${tmpdir()}/tinyloom-zip-`);
+    try {
+      writeFileSync(`${folder}/a`, "hello");
+      const blob = await openAsBlob(`${folder}/a`);
+      writeFileSync(`${folder}/a`, "changed since");
+      await refuses("invalid-options", ["zip", "a.txt"], () => zip({ "a.txt": blob }));
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  },
+
   async "an import takes a run's own files and nothing else"({ open, disk }) {
     const runs = await open("import");
     const victim = await runs.create("victim", { data: "precious" });
