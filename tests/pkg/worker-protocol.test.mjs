@@ -184,6 +184,17 @@ test("properties are properties, and follow each call and each step of an iterat
   }, TypeError);
 });
 
+test("a free() that is on its way when the connection ends has freed", async (t) => {
+  const { Engine: Remote, connection } = await link(t);
+  const engine = await Remote.create();
+  const [freed, stepped] = [engine.free(), engine.step()];
+  connection.end(new TinyloomError("freed", "closed"));
+  assert.equal(await freed, undefined);
+  assert.equal(await engine.free(), undefined, "nor is there anything to free later");
+  await assert.rejects(stepped, code("freed", "closed"));
+  await assert.rejects(engine.step(), code("freed", "closed"));
+});
+
 test("a property can be set; a refused value is told by the next call, and the old one is back", async (t) => {
   const { Engine: Remote } = await link(t);
   const engine = await Remote.create();

@@ -42,6 +42,9 @@ interface Opened {
 
 type Send = (packed: unknown[]) => Promise<Reply>;
 
+/** Methods that let go of an object. */
+const FREEING = ["free", "destroy", "@@dispose"];
+
 /** One connection to a worker. */
 export class Connection {
   readonly #host: Comlink.Remote<HostApi>;
@@ -90,7 +93,13 @@ export class Connection {
   /** Calls a method. The promise settles when the properties that it changed are here. */
   async call(target: Target, member: string, values: unknown[]): Promise<unknown> {
     const where = nameOf(target, member);
-    return this.#send(where, values, (packed) => this.#host.call(target, member, packed));
+    try {
+      return await this.#send(where, values, (packed) => this.#host.call(target, member, packed));
+    } catch (error) {
+      // With the connection went what it had: a call that frees, and that nobody awaits, is no failure then.
+      if (error === this.#ended && typeof target === "number" && FREEING.includes(member)) return;
+      throw error;
+    }
   }
 
   /** Sets a property. If the worker refuses the value, the next call on the object tells it. */
