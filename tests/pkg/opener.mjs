@@ -1,5 +1,6 @@
 // Opens runs of a folder in a thread or a process of its own, as its test tells it to.
-import { parentPort, workerData } from "node:worker_threads";
+import { once } from "node:events";
+import { parentPort, Worker, workerData } from "node:worker_threads";
 import { Runs } from "tinyloom/storage";
 
 const folder = workerData ?? process.argv[2];
@@ -19,6 +20,15 @@ const work = {
       () => "opened",
       ({ code, message }) => `${code}: ${message}`,
     ),
+  /** As `open`, in another thread of this process. */
+  async openInThread() {
+    const worker = new Worker(new URL(import.meta.url), { workerData: folder });
+    await once(worker, "message");
+    worker.postMessage(["open"]);
+    const [told] = await once(worker, "message");
+    await worker.terminate();
+    return told;
+  },
   /** Which of these locks this thread now has. */
   async take(places) {
     const { takeLock } = await import("../../pkg/dist/storage/lock.js");

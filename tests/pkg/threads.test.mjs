@@ -1,6 +1,6 @@
 // Locks of runs in a folder: of the threads of one process, and of threads and processes that have ended.
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync,
@@ -28,6 +28,8 @@ mkdirSync(sockets);
 process.env.TMPDIR = sockets;
 after(() => rmSync(root, { recursive: true }));
 
+/** A thread that does not answer keeps a test from its end. */
+const LIMIT = { timeout: 60_000 };
 const pause = (milliseconds) => new Promise((next) => setTimeout(next, milliseconds));
 const IN_USE = /^in-use: the run "one" is open .*thread/;
 
@@ -63,6 +65,13 @@ async function inProcess(t, folder, env = {}) {
   return { child, ask: await openerOf(child) };
 }
 
+/** The number of a process that runs until the test ends. */
+function living(t) {
+  const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"]);
+  t.after(() => child.kill("SIGKILL"));
+  return child.pid;
+}
+
 /** What a lock says whose thread was of this process and has ended. */
 const dead = () => `${process.pid} ${sockets}/tinyloom-${crypto.randomUUID().slice(0, 18)}.sock`;
 
@@ -76,7 +85,7 @@ const opening = (runs) =>
     ({ code, message }) => `${code}: ${message}`,
   );
 
-test("of two threads the second is told, also while the first is busy", async (t) => {
+test("of two threads the second is told, also while the first is busy", LIMIT, async (t) => {
   const { folder, runs } = await withRun();
   const [first, second] = [await inThread(t, folder), await inThread(t, folder)];
   assert.equal(await first.ask("open"), "opened");
@@ -91,7 +100,7 @@ test("of two threads the second is told, also while the first is busy", async (t
   assert.deepEqual(await free, ["free"]);
 });
 
-test("a lock ends with its thread, be it busy", async (t) => {
+test("a lock ends with its thread, be it busy", LIMIT, async (t) => {
   const { folder, runs } = await withRun();
   const { worker, ask } = await inThread(t, folder);
   const before = readdirSync(sockets);
@@ -105,7 +114,7 @@ test("a lock ends with its thread, be it busy", async (t) => {
   assert.ok(!existsSync(join(sockets, made[0])), "the socket of the thread is left");
 });
 
-test("a lock of a killed process is taken over with its socket", async (t) => {
+test("a lock of a killed process is taken over with its socket", LIMIT, async (t) => {
   const { folder, runs, lock } = await withRun();
   const { child, ask } = await inProcess(t, folder);
   assert.equal(await ask("open"), "opened");
@@ -121,7 +130,7 @@ test("a lock of a killed process is taken over with its socket", async (t) => {
   assert.ok(!existsSync(lock));
 });
 
-test("a process that ends by itself leaves no socket", async (t) => {
+test("a process that ends by itself leaves no socket", LIMIT, async (t) => {
   const { folder, lock } = await withRun();
   const { child, ask } = await inProcess(t, folder);
   assert.equal(await ask("open"), "opened");
@@ -133,24 +142,28 @@ test("a process that ends by itself leaves no socket", async (t) => {
   assert.ok(!existsSync(socket));
 });
 
-test("a lock with the number of this process counts while its address answers", async (t) => {
-  const { folder, runs, lock } = await withRun();
-  // What a lock names is removed only where it is a thread's socket.
-  const file = join(sockets, "file.sock");
-  writeFileSync(file, "");
-  for (const left of [dead(), `${process.pid} ${file}`]) {
-    writeFileSync(lock, left);
-    assert.equal(await opening(runs), "opened");
-  }
-  assert.ok(existsSync(file));
-  const { ask } = await inProcess(t, folder);
-  assert.equal(await ask("open"), "opened");
-  // As a process of another container has it, whose number is the same.
-  writeFileSync(lock, readFileSync(lock, "utf8").replace(/^\d+/, process.pid));
-  assert.match(await opening(runs), IN_USE);
-});
+test(
+  "a lock with the number of this process counts while its address answers",
+  LIMIT,
+  async (t) => {
+    const { folder, runs, lock } = await withRun();
+    // What a lock names is removed only where it is a thread's socket.
+    const file = join(sockets, "file.sock");
+    writeFileSync(file, "");
+    for (const left of [dead(), `${process.pid} ${file}`]) {
+      writeFileSync(lock, left);
+      assert.equal(await opening(runs), "opened");
+    }
+    assert.ok(existsSync(file));
+    const { ask } = await inProcess(t, folder);
+    assert.equal(await ask("open"), "opened");
+    // As a process of another container has it, whose number is the same.
+    writeFileSync(lock, readFileSync(lock, "utf8").replace(/^\d+/, process.pid));
+    assert.match(await opening(runs), IN_USE);
+  },
+);
 
-test("of eight threads behind dead locks one has each", async (t) => {
+test("of eight threads behind dead locks one has each", LIMIT, async (t) => {
   const { folder, runs, lock } = await withRun();
   const threads = await Promise.all(Array.from({ length: 8 }, () => inThread(t, folder)));
   const places = Array.from({ length: 25 }, (_, index) => join(folder, `${index}.lock`));
@@ -165,7 +178,7 @@ test("of eight threads behind dead locks one has each", async (t) => {
   assert.deepEqual((await runs.list()).length, 1, "a lock counts as a run");
 });
 
-test("who takes a dead lock over is waited for, unless it has crashed", async () => {
+test("who takes a dead lock over is waited for, unless it has crashed", LIMIT, async () => {
   const { runs, lock } = await withRun();
   const guard = `${lock}.lock`;
   writeFileSync(lock, dead());
@@ -183,28 +196,32 @@ test("who takes a dead lock over is waited for, unless it has crashed", async ()
   assert.ok(!existsSync(guard));
 });
 
-test("a lock that is being written is waited for, unless its writer has crashed", async () => {
-  const { runs, lock } = await withRun();
-  writeFileSync(lock, "");
-  const waiting = opening(runs);
-  assert.equal(await Promise.race([waiting, pause(300)]), undefined);
-  writeFileSync(lock, String(process.ppid));
-  assert.match(await waiting, IN_USE);
-  writeFileSync(lock, "");
-  const old = Date.now() / 1000 - 20;
-  utimesSync(lock, old, old);
-  assert.equal(await opening(runs), "opened");
-});
+test(
+  "a lock that is being written is waited for, unless its writer has crashed",
+  LIMIT,
+  async (t) => {
+    const { runs, lock } = await withRun();
+    writeFileSync(lock, "");
+    const waiting = opening(runs);
+    assert.equal(await Promise.race([waiting, pause(300)]), undefined);
+    writeFileSync(lock, String(living(t)));
+    assert.match(await waiting, IN_USE);
+    writeFileSync(lock, "");
+    const old = Date.now() / 1000 - 20;
+    utimesSync(lock, old, old);
+    assert.equal(await opening(runs), "opened");
+  },
+);
 
-test("a run is closed without the lock that somebody else has by now", async () => {
+test("a run is closed without the lock that somebody else has by now", LIMIT, async (t) => {
   const { runs, lock } = await withRun();
   const run = await runs.open("one");
-  writeFileSync(lock, String(process.ppid));
+  writeFileSync(lock, String(living(t)));
   await run.close();
   assert.match(await opening(runs), IN_USE);
 });
 
-test("a folder is one folder however it is named", async () => {
+test("a folder is one folder however it is named", LIMIT, async () => {
   const { folder, runs } = await withRun();
   const link = `${folder}-link`;
   symlinkSync(folder, link);
@@ -224,13 +241,35 @@ test("a folder is one folder however it is named", async () => {
   assert.equal(await opening(others), "opened");
 });
 
-test("a process that cannot listen has its own locks, and others see that it runs", async (t) => {
-  const { folder, runs, lock } = await withRun();
-  const link = `${folder}-link`;
-  symlinkSync(folder, link);
-  const { child, ask } = await inProcess(t, folder, { TMPDIR: join(root, "absent") });
-  assert.equal(await ask("open"), "opened");
-  assert.equal(readFileSync(lock, "utf8"), String(child.pid));
-  assert.match(await ask("open", link), IN_USE);
-  assert.match(await opening(runs), IN_USE);
-});
+test(
+  "a process that cannot listen has its own locks, and others see that it runs",
+  LIMIT,
+  async (t) => {
+    const { folder, runs, lock } = await withRun();
+    const link = `${folder}-link`;
+    symlinkSync(folder, link);
+    const { child, ask } = await inProcess(t, folder, { TMPDIR: join(root, "absent") });
+    assert.equal(await ask("open"), "opened");
+    assert.equal(readFileSync(lock, "utf8"), String(child.pid));
+    assert.match(await ask("open", link), IN_USE);
+    assert.match(await opening(runs), IN_USE);
+  },
+);
+
+test(
+  "a thread in a long temporary folder, or one with a line break in its name, has a lock",
+  LIMIT,
+  async (t) => {
+    for (const name of ["long".repeat(30), "a\nb"]) {
+      const { folder, lock } = await withRun();
+      const TMPDIR = join(root, name);
+      mkdirSync(TMPDIR);
+      const { child, ask } = await inProcess(t, folder, { TMPDIR });
+      assert.equal(await ask("open"), "opened");
+      const [id, socket] = readFileSync(lock, "utf8").split(/ (.*)/s);
+      t.after(() => rmSync(socket, { force: true }));
+      assert.deepEqual([Number(id), existsSync(socket)], [child.pid, true]);
+      assert.match(await ask("openInThread"), IN_USE);
+    }
+  },
+);

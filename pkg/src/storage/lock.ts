@@ -101,7 +101,7 @@ async function judge(fs: Fs, place: string): Promise<Judged> {
 
 /** The number of a lock's process, and the address of its thread where that could listen. */
 function partsOf(text: string): [number, string | undefined] {
-  const [, id, other] = /^(\d+)(?: (.+))?$/.exec(text) ?? [];
+  const [, id, other] = /^(\d+)(?: (.+))?$/s.exec(text) ?? [];
   return [Number(id ?? 0), other];
 }
 
