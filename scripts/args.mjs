@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { defaultSeed, openSettings, presets } from "../www/src/sizes.mjs";
-import { Failure } from "./lib.mjs";
+import { complaint, Failure } from "./lib.mjs";
 
 const DEFAULT_PORT = 8080;
 
@@ -80,7 +80,7 @@ function parse(argv) {
       },
     }).values;
   } catch (error) {
-    throw usage(error.message.split(". To specify")[0]);
+    throw usage(complaint(error));
   }
 }
 

@@ -131,6 +131,9 @@ export async function main(work) {
   }
 }
 
+/** What `parseArgs` says, without its advice. */
+export const complaint = ({ message }) => message.split(". To specify")[0];
+
 /** As `parseArgs`; ends the program with the message, and no stack, where the command line is wrong. */
 export function commandLine(config) {
   try {
@@ -138,8 +141,7 @@ export function commandLine(config) {
   } catch (error) {
     const known = Object.keys(config.options).map((name) => `--${name}`);
     const unknown = error.code === "ERR_PARSE_ARGS_UNKNOWN_OPTION";
-    const [what] = error.message.split(". To specify");
-    console.error(unknown ? `${what}; there is ${known.join(", ")}` : error.message);
+    console.error(unknown ? `${complaint(error)}; there is ${known.join(", ")}` : error.message);
     return process.exit(2);
   }
 }
