@@ -139,7 +139,7 @@ export class Run {
           const more = await morePart().catch(() => undefined); // the page may be offline by now
           throw (
             more?.nonFinite(metrics, skipped, good, this.#trainer.good()) ??
-            new TinyloomError("non-finite", "the steps were not finite")
+            new TinyloomError("non-finite", "not finite")
           );
         }
       }
