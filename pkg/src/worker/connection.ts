@@ -96,8 +96,9 @@ export class Connection {
     try {
       return await this.#send(where, values, (packed) => this.#host.call(target, member, packed));
     } catch (error) {
-      // With the connection went what it had: a call that frees, and that nobody awaits, is no failure then.
-      if (error === this.#ended && typeof target === "number" && FREEING.includes(member)) return;
+      // With a connection that was closed went what it had: what was to be freed is.
+      const closed = error === this.#ended && this.#ended?.code === "freed";
+      if (closed && typeof target === "number" && FREEING.includes(member)) return;
       throw error;
     }
   }
