@@ -192,8 +192,6 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   await link(demo);
   await picks(demo);
   await tour(demo);
-  const software = /computes onthe CPU/.test(await demo.text("capabilities"));
-  assert.equal(await demo.text("processor"), software ? "processor" : "GPU");
   const paused = await trainAndPause(t, demo);
   await generate(demo);
   assert.ok((await demo.text("output-step")).includes(`step ${paused} `), "the model's step");

@@ -96,7 +96,7 @@ function setState(next: State): void {
   ask.disabled = training === undefined || next === "loading" || !opened;
   if (next !== "loading") attempt(showRuns);
   else tune.changed();
-  estimate();
+  attempt(async () => void (await judged()));
   if (wantsOwn && !setup.disabled) {
     wantsOwn = false;
     setup.ask();
@@ -159,7 +159,9 @@ function show(event: TrainingEvent): void {
     runs.stored(run.id, event.stored, settings.steps, event.validation);
   }
   if (event.type === "full") {
-    say("The storage is full. The run goes on in memory and ends with the page: export it.");
+    say(
+      "The storage is full. The run goes on in memory and ends with the page: stop it, then export it.",
+    );
     attempt(showRuns);
   }
   if (event.type === "step") {
@@ -255,9 +257,18 @@ export function halt(how: "paused" | "stopped"): void {
   training?.halt();
 }
 
-/** Shows what a run of the form's settings takes. */
-export function estimate(): void {
-  if (opened && !busy()) attempt(async () => void (await setup.judge(opened!.lab, settingsOf())));
+/** Shows what a run of the form's settings takes; gives why it is refused. */
+async function judged(): Promise<string | undefined> {
+  return opened && !busy() ? setup.judge(opened.lab, settingsOf()) : undefined;
+}
+
+/** The visitor has changed the form. */
+export function formChanged(): void {
+  if (!training) learning.preview(setup.scores);
+  attempt(async () => {
+    const refused = await judged();
+    if (state() === "idle") say(refused ? "This model does not fit: see above." : "Ready.");
+  });
 }
 
 function settingsOf(choices = setup.choices()): RunSettings {

@@ -4,8 +4,8 @@ import {
   attempt,
   begin,
   bring,
-  estimate,
   fail,
+  formChanged,
   halt,
   hurry,
   leavingLoses,
@@ -28,7 +28,7 @@ setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
   attempt(state() === "paused" ? train : begin, fail);
 });
-setup.element.addEventListener("change", estimate);
+setup.element.addEventListener("change", formChanged);
 revealInvalid(setup.element, say);
 byId("code", HTMLButtonElement).addEventListener("click", () => {
   if (!training) return;

@@ -13,7 +13,7 @@ const WORDS: { readonly [code: string]: string } = {
     "The GPU has too little memory left for this. Choose a smaller model, or close other tabs.",
   "limit-exceeded": "This GPU does not take a model of that size. Choose a smaller one.",
   "device-lost":
-    "The browser has taken the GPU away and does not give it back. Reload the page to go on.",
+    "The browser has taken the GPU away and does not give it back. Export what is only in memory, then reload the page.",
   "non-finite":
     "The numbers have grown beyond all bounds, so training has stopped. Mostly the learning rate is too high: choose a lower one.",
   "invalid-config":

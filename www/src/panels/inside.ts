@@ -124,7 +124,8 @@ export class InsidePanel {
     if (this.#again) await this.#look();
   }
 
-  async #ask({ model, codec, text, step }: Training): Promise<void> {
+  async #ask(training: Training): Promise<void> {
+    const { model, codec, text } = training;
     const { positions: most = TOKENS } = shapeOf(model.config);
     const place = this.#place;
     const tokens = await read(codec, this.#sample, Math.min(TOKENS, most));
@@ -142,7 +143,7 @@ export class InsidePanel {
     this.#headField.hidden = !ofLayer;
     this.#figure.hidden = !ofLayer;
     this.#neighbours.hidden = ofLayer;
-    byId("inside-step", HTMLElement).textContent = `Of the model after step ${step}.`;
+    byId("inside-step", HTMLElement).textContent = `Of the model after step ${training.step}.`;
     this.#text.replaceChildren(...tokens.texts.map((one) => make("span", "letter", one)));
     await this.#choose(this.#token);
   }
@@ -193,7 +194,12 @@ export class InsidePanel {
     const id = this.#read.ids[this.#token];
     const near = id === undefined ? [] : await this.#embeddings?.nearest(id, NEIGHBOURS);
     const rows = (near ?? []).map((one) => {
-      const row = make("li", "", make("b", "", one.name), ` ${one.cosine.toFixed(2)}`);
+      const row = make(
+        "li",
+        "",
+        make("b", "", one.name),
+        ` ${one.cosine.toFixed(2).replace("-", "−")}`,
+      );
       row.style.setProperty("--share", Math.max(0, one.cosine).toFixed(2));
       return row;
     });
@@ -201,7 +207,7 @@ export class InsidePanel {
     this.#note.textContent =
       rows.length === 0
         ? `“${name}” is not in the text that it learns from.`
-        : `The model treats these most like “${name}”. 1 would be the same, 0 unrelated.`;
+        : `The model treats these most like “${name}”. 1 would be the same, 0 unrelated, −1 the opposite.`;
   }
 
   /** All rows at once, where a layer is looked at. */

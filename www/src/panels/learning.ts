@@ -73,6 +73,11 @@ export class LearningPanel {
     zoom("zoom-out", () => this.#chart.zoom(undefined));
   }
 
+  /** Names what a run would be measured by. */
+  preview(scores: ScoreKind): void {
+    this.#score.start(scores, "letters");
+  }
+
   /** Clears the panel for a run. */
   start({ subject, settings, step, entropy, ofBytes, words, scores }: Learner): void {
     byId("learning-title", HTMLElement).textContent = `Learning ${subject}`;

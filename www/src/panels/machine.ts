@@ -40,7 +40,6 @@ export function showCapabilities(capabilities: Capabilities): void {
   const adapterRows = Object.entries(adapter)
     .filter(([, text]) => text !== "")
     .map(([name, text]) => tableRow(name, text));
-  byId("processor", HTMLElement).textContent = software ? "processor" : "GPU";
   const [narrow, wide] = subgroupSize;
   const limitRows = Object.entries(limits).map(([name, value]) => tableRow(name, whole(value)));
   fill(

@@ -66,7 +66,12 @@ export class ScorePanel {
 
   show({ right, of }: Score): void {
     const percent = Math.floor((100 * right) / of);
-    this.#show(`${percent} %`, String(right / of), percent, `${right} of ${of} ${this.#of}`);
+    this.#show(
+      percent === 0 && right > 0 ? "<1 %" : `${percent} %`,
+      String(right / of),
+      percent,
+      `${right} of ${of} ${this.#of}`,
+    );
   }
 
   #show(text: string, value: string, percent: number, detail: string): void {

@@ -1,4 +1,5 @@
 import { byId, make, whole } from "../dom.ts";
+import { type ScoreKind, scoreKind } from "../exam.ts";
 import type { Lab } from "../lab.ts";
 import { isPresetName, openSettings, type PresetName, presets, sizeOf } from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
@@ -96,6 +97,12 @@ export class SetupPanel {
     }
     const file = this.#chosenFile;
     return file ? { kind: "file", file } : "Choose a file first, or drop one on the page.";
+  }
+
+  /** What a run of the chosen text is measured by. */
+  get scores(): ScoreKind {
+    const kind = this.#source.value;
+    return scoreKind(isTaskName(kind) ? kind : undefined, kind === "stories");
   }
 
   choices(): RunChoices {

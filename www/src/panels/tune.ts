@@ -65,7 +65,10 @@ export class TunePanel {
       waiting: (why) => this.#wait(why),
     });
     revealInvalid(this.#form, (text) => this.#say(text));
-    this.#form.addEventListener("change", () => void this.#judge());
+    this.#form.addEventListener("change", async () => {
+      await this.#judge();
+      if (this.#state === "ready") this.#sayReady();
+    });
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#run();
@@ -139,13 +142,16 @@ export class TunePanel {
 
   /** Whether an adapter can be begun. */
   #sayReady(): void {
-    const busy = "The page trains a model of its own. Stop that first, or wait until it is done.";
-    this.#say(this.#host.busy() ? busy : "Ready.");
+    if (this.#host.busy()) {
+      this.#say("The page trains a model of its own. Stop that first, or wait until it is done.");
+    } else if (this.#form.querySelector(":invalid")) this.#say("A number is not allowed.");
+    else this.#say(this.#taken?.refused ? "It does not fit: the note above says why." : "Ready.");
   }
 
   /** Nothing can be read yet. */
   #wait(why: string): void {
     this.#reading = undefined;
+    byId("tune-reading", HTMLElement).hidden = true;
     this.#set("waiting");
     this.#say(why);
   }
@@ -323,7 +329,7 @@ export class TunePanel {
   /** There is no GPU any more. */
   #end(): void {
     this.#tuning = undefined;
-    this.#wait("The GPU is gone. Reload the page to go on.");
+    this.#wait("The GPU is gone. Save what you want to keep, then reload the page.");
     byId("tune-choices", HTMLFieldSetElement).disabled = true;
   }
 }
