@@ -203,7 +203,12 @@ test("a template without marks: an answer is what its message adds", async () =>
   }
   assert.deepEqual(learned, ["I'm fine 😀, thanks</s>", "  Москва\n\nno. </s>", "the fox</s>"]);
   const code = (given) => Dataset.fromConversations(...given).catch((error) => error);
+  const boom = () => {
+    throw new Error("boom");
+  };
   const refusals = [
+    [[new Proxy([], { get: boom }), tokenizer, { template }], "boom"],
+    [[Object.defineProperty([], 0, { get: boom }), tokenizer, { template }], "boom"],
     [[CONVERSATIONS, tokenizer], "no chat template"],
     [[[{ text: "a" }], tokenizer, { template }], "conversation 0"],
     [[CONVERSATIONS, tokenizer, { template: "{{ messages | length }}" }], "generation"],

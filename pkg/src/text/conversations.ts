@@ -1,7 +1,7 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { check, invalid, isA, oneOf, type Rules } from "../options.js";
+import { check, inspect, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { encoder, prepared } from "./build.js";
@@ -64,9 +64,10 @@ async function* conversations(
   long: ConversationOptions,
 ): AsyncGenerator<Conversation> {
   if (Array.isArray(list)) {
-    const pace = new Pace(WHERE, long, list.length, "read conversations");
+    const all = inspect(WHERE, () => Array.from<Conversation>(list));
+    const pace = new Pace(WHERE, long, all.length, "read conversations");
     await pace.done(0);
-    for (const one of list as Conversation[]) {
+    for (const one of all) {
       yield one;
       await pace.done(1);
     }
