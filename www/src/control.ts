@@ -267,7 +267,9 @@ export function formChanged(): void {
   if (!training) learning.preview(setup.scores);
   attempt(async () => {
     const refused = await judged();
-    if (state() === "idle") say(refused ? "This model does not fit: see above." : "Ready.");
+    // A field that keeps Start from starting has been named, or will be.
+    if (state() !== "idle" || setup.element.querySelector(":invalid")) return;
+    say(refused ? "This model does not fit: see above." : "Ready.");
   });
 }
 
