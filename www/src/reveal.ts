@@ -15,6 +15,16 @@ function reveal(form: HTMLFormElement, field: unknown, say: (text: string) => vo
     fold = fold.parentElement?.closest("details") ?? null
   )
     fold.open = true;
+  say(complaintOf(field));
+}
+
+/** What is wrong with the first field that keeps a form from being sent, with its name. */
+export function invalidField(form: HTMLFormElement): string | undefined {
+  const field = form.querySelector<HTMLInputElement>("input:invalid");
+  return field ? complaintOf(field) : undefined;
+}
+
+function complaintOf(field: HTMLInputElement): string {
   const name = field.labels?.[0]?.textContent?.trim() ?? field.id;
-  say(`${name}: ${field.validationMessage}`);
+  return `${name}: ${field.validationMessage}`;
 }

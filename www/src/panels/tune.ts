@@ -2,7 +2,7 @@
 import { TinyloomError } from "tinyloom/worker";
 import { byId, bytes, download, whole } from "../dom.ts";
 import type { Folder } from "../import.ts";
-import { revealInvalid } from "../reveal.ts";
+import { invalidField, revealInvalid } from "../reveal.ts";
 import type { Chat } from "../tune/chats.ts";
 import type { TuneHost } from "../tune/door.ts";
 import { type Taken, takes } from "../tune/takes.ts";
@@ -142,9 +142,10 @@ export class TunePanel {
 
   /** Whether an adapter can be begun. */
   #sayReady(): void {
+    const invalid = invalidField(this.#form);
     if (this.#host.busy()) {
       this.#say("The page trains a model of its own. Stop that first, or wait until it is done.");
-    } else if (this.#form.querySelector(":invalid")) this.#say("A number is not allowed.");
+    } else if (invalid) this.#say(invalid);
     else this.#say(this.#taken?.refused ? "It does not fit: the note above says why." : "Ready.");
   }
 
