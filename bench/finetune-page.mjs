@@ -1,11 +1,5 @@
 // In the page of finetune.mjs: loads a checkpoint, trains it or an adapter on it, and says what that took.
-import { median } from "./workloads.mjs";
-
-/** Tokens that differ, and what follows each. */
-function batch(count, vocabulary) {
-  const tokens = Uint32Array.from({ length: count }, (_, i) => (i * 7919) % vocabulary);
-  return { tokens, targets: tokens.map((_, i) => tokens[(i + 1) % count]) };
-}
+import { batch, median } from "./workloads.mjs";
 
 /** Kinds of dispatches that a profile names. */
 const MOST = 25;
@@ -27,10 +21,12 @@ function summed(rows) {
 /**
  * @param base - the server's address.
  * @param row - `{ model, tokens, rank?, weights? }`: without a rank the model itself is trained.
- * @param steps - how many; the first is not counted in the median.
+ * @param steps - how many are awaited one by one, and then twice queued ahead: of those the second time counts.
  */
 export async function finetune(base, { model: name, tokens, rank, weights }, steps) {
-  const { Adapter, Model, Runtime, Trainer, estimate } = await import(`${base}/pkg/index.js`);
+  const { Adapter, Dataset, Model, Runtime, Trainer, estimate } = await import(
+    `${base}/pkg/index.js`
+  );
   const { runtimes } = await import(`${base}/pkg/internal.js`);
   const began = performance.now();
   const seconds = () => (performance.now() - began) / 1000;
@@ -62,6 +58,15 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     secondsToFirstStep ??= seconds();
     times.push(metrics.milliseconds);
   }
+  const { tokens: ids } = batch(4 * tokens, config.vocab_size);
+  const dataset = await Dataset.fromTokens(ids, { sequenceLength: tokens, validationFraction: 0 });
+  const ahead = async () => {
+    const from = performance.now();
+    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 })) note();
+    return (performance.now() - from) / steps;
+  };
+  await ahead();
+  const millisecondsPerStep = await ahead();
   const profile = summed(await trainer.profile());
   const { adapter, features } = runtime.capabilities;
   return {
@@ -71,7 +76,8 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     tokens,
     secondsToLoad,
     secondsToFirstStep,
-    millisecondsPerStep: median(times.slice(1)),
+    millisecondsPerStep,
+    millisecondsAwaited: median(times.slice(1)),
     peakGpuBytes,
     estimatedGpuBytes: told.bytes.total,
     loss: metrics.loss,

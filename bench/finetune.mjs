@@ -1,7 +1,8 @@
 // node bench/finetune.mjs [PART OF A ROW'S NAME …] [--steps 20] [--checkpoints FOLDER] [--out FOLDER]
 // Fine-tunes models of true sizes in Chromium on this machine's GPU, from the built package and without a network:
-// milliseconds per step, seconds to the first one, bytes of GPU and host. The checkpoints are random weights in
-// BF16 under the real tensors' names (scripts/random-checkpoint.mjs), since no real ones can be fetched here.
+// milliseconds per step while more are queued behind it, seconds to the first one, bytes of GPU and host. The
+// checkpoints are random weights in BF16 under the real tensors' names (scripts/random-checkpoint.mjs), since no
+// real ones can be fetched here.
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -15,6 +16,22 @@ import { RESULTS, writeResults } from "./results.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
+/** Those of publishers, and one of the size of GPT-2's small model, with as many words. */
+const CONFIGS = {
+  ...MODELS,
+  "Llama-12x768": {
+    model_type: "llama",
+    vocab_size: 50_257,
+    hidden_size: 768,
+    intermediate_size: 2048,
+    num_hidden_layers: 12,
+    num_attention_heads: 12,
+    num_key_value_heads: 12,
+    max_position_embeddings: 1024,
+    tie_word_embeddings: true,
+  },
+};
+
 /** What is trained: a model whole, or an adapter of this rank on every linear matrix of a base in these weights. */
 const ROWS = [
   { model: "SmolLM2-135M", tokens: 512 },
@@ -24,6 +41,7 @@ const ROWS = [
   { model: "Gemma-3-270M", rank: 16, weights: "int4", tokens: 512 },
   { model: "Gemma-3-270M", rank: 16, weights: "f16", tokens: 512 },
   { model: "Qwen3-0.6B", tokens: 256 },
+  { model: "Llama-12x768", tokens: 1024 },
 ];
 
 const nameOf = ({ model, rank, weights }) =>
@@ -50,7 +68,7 @@ if (chosen.length === 0) {
 }
 for (const model of new Set(chosen.map((row) => row.model))) {
   const folder = join(values.checkpoints, model);
-  if (!existsSync(join(folder, "model.safetensors"))) await writeCheckpoint(folder, MODELS[model]);
+  if (!existsSync(join(folder, "model.safetensors"))) await writeCheckpoint(folder, CONFIGS[model]);
 }
 const server = await serve(
   {

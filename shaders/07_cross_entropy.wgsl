@@ -1,10 +1,10 @@
-// uses: step, range, flat, reduce_subgroup or reduce_tree
+// uses: step, range, flat, reduce_subgroup or reduce_tree, logit/row
 // cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
 // logits[target], in nats; with GRADIENT the logits are replaced by
-// dLogits = (softmax(logits) − onehot(target)) · step.loss_scale.
+// dLogits = (softmax(logits) − onehot(target)) · step.loss_scale, and the padding of a row by 0.
 // A target of 0xffffffff gives loss 0 and dLogits 0.
 //
-//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; dLogits in place
+//   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; dLogits in place
 //   1 targets  read        u32 [tokens]
 //   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
 //   3 step     uniform
@@ -23,16 +23,22 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if row >= range_rows(step.tokens, range) {
     return;
   }
-  let base = row * VOCABULARY;
+  let base = row * STRIDE;
   let target_id = targets[range.row0 + row];
   let counted = target_id != 0xffffffffu;
 
   var largest = -1e30;
   var total = 0.0;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    let value = logits[base + i];
-    let next = max(largest, value);
-    total = total * exp(largest - next) + exp(value - next);
+  for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
+    let values = load_logits(base, i);
+    var next = largest;
+    for (var j = 0u; j < LOADS; j++) {
+      next = max(next, values[j]);
+    }
+    total *= exp(largest - next);
+    for (var j = 0u; j < LOADS; j++) {
+      total += select(0.0, exp(values[j] - next), i + j * WORKGROUP < VOCABULARY);
+    }
     largest = next;
   }
   let row_max = reduce_max(lane, largest);
@@ -46,10 +52,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     storageBarrier();
     workgroupBarrier();
     let inverse = 1.0 / row_sum;
-    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-      let probability = exp(logits[base + i] - row_max) * inverse;
-      let slope = step.loss_scale * (probability - select(0.0, 1.0, i == target_id));
-      logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
+    for (var i = lane; i < STRIDE; i += LOADS * WORKGROUP) {
+      let values = load_logits(base, i);
+      for (var j = 0u; j < LOADS; j++) {
+        let word = i + j * WORKGROUP;
+        let probability = exp(values[j] - row_max) * inverse;
+        let slope = step.loss_scale * (probability - select(0.0, 1.0, word == target_id));
+        if word < STRIDE {
+          // Not a factor of 0: NaN would survive it.
+          logits[base + word] = select(0.0, slope, counted && word < VOCABULARY);
+        }
+      }
     }
   }
 }

@@ -1,14 +1,14 @@
-// uses: math or none, logit/capped or logit/plain, step, range, flat, reduce_subgroup or reduce_tree
+// uses: math or none, logit/capped or logit/plain, step, range, flat, reduce_subgroup or reduce_tree, logit/row
 // objective_cross_entropy_forward, objective_cross_entropy_backward: 07_cross_entropy.wgsl for other objectives. For
 // each row, in nats, with l = logit_of(logits),
 //   loss = logsumexp(l) − (1 − SMOOTHING) · l[target] − SMOOTHING · mean(l) + Z_LOSS · logsumexp(l)².
 // With GRADIENT each number in the buffer is replaced by step.loss_scale times the gradient with respect to it,
 //   logit_slope(l) · (softmax(l) · (1 + 2 · Z_LOSS · logsumexp(l)) − (1 − SMOOTHING) · onehot(target)
 //                     − SMOOTHING / VOCABULARY).
-// A target of 0xffffffff gives loss 0 and gradient 0. Label smoothing is torch's (Szegedy et al.,
+// A target of 0xffffffff gives loss 0 and gradient 0, and so does the padding of a row. Label smoothing is torch's (Szegedy et al.,
 // arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
 //
-//   0 logits   read_write  f32 [range rows, VOCABULARY]   rows of this chunk; the gradient in place
+//   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; the gradient in place
 //   1 targets  read        u32 [tokens]
 //   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
 //   3 step     uniform
@@ -26,23 +26,30 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if row >= range_rows(step.tokens, range) {
     return;
   }
-  let base = row * VOCABULARY;
+  let base = row * STRIDE;
   let target_id = targets[range.row0 + row];
   let counted = target_id != 0xffffffffu;
 
   var largest = -1e30;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    largest = max(largest, logits[base + i]);
+  for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
+    let values = load_logits(base, i);
+    for (var j = 0u; j < LOADS; j++) {
+      largest = max(largest, values[j]);
+    }
   }
   // A cap keeps the order.
   let row_max = logit_of(reduce_max(lane, largest));
   // Relative to the maximum: logits of thousands would round the loss away.
   var total = 0.0;
   var below = 0.0;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    let distance = row_max - logit_of(logits[base + i]);
-    total += exp(-distance);
-    below += distance;
+  for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
+    let values = load_logits(base, i);
+    for (var j = 0u; j < LOADS; j++) {
+      let inside = i + j * WORKGROUP < VOCABULARY;
+      let distance = row_max - logit_of(values[j]);
+      total += select(0.0, exp(-distance), inside);
+      below += select(0.0, distance, inside);
+    }
   }
   let row_sum = reduce_sum(lane, total);
   let mean_below = reduce_sum(lane, below) / f32(VOCABULARY);
@@ -57,11 +64,18 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     storageBarrier();
     workgroupBarrier();
     let factor = (1.0 + 2.0 * Z_LOSS * z) / row_sum;
-    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-      let logit = logit_of(logits[base + i]);
-      let wanted = select(0.0, 1.0 - SMOOTHING, i == target_id) + SMOOTHING / f32(VOCABULARY);
-      let slope = step.loss_scale * (exp(logit - row_max) * factor - wanted) * logit_slope(logit);
-      logits[base + i] = select(0.0, slope, counted); // not a factor of 0: NaN would survive it
+    for (var i = lane; i < STRIDE; i += LOADS * WORKGROUP) {
+      let values = load_logits(base, i);
+      for (var j = 0u; j < LOADS; j++) {
+        let word = i + j * WORKGROUP;
+        let logit = logit_of(values[j]);
+        let wanted = select(0.0, 1.0 - SMOOTHING, word == target_id) + SMOOTHING / f32(VOCABULARY);
+        let slope = step.loss_scale * (exp(logit - row_max) * factor - wanted) * logit_slope(logit);
+        if word < STRIDE {
+          // Not a factor of 0: NaN would survive it.
+          logits[base + word] = select(0.0, slope, counted && word < VOCABULARY);
+        }
+      }
     }
   }
 }

@@ -2,13 +2,13 @@
 // grad_norm_forward: first stage of the global gradient norm, one partial sum of squares a
 // workgroup over a fixed stretch of one shard.
 //
-//   0 gradients  read   f32 [shard]
+//   0 gradients  read   f32 [shard]        a multiple of 4
 //   1 squares    write  f32 [workgroups]   overwritten
 //   2 step       uniform
 //
 // Grid: a fixed number of workgroups, each striding over the whole shard, so that the order of
 // additions never depends on anything but the shard's length.
-@group(0) @binding(0) var<storage, read> gradients: array<f32>;
+@group(0) @binding(0) var<storage, read> gradients: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> squares: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;
 
@@ -17,7 +17,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let stride = workgroups.x * WORKGROUP;
   for (var i = workgroup.x * WORKGROUP + lane; i < arrayLength(&gradients); i += stride) {
     let value = gradients[i] * step.gradient_scale;
-    total += value * value;
+    total += dot(value, value);
   }
   let sum = reduce_sum(lane, total);
   if lane == 0u {

@@ -37,6 +37,9 @@ pub struct LinearShape {
     /// Elements from one row of C to the next.
     pub c_stride: usize,
     pub tokens: usize,
+    /// The matrix's rows, N of [`Form::MatmulT`] and else K, are the columns of rows that are padded to fours. What
+    /// [`Form::Matmul`] reads of A's padding is 0, and what lands in C's means nothing.
+    pub padded: bool,
     /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
     pub b: WeightFormat,
 }
@@ -44,12 +47,24 @@ pub struct LinearShape {
 impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
-        Self { form, n, k, a_stride: k, c_stride: n, tokens, b: WeightFormat::F32 }
+        let (a_stride, c_stride) = (k, n);
+        Self { form, n, k, a_stride, c_stride, tokens, padded: false, b: WeightFormat::F32 }
     }
 
     /// Every row begins at, and holds, a multiple of four elements.
     pub fn by_vectors(&self) -> bool {
-        [self.n, self.k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
+        let k = if self.form == Form::MatmulT { self.k } else { self.in_fours(self.k) };
+        [self.part_row(), k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
+    }
+
+    /// A number of the matrix's rows, with the padding behind them.
+    fn in_fours(&self, rows: usize) -> usize {
+        if self.padded { rows.next_multiple_of(4) } else { rows }
+    }
+
+    /// Elements of a row of C, or of a part of it.
+    pub(crate) fn part_row(&self) -> usize {
+        if self.form == Form::MatmulT { self.in_fours(self.n) } else { self.n }
     }
 
     /// Rows of C.
@@ -59,7 +74,7 @@ impl LinearShape {
 
     /// Elements of C, or of a part of it.
     pub(crate) fn part_elements(&self) -> u64 {
-        self.m() as u64 * self.n as u64
+        self.m() as u64 * self.part_row() as u64
     }
 
     /// Terms of each sum.
@@ -90,9 +105,9 @@ pub struct TunedProduct {
 }
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
-const NUMBERS: usize = 15;
+const NUMBERS: usize = 16;
 /// The first of them, which are its shape's.
-const SHAPE_NUMBERS: usize = 7;
+const SHAPE_NUMBERS: usize = 8;
 
 impl TunedProduct {
     /// Tells the numbers of this version from others that may have been kept: how many of them there are,
@@ -102,19 +117,20 @@ impl TunedProduct {
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens, b } = product.shape;
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b } = product.shape;
             let tile = match product.tile {
                 LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
                 LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
             };
             let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
-            let shape = [form as usize, n, k, a_stride, c_stride, tokens, b as usize];
-            let [form, n, k, a_stride, c_stride, tokens, b] = shape.map(|x| x as f64);
+            let (form, padded, b) = (form as usize, usize::from(padded), b as usize);
+            let shape = [form, n, k, a_stride, c_stride, tokens, padded, b];
+            let [form, n, k, a_stride, c_stride, tokens, padded, b] = shape.map(|x| x as f64);
             let splits = product.splits as f64;
             let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
             [
-                form, n, k, a_stride, c_stride, tokens, b, bm, bn, bk, tm, tn, splits, times[0],
-                times[1],
+                form, n, k, a_stride, c_stride, tokens, padded, b, bm, bn, bk, tm, tn, splits,
+                times[0], times[1],
             ]
         };
         products.iter().flat_map(numbers).collect()
@@ -131,6 +147,7 @@ impl TunedProduct {
                 a_stride,
                 c_stride,
                 tokens,
+                padded,
                 b,
                 bm,
                 bn,
@@ -148,7 +165,8 @@ impl TunedProduct {
                 LinearTile::Tiled { bm, bn, bk, tm, tn }
             };
             let b = *WeightFormat::ALL.get(b)?;
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, b };
+            let padded = padded == 1;
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b };
             let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
             Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
         };
@@ -170,14 +188,19 @@ mod tests {
             nanoseconds: 31_250,
             estimated_nanoseconds: 40_001,
         };
-        let shape =
-            LinearShape { form: Form::Matmul, a_stride: 4096, b: WeightFormat::F16, ..shape };
+        let shape = LinearShape {
+            form: Form::Matmul,
+            a_stride: 4096,
+            padded: true,
+            b: WeightFormat::F16,
+            ..shape
+        };
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct]);
         assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct]);
         // Cut off; of a form that does not exist.
-        assert_eq!(TunedProduct::from_numbers(&numbers[..29]), [tiled]);
-        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..15]].concat()), []);
+        assert_eq!(TunedProduct::from_numbers(&numbers[..31]), [tiled]);
+        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..16]].concat()), []);
     }
 }

@@ -61,7 +61,7 @@ pub use optimizer::{
 pub use sample::{sample, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, MatvecShape, NormTerms, Objective, Output,
-    RopeShape, SplitReason,
+    DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecShape, NormTerms,
+    Objective, Output, RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;

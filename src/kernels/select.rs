@@ -89,12 +89,10 @@ impl KernelSpec {
             Self::Softmax { columns, element } => k::softmax(caps, columns, element),
             Self::Activation(shape) => k::activation(caps, shape),
             Self::ActivationBackward(shape) => k::activation_backward(caps, shape),
-            Self::CrossEntropy { vocabulary, gradient } => {
-                k::cross_entropy(caps, vocabulary, gradient)
-            }
-            Self::ObjectiveCrossEntropy { vocabulary, gradient, objective, cap } => {
+            Self::CrossEntropy { row, gradient } => k::cross_entropy(caps, row, gradient),
+            Self::ObjectiveCrossEntropy { row, gradient, objective, cap } => {
                 let cap = cap.map(|cap| cap.0);
-                k::objective_cross_entropy(caps, vocabulary, gradient, objective, cap)
+                k::objective_cross_entropy(caps, row, gradient, objective, cap)
             }
             Self::SoftCap { columns, cap } => k::soft_cap(caps, columns, cap.0),
             Self::LossSum => k::loss_sum(caps),

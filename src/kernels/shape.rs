@@ -212,6 +212,14 @@ pub struct RopeShape {
     pub stride: usize,
 }
 
+/// A row of logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogitRow {
+    pub vocabulary: usize,
+    /// Elements from one row to the next; those past the vocabulary are padding.
+    pub stride: usize,
+}
+
 /// Width of the feed-forward block's hidden layer, and its activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ActivationWidth {

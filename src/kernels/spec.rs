@@ -5,7 +5,7 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, MatvecShape, NormTerms, Objective, Output, RopeShape,
+    DenseMask, KeyValueOwner, LogitRow, MatvecShape, NormTerms, Objective, Output, RopeShape,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -214,13 +214,13 @@ pub enum KernelSpec {
     ActivationBackward(ActivationWidth),
     /// Losses, and with `gradient` the gradient of the logits in their place.
     CrossEntropy {
-        vocabulary: usize,
+        row: LogitRow,
         gradient: bool,
     },
     /// Losses of another objective, of logits that are squashed into ± `cap` first if there is one. With `gradient`
     /// each logit is replaced by its gradient.
     ObjectiveCrossEntropy {
-        vocabulary: usize,
+        row: LogitRow,
         gradient: bool,
         objective: Objective,
         cap: Option<Constant>,

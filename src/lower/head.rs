@@ -1,29 +1,43 @@
 //! The head: logits, their loss, and the gradients of both, a chunk of rows at a time where the
 //! logits of all rows would not fit a binding.
 
-use super::linear::OVERWRITE;
+use super::linear::{Lines, OVERWRITE};
 use super::{Lowering, Rows};
-use crate::arch::{Architecture, WeightId};
+use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, Objective, WriteMode};
-use crate::params::ALIGN;
+use crate::kernels::{self as k, LogitRow, Objective, WriteMode};
+use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
 
-/// Most bytes of logits held at a time; more rows go in several chunks.
-const LOGITS_BYTES: u64 = 64 << 20;
+/// Most bytes of logits held at a time (512 rows of GPT-2's vocabulary take 103 MB), and the share
+/// of the weights' bytes that they may take where that is more. More rows are computed in several chunks.
+const LOGITS_BYTES: u64 = 104 << 20;
+const LOGITS_SHARE: u64 = 8;
 
-/// Rows of logits held at a time: within one binding. Chunks of the rows that they are products of
-/// are bound at offsets, which are aligned after every `aligned` rows; [`ALIGN`] rows always are.
-pub(super) fn logits_chunk(caps: &Capabilities, model: &Architecture, tokens: usize) -> usize {
-    let most = (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / model.vocab_size;
+/// Rows of the largest tile of a product.
+const TILE_ROWS: usize = 128;
+
+/// Rows of logits held at a time: within one binding, and the same in each chunk as far as whole tiles allow. Chunks
+/// of the rows that they are products of are bound at offsets, which are aligned after every `aligned` rows;
+/// [`ALIGN`] rows always are. An adapter's weights are its own, not the base's.
+pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) -> usize {
+    let model = &params.architecture;
+    let wanted = LOGITS_BYTES.max(params.bytes() / LOGITS_SHARE).min(caps.limits.binding_bytes());
+    let most = (wanted / 4) as usize / padded(model.vocab_size).stride;
     if most >= tokens {
         return tokens;
     }
     let aligned = ALIGN >> model.hidden.trailing_zeros().min(ALIGN.trailing_zeros());
-    let step = if most >= ALIGN { ALIGN } else { aligned };
-    (most / step * step).max(aligned)
+    let step = [TILE_ROWS, ALIGN].into_iter().find(|step| most >= *step).unwrap_or(aligned);
+    let chunks = tokens.div_ceil((most / step * step).max(aligned));
+    tokens.div_ceil(chunks).next_multiple_of(step)
+}
+
+/// A row of logits that a plan keeps to itself: rows of fours are read and written by vectors.
+const fn padded(vocabulary: usize) -> LogitRow {
+    LogitRow { vocabulary, stride: vocabulary.next_multiple_of(4) }
 }
 
 impl Lowering<'_> {
@@ -49,9 +63,9 @@ impl Lowering<'_> {
         if let Rows::Batch { .. } = self.rows {
             return self.loss(weight, input, None, false);
         }
-        let (label, rows) = (node.site.to_string(), self.builder.all_rows());
+        let (label, lines) = (node.site.to_string(), self.lines(weight));
         let logits = self.logits();
-        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), rows)
+        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), lines)
     }
 
     /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
@@ -82,34 +96,35 @@ impl Lowering<'_> {
         trained: bool,
     ) -> Result<()> {
         let (batch, chunk) = self.batch();
-        let (tokens, vocabulary) = (self.builder.tokens, self.params.architecture.vocab_size);
+        let (tokens, row) = (self.builder.tokens, padded(self.params.architecture.vocab_size));
         let row_bytes = self.hidden() as u64 * 4;
         let backward = d_input.is_some() || trained;
-        let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * vocabulary as u64)?;
+        let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * row.stride as u64)?;
         for row0 in (0..tokens).step_by(chunk) {
             let rows = chunk.min(tokens - row0) as u32;
             let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
+            let lines = Lines { rows, stride: row.stride };
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + row0 as u64 * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,
                 ..slice
             };
             self.builder.phase = Phase::Forward;
-            self.product_rows("logits", weight, [cut(input), logits], (OVERWRITE, &[]), rows)?;
+            self.product_rows("logits", weight, [cut(input), logits], (OVERWRITE, &[]), lines)?;
             let soft_cap = self.params.architecture.logit_soft_cap;
-            self.cross_entropy(logits, batch.targets(), rows, (backward, soft_cap))?;
+            self.cross_entropy([logits, batch.targets()], row, rows, (backward, soft_cap))?;
             if !backward {
                 continue;
             }
             self.builder.phase = Phase::Backward;
             if let Some(d_input) = d_input {
                 let write = WriteMode::Overwrite;
-                self.input_gradient("head input", weight, [logits, cut(d_input)], rows, write)?;
+                self.input_gradient("head input", weight, [logits, cut(d_input)], lines, write)?;
             }
             if trained {
                 let write = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
                 let operands = [logits, cut(input)];
-                self.weight_gradient("head weight", weight, operands, rows, write)?;
+                self.weight_gradient("head weight", weight, operands, lines, write)?;
             }
         }
         self.loss_sum(batch.targets())
@@ -119,22 +134,21 @@ impl Lowering<'_> {
     /// overwrites them.
     fn cross_entropy(
         &mut self,
-        logits: Slice,
-        targets: Slice,
+        [logits, targets]: [Slice; 2],
+        row: LogitRow,
         rows: Range,
         (gradient, soft_cap): (bool, Option<f64>),
     ) -> Result<()> {
-        let vocabulary = self.params.architecture.vocab_size;
         let (caps, objective) = (self.builder.caps, self.objective());
         let objective = if gradient { objective } else { Objective::default() };
         let kernel = if soft_cap.is_none() && objective.is_plain() {
-            k::cross_entropy(caps, vocabulary, gradient)
+            k::cross_entropy(caps, row, gradient)
         } else {
-            k::objective_cross_entropy(caps, vocabulary, gradient, objective, soft_cap)
+            k::objective_cross_entropy(caps, row, gradient, objective, soft_cap)
         }?;
         let (step, range) = (self.builder.step(), self.builder.range(rows));
         let slices = vec![logits, targets, self.losses(), step, range];
-        let flops = 6.0 * f64::from(rows.rows) * vocabulary as f64;
+        let flops = 6.0 * f64::from(rows.rows) * row.vocabulary as f64;
         self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)
     }
 
@@ -161,7 +175,8 @@ impl Lowering<'_> {
 
     /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`]. The host adds them up.
     pub(super) fn chunk_loss(&mut self, targets: Slice) -> Result<()> {
-        let (logits, rows) = (self.logits(), self.builder.all_rows());
-        self.cross_entropy(logits, targets, rows, (false, None))
+        let (logits, vocabulary) = (self.logits(), self.params.architecture.vocab_size);
+        let row = LogitRow { vocabulary, stride: vocabulary };
+        self.cross_entropy([logits, targets], row, self.builder.all_rows(), (false, None))
     }
 }

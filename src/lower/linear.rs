@@ -7,6 +7,14 @@ use crate::graph::Node;
 use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
+/// Rows of which a matrix's rows are the columns.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    pub rows: Range,
+    /// Elements from one row to the next; those past the matrix's rows are padding.
+    pub stride: usize,
+}
+
 /// A product of which nothing is kept but itself.
 pub(super) const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
 
@@ -32,19 +40,24 @@ impl Lowering<'_> {
         if let Rows::One(_) = self.rows {
             return self.matvec(&label, weight, input, output, &added);
         }
-        let rows = self.builder.all_rows();
-        self.product_rows(&label, weight, [input, output], (kind, &added), rows)
+        let lines = self.lines(weight);
+        self.product_rows(&label, weight, [input, output], (kind, &added), lines)
+    }
+
+    /// All rows, as long as the matrix has rows.
+    pub(super) fn lines(&self, weight: WeightId) -> Lines {
+        Lines { rows: self.builder.all_rows(), stride: self.params.matrices[weight].rows }
     }
 
     /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
-    /// says; `rows` are the token rows covered.
+    /// says.
     pub(super) fn product_rows(
         &mut self,
         label: &str,
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        rows: Range,
+        Lines { rows, stride }: Lines,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         for (index, part) in matrix.parts.iter().enumerate() {
@@ -53,8 +66,9 @@ impl Lowering<'_> {
                 n: part.rows,
                 k: matrix.cols,
                 a_stride: matrix.cols,
-                c_stride: matrix.rows,
+                c_stride: stride,
                 tokens: rows.rows as usize,
+                padded: stride > matrix.rows,
                 b: WeightFormat::F32,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
@@ -72,9 +86,9 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
-        let rows = self.builder.all_rows();
+        let lines = self.lines(weight);
         let label = super::label(node.site, "input");
-        self.input_gradient(&label, weight, [d_output, d_input], rows, write)
+        self.input_gradient(&label, weight, [d_output, d_input], lines, write)
     }
 
     /// `d_input (+)= d_output · weight`.
@@ -83,7 +97,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, d_input]: [Slice; 2],
-        rows: Range,
+        Lines { rows, stride }: Lines,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -92,9 +106,10 @@ impl Lowering<'_> {
                 form: Form::Matmul,
                 n: matrix.cols,
                 k: part.rows,
-                a_stride: matrix.rows,
+                a_stride: stride,
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
+                padded: stride > matrix.rows,
                 b: WeightFormat::F32,
             };
             let mode = if index == 0 { write } else { WriteMode::Add };
@@ -113,8 +128,8 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let operands = [self.read(node, 0), self.read(node, 1)];
-        let rows = self.builder.all_rows();
-        self.weight_gradient(&super::label(node.site, "weight"), weight, operands, rows, write)
+        let lines = self.lines(weight);
+        self.weight_gradient(&super::label(node.site, "weight"), weight, operands, lines, write)
     }
 
     /// `d_weight (+)= d_outputᵀ · input`.
@@ -123,7 +138,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, input]: [Slice; 2],
-        rows: Range,
+        Lines { rows, stride }: Lines,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -132,9 +147,10 @@ impl Lowering<'_> {
                 form: Form::MatmulAt,
                 n: matrix.cols,
                 k: part.rows,
-                a_stride: matrix.rows,
+                a_stride: stride,
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
+                padded: stride > matrix.rows,
                 b: WeightFormat::F32,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };

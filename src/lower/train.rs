@@ -106,7 +106,7 @@ pub fn train_plans_of(
         training = graph::remat(&training);
     }
     let batch = BatchLayout::new(tokens);
-    let logits_rows = logits_chunk(caps, &params.architecture, tokens);
+    let logits_rows = logits_chunk(caps, params, tokens);
     let lower = |graph: &Graph, slots: &[u64]| -> Result<Plan> {
         let mut lowering = Lowering {
             graph,

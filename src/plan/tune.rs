@@ -16,7 +16,7 @@ pub fn product_plan(
     pick: LinearPick,
     slots: &[u64],
 ) -> Result<Plan> {
-    let LinearShape { form, n, k, a_stride, c_stride, tokens, b: format } = *shape;
+    let LinearShape { form, n, k, a_stride, c_stride, tokens, b: format, .. } = *shape;
     let mut builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
     let of_tokens = form == Form::MatmulAt;
     let mut operand =

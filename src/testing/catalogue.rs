@@ -6,8 +6,8 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, Constant, DenseMask, Element, Form,
-    Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput,
-    MatvecShape, NormTerms, Objective, Output, RopeShape, WeightFormat, WriteMode,
+    Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, LogitRow, MatvecInput,
+    MatvecOutput, MatvecShape, NormTerms, Objective, Output, RopeShape, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -43,11 +43,11 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
         add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2));
-        add("loss", k::cross_entropy(caps, width, false));
-        add("loss with gradient", k::cross_entropy(caps, width, true));
+        let row = LogitRow { vocabulary: width, stride: width.next_multiple_of(4) };
+        add("loss", k::cross_entropy(caps, row, false));
+        add("loss with gradient", k::cross_entropy(caps, row, true));
         let objective = Objective { label_smoothing: k::Constant(0.1), z_loss: k::Constant(1e-4) };
-        let other =
-            |gradient, cap| k::objective_cross_entropy(caps, width, gradient, objective, cap);
+        let other = |gradient, cap| k::objective_cross_entropy(caps, row, gradient, objective, cap);
         add("smoothed loss", other(true, None));
         for gradient in [false, true] {
             add("capped loss", other(gradient, Some(30.0)));

@@ -22,10 +22,9 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Form::ALL
         .into_iter()
         .flat_map(|form| {
-            [true, false].map(|vectors| {
-                let rows = if vectors { "rows of fours" } else { "odd rows" };
-                let name = format!("linear {} {rows}", form.name());
-                Case::new(name, move |lane| product(lane, form, vectors))
+            Rows::ALL.map(|rows| {
+                let name = format!("linear {} {}", form.name(), rows.name());
+                Case::new(name, move |lane| product(lane, form, rows))
             })
         })
         .collect();
@@ -37,6 +36,27 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.push(Case::new("matvec", matvec));
     cases
+}
+
+/// What the lengths of rows are.
+#[derive(Clone, Copy, PartialEq)]
+enum Rows {
+    Fours,
+    Odd,
+    /// The matrix's rows are odd, and the rows that have them as columns are padded.
+    Padded,
+}
+
+impl Rows {
+    const ALL: [Self; 3] = [Self::Fours, Self::Odd, Self::Padded];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fours => "rows of fours",
+            Self::Odd => "odd rows",
+            Self::Padded => "padded rows",
+        }
+    }
 }
 
 /// The ways in which plans write a product of this form.
@@ -54,15 +74,22 @@ fn outputs(form: Form) -> &'static [Output] {
 /// with a bias, are slices of wider rows, as parts of a sharded matrix are, and their K takes several
 /// steps, in each part of a split one too: whole ones where rows are of fours. The others' K is short and
 /// ends within a step.
-fn shape(form: Form, vectors: bool, wide: bool) -> LinearShape {
-    let (n, k, more) = match (vectors, wide) {
-        (true, true) => (132, 96, 8),
-        (true, false) => (132, 20, 8),
-        (false, true) => (131, 83, 3),
-        (false, false) => (131, 19, 3),
+fn shape(form: Form, rows: Rows, wide: bool) -> LinearShape {
+    let k = if wide { 96 } else { 20 };
+    let (n, k, more) = match (rows, form) {
+        (Rows::Odd, _) => (131, k - if wide { 13 } else { 1 }, 3),
+        (Rows::Padded, Form::MatmulT) => (130, k, 10),
+        (Rows::Padded, Form::Matmul) => (132, k - 1, 9),
+        (Rows::Padded, Form::MatmulAt) => (130, k, 10),
+        (Rows::Fours, _) => (132, k, 8),
     };
     let (n, k) = if form == Form::MatmulAt { (k + 112, n) } else { (n, k) };
-    let plain = LinearShape::new(form, n, k, 192);
+    let mut plain = LinearShape::new(form, n, k, 192);
+    if rows == Rows::Padded {
+        plain.padded = true;
+        plain.a_stride = k.next_multiple_of(4);
+        plain.c_stride = n.next_multiple_of(4);
+    }
     match form {
         _ if !wide => plain,
         Form::MatmulT => LinearShape { c_stride: n + more, ..plain },
@@ -91,10 +118,10 @@ fn products(
         .collect()
 }
 
-async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
+async fn product(lane: Rc<Lane>, form: Form, rows: Rows) -> Outcome {
     for (index, &output) in outputs(form).iter().enumerate() {
         let biased = matches!(output, Output::Bias | Output::BiasedResidual);
-        let shape = shape(form, vectors, index == 0 || biased);
+        let shape = shape(form, rows, index == 0 || biased);
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
@@ -112,7 +139,7 @@ async fn product(lane: Rc<Lane>, form: Form, vectors: bool) -> Outcome {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
             check(&lane, &jobs, &runs).await?;
         }
-        if !vectors {
+        if !shape.by_vectors() {
             continue;
         }
         let sums = lane
@@ -179,7 +206,9 @@ async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(
     let results = lane.run(jobs).await.map_err(text)?;
     for ((job, got), run) in jobs.iter().zip(&results).zip(runs) {
         let what = format!("{} tokens", run.tokens);
-        close(&what, &got.floats(0), &run.expected, ROUNDING).map_err(of(&job.kernel))?;
+        let mut got = got.floats(0);
+        Run::clear_padding(&run.shape, run.column, &mut got);
+        close(&what, &got, &run.expected, ROUNDING).map_err(of(&job.kernel))?;
     }
     Ok(())
 }
@@ -202,7 +231,8 @@ struct Run {
 
 /// Of the slice of wider rows, where there are any.
 fn first_column(shape: &LinearShape) -> usize {
-    match shape.a_stride > shape.k || shape.c_stride > shape.n {
+    let more = [(shape.a_stride, shape.k), (shape.c_stride, shape.n)];
+    match more.into_iter().any(|(stride, used)| stride >= used + 3) {
         false => 0,
         true if shape.by_vectors() => 4,
         true => 3,
@@ -235,7 +265,10 @@ impl Run {
             Form::MatmulAt => (tokens, k),
         };
         let b_stride = if form == Form::MatmulT { k } else { n };
-        let a = lane.normal(tokens * a_stride);
+        let mut a = lane.normal(tokens * a_stride);
+        for row in a.chunks_mut(a_stride).filter(|_| shape.padded && form == Form::Matmul) {
+            row[column + k..(column + k).next_multiple_of(4)].fill(0.0);
+        }
         let (b, words) = as_it_lies(shape.b, lane.normal(rows_b * b_stride));
         let added = match output {
             Output::Mode(_) => vec![],
@@ -278,6 +311,7 @@ impl Run {
         for (row, values) in expected.chunks_exact_mut(c_stride).zip(product.chunks_exact(n)) {
             row[c_column..c_column + n].copy_from_slice(values);
         }
+        Self::clear_padding(&shape, c_column, &mut expected);
         Self {
             shape,
             tokens,
@@ -288,6 +322,17 @@ impl Run {
             words,
             added,
             expected,
+        }
+    }
+
+    /// Clears the padding of C's rows, which means nothing.
+    fn clear_padding<T: Default + Clone>(shape: &LinearShape, column: usize, c: &mut [T]) {
+        if !shape.padded || shape.form != Form::MatmulT {
+            return;
+        }
+        let end = column + shape.n;
+        for row in c.chunks_mut(shape.c_stride) {
+            row[end..end.next_multiple_of(4)].fill(T::default());
         }
     }
 
@@ -312,10 +357,10 @@ impl Run {
 
     /// The first stage of the split form: what nobody writes stays poisoned.
     fn parts_job(&self, kernel: &Kernel) -> Job {
-        let LinearShape { form, n, k, tokens, .. } = self.shape;
+        let LinearShape { form, k, tokens, .. } = self.shape;
         let rows = if form == Form::MatmulAt { k } else { tokens };
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
-        operands[2] = Operand::poison(SPLITS * rows * n);
+        operands[2] = Operand::poison(SPLITS * rows * self.shape.part_row());
         operands.extend(self.uniforms());
         Job::new(kernel, self.tokens, operands)
     }

@@ -7,15 +7,16 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::IGNORE_INDEX;
 use crate::error::Result;
-use crate::kernels as k;
+use crate::kernels::{self as k, LogitRow};
 use crate::twins::loss::{
     cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
     objective_cross_entropy_backward, soft_cap_forward,
 };
 use std::rc::Rc;
 
-/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them.
-const VOCABULARIES: [usize; 4] = [1, 61, 257, 1031];
+/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them, one past as many
+/// as all of them load together.
+const VOCABULARIES: [usize; 5] = [1, 61, 257, 1031, 4099];
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -36,17 +37,44 @@ fn targets(lane: &Lane, rows: usize, vocabulary: usize) -> Vec<u32> {
     targets
 }
 
+/// Rows as long as the vocabulary, and rows padded to fours.
+fn rows_of(vocabulary: usize) -> Vec<LogitRow> {
+    let mut strides = vec![vocabulary, vocabulary.next_multiple_of(4)];
+    strides.dedup();
+    strides.into_iter().map(|stride| LogitRow { vocabulary, stride }).collect()
+}
+
+/// Random logits, and the same as they lie: what no kernel may read is NaN.
+fn logits(lane: &Lane, row: LogitRow, rows: usize, at: f32) -> (Vec<f32>, Vec<f32>) {
+    let logits: Vec<f32> =
+        lane.normal(rows * row.vocabulary).into_iter().map(|x| at + 3.0 * x).collect();
+    let mut lying = vec![f32::NAN; rows * row.stride];
+    for (to, from) in lying.chunks_mut(row.stride).zip(logits.chunks(row.vocabulary)) {
+        to[..row.vocabulary].copy_from_slice(from);
+    }
+    (logits, lying)
+}
+
+/// Gradients without their padding, which must be 0.
+fn unpadded(got: &[f32], row: LogitRow) -> std::result::Result<Vec<f32>, String> {
+    let (own, padding): (Vec<_>, Vec<_>) =
+        got.chunks(row.stride).map(|row_of| row_of.split_at(row.vocabulary)).unzip();
+    if padding.concat().iter().any(|x| *x != 0.0) {
+        return Err("the padding of a row of gradients is not 0".into());
+    }
+    Ok(own.concat())
+}
+
 async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     const SCALE: f32 = 0.125;
-    for vocabulary in VOCABULARIES {
-        let made =
-            lane.variants(|caps| k::cross_entropy(caps, vocabulary, gradient)).map_err(text)?;
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        let vocabulary = row.vocabulary;
+        let made = lane.variants(|caps| k::cross_entropy(caps, row, gradient)).map_err(text)?;
         // Chunk of a longer batch: rows before it and behind it are not its own.
         for (row0, rows) in [(0, 1), (3, 7)] {
             let targets = targets(&lane, row0 + rows + 2, vocabulary);
             let own = &targets[row0..row0 + rows];
-            let logits: Vec<f32> =
-                lane.normal(rows * vocabulary).into_iter().map(|x| 3.0 * x).collect();
+            let (logits, lying) = logits(&lane, row, rows, 0.0);
             let mut expected = wide(&logits);
             let losses = if gradient {
                 cross_entropy_backward(&mut expected, own, vocabulary, f64::from(SCALE))
@@ -55,7 +83,7 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
             };
             let step = Step { loss_scale: SCALE, ..Step::of(row0 + rows) };
             let operands = [
-                Operand::floats(&logits),
+                Operand::floats(&lying),
                 Operand::words(&targets),
                 Operand::poison(row0 + rows + 2),
                 Operand::uniform(&step),
@@ -74,19 +102,20 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
                 same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
                     .map_err(&named)?;
                 if !gradient {
-                    let before = Operand::floats(&logits);
+                    let before = Operand::floats(&lying);
                     same("logits", got.words(0), before.contents()).map_err(&named)?;
                     continue;
                 }
                 let terms = vec![f64::from(SCALE); rows];
-                close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
+                let d_logits = unpadded(&got.floats(0), row).map_err(&named)?;
+                close_to_terms("d_logits", &d_logits, &expected, &terms, ROUNDING)
                     .map_err(&named)?;
                 let loss = |x: &[f64]| {
                     let losses = cross_entropy_forward(x, own, vocabulary);
                     f64::from(SCALE) * losses.iter().sum::<f64>()
                 };
                 let direction = lane.normal(logits.len());
-                directional("d_logits", &got.floats(0), &wide(&logits), &direction, loss)
+                directional("d_logits", &d_logits, &wide(&logits), &direction, loss)
                     .map_err(&named)?;
             }
         }
@@ -97,7 +126,7 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
 /// What a kernel of another loss than the plain one computes.
 #[derive(Clone, Copy)]
 struct Other {
-    vocabulary: usize,
+    row: LogitRow,
     gradient: bool,
     /// Label smoothing, z-loss.
     objective: (f64, f64),
@@ -109,15 +138,15 @@ impl Other {
         let (smoothing, z_loss) = self.objective;
         let objective =
             k::Objective { label_smoothing: k::Constant(smoothing), z_loss: k::Constant(z_loss) };
-        k::objective_cross_entropy(caps, self.vocabulary, self.gradient, objective, self.cap)
+        k::objective_cross_entropy(caps, self.row, self.gradient, objective, self.cap)
     }
 }
 
 /// Label smoothing and z-loss, alone and together.
 async fn smoothed(lane: Rc<Lane>) -> Outcome {
-    for vocabulary in VOCABULARIES {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
         for objective in [(0.1, 0.0), (0.0, 1e-2), (0.25, 1e-3)] {
-            other(&lane, Other { vocabulary, gradient: true, objective, cap: None }).await?;
+            other(&lane, Other { row, gradient: true, objective, cap: None }).await?;
         }
     }
     Ok(lane.summary())
@@ -125,9 +154,9 @@ async fn smoothed(lane: Rc<Lane>) -> Outcome {
 
 /// A soft cap of logits with neither and with both.
 async fn capped(lane: Rc<Lane>, gradient: bool) -> Outcome {
-    for vocabulary in VOCABULARIES {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
         for (objective, cap) in [((0.0, 0.0), 2.5), ((0.0, 0.0), 30.0), ((0.25, 1e-3), 4.0)] {
-            other(&lane, Other { vocabulary, gradient, objective, cap: Some(cap) }).await?;
+            other(&lane, Other { row, gradient, objective, cap: Some(cap) }).await?;
         }
     }
     Ok(lane.summary())
@@ -136,20 +165,20 @@ async fn capped(lane: Rc<Lane>, gradient: bool) -> Outcome {
 /// At logits around 0, and at some that are thousands.
 async fn other(lane: &Lane, of_loss: Other) -> std::result::Result<(), String> {
     const SCALE: f32 = 0.125;
-    let Other { vocabulary, gradient, objective, cap } = of_loss;
+    let Other { row, gradient, objective, cap } = of_loss;
+    let vocabulary = row.vocabulary;
     let made = lane.variants(|caps| of_loss.kernel(caps)).map_err(text)?;
     let more = [objective.0 as f32, objective.1 as f32].map(f64::from);
     // Rows before the chunk and behind it are not its own.
     for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
         let targets = targets(lane, row0 + rows + 2, vocabulary);
         let own = &targets[row0..row0 + rows];
-        let noise = lane.normal(rows * vocabulary).into_iter();
-        let logits: Vec<f32> = noise.map(|x| at + 3.0 * x).collect();
+        let (logits, lying) = logits(lane, row, rows, at);
         let (mut expected, scale) = (wide(&logits), f64::from(SCALE));
         let losses =
             objective_cross_entropy_backward(&mut expected, own, vocabulary, scale, more, cap);
         let operands = [
-            Operand::floats(&logits),
+            Operand::floats(&lying),
             Operand::words(&targets),
             Operand::poison(row0 + rows + 2),
             Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
@@ -169,13 +198,13 @@ async fn other(lane: &Lane, of_loss: Other) -> std::result::Result<(), String> {
             same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
                 .map_err(&named)?;
             if !gradient {
-                let before = Operand::floats(&logits);
+                let before = Operand::floats(&lying);
                 same("logits", got.words(0), before.contents()).map_err(&named)?;
                 continue;
             }
             let terms = vec![scale * (1.0 + 2.0 * more[1] * z); rows];
-            close_to_terms("d_logits", &got.floats(0), &expected, &terms, ROUNDING)
-                .map_err(&named)?;
+            let d_logits = unpadded(&got.floats(0), row).map_err(&named)?;
+            close_to_terms("d_logits", &d_logits, &expected, &terms, ROUNDING).map_err(&named)?;
         }
     }
     Ok(())
@@ -207,7 +236,8 @@ async fn soft_cap(lane: Rc<Lane>) -> Outcome {
 /// counted row shows in its loss.
 async fn extremes(lane: Rc<Lane>) -> Outcome {
     const VOCABULARY: usize = 67;
-    let made = lane.variants(|caps| k::cross_entropy(caps, VOCABULARY, true)).map_err(text)?;
+    let row = LogitRow { vocabulary: VOCABULARY, stride: VOCABULARY };
+    let made = lane.variants(|caps| k::cross_entropy(caps, row, true)).map_err(text)?;
     let mut logits = lane.normal(5 * VOCABULARY);
     logits[3] = f32::NAN;
     logits[VOCABULARY + 5] = f32::INFINITY;

@@ -65,7 +65,7 @@ pub(super) fn exact() -> OptimizerOptions<f64> {
 
 async fn grad_norm(lane: Rc<Lane>) -> Outcome {
     let made = lane.variants(k::grad_norm).map_err(text)?;
-    for count in [1, 1000, 150_001] {
+    for count in [4, 1000, 150_004] {
         let gradients = lane.normal(count);
         let operands = [
             Operand::floats(&gradients),

@@ -79,7 +79,9 @@ pub(super) fn linear(
     for split in 0..splits {
         let terms = (split * each).min(depth)..((split + 1) * each).min(depth);
         let product = part(on, shape, &b, terms)?;
-        on.write("c", split * m * shape.n, &product)?;
+        for (row, terms) in product.chunks(shape.n).enumerate() {
+            on.write("c", (split * m + row) * shape.part_row(), terms)?;
+        }
     }
     Ok(())
 }
@@ -121,10 +123,11 @@ pub(super) fn linear_sum(
 ) -> Result<()> {
     let fixed = shape.form == Form::MatmulAt;
     let rows = if fixed { shape.k } else { on.range()?.rows_of(on.tokens()?) };
-    let each = if fixed { shape.k } else { shape.tokens } * shape.n;
+    let (each, width) = (if fixed { shape.k } else { shape.tokens }, shape.part_row());
     let mut total = vec![0.0; rows * shape.n];
     for split in 0..splits {
-        add_assign(&mut total, &on.f32("parts")?[split * each..][..rows * shape.n]);
+        let part = gathered(on.f32("parts")?, width, split * each..split * each + rows, 0..shape.n);
+        add_assign(&mut total, &part);
     }
     store(on, shape, output, &total)
 }

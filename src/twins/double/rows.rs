@@ -4,7 +4,9 @@ use super::operands::Operands;
 use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
-use crate::kernels::{ActivationWidth, AttentionShape, CHECKSUM_LANES, NormTerms, Objective};
+use crate::kernels::{
+    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective,
+};
 use crate::random::philox;
 use crate::twins::activation::{
     activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
@@ -284,15 +286,30 @@ pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()
     on.write("output", 0, &y)
 }
 
-pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool) -> Result<()> {
+/// Rows of logits without their padding.
+fn logits(on: &Operands, row: LogitRow, rows: usize) -> Result<Vec<f32>> {
+    let padded = on.first("logits", rows * row.stride)?.chunks_exact(row.stride);
+    Ok(padded.flat_map(|row_of| &row_of[..row.vocabulary]).copied().collect())
+}
+
+/// Gradients in the place of logits, 0 in the padding.
+fn write_gradients(on: &mut Operands, row: LogitRow, gradients: &[f32]) -> Result<()> {
+    let mut padded = vec![0.0; gradients.len() / row.vocabulary * row.stride];
+    for (to, from) in padded.chunks_mut(row.stride).zip(gradients.chunks(row.vocabulary)) {
+        to[..row.vocabulary].copy_from_slice(from);
+    }
+    on.write("logits", 0, &padded)
+}
+
+pub(super) fn cross_entropy(on: &mut Operands, row: LogitRow, gradient: bool) -> Result<()> {
     let (step, range) = (on.step()?, on.range()?);
-    let rows = range.rows_of(step.tokens as usize);
+    let (rows, vocabulary) = (range.rows_of(step.tokens as usize), row.vocabulary);
     let first = range.row0 as usize;
     let targets = on.u32("targets")?[first..first + rows].to_vec();
-    let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
+    let mut logits = logits(on, row, rows)?;
     let losses = if gradient {
         let losses = cross_entropy_backward(&mut logits, &targets, vocabulary, step.loss_scale);
-        on.write("logits", 0, &logits)?;
+        write_gradients(on, row, &logits)?;
         losses
     } else {
         cross_entropy_forward(&logits, &targets, vocabulary)
@@ -303,21 +320,21 @@ pub(super) fn cross_entropy(on: &mut Operands, vocabulary: usize, gradient: bool
 /// The kernels of other losses than the plain one.
 pub(super) fn objective_cross_entropy(
     on: &mut Operands,
-    vocabulary: usize,
+    row: LogitRow,
     gradient: bool,
     objective: Objective,
     cap: Option<f64>,
 ) -> Result<()> {
     let (step, range) = (on.step()?, on.range()?);
-    let rows = range.rows_of(step.tokens as usize);
+    let (rows, vocabulary) = (range.rows_of(step.tokens as usize), row.vocabulary);
     let first = range.row0 as usize;
     let targets = on.u32("targets")?[first..first + rows].to_vec();
-    let mut logits = on.first("logits", rows * vocabulary)?.to_vec();
+    let mut logits = logits(on, row, rows)?;
     let more = [objective.label_smoothing, objective.z_loss].map(|constant| constant.0 as f32);
     let (scale, own) = (step.loss_scale, &mut logits);
     let losses = objective_cross_entropy_backward(own, &targets, vocabulary, scale, more, cap);
     if gradient {
-        on.write("logits", 0, &logits)?;
+        write_gradients(on, row, &logits)?;
     }
     on.write("losses", first, &losses)
 }

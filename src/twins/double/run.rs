@@ -54,12 +54,10 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
         Spec::Activation(shape) => rows::gate(on, shape),
         Spec::ActivationBackward(shape) => rows::gate_backward(on, shape),
-        Spec::CrossEntropy { vocabulary, gradient } => {
-            rows::cross_entropy(on, vocabulary, gradient)
-        }
-        Spec::ObjectiveCrossEntropy { vocabulary, gradient, objective, cap } => {
+        Spec::CrossEntropy { row, gradient } => rows::cross_entropy(on, row, gradient),
+        Spec::ObjectiveCrossEntropy { row, gradient, objective, cap } => {
             let cap = cap.map(|cap| cap.0);
-            rows::objective_cross_entropy(on, vocabulary, gradient, objective, cap)
+            rows::objective_cross_entropy(on, row, gradient, objective, cap)
         }
         Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
