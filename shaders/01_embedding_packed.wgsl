@@ -2,12 +2,12 @@
 // embedding_packed_forward: x[t, :] = weight[tokens[t], :] of a packed table
 //
 //   0 tokens   read   u32 [tokens]
-//   1 packed   read   lib/weights/  [range.cols, VECTORS]   rows range.col0 … of the vocabulary
-//   2 output   write  f32 [tokens, VECTORS · QUADS · 4]     overwritten where the token is in this part
+//   1 packed   read   lib/weights/  [range.cols, UNITS]   rows range.col0 … of the vocabulary
+//   2 output   write  f32 [tokens, UNITS · QUADS · 4]     overwritten where the token is in this part
 //   3 step     uniform
 //   4 range    uniform
 //
-// Grid: one invocation per vector of a packed row, for each token.
+// Grid: one invocation per unit of a packed row, for each token.
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
 @group(0) @binding(2) var<storage, read_write> output: array<vec4<f32>>;
 @group(0) @binding(3) var<uniform> step: Step;
@@ -15,7 +15,7 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let t = id / VECTORS;
+  let t = id / UNITS;
   if t >= step.tokens {
     return;
   }
@@ -23,7 +23,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if row >= range.cols {
     return;
   }
-  let i = row * VECTORS + id % VECTORS;
+  let i = row * UNITS + id % UNITS;
   let words = fetch_packed(i);
   let scale = scale_of(i);
   for (var q = 0u; q < QUADS; q++) {

@@ -1,4 +1,4 @@
-// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, range or step, matvec/rows or matvec/heads or matvec/heads_biased, math or none, activation/silu or none, matvec/store or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none
+// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, range or step, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/meet_subgroup or matvec/meet_tree
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
@@ -12,19 +12,18 @@
 //
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
 // WHOLE · LANES vectors, of which UNROLLED · LANES at a time are on their way together, then
-// LAST · LANES, then REST. The lanes' sums meet in workgroup memory.
+// LAST · LANES, then REST. What the result is put together from besides is loaded before the sums are known.
 // Grid: WORKGROUP / LANES rows per workgroup.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
-
-var<workgroup> lane_sums: array<array<f32, WORKGROUP>, SUMS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let part = lane % LANES;
   let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + lane / LANES;
   // Rows past the end repeat the last one, and are not stored.
   let row = min(n, N - 1u);
+  prepare(row);
   var sums = array<f32, SUMS>();
   for (var turn = 0u; turn < WHOLE; turn += UNROLLED) {
     for (var u = 0u; u < UNROLLED; u++) {
@@ -37,21 +36,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if part < REST {
     add_products(&sums, row, (WHOLE + LAST) * LANES + part);
   }
-  for (var s = 0u; s < SUMS; s++) {
-    lane_sums[s][lane] = sums[s];
-  }
-  for (var width = LANES / 2u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if part < width {
-      for (var s = 0u; s < SUMS; s++) {
-        lane_sums[s][lane] += lane_sums[s][lane + width];
-      }
-    }
-  }
+  meet(lane, &sums);
   if part == 0u && n < N {
-    for (var s = 0u; s < SUMS; s++) {
-      sums[s] = lane_sums[s][lane];
-    }
     store(&sums, n);
   }
 }

@@ -43,6 +43,31 @@ var<workgroup> queries: array<vec4<f32>, GROUP * VECTORS>;
 var<workgroup> slot_states: array<vec2<f32>, SLOTS * GROUP>;
 var<workgroup> slot_sums: array<vec4<f32>, SLOTS * VECTORS>;
 
+// What a slot reads of a turn's keys.
+struct Turn {
+  keys: array<array<vec4<f32>, OWN>, TURN_KEYS>,
+  values: array<array<vec4<f32>, OWN>, TURN_KEYS>,
+  key_scales: array<f32, TURN_KEYS>,
+  value_scales: array<f32, TURN_KEYS>,
+}
+
+// Rows behind the last key are read as the last key, for nothing: what lies there may be NaN.
+fn load_turn(first: u32, last: u32, kv_head: u32, part: u32) -> Turn {
+  var turn: Turn;
+  for (var u = 0u; u < TURN_KEYS; u++) {
+    let row = key_row(min(first + u * SLOTS, last));
+    for (var i = 0u; i < OWN; i++) {
+      turn.keys[u][i] = key_vector(row, kv_head, i * LANES + part);
+    }
+    for (var i = 0u; i < OWN; i++) {
+      turn.values[u][i] = value_vector(row, kv_head, i * LANES + part);
+    }
+    turn.key_scales[u] = key_scale(row, kv_head);
+    turn.value_scales[u] = value_scale(row, kv_head);
+  }
+  return turn;
+}
+
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let kv_head = workgroup.x / BLOCKS;
   let first = workgroup.x % BLOCKS * GROUP;
@@ -54,6 +79,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let place = lane_place(lane);
   let slot = place.x;
   let part = place.y;
+  // Before the queries are waited for.
+  var turn: Turn;
+  if range.x < range.y {
+    turn = load_turn(range.x + slot, range.y - 1u, kv_head, part);
+  }
   for (var i = lane; i < GROUP * VECTORS; i += WORKGROUP) {
     let head = kv_head * MEMBERS + min(first + i / VECTORS, MEMBERS - 1u);
     queries[i] = query_vector(head, i % VECTORS) * SCORE_SCALE;
@@ -71,22 +101,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
   for (var k0 = range.x; k0 < range.y; k0 += SLOTS * TURN_KEYS) {
-    // Rows behind the last key are read as the last key, for nothing: what lies there may be NaN.
-    var keys: array<array<vec4<f32>, OWN>, TURN_KEYS>;
-    var values: array<array<vec4<f32>, OWN>, TURN_KEYS>;
-    var key_scales: array<f32, TURN_KEYS>;
-    var value_scales: array<f32, TURN_KEYS>;
-    for (var u = 0u; u < TURN_KEYS; u++) {
-      let row = key_row(min(k0 + u * SLOTS + slot, range.y - 1u));
-      for (var i = 0u; i < OWN; i++) {
-        keys[u][i] = key_vector(row, kv_head, i * LANES + part);
-      }
-      for (var i = 0u; i < OWN; i++) {
-        values[u][i] = value_vector(row, kv_head, i * LANES + part);
-      }
-      key_scales[u] = key_scale(row, kv_head);
-      value_scales[u] = value_scale(row, kv_head);
-    }
     var scores: Scores;
     for (var u = 0u; u < TURN_KEYS; u++) {
       for (var g = 0u; g < GROUP; g++) {
@@ -97,7 +111,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var g = 0u; g < GROUP; g++) {
         let q = queries[g * VECTORS + i * LANES + part];
         for (var u = 0u; u < TURN_KEYS; u++) {
-          scores[u][g] += dot(q, keys[u][i]);
+          scores[u][g] += dot(q, turn.keys[u][i]);
         }
       }
     }
@@ -106,7 +120,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       var next = largest[g];
       for (var u = 0u; u < TURN_KEYS; u++) {
         let visible = k0 + u * SLOTS + slot < range.y;
-        scores[u][g] = select(MASKED, decode_score(scores[u][g] * key_scales[u]), visible);
+        scores[u][g] = select(MASKED, decode_score(scores[u][g] * turn.key_scales[u]), visible);
         next = max(next, scores[u][g]);
       }
       let correction = exp2(largest[g] - next);
@@ -120,9 +134,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let weight = select(0.0, exp2(scores[u][g] - next), visible);
         totals[g] += weight;
         for (var i = 0u; i < OWN; i++) {
-          sums[g][i] += weight * value_scales[u] * values[u][i];
+          sums[g][i] += weight * turn.value_scales[u] * turn.values[u][i];
         }
       }
+    }
+    let next = k0 + SLOTS * TURN_KEYS;
+    if next < range.y {
+      turn = load_turn(next + slot, range.y - 1u, kv_head, part);
     }
   }
 

@@ -1,4 +1,4 @@
-// uses: step, range, flat, reduce_subgroup or reduce_tree, logit/row
+// uses: step, range, flat, reduce_subgroup or reduce_tree, logit/row, logit/online
 // cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
 // logits[target], in nats; with GRADIENT the logits are replaced by
 // dLogits = (softmax(logits) − onehot(target)) · step.loss_scale, and the padding of a row by 0.
@@ -10,8 +10,7 @@
 //   3 step     uniform
 //   4 range    uniform
 //
-// Grid: one workgroup per row of the chunk. One pass finds the maximum and the sum together (online
-// softmax: Milakov and Gimelshein, arXiv:1805.02867).
+// Grid: one workgroup per row of the chunk.
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<u32>;
 @group(0) @binding(2) var<storage, read_write> losses: array<f32>;
@@ -27,22 +26,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let target_id = targets[range.row0 + row];
   let counted = target_id != 0xffffffffu;
 
-  var largest = -1e30;
-  var total = 0.0;
-  for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
-    let values = load_logits(base, i);
-    var next = largest;
-    for (var j = 0u; j < LOADS; j++) {
-      next = max(next, values[j]);
-    }
-    total *= exp(largest - next);
-    for (var j = 0u; j < LOADS; j++) {
-      total += select(0.0, exp(values[j] - next), i + j * WORKGROUP < VOCABULARY);
-    }
-    largest = next;
-  }
-  let row_max = reduce_max(lane, largest);
-  let row_sum = reduce_sum(lane, total * exp(largest - row_max));
+  let terms = softmax_terms(lane, base);
+  let row_max = terms.x;
+  let row_sum = terms.y;
   if lane == 0u {
     // Relative to the maximum: a logit of thousands would round the loss away.
     let above = row_max - logits[base + min(target_id, VOCABULARY - 1u)];

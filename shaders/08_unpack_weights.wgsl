@@ -1,15 +1,15 @@
 // uses: flat, weights/f16 or weights/int8 or weights/int4
 // unpack_weights_forward: a packed matrix in f32, for kernels that read f32.
 //
-//   0 matrix  write  f32 [VECTORS · QUADS · 4]  overwritten
+//   0 matrix  write  f32 [UNITS · QUADS · 4]  overwritten
 //   1 packed  read   lib/weights/
 //
-// Grid: one invocation per vector of the packed matrix.
+// Grid: one invocation per unit of the packed matrix.
 @group(0) @binding(0) var<storage, read_write> matrix: array<vec4<f32>>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);
-  if i >= VECTORS {
+  if i >= UNITS {
     return;
   }
   let words = fetch_packed(i);

@@ -1,4 +1,4 @@
-// uses: step, philox, reduce_subgroup or reduce_tree, sample/tensors, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// uses: step, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/tensors, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -14,47 +14,97 @@
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
 // Grid: one workgroup.
-// The token where the running mass, in index order over the tokens at or above the threshold,
-// passes the drawn share: chunk sums in parallel, then the chosen chunk walked by its owner.
-fn draw(lane: u32, threshold: u32, largest: f32, inverse_temperature: f32, share: f32) {
+const LOGITS_PER_LANE: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
+// Of a lane's logits, those of one lane of a second turn.
+const LOGITS_PER_PART: u32 = (LOGITS_PER_LANE + WORKGROUP - 1u) / WORKGROUP;
+
+var<workgroup> running: array<f32, WORKGROUP>;
+
+// What is drawn from: tokens at or above a threshold.
+struct Kept {
+  threshold: u32,
+  largest: f32,
+  inverse_temperature: f32,
+}
+
+// What a token weighs: nothing below the threshold.
+fn mass_of(i: u32, kept: Kept) -> f32 {
+  let x = score(i);
+  return select(0.0, exp((x - kept.largest) * kept.inverse_temperature), image(x) >= kept.threshold);
+}
+
+// What the tokens from `first` to before `end` weigh.
+fn mass_between(first: u32, end: u32, kept: Kept) -> f32 {
+  var mass = 0.0;
+  for (var i = first; i < end; i += LOADS) {
+    for (var j = 0u; j < LOADS; j++) {
+      mass += select(0.0, mass_of(min(i + j, end - 1u), kept), i + j < end);
+    }
+  }
+  return mass;
+}
+
+// Sums over the invocations before and with each, in `running`.
+fn add_up(lane: u32, mass: f32) {
+  workgroupBarrier();
+  running[lane] = mass;
+  for (var reach = 1u; reach < WORKGROUP; reach *= 2u) {
+    workgroupBarrier();
+    let more = select(0.0, running[lane - min(reach, lane)], lane >= reach);
+    workgroupBarrier();
+    running[lane] += more;
+  }
+  workgroupBarrier();
+}
+
+// The invocation whose mass takes the running sum beyond the goal; where rounding leaves that unreached, the last
+// one with any. Indices are exact as floats.
+fn passing(lane: u32, mass: f32, goal: f32) -> u32 {
+  let passes = mass > 0.0 && running[lane] > goal;
+  let first = -reduce_max(lane, select(-f32(WORKGROUP), -f32(lane), passes));
+  let last = reduce_max(lane, select(0.0, f32(lane), mass > 0.0));
+  return u32(min(first, last));
+}
+
+fn sum_before(lane: u32) -> f32 {
+  return select(0.0, running[max(lane, 1u) - 1u], lane > 0u);
+}
+
+// The token where the running mass, in index order, passes the share of the whole: the invocation that owns it is
+// found first, then all of them share that one's tokens.
+fn draw(lane: u32, kept: Kept, share: f32) {
   let first = lane * LOGITS_PER_LANE;
-  let end = min(first + LOGITS_PER_LANE, VOCABULARY);
+  let mass = mass_between(first, min(first + LOGITS_PER_LANE, VOCABULARY), kept);
+  add_up(lane, mass);
+  let goal = share * running[WORKGROUP - 1u];
+  let owner = passing(lane, mass, goal);
+  let rest = max(goal - sum_before(owner), 0.0);
+
+  let begin = owner * LOGITS_PER_LANE;
+  let end = min(begin + LOGITS_PER_LANE, VOCABULARY);
+  let own = min(begin + lane * LOGITS_PER_PART, end);
+  let own_end = min(own + LOGITS_PER_PART, end);
+  let part = mass_between(own, own_end, kept);
+  add_up(lane, part);
+  let chosen = passing(lane, part, rest);
+  if lane == chosen {
+    winner = walk(own, own_end, max(rest - sum_before(lane), 0.0), kept);
+  }
+  workgroupBarrier();
+}
+
+// The same among a few tokens, one after the other.
+fn walk(first: u32, end: u32, goal: f32, kept: Kept) -> u32 {
+  var token = first;
   var mass = 0.0;
   for (var i = first; i < end; i++) {
-    if image(score(i)) >= threshold {
-      mass += exp((score(i) - largest) * inverse_temperature);
+    let more = mass_of(i, kept);
+    if more > 0.0 && !(mass > goal) {
+      token = i;
     }
+    mass += more;
   }
-  chunk_sums[lane] = mass;
-  workgroupBarrier();
-  var total = 0.0;
-  for (var i = 0u; i < WORKGROUP; i++) {
-    total += chunk_sums[i];
-  }
-  let goal = share * total;
-  var before = 0.0;
-  var owner = 0u;
-  var passed = false;
-  for (var i = 0u; i < WORKGROUP; i++) {
-    if !passed && chunk_sums[i] > 0.0 {
-      owner = i; // the last chunk with mass stands when rounding leaves the goal unreached
-      passed = before + chunk_sums[i] > goal;
-      before += select(chunk_sums[i], 0.0, passed);
-    }
-  }
-  if lane == owner {
-    before -= select(chunk_sums[lane], 0.0, passed);
-    for (var i = first; i < end; i++) {
-      if image(score(i)) >= threshold {
-        winner = i;
-        before += exp((score(i) - largest) * inverse_temperature);
-        if before > goal {
-          break;
-        }
-      }
-    }
-  }
-  workgroupBarrier();
+  return token;
 }
 
 fn take_largest(lane: u32, largest: f32) {
@@ -72,12 +122,16 @@ fn take_largest(lane: u32, largest: f32) {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let log_sum = log_sum_exp(lane);
-  var best = -1e30;
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    best = max(best, score(i));
+  let terms = log_sum_exp(lane);
+  let log_sum = terms.x;
+  var largest = terms.y;
+  if !scores_are_logits() {
+    var best = -1e30;
+    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+      best = max(best, score(i));
+    }
+    largest = reduce_max(lane, best);
   }
-  let largest = reduce_max(lane, best);
   if options.temperature <= 0.0 {
     take_largest(lane, largest);
   } else {
@@ -93,7 +147,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       threshold = max(threshold, image(largest + log(options.min_p) * options.temperature));
     }
     let bits = philox(vec4(step.draws, 0u, 0u, 0x73616d70u), vec2(options.seed_low, options.seed_high));
-    draw(lane, threshold, largest, inverse_temperature, uniform_float(bits.x));
+    draw(lane, Kept(threshold, largest, inverse_temperature), uniform_float(bits.x));
   }
   if lane == 0u {
     let chosen = winner;

@@ -3,7 +3,7 @@
 
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
-use super::modules::activation_module;
+use super::modules::{UNIT, activation_module};
 use super::shape::{ActivationWidth, Constant, RopeShape};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
@@ -51,21 +51,21 @@ pub fn embedding_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
 }
 
 /// `embedding_packed_forward` for vectors of `hidden` elements, from a packed part of so many rows. Grid: an
-/// invocation for each vector of a packed row. Bindings: tokens, packed, output, step, range.
+/// invocation for each unit of a packed row. Bindings: tokens, packed, output, step, range.
 pub fn embedding_packed(
     caps: &Capabilities,
     hidden: usize,
     rows: usize,
     format: WeightFormat,
 ) -> Result<Kernel> {
-    let vectors = format.vectors(hidden);
+    let units = hidden / UNIT;
     let composer = composer(caps, KernelSpec::EmbeddingPacked { hidden, rows, format })?
-        .size("VECTORS", vectors)
+        .size("UNITS", units)
         .module(shader!("lib/range"));
     let composer = format.module(composer, rows * hidden).module(shader!("01_embedding_packed"));
     let bindings =
         [read("tokens"), read("packed"), read_write("output"), uniform("step"), uniform("range")];
-    finish(composer, caps, &bindings, vectors)
+    finish(composer, caps, &bindings, units)
 }
 
 /// `embedding_backward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.

@@ -13,7 +13,8 @@ use crate::error::Result;
 pub fn cross_entropy(caps: &Capabilities, row: LogitRow, gradient: bool) -> Result<Kernel> {
     let spec = KernelSpec::CrossEntropy { row, gradient };
     let constants = |composer: Composer| composer.flag("GRADIENT", gradient);
-    by_rows(caps, spec, row, &[], &constants, shader!("07_cross_entropy"))
+    let modules: &[&Module] = &[shader!("lib/logit/online")];
+    by_rows(caps, spec, row, modules, &constants, shader!("07_cross_entropy"))
 }
 
 /// `objective_cross_entropy_backward`, or without `gradient` `objective_cross_entropy_forward`: the same for an
@@ -61,6 +62,16 @@ pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel>
 /// hide the wait for memory: on an H100, 64 rows of 151,936 took 540 µs with one and 135 with eight.
 const LOADS: usize = 8;
 
+/// Adds what reads a row of logits, with its constants.
+pub(super) fn with_logits(caps: &Capabilities, composer: Composer, vocabulary: usize) -> Composer {
+    let most = if caps.software { 1 } else { LOADS };
+    let loads = (vocabulary / composer.workgroup_size()).clamp(1, most);
+    composer
+        .size("VOCABULARY", vocabulary)
+        .unrolled("LOADS", loads)
+        .module(shader!("lib/logit/row"))
+}
+
 /// A kernel with a workgroup per row of logits, its own constants and the modules that it needs besides.
 fn by_rows(
     caps: &Capabilities,
@@ -73,11 +84,8 @@ fn by_rows(
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, row.vocabulary, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
-    let most = if caps.software { 1 } else { LOADS };
-    let composer = Composer::new(spec, size)
-        .size("VOCABULARY", row.vocabulary)
-        .size("STRIDE", row.stride)
-        .unrolled("LOADS", (row.vocabulary / size as usize).clamp(1, most));
+    let composer =
+        with_logits(caps, Composer::new(spec, size), row.vocabulary).size("STRIDE", row.stride);
     let composer = constants(composer);
     let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
     composer
@@ -85,7 +93,6 @@ fn by_rows(
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .reduction(subgroups)
-        .module(shader!("lib/logit/row"))
         .module(kernel)
         .finish(
             caps,

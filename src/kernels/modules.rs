@@ -47,6 +47,9 @@ impl KvCache {
     }
 }
 
+/// Elements of a packed row that kernels read together.
+pub(super) const UNIT: usize = 8;
+
 impl WeightFormat {
     /// The module through which kernels read a packed matrix of `elements` elements, with its
     /// constants.
@@ -57,10 +60,7 @@ impl WeightFormat {
             Self::Int8 => shader!("lib/weights/int8"),
             Self::Int4 => shader!("lib/weights/int4"),
         };
-        composer
-            .unrolled("QUADS", self.elements() / 4)
-            .size("SCALES", self.vectors(elements))
-            .module(module)
+        composer.unrolled("QUADS", UNIT / 4).size("SCALES", elements / UNIT).module(module)
     }
 }
 

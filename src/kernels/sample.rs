@@ -2,6 +2,7 @@
 
 use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant};
+use super::loss::with_logits;
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -27,13 +28,13 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
         (shader!("lib/sample/score"), "")
     };
     let size = row_workgroup(caps, vocabulary, spec.name())?;
-    // The reduction's scratch, the sums of chunks and the winner.
+    // The reduction's scratch, the running sums and the winner.
     check_storage(caps, 8 * size + 16, spec.name())?;
-    Composer::new(spec, size)
-        .size("VOCABULARY", vocabulary)
+    with_logits(caps, Composer::new(spec, size), vocabulary)
         .module(shader!("lib/step"))
         .module(shader!("lib/philox"))
         .reduction(subgroups)
+        .module(shader!("lib/logit/online"))
         .module(shader!("lib/sample/tensors"))
         .module(score)
         .module(shader!("lib/sample/thresholds"))
@@ -47,11 +48,12 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
 pub fn top_logits(caps: &Capabilities, vocabulary: usize, count: usize) -> Result<Kernel> {
     let spec = KernelSpec::TopLogits { vocabulary, count };
     let (subgroups, why) = reduction(caps);
-    Composer::new(spec, row_workgroup(caps, vocabulary, spec.name())?)
-        .size("VOCABULARY", vocabulary)
+    let size = row_workgroup(caps, vocabulary, spec.name())?;
+    with_logits(caps, Composer::new(spec, size), vocabulary)
         .size("COUNT", count)
         .module(shader!("lib/step"))
         .reduction(subgroups)
+        .module(shader!("lib/logit/online"))
         .module(shader!("lib/sample/log_sum_exp"))
         .module(shader!("13_top_logits"))
         .finish(

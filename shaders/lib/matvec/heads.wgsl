@@ -15,13 +15,19 @@ fn matrix_row(p: u32, n: u32) -> u32 {
   return n / HALF * HEAD_DIM + n % HALF + p * HALF;
 }
 
+// Of pair n. A prompt is one document, which starts at position 0.
+var<private> rotation: vec2<f32>;
+var<private> added: vec2<f32>;
+
+fn prepare(n: u32) {
+  rotation = table[step.position * HALF + n % HALF];
+  added = pair_bias(matrix_row(0u, n));
+}
+
 fn store(sums: ptr<function, array<f32, SUMS>>, n: u32) {
-  let factor = scale(sums);
-  var pair = vec2((*sums)[0], (*sums)[1]) * factor;
+  var pair = vec2((*sums)[0], (*sums)[1]) * scale(sums) + added;
   let head = n / HALF;
   if head < HEADS + KV_HEADS {
-    // A prompt is one document, which starts at position 0.
-    let rotation = table[step.position * HALF + n % HALF];
     pair = vec2(pair.x * rotation.x - pair.y * rotation.y, pair.y * rotation.x + pair.x * rotation.y);
   }
   let i = matrix_row(0u, n);

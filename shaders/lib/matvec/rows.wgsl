@@ -7,6 +7,5 @@ fn matrix_row(p: u32, n: u32) -> u32 {
 }
 
 fn store(sums: ptr<function, array<f32, SUMS>>, n: u32) {
-  let i = range.col0 + n;
-  c[i] = finished(sums, i);
+  c[range.col0 + n] = finished(sums);
 }

@@ -2,6 +2,12 @@
 @group(0) @binding(4) var<storage, read> residual: array<f32>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 
-fn finished(sums: ptr<function, array<f32, SUMS>>, i: u32) -> f32 {
-  return (*sums)[0] * scale(sums) + residual[i] + bias[i];
+var<private> added: vec2<f32>;
+
+fn prepare(n: u32) {
+  added = vec2(residual[range.col0 + n], bias[range.col0 + n]);
+}
+
+fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
+  return (*sums)[0] * scale(sums) + added.x + added.y;
 }

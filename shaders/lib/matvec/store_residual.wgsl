@@ -1,6 +1,12 @@
 // The result of a matrix-vector product added to the residual stream. PRODUCTS = 1.
 @group(0) @binding(4) var<storage, read> residual: array<f32>;
 
-fn finished(sums: ptr<function, array<f32, SUMS>>, i: u32) -> f32 {
-  return (*sums)[0] * scale(sums) + residual[i];
+var<private> added: f32;
+
+fn prepare(n: u32) {
+  added = residual[range.col0 + n];
+}
+
+fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
+  return (*sums)[0] * scale(sums) + added;
 }

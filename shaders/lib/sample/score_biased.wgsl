@@ -5,6 +5,10 @@
 //   6 bias     read        f32 [VOCABULARY]
 @group(0) @binding(6) var<storage, read> bias: array<f32>;
 
+fn scores_are_logits() -> bool {
+  return false;
+}
+
 fn score(i: u32) -> f32 {
   let x = logits[i];
   if options.repetition_penalty == 1.0 || ((seen[i / 32u] >> (i % 32u)) & 1u) == 0u {

@@ -17,7 +17,4 @@ struct Sampling {
 @group(0) @binding(4) var<storage, read_write> step: Step;
 @group(0) @binding(5) var<uniform> options: Sampling;
 
-const LOGITS_PER_LANE: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
-
-var<workgroup> chunk_sums: array<f32, WORKGROUP>;
 var<workgroup> winner: u32;

@@ -7,7 +7,7 @@ use crate::kernels::compose::{
     Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
 };
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::{activation_module, key_rows};
+use crate::kernels::modules::{UNIT, activation_module, key_rows};
 use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
 use crate::kernels::spec::KernelSpec;
 
@@ -21,9 +21,13 @@ impl MatvecOutput {
     }
 }
 
-/// Most invocations that share a row, and most vectors that an invocation loads at a time.
+/// Most invocations that share a row, and as many where each would else load more than four vectors of a matrix.
 const LANES: usize = 64;
-const ON_THEIR_WAY: usize = 8;
+const LANES_OF_LONG_ROWS: usize = 128;
+/// Most elements that an invocation loads at a time.
+const IN_FLIGHT: usize = 32;
+/// Fewest invocations of a row whose sums meet by subgroups: fewer would leave most of a subgroup idle.
+const SUBGROUP_LANES: usize = 32;
 
 /// Whether [`matvec`] should also compute the norm before it, once per row of the matrix. A CPU, where a row
 /// has one invocation, pays more for that than for a pass.
@@ -41,15 +45,11 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let name = spec.name();
     let MatvecShape { n, k, input, output, weights } = shape;
     let packed = weights.packs(k);
-    let elements = if packed { weights.elements() } else { 4 };
-    // A row is read by as many neighbours as it keeps busy, all of whose loads are on their way
-    // before the first is needed. A CPU gains nothing from neighbours and loses at barriers.
-    let (most_lanes, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
-    let size = workgroup_size(caps, wanted, 1, name)?;
+    let elements = if packed { UNIT } else { 4 };
     let vectors = k.div_ceil(elements);
-    let lanes = vectors.next_power_of_two().clamp(1, most_lanes).min(size as usize);
+    let Row { lanes, size, subgroups } = row(caps, vectors, name)?;
     let turns = vectors / lanes;
-    let unrolled = turns.clamp(1, (ON_THEIR_WAY * 4 / elements).max(1));
+    let unrolled = turns.clamp(1, IN_FLIGHT / elements);
     let normed = matches!(input, MatvecInput::Norm { .. });
     let products = output.products();
     let sums = products + usize::from(normed);
@@ -87,13 +87,43 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         (false, true) => "vec4",
         (false, false) => "scalar",
     };
+    composer = if subgroups {
+        composer.subgroup_module(shader!("lib/matvec/meet_subgroup"))
+    } else {
+        composer.module(shader!("lib/matvec/meet_tree"))
+    };
+    let meeting = if subgroups { ", subgroup" } else { "" };
     composer.module(shader!("03_matvec")).finish(
         caps,
         &bindings(shape)?,
         flat.fixed(caps, 1)?,
-        format!("{lanes} lanes per row, {width}{fused}"),
+        format!("{lanes} lanes per row, {width}{fused}{meeting}"),
         "one row: each weight is read once, by neighbours",
     )
+}
+
+/// Who reads a row of the matrix.
+struct Row {
+    lanes: usize,
+    /// Invocations of a workgroup.
+    size: u32,
+    /// The lanes are the workgroup, and their sums meet by subgroups.
+    subgroups: bool,
+}
+
+/// A row is read by as many neighbours as it keeps busy, all of whose loads are on their way before the first is
+/// needed. A CPU gains nothing from neighbours and loses at barriers.
+fn row(caps: &Capabilities, vectors: usize, name: &str) -> Result<Row> {
+    let most = if vectors > 4 * LANES { LANES_OF_LONG_ROWS } else { LANES };
+    if caps.reduces_by_subgroup() && !caps.software && vectors >= SUBGROUP_LANES {
+        let lanes = vectors.next_power_of_two().min(most);
+        let size = workgroup_size(caps, lanes as u32, 1, name)?;
+        return Ok(Row { lanes: size as usize, size, subgroups: true });
+    }
+    let (most, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
+    let size = workgroup_size(caps, wanted, 1, name)?;
+    let lanes = vectors.next_power_of_two().clamp(1, most).min(size as usize);
+    Ok(Row { lanes, size, subgroups: false })
 }
 
 /// What a product binds.
@@ -160,22 +190,23 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
             .module(shader!("lib/math"))
             .module(activation_module(activation))
             .module(shader!("lib/matvec/store_gated")),
-        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads")),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads_plain")),
         MatvecOutput::BiasedHeads(shape) => {
             heads(composer, &shape, shader!("lib/matvec/heads_biased"))
         }
     }
 }
 
-/// `store` is the module that makes heads of the products.
-fn heads(composer: Composer, shape: &AttentionShape, store: &'static Module) -> Composer {
+/// What makes heads of the products; `bias` is the module of the bias on them.
+fn heads(composer: Composer, shape: &AttentionShape, bias: &'static Module) -> Composer {
     key_rows(composer, shape.ring)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("HALF", shape.head_dim / 2)
         .module(shader!("lib/step"))
-        .module(store)
+        .module(bias)
+        .module(shader!("lib/matvec/heads"))
 }
 
 /// The modules that read a vector of f32 and a packed matrix of `products` times N rows.

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::{GROUP, WeightFormat};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader};
 use crate::kernels::limits::workgroup_size;
+use crate::kernels::modules::UNIT;
 use crate::kernels::spec::KernelSpec;
 
 fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
@@ -72,16 +73,16 @@ pub fn unpack_weights(
     columns: usize,
 ) -> Result<Kernel> {
     let elements = rows * columns;
-    let vectors = format.vectors(elements);
-    let composer = composer(caps, KernelSpec::UnpackWeights { format, rows, columns })?
-        .size("VECTORS", vectors);
+    let units = elements / UNIT;
+    let composer =
+        composer(caps, KernelSpec::UnpackWeights { format, rows, columns })?.size("UNITS", units);
     let composer = format.module(composer, elements).module(shader!("08_unpack_weights"));
     finish(
         composer,
         caps,
         &[read_write("matrix"), read("packed")],
         format,
-        vectors,
-        "one invocation per vector of 16 bytes",
+        units,
+        "one invocation per eight elements",
     )
 }

@@ -1,0 +1,19 @@
+// The sums of the LANES invocations of a row of matvec, for the first of them: by a tree in workgroup memory.
+var<workgroup> lane_sums: array<array<f32, WORKGROUP>, SUMS>;
+
+fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
+  for (var s = 0u; s < SUMS; s++) {
+    lane_sums[s][lane] = (*sums)[s];
+  }
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if lane % LANES < width {
+      for (var s = 0u; s < SUMS; s++) {
+        lane_sums[s][lane] += lane_sums[s][lane + width];
+      }
+    }
+  }
+  for (var s = 0u; s < SUMS; s++) {
+    (*sums)[s] = lane_sums[s][lane];
+  }
+}
