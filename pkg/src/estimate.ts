@@ -54,7 +54,8 @@ export interface Estimate {
   };
   /**
    * Bytes of a trainer's snapshots, from which it comes back after a lost device: GPU memory while one is
-   * taken, and host memory at most. They are no part of `bytes`.
+   * taken, to within 256 bytes for each tensor, and host memory at most. A snapshot holds the weights and
+   * `bytes.state`. They are no part of `bytes`.
    */
   readonly snapshots?: { readonly gpu: number; readonly host: number };
   /**
@@ -119,7 +120,7 @@ export async function estimate(
   ) as Estimate;
   const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
   const copied = adapter ? rest.trainable : rest.parameters;
-  const gpu = 4 * copied + 8 * rest.trainable;
+  const gpu = 4 * copied + bytes.state;
   const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
   return { ...rest, ...snapshots, bytes: { ...bytes, total } };
 }
