@@ -118,7 +118,7 @@ export async function estimate(
       throw what ? wrong(what, known) : known;
     }),
   ) as Estimate;
-  const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
+  const total = Object.values(bytes).reduce((sum, one) => sum + one);
   const copied = adapter ? rest.trainable : rest.parameters;
   const gpu = 4 * copied + bytes.state;
   const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
@@ -127,7 +127,7 @@ export async function estimate(
 
 function capabilitiesJson(given: Capabilities): string {
   return inspect("estimate: capabilities", () => {
-    const text = object(given) || !given.limits ? undefined : JSON.stringify(given);
+    const text = !object(given) && given.limits && JSON.stringify(given);
     if (text) return text;
     throw wrong(`it is ${show(given)}`);
   });
@@ -136,6 +136,6 @@ function capabilitiesJson(given: Capabilities): string {
 const wrong = (what: string, cause?: unknown) =>
   invalid(
     `estimate: capabilities: ${what}; give all of runtime.capabilities, or leave it out`,
-    "invalid-options",
+    undefined,
     cause,
   );
