@@ -21,7 +21,8 @@ function summed(rows) {
 /**
  * @param base - the server's address.
  * @param row - `{ model, tokens, rank?, weights? }`: without a rank the model itself is trained.
- * @param steps - how many are awaited one by one, and then twice queued ahead: of those the second time counts.
+ * @param steps - Steps per measurement. They are awaited one by one first, then queued ahead twice; the second time
+ *   is reported.
  */
 export async function finetune(base, { model: name, tokens, rank, weights }, steps) {
   const { Adapter, Dataset, Model, Runtime, Trainer, estimate } = await import(
@@ -66,7 +67,7 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     return (performance.now() - from) / steps;
   };
   await ahead();
-  const millisecondsPerStep = await ahead();
+  const millisecondsQueued = await ahead();
   const profile = summed(await trainer.profile());
   const { adapter, features } = runtime.capabilities;
   return {
@@ -76,7 +77,7 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     tokens,
     secondsToLoad,
     secondsToFirstStep,
-    millisecondsPerStep,
+    millisecondsQueued,
     millisecondsAwaited: median(times.slice(1)),
     peakGpuBytes,
     estimatedGpuBytes: told.bytes.total,

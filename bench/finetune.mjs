@@ -16,7 +16,7 @@ import { RESULTS, writeResults } from "./results.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** Those of publishers, and one of the size of GPT-2's small model, with as many words. */
+/** Configs of published models, and a Llama of the size and vocabulary of GPT-2 small. */
 const CONFIGS = {
   ...MODELS,
   "Llama-12x768": {
@@ -111,10 +111,10 @@ async function measured(row) {
       Number(values.steps),
     );
     const one = { name: nameOf(row), ...told, peakRendererBytes: await rendererPeak(browser) };
-    const tflops = ((6 * told.parameters * row.tokens) / told.millisecondsPerStep) * 1e-9;
+    const tflops = ((6 * told.parameters * row.tokens) / told.millisecondsQueued) * 1e-9;
     if (!row.rank) one.teraflopsPerSecond = tflops;
     console.log(
-      `${one.name}: ${told.millisecondsPerStep.toFixed(1)} ms per step of ${row.tokens} tokens`,
+      `${one.name}: ${told.millisecondsQueued.toFixed(1)} ms per step of ${row.tokens} tokens`,
     );
     return one;
   } finally {

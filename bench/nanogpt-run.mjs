@@ -47,6 +47,42 @@ async function evaluated(model, tokens, length) {
   return { loss: total("sum") / total("count"), targets: total("count") };
 }
 
+/** nanoGPT's options of the trainer for one of {@link SIZES}. */
+function optionsOf({ config, batch, steps }, seed) {
+  return {
+    learningRate: 1e-3,
+    minLearningRate: 1e-4,
+    warmupSteps: 100,
+    totalSteps: steps,
+    beta2: 0.99,
+    weightDecay: 0.1,
+    maxGradNorm: 1,
+    tokensPerStep: batch * config.n_positions,
+    seed,
+  };
+}
+
+/**
+ * Trains in turns of `every` steps; `evaluate` is called with the step before the first turn and after each.
+ *
+ * @returns the median of the turns' milliseconds per step.
+ * @throws Error for a loss that is not finite.
+ */
+async function trainInTurns(trainer, dataset, { steps, every }, evaluate) {
+  const times = [];
+  for (let step = 0; step <= steps; step += every) {
+    if (step > 0) {
+      const started = performance.now();
+      for await (const { loss } of trainer.run(dataset, { steps: every, stepsAhead: 4 })) {
+        if (!Number.isFinite(loss)) throw new Error(`the loss is ${loss}`);
+      }
+      times.push((performance.now() - started) / every);
+    }
+    await evaluate(step);
+  }
+  return median(times);
+}
+
 /**
  * Trains one of {@link SIZES} and evaluates it on the whole validation split.
  *
@@ -56,7 +92,7 @@ async function evaluated(model, tokens, length) {
  * @param report - called with each evaluation.
  */
 export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = SEED }, report) {
-  const { config: sizes, dropout, batch, steps, wanted } = SIZES[size];
+  const { config: sizes, dropout, steps, wanted } = SIZES[size];
   const { tokens, vocabulary } = encoded(text);
   const boundary = Math.floor(TRAINED * tokens.length);
   const held = tokens.slice(boundary);
@@ -73,17 +109,7 @@ export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = S
   const minutes = () => (performance.now() - began) / 60_000;
   const model = await tinyloom.Model.create(runtime, config, { seed });
   const length = config.n_positions;
-  const options = {
-    learningRate: 1e-3,
-    minLearningRate: 1e-4,
-    warmupSteps: 100,
-    totalSteps: steps,
-    beta2: 0.99,
-    weightDecay: 0.1,
-    maxGradNorm: 1,
-    tokensPerStep: batch * length,
-    seed,
-  };
+  const options = optionsOf(SIZES[size], seed);
   const trainer = await tinyloom.Trainer.create(model, options);
   const dataset = tinyloom.Dataset.fromTokens(tokens.slice(0, boundary), {
     sequenceLength: length,
@@ -91,19 +117,16 @@ export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = S
     seed,
   });
   const evaluations = [];
-  const times = [];
-  for (let step = 0; step <= steps; step += every) {
-    if (step > 0) {
-      const started = performance.now();
-      for await (const { loss } of trainer.run(dataset, { steps: every, stepsAhead: 4 })) {
-        if (!Number.isFinite(loss)) throw new Error(`the loss is ${loss}`);
-      }
-      times.push((performance.now() - started) / every);
-    }
-    const { loss, targets } = await evaluated(model, held, length);
-    evaluations.push({ step, loss, minutes: minutes() });
-    report?.({ step, loss, targets });
-  }
+  const millisecondsPerStep = await trainInTurns(
+    trainer,
+    dataset,
+    { steps, every },
+    async (step) => {
+      const { loss, targets } = await evaluated(model, held, length);
+      evaluations.push({ step, loss, minutes: minutes() });
+      report?.({ step, loss, targets });
+    },
+  );
   const { adapter, features } = runtime.capabilities;
   return {
     about: { adapter, features, userAgent: globalThis.navigator?.userAgent ?? "" },
@@ -116,6 +139,6 @@ export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = S
     best: Math.min(...evaluations.map(({ loss }) => loss)),
     wanted,
     minutes: minutes(),
-    millisecondsPerStep: median(times),
+    millisecondsPerStep,
   };
 }

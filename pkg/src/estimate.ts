@@ -54,7 +54,8 @@ export interface Estimate {
   };
   /**
    * Bytes of a trainer's snapshots, from which it comes back after a lost device: GPU memory while one is
-   * taken, and host memory at most. They are no part of `bytes`.
+   * taken, to within 256 bytes for each tensor, and host memory at most. A snapshot holds the weights and
+   * `bytes.state`. They are no part of `bytes`.
    */
   readonly snapshots?: { readonly gpu: number; readonly host: number };
   /**
@@ -117,16 +118,16 @@ export async function estimate(
       throw what ? wrong(what, known) : known;
     }),
   ) as Estimate;
-  const total = Object.values(bytes).reduce((sum, one) => sum + one, 0);
+  const total = Object.values(bytes).reduce((sum, one) => sum + one);
   const copied = adapter ? rest.trainable : rest.parameters;
-  const gpu = 4 * copied + 8 * rest.trainable;
+  const gpu = 4 * copied + bytes.state;
   const snapshots = trainer && { snapshots: { gpu, host: 2 * gpu } };
   return { ...rest, ...snapshots, bytes: { ...bytes, total } };
 }
 
 function capabilitiesJson(given: Capabilities): string {
   return inspect("estimate: capabilities", () => {
-    const text = object(given) || !given.limits ? undefined : JSON.stringify(given);
+    const text = !object(given) && given.limits && JSON.stringify(given);
     if (text) return text;
     throw wrong(`it is ${show(given)}`);
   });
@@ -135,6 +136,6 @@ function capabilitiesJson(given: Capabilities): string {
 const wrong = (what: string, cause?: unknown) =>
   invalid(
     `estimate: capabilities: ${what}; give all of runtime.capabilities, or leave it out`,
-    "invalid-options",
+    undefined,
     cause,
   );

@@ -1,8 +1,9 @@
 // For Symbol.dispose in the declarations of every class, whatever `lib` a user compiles with.
 /// <reference lib="esnext.disposable" preserve="true" />
-import { advised, noteLoss, requestAdapter } from "./adapter.js";
+
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
+import { advised, noteLoss, requestAdapter } from "./gpu-adapter.js";
 import { Handle, lasting, Queue } from "./handle.js";
 import { runtimes } from "./internal.js";
 import { morePart, recoveryPart } from "./lazy.js";
@@ -17,7 +18,7 @@ import {
   type TensorData,
   type TensorOptions,
 } from "./tensor.js";
-import type { Tuning } from "./tuning.js";
+import type { Tuning } from "./tuned-products.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
 export interface FeatureOptions {

@@ -208,7 +208,6 @@ async function predicted(tune) {
   await tune.said(/^Alpha: /);
   assert.equal(await demo.page.evaluate(() => document.activeElement.id), "tune-alpha");
   await demo.fill("tune-alpha", "16");
-  return first;
 }
 
 /** In the page: notes each loss that it shows, and pauses at a step. */
@@ -374,12 +373,15 @@ async function loadsBack(t, { demo, tune, server, browser }, { losses, answers }
     page.evaluate(elsewhere, { files: given, chats: CHATS, steps: STEPS, rate: RATE, asked }),
   );
   await page.close();
+  // The page may show two steps at once, and then one of them is not noted.
+  const noted = Object.keys(losses).length;
+  assert.ok(noted >= STEPS / 2, `only ${noted} of ${STEPS} losses were noted`);
   for (const [step, loss] of Object.entries(losses))
     assert.equal(loss, made.losses[step - 1], step);
   assert.deepEqual(made.zip, made.own, "logits of the zip's adapter, and of one trained by hand");
   assert.notDeepEqual(made.zip, made.base, "logits of the model alone");
   assert.equal(made.answer, after, "its answer there");
-  t.diagnostic(`${made.zip.length} logits and ${Object.keys(losses).length} losses are the same`);
+  t.diagnostic(`${made.zip.length} logits and ${noted} losses are the same`);
   await t.test("PEFT computes the same logits", (t) => inPeft(t, files, made));
 }
 
@@ -425,8 +427,7 @@ test("a checkpoint folder is fine-tuned on chats, and its adapter loads elsewher
   await refuses(tune);
   await opens(t, tune);
   await masked(tune);
-  const bytes = await predicted(tune);
-  assert.ok(bytes > 0);
+  await predicted(tune);
   await demo.axe("light", "tune-ready");
   await shots(tune, "before");
   const trained = await trains(t, tune);

@@ -177,7 +177,7 @@ def train(model, masks, batch):
 
 
 def second_logits(config, base, adapter, scale, dropped, batch):
-    """Logits by packed_llama or packed_gpt2; `dropped` has the masks and the modules by number."""
+    """Logits by packed_llama, packed_gpt2 or packed_neox; `dropped` has the masks and the modules by number."""
     tokens, _, starts = batch
     masks, modules = dropped
     if masks.rate == 0:

@@ -175,7 +175,6 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   }
   const { pieces } = piecesOf(file);
   const ids = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
-  const list: (Piece | undefined)[] = [...pieces];
   for (const [id, { text }] of pieces.entries()) {
     const own = ids.get(id);
     if (own !== undefined && own !== text) {
@@ -184,20 +183,7 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
       );
     }
   }
-  for (const added of json.added_tokens ?? []) {
-    const own = pieces[added.id];
-    const type = typeOf(added);
-    // Those that SentencePiece has keep their kind, such as that of the unknown token, unless they are special.
-    const kept = own?.type === USER_DEFINED ? type === USER_DEFINED : own?.type !== NORMAL;
-    if (own?.text === added.content && kept) continue;
-    list[added.id] = { text: added.content, score: -1000, type };
-  }
-  // llama.cpp finds these in the text as it is given, where spaces are not yet underscores.
-  for (const [id, piece] of list.entries()) {
-    if (piece?.type !== USER_DEFINED) continue;
-    list[id] = { ...piece, text: piece.text.replaceAll("\u2581", " ") };
-  }
-  const all = Array.from(list, (piece) => piece);
+  const all = piecesWithAdded(pieces, json.added_tokens ?? []);
   const tokens = padded(
     all.map((piece) => piece?.text as string),
     all.map((piece) => piece?.type as number),
@@ -217,6 +203,28 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
     special(metadata);
     metadata.flag("tokenizer.ggml.add_space_prefix", prefix);
   };
+}
+
+/** SentencePiece's pieces and the added tokens by id; undefined for an id that neither has. */
+function piecesWithAdded(
+  pieces: readonly Piece[],
+  added: readonly AddedToken[],
+): (Piece | undefined)[] {
+  const list: (Piece | undefined)[] = [...pieces];
+  for (const one of added) {
+    const own = pieces[one.id];
+    const type = typeOf(one);
+    // Those that SentencePiece has keep their kind, such as that of the unknown token, unless they are special.
+    const kept = own?.type === USER_DEFINED ? type === USER_DEFINED : own?.type !== NORMAL;
+    if (own?.text === one.content && kept) continue;
+    list[one.id] = { text: one.content, score: -1000, type };
+  }
+  // llama.cpp finds these in the text as it is given, where spaces are not yet underscores.
+  for (const [id, piece] of list.entries()) {
+    if (piece?.type !== USER_DEFINED) continue;
+    list[id] = { ...piece, text: piece.text.replaceAll("\u2581", " ") };
+  }
+  return Array.from(list, (piece) => piece); // without holes
 }
 
 /** Whether a text begins with a space of the tokenizer's. */

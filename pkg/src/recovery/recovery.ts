@@ -1,7 +1,7 @@
 /** Opens another device when one is lost. */
 
-import { noteLoss } from "../adapter.js";
 import { TinyloomError, toError } from "../error.js";
+import { noteLoss } from "../gpu-adapter.js";
 import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { inNode } from "../node.js";
 import type { RawModel, RawModule, RawRuntime } from "../raw.js";

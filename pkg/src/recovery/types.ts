@@ -9,8 +9,8 @@ export interface RecoverOptions {
    */
   attempts?: number;
   /**
-   * The most bytes of host memory that the snapshots of a model and its trainers may take: 24 per weight,
-   * since the last one stays until the next is whole. Default 512 MiB. Above that there are none, `onState`
+   * The most bytes of host memory that the snapshots of a model and its trainers may take: with AdamW
+   * 24 per weight, since the last one stays until the next is whole. Default 512 MiB. Above that there are none, `onState`
    * says so, and a trainer that has made steps does not come back, unless it is saved into a run of
    * `tinyloom/storage`: the run's last checkpoint then serves. 0: none in memory.
    */

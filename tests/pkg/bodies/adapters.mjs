@@ -7,6 +7,7 @@ import {
   dataset,
   makeFile,
   openFile,
+  sameSnapshot,
   trainerOptions,
   waitFor,
 } from "./kit.mjs";
@@ -71,16 +72,20 @@ export const cases = {
     const { Adapter, Trainer, estimate } = host.tinyloom;
     const model = await create(host);
     const alone = model.gpuBytes;
-    const trainer = { tokensPerStep: 64 };
-    const told = await estimate(config, { adapter: SMALL, trainer }, host.runtime.capabilities);
-    const adapter = await Adapter.create(model, SMALL);
-    await Trainer.create(adapter, trainer);
-    equal(adapter.gpuBytes + model.gpuBytes, told.bytes.total, "bytes");
-    equal(model.gpuBytes, alone, "the model's own");
     const { hidden_size: width, intermediate_size: inner } = config;
-    equal(adapter.parameterCount, 2 * 4 * (2 * width + width + inner), "weights of A and B");
-    equal([told.parameters, told.trainable], [model.parameterCount, adapter.parameterCount]);
-    equal(told.snapshots.gpu, 12 * adapter.parameterCount, "a snapshot");
+    for (const more of [{}, { ema: 0.99 }, { optimizer: "adamw8bit" }]) {
+      const trainer = { tokensPerStep: 64, ...more };
+      const told = await estimate(config, { adapter: SMALL, trainer }, host.runtime.capabilities);
+      const adapter = await Adapter.create(model, SMALL);
+      await Trainer.create(adapter, trainer);
+      equal(adapter.gpuBytes + model.gpuBytes, told.bytes.total, "bytes");
+      equal(model.gpuBytes, alone, "the model's own");
+      equal(adapter.parameterCount, 2 * 4 * (2 * width + width + inner), "weights of A and B");
+      equal([told.parameters, told.trainable], [model.parameterCount, adapter.parameterCount]);
+      const what = `a snapshot with ${JSON.stringify(more)}`;
+      await sameSnapshot(host.tinyloom, host.runtime, adapter, told.snapshots, what);
+      adapter.free();
+    }
     await refuses("invalid-options", ["adapter: rank", "0"], () =>
       estimate(config, { adapter: { rank: 0 } }),
     );

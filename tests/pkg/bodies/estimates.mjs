@@ -1,6 +1,6 @@
 // What a model is estimated to take, beside what it then takes.
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { batch, collect, config, trainerOptions } from "./kit.mjs";
+import { batch, collect, config, sameSnapshot, trainerOptions } from "./kit.mjs";
 
 const bytesOf = (runtime) => runtime._counters().gpuBytes;
 
@@ -22,6 +22,8 @@ const TRAINERS = [
   { tokensPerStep: 300, recompute: true },
   { tokensPerStep: 96, precision: "mixed", gradientAccumulation: 3 },
   { tokensPerStep: 64, lastLayers: 1 },
+  { tokensPerStep: 64, ema: 0.99 },
+  { tokensPerStep: 64, optimizer: "adamw8bit" },
 ];
 
 /** What a model is tried with: the first with everything, the others in turn with one. */
@@ -43,13 +45,12 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
       equal(weights.parameters, model.parameterCount, "parameters");
       const all = trainer.lastLayers === undefined;
       equal(expected.trainable === model.parameterCount, all, "weights that are trained");
-      const copy = 4 * model.parameterCount + 8 * expected.trainable;
-      equal(expected.snapshots, { gpu: copy, host: 2 * copy }, "snapshots");
       equal(weights.snapshots, undefined, "snapshots of a model alone");
       await Trainer.create(model, trainer);
       const what = `${shape.model_type} with ${JSON.stringify(trainer)}`;
       equal(bytesOf(runtime) - empty, expected.bytes.total, what);
       equal(model.gpuBytes, expected.bytes.total, `gpuBytes of ${what}`);
+      await sameSnapshot(tinyloom, runtime, model, expected.snapshots, what);
       sum += expected.bytes.total;
       model.free();
       await settled(runtime);

@@ -1,4 +1,5 @@
 // What the test bodies share: a tiny model, a text, safetensors files made by hand.
+import { close, ok } from "./assert.mjs";
 
 /** A model that a software adapter trains in tens of milliseconds per step. */
 export const config = {
@@ -76,6 +77,33 @@ export function openFile(bytes) {
     header: JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))),
     data: bytes.subarray(8 + length),
   };
+}
+
+/**
+ * Holds the predicted bytes of a snapshot to those that it takes: of the GPU to within the padding between tensors, and
+ * of the host to twice the tensors' data at most.
+ */
+export async function sameSnapshot({ internal }, runtime, trained, { gpu, host }, what) {
+  const { handle, journal } = internal.models.of(trained);
+  const raws = [handle.raw, ...journal.members.map((member) => member.handle.raw)];
+  const before = runtime._counters().gpuBytes;
+  const copies = await Promise.all(raws.map((raw) => raw.snapshot()));
+  const took = runtime._counters().gpuBytes - before;
+  for (const copy of copies) {
+    copy.release();
+    copy.free();
+  }
+  const tensors = raws.reduce((sum, raw) => sum + raw.tensorCount(), 0);
+  close(took, gpu, 256 * tensors, `bytes of the GPU for ${what}`);
+  const data = raws.reduce((sum, raw) => sum + dataBytes(raw.saveHeader()), 0);
+  const fits = 2 * data <= host && host - 2 * data <= 512 * tensors;
+  ok(fits, `bytes of the host for ${what}: ${host}, of a snapshot's data ${data}`);
+}
+
+/** Bytes of the data behind a safetensors header, framed as in a file. */
+function dataBytes(framed) {
+  const { __metadata__: _, ...entries } = openFile(framed).header;
+  return Math.max(0, ...Object.values(entries).map(({ data_offsets }) => data_offsets[1]));
 }
 
 /** A safetensors file of a header (an object, or text as it is) and data. */

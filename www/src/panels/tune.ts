@@ -200,6 +200,8 @@ export class TunePanel {
 
   #fail(error: unknown): void {
     if (TinyloomError.from(error).code === "aborted") return;
+    // What was under way when the GPU went rejects late; `#end` says why.
+    if (!this.#host.opened()) return;
     showErrorIn(this.#error, error, WORDS);
     this.#set(this.#tuning ? "done" : this.#reading ? "ready" : "waiting");
     this.#say("That did not work: what went wrong is said above.");
@@ -270,8 +272,9 @@ export class TunePanel {
     this.#learning.end();
     const { step, finished } = tuning;
     this.#set(finished ? "done" : (this.#halting ?? "done"));
-    const how = finished ? "Done" : this.#state === "paused" ? "Paused" : "Stopped";
     await this.#asks("Asking the model with its adapter…", true);
+    // Stop may have ended the pause while the model was asked.
+    const how = finished ? "Done" : this.#state === "paused" ? "Paused" : "Stopped";
     this.#say(`${how} after ${whole(step)} steps. Its answers are below.`);
   }
 
@@ -282,6 +285,7 @@ export class TunePanel {
       return;
     }
     if (this.#state === "paused") {
+      this.#work?.abort();
       this.#set("done");
       this.#say(`Stopped after ${whole(this.#tuning!.step)} steps.`);
       return;

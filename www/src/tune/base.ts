@@ -59,7 +59,11 @@ function templateFor(
   return { template: PLAIN, templateOf: "page" };
 }
 
-/** The model of a run, at its newest checkpoint. Gives undefined for a run that this page has not made. */
+/**
+ * The model of a run, at its newest checkpoint.
+ *
+ * @throws TinyloomError `invalid-options` for a run that this page has not made.
+ */
 export async function baseOfRun(
   lab: Lab,
   shelf: Shelf,
