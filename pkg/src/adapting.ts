@@ -2,7 +2,13 @@
 
 import { TinyloomError } from "./error.js";
 import { end, Handle } from "./handle.js";
-import { type InnerAdapter, type InnerModel, models, type OwnedByModel } from "./internal.js";
+import {
+  type InnerAdapter,
+  type InnerModel,
+  models,
+  type OwnedByModel,
+  trainers,
+} from "./internal.js";
 import { type LoadedRun, type Loading, loadRun, loadWeights } from "./loading.js";
 import type {
   Adapter,
@@ -112,7 +118,7 @@ export async function mergeAdapter(inner: InnerAdapter, options: LongOptions): P
     const merged = await journal?.merging(raw);
     await watched("merge", chosen, (ask) => raw.merge(ask));
     merged?.();
-    inner.end("this Adapter was merged into its model; create or load it again");
+    inner.end("the Adapter was merged into its model; create or load another");
   }, chosen.signal);
 }
 
@@ -190,19 +196,23 @@ function innerOf(
   const origin = { ...began, adapted };
   const journal = runtime.recovery?.journal({ handle, queue, on, origin });
   handle.guard = journal;
-  const trainers = new Set<{ free(): void }>();
+  const owned = new Set<{ free(): void }>();
   const finish = (why?: string) => {
-    if (why) handle.lose(new TinyloomError("freed", why));
-    for (const trainer of [...trainers]) trainer.free();
+    const gone = why && new TinyloomError("freed", why);
+    if (gone) handle.lose(gone);
+    for (const trainer of [...owned]) {
+      trainer.free();
+      if (gone) trainers.find(trainer)?.handle.lose(gone);
+    }
     handle.free();
     journal?.end();
-    base.disown(owned);
+    base.disown(adapter);
   };
-  const owned: OwnedByModel = {
+  const adapter: OwnedByModel = {
     lora: true,
-    free: () => finish("the model under this Adapter was freed; create or load both again"),
+    free: () => finish("the model under the Adapter was freed; create or load both again"),
   };
-  base.own(owned);
+  base.own(adapter);
   return {
     runtime,
     queue,
@@ -210,8 +220,8 @@ function innerOf(
     names: ADAPTER_FILES,
     handle,
     journal,
-    own: (trainer) => trainers.add(trainer),
-    disown: (trainer) => trainers.delete(trainer),
+    own: (trainer) => owned.add(trainer),
+    disown: (trainer) => owned.delete(trainer),
     end: finish,
   };
 }

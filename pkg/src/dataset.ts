@@ -1,8 +1,14 @@
 import { Data } from "./data.js";
-import { DATASET, type DatasetOptions, expectTokenizer, type Prepared } from "./dataset-options.js";
+import {
+  DATASET,
+  type DatasetOptions,
+  encoded,
+  expectTokenizer,
+  type Prepared,
+} from "./dataset-options.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
-import { awaited, check, integer, invalid, isA, show } from "./options.js";
+import { check, integer, invalid, isA, show } from "./options.js";
 import { loadedRaw } from "./raw.js";
 import type { CheckpointFiles, LongOptions } from "./source.js";
 import type { TextSource } from "./text/read.js";
@@ -36,7 +42,7 @@ export class Dataset {
   readonly tokens: number;
   /** Tokens of the validation split. */
   readonly validationTokens: number;
-  /** Length of a document in tokens; of packed documents the most that one keeps. */
+  /** Length of a document in tokens; of packed documents that of the longest piece: a longer document is cut into these. */
   readonly sequenceLength: number;
   /** How many documents the training split has; of one text, how many lie end to end in it. */
   readonly documents: number;
@@ -91,15 +97,9 @@ export class Dataset {
     const chosen = check("Dataset.fromText", options, DATASET);
     const encoding = expectTokenizer("Dataset.fromText", tokenizer);
     if (typeof text !== "string") {
-      if (!isA(text, Blob)) {
-        throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
-      }
       return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
     }
-    const encode = () => encoding.encode(text, { addSpecialTokens: false });
-    const ids: unknown = await awaited("the tokenizer's encode", encode);
-    const tokens = asTokens("the text's token list", ids);
-    return new Dataset(stored(some("the text", tokens)), chosen, encoding);
+    return new Dataset(stored(some("the text", await encoded(encoding, text))), chosen, encoding);
   }
 
   /**
@@ -198,10 +198,11 @@ export class Dataset {
   }
 
   /**
-   * A document as a trainer sees it: its tokens, and which of them the loss counts. Those of the training split
-   * come first, those for validation behind them. One text is cut into documents that lie end to end.
+   * A document: its tokens, and which of them the loss counts. It is whole, also where it is longer than
+   * `sequenceLength`: a trainer sees the pieces. One text is cut into documents that lie end to end.
    *
-   * @param index - from 0.
+   * @param index - from 0. Those of the training split come first. `documents` counts these, and those for
+   * validation follow behind.
    * @throws {@link TinyloomError} `invalid-options`, `freed`.
    */
   async document(index: number): Promise<DatasetDocument> {

@@ -9,7 +9,7 @@ import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
 import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
-import type { RawModel, RawModule, RawRuntime } from "./raw.js";
+import type { RawModel, RawModule, RawRuntime, RawTrainer } from "./raw.js";
 import type { Journal } from "./recovery/journal.js";
 import type { Recovery } from "./recovery/recovery.js";
 import type { Counters, Owned, Runtime } from "./runtime.js";
@@ -98,6 +98,7 @@ export interface InnerAdapter extends InnerModel {
 }
 
 export interface InnerTrainer {
+  readonly handle: Handle<RawTrainer>;
   /** Bytes of the activation slots, as shared and without sharing; for the project's tests. */
   activationBytes(): { shared: number; unshared: number };
 }

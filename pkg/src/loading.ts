@@ -99,8 +99,9 @@ async function readConfig(source: Source, names: readonly string[]): Promise<str
   try {
     return await readText(source, names[0] as string, CONFIG_BYTES, "invalid-config");
   } catch (error) {
-    const other =
-      names === ADAPTER_FILES ? undefined : await source.find(ADAPTER_FILES[0] as string);
+    if (names === ADAPTER_FILES) throw error;
+    // Of a server that does not answer, the first failure tells what was looked for.
+    const other = await source.find(ADAPTER_FILES[0] as string).catch(() => undefined);
     other?.rest?.();
     if (!other) throw error;
     throw invalid(

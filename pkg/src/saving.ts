@@ -77,7 +77,7 @@ export function saveWeights<T>(
 /** Saves a model as one file for llama.cpp. */
 async function saveGguf<T>(
   options: ModelSaveOptions,
-  { config, weights }: SavedWeights,
+  { config, weights }: SavedWeights & { readonly weights: RawModel },
   adapted: boolean,
 ): Promise<T> {
   const { ggufOf } = await ggufPart();

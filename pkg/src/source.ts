@@ -6,7 +6,6 @@ import { corrupt, type FilePart } from "./file-part.js";
 import { arrived } from "./firefox.js";
 import { stored } from "./internal.js";
 import { morePart } from "./lazy.js";
-import { fileSystem, inNode } from "./node.js";
 import {
   abortSignal,
   callback,
@@ -84,10 +83,7 @@ function opened(where: string, source: unknown, options: LoadOptions): Source {
   const run = stored.find(source);
   if (run) return run.source();
   if (typeof source === "string" || source instanceof URL) {
-    const base = baseUrl(where, source);
-    return base.protocol === "file:" && inNode()
-      ? new FileSource(base)
-      : new UrlFiles(base, options);
+    return new UrlFiles(baseUrl(where, source), options);
   }
   if (typeof source === "object" && source !== null && !isContent(source)) {
     return new ObjectSource(where, source as CheckpointFiles);
@@ -163,7 +159,7 @@ class ObjectSource implements Source {
 }
 
 /** Reads of a file of the caller's, which may have changed or gone since. */
-async function readable<T>(place: string, read: () => T | Promise<T>): Promise<T> {
+export async function readable<T>(place: string, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (cause) {
@@ -197,7 +193,7 @@ export function blobPart(name: string, place: string, blob: Blob): FilePart {
   return { name, place, remote: false, size: blob.size, read };
 }
 
-/** A folder on the web. What reads it is loaded with the first file. */
+/** A folder on the web, or on Node's disk. What reads it is loaded with the first file. */
 class UrlFiles implements Source {
   readonly #base: URL;
   readonly #options: LoadOptions;
@@ -220,56 +216,5 @@ class UrlFiles implements Source {
   async find(name: string, most?: number): Promise<FilePart | undefined> {
     const { findFile } = await morePart();
     return findFile(name, this.#url(name), this.#options, most);
-  }
-}
-
-/** A folder on Node's disk. Files are read piece by piece. */
-class FileSource implements Source {
-  readonly #base: URL;
-
-  constructor(base: URL) {
-    this.#base = base;
-  }
-
-  place(name: string): string {
-    return this.#url(name).href;
-  }
-
-  #url(name: string): URL {
-    return new URL(encodeURIComponent(name), this.#base);
-  }
-
-  async find(name: string): Promise<FilePart | undefined> {
-    const fs = await fileSystem();
-    const url = this.#url(name);
-    try {
-      const { size } = await fs.stat(url);
-      const read = (begin: number, end: number) =>
-        readable(url.href, () => readPiece(fs, url, begin, end));
-      return { name, place: url.href, remote: false, size, read };
-    } catch (cause) {
-      if ((cause as { code?: unknown }).code === "ENOENT") return undefined;
-      throw corrupt(`${url.href} could not be read: ${show(cause)}`, cause);
-    }
-  }
-}
-
-async function readPiece(
-  fs: Awaited<ReturnType<typeof fileSystem>>,
-  url: URL,
-  begin: number,
-  end: number,
-): Promise<Uint8Array> {
-  const piece = new Uint8Array(end - begin);
-  const file = await fs.open(url);
-  try {
-    for (let done = 0; done < piece.length; ) {
-      const { bytesRead } = await file.read(piece, done, piece.length - done, begin + done);
-      if (bytesRead === 0) throw corrupt(`${url.href} ended before byte ${end}`);
-      done += bytesRead;
-    }
-    return piece;
-  } finally {
-    await file.close();
   }
 }

@@ -92,6 +92,7 @@ export class Trainer {
     });
     own(this);
     trainers.set(this, {
+      handle: this.#handle,
       activationBytes: () => {
         const [shared = 0, unshared = 0] = this.#handle.now((own) => own.activationBytes());
         return { shared, unshared };

@@ -1,7 +1,9 @@
-/** Checkpoint files over HTTP: headers by `Range`, tensors as they arrive. */
+/** Checkpoint files by their URLs. Over HTTP: headers by `Range`, tensors as they arrive. */
 
+import { findOnDisk } from "./disk-source.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import { inNode } from "./node.js";
 import { show } from "./options.js";
 import { blobPart, type LoadOptions, type LongOptions, report } from "./source.js";
 
@@ -19,6 +21,7 @@ export async function findFile(
   options: LoadOptions,
   most = Number.POSITIVE_INFINITY,
 ): Promise<FilePart | undefined> {
+  if (url.protocol === "file:" && inNode()) return findOnDisk(name, url);
   const { signal } = options;
   return fetched(url, signal, async () => {
     if (options.cache && typeof caches === "object") return kept(name, url, options);

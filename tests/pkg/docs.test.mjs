@@ -10,6 +10,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { codeBlocks } from "../../scripts/documents.mjs";
 import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
+import { writeCheckpoint } from "../../scripts/random-checkpoint.mjs";
 import { serve } from "../../scripts/server.mjs";
 
 /** What answers instead of a hub: the folders of each address that a document loads from. */
@@ -17,6 +18,9 @@ const HUB = {
   "https://huggingface.co/HuggingFaceTB/SmolLM2-135M/resolve/main/": [
     join(root, "tests/reference/fixtures/llama"),
     join(root, "tests/pkg/hub-tokenizer"),
+  ],
+  "https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct/resolve/main/": [
+    join(target, "documents", "chat-model"),
   ],
   "https://huggingface.co/nobody/nothing/resolve/main/": [],
 };
@@ -35,7 +39,34 @@ const blocks = documents.flatMap(codeBlocks);
 const ran = new Set();
 let browser;
 
+/** A chat model of random weights that packs, with a tokenizer that a GGUF file can have. */
+async function makeChatModel(folder) {
+  const { BpeTokenizer } = await import("tinyloom");
+  const text = "Is the boat small? Yes, it is small. Is the boat old? No, it is not old. ".repeat(
+    9,
+  );
+  const chatTemplate =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}" +
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+  const tokenizer = await BpeTokenizer.train(text, { vocabSize: 320, chatTemplate });
+  const config = {
+    model_type: "llama",
+    vocab_size: tokenizer.vocabSize,
+    hidden_size: 64,
+    intermediate_size: 128,
+    num_hidden_layers: 2,
+    num_attention_heads: 2,
+    max_position_embeddings: 128,
+    tie_word_embeddings: true,
+  };
+  await writeCheckpoint(folder, config);
+  for (const [name, bytes] of Object.entries(tokenizer.save())) {
+    writeFileSync(join(folder, name), bytes);
+  }
+}
+
 before(async () => {
+  await makeChatModel(join(target, "documents", "chat-model"));
   // Chromium on a CPU takes three times as long to compile the kernels of so many programs.
   browser = await launch("firefox");
 });

@@ -1,9 +1,10 @@
 // The API through `tinyloom/worker`: in Node with threads, in Chromium and in Firefox.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import * as main from "tinyloom";
 import * as storage from "tinyloom/storage";
@@ -107,6 +108,32 @@ test("chats in the worker: prompts, what is learned of them, and files in a zip"
       await assert.rejects(zip(wrong), { code: "invalid-options", message: /^zip/ });
     }
   }
+});
+
+test("files of the disk: a Blob of one is refused, its URL is read, and those of a run come", async (t) => {
+  const remote = await connect();
+  t.after(() => remote.close());
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-worker-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "text.txt");
+  writeFileSync(file, "letters");
+  const tokenizer = new main.ByteTokenizer();
+  await assert.rejects(remote.Dataset.from(await openAsBlob(file), tokenizer), (error) => {
+    for (const word of ["Dataset.from", "fs.openAsBlob", "pathToFileURL", "new Blob"]) {
+      assert.ok(error.message.includes(word), error.message);
+    }
+    return error.code === "invalid-options";
+  });
+  const options = { validationFraction: 0 };
+  const data = await remote.Dataset.from(pathToFileURL(file), tokenizer, options);
+  assert.equal(data.tokens, 7);
+  const runs = await remote.Runs.open("disk", { folder: join(folder, "runs") });
+  const run = await runs.create("one", { data: "letters" });
+  assert.equal(await (await run.data()).text(), "letters");
+  assert.equal(await (await runs.export("one")).data.text(), "letters");
+  const zip = await runs.export("one", { zip: true });
+  assert.equal((await zip.arrayBuffer()).byteLength, zip.size);
+  await run.close();
 });
 
 test("a worker that cannot be opened, or does not answer, is told", async () => {

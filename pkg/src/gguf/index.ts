@@ -4,7 +4,7 @@ import { stored } from "../internal.js";
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
-import type { RawWriter } from "../raw.js";
+import type { RawModel, RawWriter } from "../raw.js";
 import { PREFIX, parse } from "../safetensors.js";
 import type { GgufOptions } from "../save.js";
 import type { Piece, Put, TakePiece } from "../saving.js";
@@ -51,7 +51,7 @@ const RULES: Rules<GgufOptions> = {
 export async function ggufOf(
   options: GgufOptions & { readonly to?: unknown },
   json: string,
-  weights: RawWriter,
+  weights: RawModel,
   adapted: boolean,
 ): Promise<GgufFile> {
   const { tokenizer } = options;
@@ -61,11 +61,7 @@ export async function ggufOf(
       'save: a run of tinyloom/storage keeps checkpoints; give a directory or a stream of "model.gguf"',
     );
   }
-  if (adapted) {
-    throw invalid(
-      "save: the model has an adapter, which this file would be without; merge it with adapter.merge(), or free it",
-    );
-  }
+  expectWhole(weights, adapted);
   const given = JSON.parse(json) as ModelConfig;
   const family = familyOf(given);
   const config = family.renamed?.(given) ?? given;
@@ -78,6 +74,34 @@ export async function ggufOf(
   const first = header(metadata, tensors);
   const size = tensors.reduce((sum, one) => sum + aligned(one.size), first.length);
   return { size, write: (read, put) => write(first, tensors, config, { read, put }) };
+}
+
+/** Refuses a model that is not whole without more: packed, or with an adapter beside it. */
+function expectWhole(weights: RawModel, adapted: boolean): void {
+  const packed = weights.weights();
+  if (packed !== "f32" && !isReadable(weights)) {
+    const cure = adapted
+      ? "adapter.saveMerged(source) gives the files of both, Model.fromPretrained(runtime, files) loads these in f32"
+      : "Model.fromPretrained(runtime, source) without the option weights loads these";
+    throw invalid(
+      `save: the model holds its matrices in ${packed}, and a GGUF file needs the checkpoint's own numbers: ${cure}, ` +
+        'and save({ format: "gguf" }) of that model writes the file',
+    );
+  }
+  if (adapted) {
+    throw invalid(
+      "save: the model has an adapter, which this file would be without; merge it with adapter.merge(), or free it",
+    );
+  }
+}
+
+/** Whether the weights can be read back: of a packed model, only where no matrix could be packed. */
+function isReadable(weights: RawModel): boolean {
+  try {
+    return weights.saveHeader().length > 0;
+  } catch {
+    return false;
+  }
 }
 
 /** The tensors in the file's order: that of the model, behind what no checkpoint has. */

@@ -46,6 +46,13 @@ export async function vocabularyOf(
   if (isA(tokenizer, ByteTokenizer)) return ofBytes(BYTE_CHARACTERS, config);
   const save = (tokenizer as { save?: unknown } | undefined)?.save;
   const source = typeof save === "function" ? save.call(tokenizer) : tokenizer;
+  const encodes = typeof (tokenizer as { encode?: unknown } | undefined)?.encode === "function";
+  if (encodes && !Object(source)["tokenizer.json"]) {
+    throw invalid(
+      "save: this tokenizer has no files, and a GGUF file needs its tokenizer.json; give null for a file without a " +
+        "tokenizer, or a tokenizer of BpeTokenizer.train or Tokenizer.fromPretrained",
+    );
+  }
   if (typeof source !== "object" && typeof source !== "string") {
     throw invalid(
       `save: tokenizer is ${show(source)}; a GGUF file has the tokenizer in it: give the model's, its files by name, ` +

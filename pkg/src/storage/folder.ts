@@ -1,7 +1,7 @@
 /** A folder of the disk, in Node, Deno and Bun. */
 
 import type { FilePart } from "../file-part.js";
-import { fileSystem, host } from "../node.js";
+import { fileSystem, host, threads } from "../node.js";
 import { inspect, invalid, show } from "../options.js";
 import type { Disk, Path, Writing } from "./disk.js";
 import { absent, takeLock } from "./lock.js";
@@ -50,7 +50,8 @@ export class Folder implements Disk {
       openAsBlob?(path: string): Promise<Blob>;
     };
     const place = this.#at(path);
-    if (fs.openAsBlob) return fs.openAsBlob(place);
+    // Of a thread the caller may be tinyloom/worker: no message carries a Blob that lies on the disk.
+    if (fs.openAsBlob && (await threads()).isMainThread) return fs.openAsBlob(place);
     return new Blob([(await this.#fs.readFile(place)) as Uint8Array<ArrayBuffer>]);
   }
 

@@ -82,7 +82,8 @@ export class Runs {
   static async open(name: string, options: RunsOptions = {}): Promise<Runs> {
     if (typeof name !== "string" || !/^[\w-][\w.-]{0,99}$/.test(name)) {
       throw invalid(
-        `Runs.open: ${show(name)} is no name; give 1 to 100 letters, digits, "-", "_" or "."`,
+        `Runs.open: ${show(name)} is no name; give 1 to 100 letters, digits, "-", "_" or "."; in Node the option ` +
+          "folder says where the runs lie",
       );
     }
     const { folder, memory } = check("Runs.open", options, OPTIONS);

@@ -1,8 +1,7 @@
 /** Datasets of texts and documents. */
 
-import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
+import { DATASET, encoded, expectTokenizer, type Prepared } from "../dataset-options.js";
 import {
-  awaited,
   check,
   inspect,
   integer,
@@ -15,7 +14,7 @@ import {
 } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { asTokens, some } from "../tokens.js";
+import { some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
 import { encodePieces } from "./pieces.js";
 import { type Opened, openText, Pace, paced, read, textOf } from "./read.js";
@@ -53,6 +52,9 @@ export async function fromSource(
     SOURCE,
   );
   const encoding = expectTokenizer(where, tokenizer);
+  if (where === "Dataset.fromText" && !isA(source, Blob)) {
+    throw invalid(`${where} takes a string or a Blob, not ${show(source)}`);
+  }
   const opened = await openText(where, source, signal);
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const pace = new Pace(where, long, opened.total, "read text");
@@ -155,7 +157,8 @@ export function prepared(
   return { store: store.end(), options, tokenizer };
 }
 
-function formatOf({ name, type }: Opened): SourceOptions["format"] {
+/** The format of a file, by its name or its type. */
+export function formatOf({ name, type }: Opened): SourceOptions["format"] {
   if (/\.(jsonl|ndjson)$/i.test(name)) return "jsonl";
   if (/\.(csv|tsv)$/i.test(name) || /^text\/(csv|tab-separated-values)/i.test(type)) return "csv";
   return "text";
@@ -163,10 +166,7 @@ function formatOf({ name, type }: Opened): SourceOptions["format"] {
 
 /** The ids of a text, without special tokens around it. */
 export function encoder(tokenizer: TextEncoding): (text: string) => Promise<ArrayLike<number>> {
-  return async (text) => {
-    const encode = () => tokenizer.encode(text, { addSpecialTokens: false });
-    return asTokens("the text's token list", await awaited("the tokenizer's encode", encode));
-  };
+  return (text) => encoded(tokenizer, text);
 }
 
 async function oneText(

@@ -4,7 +4,7 @@ import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
 import { check, inspect, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { encoder, prepared } from "./build.js";
+import { encoder, formatOf, prepared } from "./build.js";
 import { DocumentStore } from "./documents.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
@@ -27,6 +27,11 @@ const RULES: Rules<ConversationOptions> = {
   learn: oneOf("answers", "all"),
 };
 
+/** What to do with chats in another form. */
+const OTHERWISE =
+  'make messages of each chat, such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }], and ' +
+  "give an array of these";
+
 type Render = (conversation: Conversation, index: number) => Rendered;
 
 export async function fromConversations(
@@ -41,8 +46,10 @@ export async function fromConversations(
   const store = new DocumentStore();
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   let index = 0;
+  let empty: number | undefined;
   for await (const conversation of conversations(list, long)) {
     const { text, answers } = render(conversation, index++);
+    if (text === "") empty ??= index - 1;
     const ids = Array.from(await encode(text));
     if (ids.length === 0) continue;
     const start = store.length;
@@ -54,6 +61,11 @@ export async function fromConversations(
     for (let i = 0; i < ranges.length; i += 2) {
       store.learn(start + (ranges[i] as number), start + (ranges[i + 1] as number));
     }
+  }
+  if (store.length === 0 && empty !== undefined) {
+    throw invalid(
+      `${WHERE}: conversation ${empty}: the template rendered nothing; look at what it does with messages`,
+    );
   }
   return prepared(store, options, encoding);
 }
@@ -74,8 +86,11 @@ async function* conversations(
     return;
   }
   const opened = await openText(WHERE, list, long.signal);
+  if (formatOf(opened) === "csv") {
+    throw invalid(`${WHERE} reads JSONL, and ${opened.name || "the file"} is CSV; ${OTHERWISE}`);
+  }
   const pace = new Pace(WHERE, long, opened.total, "read conversations");
-  for await (const [value] of jsonLines(WHERE, textOf(paced(opened.chunks, pace)))) {
+  for await (const [value] of jsonLines(WHERE, textOf(paced(opened.chunks, pace)), OTHERWISE)) {
     yield value as Conversation;
   }
 }

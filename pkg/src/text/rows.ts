@@ -25,10 +25,15 @@ export async function* separated(
   if (rest) yield rest;
 }
 
-/** The values of JSONL: one per line that is not blank, with the line's number. */
+/**
+ * The values of JSONL: one per line that is not blank, with the line's number.
+ *
+ * @param otherwise - what to do where the text is no JSONL.
+ */
 export async function* jsonLines(
   where: string,
   texts: AsyncIterable<string>,
+  otherwise?: string,
 ): AsyncGenerator<[value: unknown, line: number]> {
   let line = 0;
   for await (const text of lines(texts)) {
@@ -38,7 +43,9 @@ export async function* jsonLines(
     try {
       value = JSON.parse(text);
     } catch (cause) {
-      throw invalid(`${where}: line ${line} is not JSON: ${show(cause)}`, "invalid-options", cause);
+      const hint = otherwise ? `; where this is no JSONL, ${otherwise}` : "";
+      const message = `${where}: line ${line} is not JSON: ${show(cause)}${hint}`;
+      throw invalid(message, "invalid-options", cause);
     }
     yield [value, line];
   }
@@ -64,16 +71,33 @@ export async function* jsonColumn(
 ): AsyncGenerator<string> {
   for await (const [value, line] of jsonLines(where, texts)) {
     const text = (value as { [name: string]: unknown } | null)?.[column];
-    if (typeof text !== "string") {
-      const fields =
-        typeof value === "object" && value ? Object.keys(value).join(", ") : show(value);
-      throw invalid(
-        `${where}: line ${line} has no text ${show(column)}; it has ${fields}: set column to one of them`,
-      );
-    }
+    if (typeof text !== "string")
+      throw invalid(`${where}: line ${line} ${withoutText(value, column)}`);
     yield text;
   }
 }
+
+/** What a line has instead of the text, and what to do with it. */
+function withoutText(value: unknown, column: string): string {
+  const fields = Object(value) as { readonly [name: string]: unknown };
+  const messages = Array.isArray(value) ? value : fields["messages"];
+  if (Array.isArray(messages) && typeof messages[0] === "object") {
+    return "is a conversation; give the file to Dataset.fromConversations";
+  }
+  const names = Array.isArray(value) ? [] : Object.keys(fields);
+  if (PAIR.every((name) => typeof fields[name] === "string"))
+    return `has ${names.join(", ")}; ${PAIRS}`;
+  const given = fields[column] === undefined ? "" : `: ${column} is ${show(fields[column])}`;
+  const none = `has no text ${show(column)}${given}`;
+  const texts = names.filter((name) => typeof fields[name] === "string");
+  if (texts.length > 0) return `${none}; set column to a field with the text: ${texts.join(", ")}`;
+  return `${none}, and no other text; it is ${show(value)}`;
+}
+
+/** Fields of what is learned in part. */
+const PAIR = ["prompt", "completion"];
+const PAIRS =
+  "Dataset.fromDocuments takes such pairs: parse the rows, and give it the objects { prompt, completion }";
 
 /** A column of CSV, whose first row names the columns (RFC 4180). */
 export async function* csvColumn(
@@ -91,9 +115,9 @@ export async function* csvColumn(
       index = row.indexOf(column);
       if (index >= 0) continue;
       const names = row.map(show).join(", ");
-      throw invalid(
-        `${where}: the columns are ${names}; set column to one of them, not ${show(column)}`,
-      );
+      const pairs = PAIR.every((name) => row.includes(name));
+      const advice = pairs ? PAIRS : `set column to one of them, not ${show(column)}`;
+      throw invalid(`${where}: the columns are ${names}; ${advice}`);
     }
     const text = row[index];
     if (text === undefined) {

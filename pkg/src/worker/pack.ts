@@ -1,5 +1,6 @@
 /** The page's values on their way to the worker. */
 
+import { inNode } from "../node.js";
 import { invalid, show } from "../options.js";
 import * as Comlink from "./comlink.js";
 import type { Connection } from "./connection.js";
@@ -117,6 +118,7 @@ export class PackedCall {
       this.#transfers.add(value as Transferable);
       return value;
     }
+    if (isOf(["Blob"], value)) this.#expectSent(value);
     if (isGpuObject(value)) {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
@@ -131,6 +133,20 @@ export class PackedCall {
 
   #refuse(value: unknown, why: string): Error {
     return invalid(`${this.#where}: ${show(value)} cannot go to the worker: ${why}`);
+  }
+
+  /** Of the Blobs of Node no message carries one that `fs.openAsBlob` made of a file. */
+  #expectSent(blob: object): void {
+    if (!inNode()) return;
+    try {
+      structuredClone(blob);
+    } catch {
+      throw this.#refuse(
+        blob,
+        "it is a file of fs.openAsBlob; give pathToFileURL(file) of node:url where a URL is taken, or " +
+          "new Blob([bytes]) with the bytes of readFile",
+      );
+    }
   }
 
   /** No message can carry it, and in Node the call would never end. */

@@ -250,9 +250,9 @@ export const cases = {
     const lost = trainer.step(batch(16));
     other.free();
     await lost.catch(({ code }) => equal(code, "freed", "a step under way"));
-    await refuses("freed", "model under this Adapter", () => orphan.save());
-    await refuses("freed", "Trainer", () => trainer.step(batch(16)));
-    await refuses("freed", "model under this Adapter", () => textOf(other, orphan));
+    await refuses("freed", "model under the Adapter", () => orphan.save());
+    await refuses("freed", "model under the Adapter", () => trainer.step(batch(16)));
+    await refuses("freed", "model under the Adapter", () => textOf(other, orphan));
     await refuses("freed", "Model", () => Adapter.create(other));
     model.free();
   },
@@ -261,6 +261,7 @@ export const cases = {
     const model = await create(host);
     const adapter = await trained(host, model);
     const sibling = await host.tinyloom.Adapter.create(model, SMALL);
+    const trainer = await host.tinyloom.Trainer.create(adapter, trainerOptions);
     const tokens = batch(32).tokens;
     const [plain, both] = [await model.logits(tokens), await model.logits(tokens, { adapter })];
     await refuses("aborted", "merge", () => adapter.merge({ signal: AbortSignal.abort() }));
@@ -271,6 +272,7 @@ export const cases = {
     ok(off <= 1e-4 && furthest(merged, plain) > 1e-3, `the merged model is ${off} off`);
     await refuses("freed", "merged into its model", () => adapter.merge());
     await refuses("freed", "merged into its model", () => adapter.save());
+    await refuses("freed", "merged into its model", () => trainer.step(batch(16)));
     sameBytes(await model.logits(tokens), merged, "after a second merge");
     sameBytes(await model.logits(tokens, { adapter: sibling }), merged, "of another adapter");
     model.free();

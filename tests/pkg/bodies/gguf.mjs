@@ -122,7 +122,37 @@ export const cases = {
     const other = await Adapter.create(model, { rank: 2 });
     other.free();
     ok((await save())[FILE].length > 1000, "without the adapter");
+    const letters = { vocabSize: 256, encode: () => [1], decode: () => "a" };
+    for (const one of [letters, { ...letters, save: () => undefined }]) {
+      const words = ["this tokenizer has no files", "give null"];
+      await refuses("invalid-options", words, () => save({ tokenizer: one }));
+    }
     model.free();
+  },
+
+  async "of a packed model the message says what works, and it does"({ tinyloom, runtime }) {
+    const { Adapter, Model } = tinyloom;
+    const made = await Model.create(runtime, config, { seed: 4 });
+    const source = await made.save();
+    made.free();
+    for (const weights of ["int4", "f16"]) {
+      const model = await Model.fromPretrained(runtime, source, { weights });
+      const save = () => model.save({ format, tokenizer: null });
+      const alone = [`in ${weights}`, "Model.fromPretrained(runtime, source)"];
+      const told = await refuses("invalid-options", alone, save);
+      ok(!told.message.includes("merge"), told.message);
+      const adapter = await Adapter.create(model, { rank: 2 });
+      const words = [
+        `in ${weights}`,
+        "adapter.saveMerged(source)",
+        "fromPretrained(runtime, files)",
+      ];
+      const both = await refuses("invalid-options", words, save);
+      ok(!both.message.includes("merge()"), both.message);
+      const whole = await Model.fromPretrained(runtime, await adapter.saveMerged(source));
+      ok((await whole.save({ format, tokenizer: null }))[FILE].length > 1000, "a file");
+      for (const one of [model, whole]) one.free();
+    }
   },
 
   async "models that llama.cpp computes otherwise are refused"({ tinyloom, runtime }) {

@@ -292,6 +292,18 @@ export const cases = {
     await wrong(`${BASE}model.safetensors`, { ...files, "model.safetensors": short });
   },
 
+  async "a server that is down is told by the first file that was asked for"(host) {
+    const own = globalThis.fetch;
+    globalThis.fetch = () => Promise.reject(new TypeError("fetch failed"));
+    try {
+      const load = () => host.tinyloom.Model.fromPretrained(host.runtime, BASE);
+      const words = [`${BASE}config.json could not be fetched`, "fetch failed"];
+      await refuses("invalid-checkpoint", words, load);
+    } finally {
+      globalThis.fetch = own;
+    }
+  },
+
   async "files that are far too long are refused unread"(host) {
     const files = await savedModel(host);
     // A Blob of that size whose content nobody may ask for.

@@ -120,8 +120,8 @@ export const cases = {
     await refuses("in-use", ["one"], () => runs.delete("one"));
     await refuses("invalid-options", ["one"], () => other.create("one"));
     await refuses("invalid-options", ["nothing"], () => runs.open("nothing"));
-    for (const wrong of ["", "a/b", "..", 3]) {
-      await refuses("invalid-options", [], () => context.open(wrong));
+    for (const wrong of ["", "a/b", "..", "/tmp/runs", 3]) {
+      await refuses("invalid-options", ["letters", "option folder"], () => context.open(wrong));
     }
     await refuses("invalid-options", ["text"], () => runs.create("three", { text: "" }));
     await refuses("invalid-options", ["step"], () => run.addSample({ text: "" }));

@@ -48,6 +48,22 @@ export const cases = {
         await refuses("invalid-options", ["the tokenizer's encode threw"], make);
       }
     }
+    // What `indexOf` gives of a letter that an alphabet lacks.
+    for (const Ids of [Array, Uint32Array]) {
+      const tokenizer = { vocabSize: 256, encode: () => Ids.of(3, -1) };
+      for (const make of [
+        () => Dataset.fromText("abc", tokenizer),
+        () => Dataset.from(new Blob(["abc"]), tokenizer),
+        () => Dataset.fromDocuments(["abc"], tokenizer),
+      ]) {
+        await refuses("invalid-tokens", ["encode(text)[1] is -1", "from 0"], make);
+      }
+    }
+    for (const wrong of [7, null, new URL("https://a.example/b")]) {
+      await refuses("invalid-options", ["Dataset.fromText", "a string or a Blob"], () =>
+        Dataset.fromText(wrong, new tinyloom.ByteTokenizer()),
+      );
+    }
     const told = await refuses("invalid-options", ["vocabSize: a whole number"], () =>
       BpeTokenizer.train("abc"),
     );
@@ -294,6 +310,30 @@ export const cases = {
     const broken = { "tokenizer_config.json": encoded("x").subarray(1) };
     for (const save of [() => broken, boom]) {
       await refuses("invalid-options", ["save()"], () => made({ save }, template));
+    }
+  },
+
+  async "chats in another form, and a template that renders nothing"({ tinyloom }) {
+    const { ByteTokenizer, Dataset } = tinyloom;
+    const byte = new ByteTokenizer();
+    const rendering = (text) => ({
+      Template: class {
+        render = () => text;
+      },
+    });
+    const made = (list, text) =>
+      Dataset.fromConversations(list, byte, { template: "any", library: rendering(text) });
+    const list = [[{ role: "user", content: "a" }]];
+    await refuses("invalid-options", ["conversation 0", "rendered nothing"], () => made(list, ""));
+    const csv = "question,answer\na,b\n";
+    for (const [file, ...words] of [
+      [new File([csv], "chats.csv"), "chats.csv is CSV", "an array"],
+      [new Blob([csv], { type: "text/csv" }), "is CSV", "an array"],
+      [new Blob([csv]), "line 1 is not JSON", "an array"],
+    ]) {
+      await refuses("invalid-options", ["Dataset.fromConversations", ...words], () =>
+        made(file, "a"),
+      );
     }
   },
 

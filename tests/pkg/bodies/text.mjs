@@ -202,6 +202,26 @@ export const cases = {
     await refuses("aborted", ["Dataset.from"], from("abc", { signal: controller.signal }));
   },
 
+  async "rows that are conversations or pairs say where they go"({ tinyloom }) {
+    const { Dataset, ByteTokenizer } = tinyloom;
+    const from = (content, how) => () =>
+      Dataset.from(new Blob([content]), new ByteTokenizer(), how);
+    for (const [line, ...words] of [
+      [{ messages: [{ role: "user", content: "a" }] }, "conversation", "Dataset.fromConversations"],
+      [[{ role: "user", content: "a" }], "conversation", "Dataset.fromConversations"],
+      [{ prompt: "a", completion: "b" }, "prompt, completion", "parse", "Dataset.fromDocuments"],
+      [{ text: 7, id: 8 }, "text is 7"],
+      [["a"], "no other text"],
+      [null, "null"],
+    ]) {
+      const lines = from(JSON.stringify(line), { format: "jsonl" });
+      const { message } = await refuses("invalid-options", ["line 1", ...words], lines);
+      ok(!message.includes("set column"), message);
+    }
+    const pairs = from("prompt,completion\na,b\n", { format: "csv" });
+    await refuses("invalid-options", ["prompt", "Dataset.fromDocuments"], pairs);
+  },
+
   async "documents are packed whole, and trained on"(host) {
     const { Dataset, ByteTokenizer } = host.tinyloom;
     const lines = text.split(". ").filter(Boolean);
