@@ -8,7 +8,8 @@
 //   4 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
 //   5 bias      read        f32 [C_STRIDE] (only behind a residual)
 //
-// M is the token dimension, or FIXED_ROWS if that is not 0. N is a multiple of 4.
+// M is the token dimension, or FIXED_ROWS if that is not 0. N is a multiple of 4. N
+// includes a row's padding.
 // Grid: an invocation for each four results, columns fastest.
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> c: array<vec4<f32>>;

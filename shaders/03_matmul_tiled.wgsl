@@ -12,7 +12,7 @@
 //
 // The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
 // more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32
-// [SPLITS, PART_ROWS, N]: 03_linear_sum.wgsl adds the parts up.
+// [SPLITS, PART_ROWS, C_STRIDE]: 03_linear_sum.wgsl adds the parts up.
 //
 // Both tiles lie in workgroup memory with K outermost, so that a step of K is an outer product of
 // a few vectors: an operand stored along K is transposed on its way. The next tiles are loaded into

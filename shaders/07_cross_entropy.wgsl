@@ -6,7 +6,7 @@
 //
 //   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; dLogits in place
 //   1 targets  read        u32 [tokens]
-//   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
+//   2 losses   write       f32 [tokens]               rows of this chunk overwritten
 //   3 step     uniform
 //   4 range    uniform
 //

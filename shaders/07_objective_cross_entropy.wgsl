@@ -5,12 +5,12 @@
 // With GRADIENT each number in the buffer is replaced by step.loss_scale times the gradient with respect to it,
 //   logit_slope(l) · (softmax(l) · (1 + 2 · Z_LOSS · logsumexp(l)) − (1 − SMOOTHING) · onehot(target)
 //                     − SMOOTHING / VOCABULARY).
-// A target of 0xffffffff gives loss 0 and gradient 0, and so does the padding of a row. Label smoothing is torch's (Szegedy et al.,
-// arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
+// A target of 0xffffffff gives loss 0 and gradient 0. With GRADIENT the padding of a row becomes 0. Label smoothing is
+// torch's (Szegedy et al., arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
 //
 //   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; the gradient in place
 //   1 targets  read        u32 [tokens]
-//   2 losses   write       f32 [tokens]                   rows of this chunk overwritten
+//   2 losses   write       f32 [tokens]               rows of this chunk overwritten
 //   3 step     uniform
 //   4 range    uniform
 //

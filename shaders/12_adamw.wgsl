@@ -1,14 +1,14 @@
 // uses: step, range, flat
-// adamw_forward: one AdamW update of a whole shard with decoupled weight decay
+// adamw_forward: one AdamW update of a run of weights with decoupled weight decay
 // (Loshchilov and Hutter, arXiv:1711.05101), clipping fused.
 //
-//   0 weights    read_write  f32 [shard]
-//   1 gradients  read        f32 [shard]
-//   2 moment1    read_write  f32 [shard]
-//   3 moment2    read_write  f32 [shard]
-//   4 optimizer  read        f32 [4]      of step_decision; a zero in slot 3 leaves everything as it is
+//   0 weights    read_write  f32 [run]
+//   1 gradients  read        f32 [run]
+//   2 moment1    read_write  f32 [run]
+//   3 moment2    read_write  f32 [run]
+//   4 optimizer  read        f32 [4]    of step_decision; a zero in slot 3 leaves everything as it is
 //   5 step       uniform
-//   6 range      uniform                  elements from range.cols on (norms) are not decayed
+//   6 range      uniform                elements from range.cols on (norms) are not decayed
 //
 // Grid: one invocation per element.
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;

@@ -1,6 +1,6 @@
 // uses: step, reduce_subgroup or reduce_tree
-// grad_norm_forward: first stage of the global gradient norm, one partial sum of squares a
-// workgroup over a fixed stretch of one shard.
+// grad_norm_forward: first stage of the global gradient norm of a shard, one partial sum of squares
+// per workgroup, over elements a fixed distance apart.
 //
 //   0 gradients  read   f32 [shard]        a multiple of 4
 //   1 squares    write  f32 [workgroups]   overwritten

@@ -37,8 +37,9 @@ pub struct LinearShape {
     /// Elements from one row of C to the next.
     pub c_stride: usize,
     pub tokens: usize,
-    /// The matrix's rows, N of [`Form::MatmulT`] and else K, are the columns of rows that are padded to fours. What
-    /// [`Form::Matmul`] reads of A's padding is 0, and what lands in C's means nothing.
+    /// Whether rows of A or C that have a column for each row of the matrix are padded to a multiple of four.
+    /// That dimension is N of [`Form::MatmulT`] and K of the other forms. [`Form::Matmul`] needs zeros in A's
+    /// padding; C's padding may hold anything.
     pub padded: bool,
     /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
     pub b: WeightFormat,
@@ -51,20 +52,21 @@ impl LinearShape {
         Self { form, n, k, a_stride, c_stride, tokens, padded: false, b: WeightFormat::F32 }
     }
 
-    /// Every row begins at, and holds, a multiple of four elements.
+    /// Whether rows are read by vectors of four: each begins at a multiple of four and, its padding included,
+    /// holds one.
     pub fn by_vectors(&self) -> bool {
-        let k = if self.form == Form::MatmulT { self.k } else { self.in_fours(self.k) };
-        [self.part_row(), k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
+        let k = if self.form == Form::MatmulT { self.k } else { self.padded_len(self.k) };
+        [self.part_stride(), k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
     }
 
     /// A number of the matrix's rows, with the padding behind them.
-    fn in_fours(&self, rows: usize) -> usize {
+    fn padded_len(&self, rows: usize) -> usize {
         if self.padded { rows.next_multiple_of(4) } else { rows }
     }
 
-    /// Elements of a row of C, or of a part of it.
-    pub(crate) fn part_row(&self) -> usize {
-        if self.form == Form::MatmulT { self.in_fours(self.n) } else { self.n }
+    /// Elements from one row of a part of C to the next.
+    pub(crate) fn part_stride(&self) -> usize {
+        if self.form == Form::MatmulT { self.padded_len(self.n) } else { self.n }
     }
 
     /// Rows of C.
@@ -74,7 +76,7 @@ impl LinearShape {
 
     /// Elements of C, or of a part of it.
     pub(crate) fn part_elements(&self) -> u64 {
-        self.m() as u64 * self.part_row() as u64
+        self.m() as u64 * self.part_stride() as u64
     }
 
     /// Terms of each sum.

@@ -64,9 +64,7 @@ impl<'a> Describe<'a> {
 
     /// The biases of those modules, stacked as [`Describe::matrix`] stacks their matrices.
     pub fn bias(&mut self, members: &[(String, usize)]) -> WeightId {
-        // A vector has no columns.
-        let stored =
-            Some(self.stored).filter(|stored| *stored != Stored::Columns).unwrap_or_default();
+        let stored = self.stored.by_rows();
         let param = |(module, rows): &(String, usize)| Param {
             name: format!("{module}.bias"),
             shape: vec![*rows],

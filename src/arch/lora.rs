@@ -88,8 +88,7 @@ impl Architecture {
     ) {
         let module = module(param);
         // B gives the module's rows, in the order in which the checkpoint has them.
-        let of_b =
-            Some(param.stored).filter(|stored| *stored != Stored::Columns).unwrap_or_default();
+        let of_b = param.stored.by_rows();
         // As PEFT draws it: uniform, of the width of a linear layer's own initialisation.
         let a = Init::Uniform(1.0 / libm::sqrt(columns as f64));
         let mut add = |name: &str, [rows, columns]: [usize; 2], stored, init| {

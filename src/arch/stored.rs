@@ -14,6 +14,14 @@ pub enum Stored {
 }
 
 impl Stored {
+    /// The same order of rows, for what has no columns to exchange.
+    pub(super) const fn by_rows(self) -> Self {
+        match self {
+            Self::Columns => Self::Rows,
+            Self::Rows | Self::Heads(_) => self,
+        }
+    }
+
     /// What takes elements from the order of the rows to the checkpoint's, if that is another one.
     pub const fn swap(self, rows: usize, columns: usize) -> Option<Swap> {
         match self {

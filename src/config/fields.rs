@@ -106,6 +106,10 @@ impl<'a> Fields<'a> {
 /// Whether a value asks for nothing.
 pub(super) type Neutral = fn(&Value) -> bool;
 
+pub(super) const OFF: Neutral = |value| *value == Value::Bool(false);
+/// `null` alone.
+pub(super) const NOTHING: Neutral = |_| false;
+
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_map(FieldsVisitor)

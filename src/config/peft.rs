@@ -1,12 +1,10 @@
 //! `adapter_config.json` as PEFT reads and writes it.
 
-use super::fields::{Fields, Neutral, refuse};
+use super::fields::{Fields, NOTHING, Neutral, OFF, refuse};
 use super::lora::{ALL_LINEAR, LoraConfig};
 use crate::error::Result;
 use serde_json::{Value, json};
 
-const OFF: Neutral = |value| *value == Value::Bool(false);
-const NOTHING: Neutral = |_| false;
 /// What an unused option holds.
 const EMPTY: Neutral = |value| match value {
     Value::Bool(on) => !on,
@@ -83,10 +81,9 @@ impl LoraConfig {
 
     /// The text of `adapter_config.json`.
     pub fn to_peft(&self) -> String {
-        let targets = match &self.targets[..] {
-            [all] if all == ALL_LINEAR => json!(ALL_LINEAR),
-            named => json!(named),
-        };
+        // PEFT reads "all-linear" as a string alone, and it stands for whatever is named beside it.
+        let all = self.targets.iter().any(|target| target == ALL_LINEAR);
+        let targets = if all { json!(ALL_LINEAR) } else { json!(self.targets) };
         let fields = json!({
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -164,6 +161,17 @@ mod tests {
             let lora =
                 LoraConfig { rank: 5, alpha: 2.5, rs_lora: true, dropout: 0.05, targets, seed: 0 };
             assert_eq!(LoraConfig::from_peft(&lora.to_peft()).unwrap(), lora);
+        }
+    }
+
+    #[test]
+    fn all_linear_beside_other_targets_is_written_as_a_string() {
+        for targets in [["all-linear", "q_proj"], ["q_proj", "all-linear"]] {
+            let targets = targets.map(str::to_owned).to_vec();
+            let written = LoraConfig { targets, ..LoraConfig::default() }.to_peft();
+            let value: Value = serde_json::from_str(&written).unwrap();
+            assert_eq!(value["target_modules"], json!("all-linear"));
+            assert_eq!(LoraConfig::from_peft(&written).unwrap().targets, ["all-linear"]);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Fields that would change the model and that tinyloom has no kernel for.
 
 use super::family::ModelType;
-use super::fields::{Fields, Neutral};
+use super::fields::{Fields, NOTHING, Neutral, OFF};
 use crate::error::Result;
 use serde_json::Value;
 
-const OFF: Neutral = |value| *value == Value::Bool(false);
 const ON: Neutral = |value| *value == Value::Bool(true);
 pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
-const NOTHING: Neutral = |_| false;
 /// One number per layer; 1: the layer has RoPE.
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 

@@ -1,7 +1,7 @@
 //! The rotary embedding as `config.json` describes it, in any of the places where transformers has
 //! kept it: `rope_theta` and `rope_scaling` (version 4), `rope_parameters` (version 5).
 
-use super::family::ModelType;
+use super::family::{LayerType, ModelType};
 use super::fields::{Fields, real, refuse, size};
 use super::refused;
 use crate::error::{Error, Result};
@@ -43,8 +43,8 @@ impl Default for RopeConfig {
 
 const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
 /// Keys of the first place in version 5, where layers with a window have a rotary embedding of their own.
-const FULL: &str = "full_attention";
-const SLIDING: &str = "sliding_attention";
+const FULL: &str = LayerType::Full.name();
+const SLIDING: &str = LayerType::Sliding.name();
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 
 /// The rotary embedding of a model.
@@ -65,56 +65,91 @@ pub(super) fn rope(fields: &mut Fields, positions: usize, family: ModelType) -> 
     if !family.rotates() {
         return Ok(Ropes { whole: RopeConfig::default(), local: None, partial: 1.0 });
     }
-    let (two, in_part) = (family.has_two_ropes(), family.turns_in_part());
-    let base = family.spelled("rope_theta");
-    let mut theta = fields.optional_real(base)?;
-    let mut partial = None;
-    if in_part {
-        // A file of version 4 may have both names.
-        let pair = |fields: &mut Fields, names: [&str; 2], first| {
-            let second = fields.optional_real(names[1])?;
-            agreed(names, first, second)
-        };
-        theta = pair(fields, [base, "rope_theta"], theta)?;
-        partial = fields.optional_real(SHARES[0])?;
-        partial = pair(fields, SHARES, partial)?;
-    }
-    let mut local = if two { fields.optional_real("rope_local_base_freq")? } else { None };
-    let mut scaling: Option<RopeScaling> = None;
+    let mut found = Found::outside(fields, family)?;
     for place in PLACES {
-        let Some(mut value) = fields.take_set(place)? else { continue };
-        let mut place = place;
-        if two && place == PLACES[0] {
-            let [full, sliding] =
-                [FULL, SLIDING].map(|kind| value.get_mut(kind).map_or(Value::Null, Value::take));
-            place = "rope_parameters.sliding_attention";
-            let mut own = Own::of(place, sliding)?;
-            refuse_others(&value)?;
-            local = own.agreeing("rope_theta", "rope_local_base_freq", local)?;
-            if own.scaling(positions)? != RopeScaling::Default {
-                return Err(Error::config(format!("config field {place} must be unscaled")));
-            }
-            (place, value) = ("rope_parameters.full_attention", full);
-        }
-        let mut own = Own::of(place, value)?;
-        theta = own.agreeing("rope_theta", base, theta)?;
+        let Some(value) = fields.take_set(place)? else { continue };
+        let (place, value) = if found.two && place == PLACES[0] {
+            ("rope_parameters.full_attention", found.sliding(value, positions)?)
+        } else {
+            (place, value)
+        };
+        found.whole(Own::of(place, value)?, positions)?;
+    }
+    Ok(found.ropes())
+}
+
+/// What the fields read so far say; none: nothing yet.
+struct Found {
+    /// Name of the base outside the places.
+    base: &'static str,
+    /// Whether layers with a window have a rotary embedding of their own.
+    two: bool,
+    /// Whether a share of each head turns.
+    in_part: bool,
+    theta: Option<f64>,
+    local: Option<f64>,
+    partial: Option<f64>,
+    scaling: Option<RopeScaling>,
+}
+
+impl Found {
+    /// Takes the fields outside the places.
+    fn outside(fields: &mut Fields, family: ModelType) -> Result<Self> {
+        let (two, in_part) = (family.has_two_ropes(), family.turns_in_part());
+        let base = family.spelled("rope_theta");
+        let mut theta = fields.optional_real(base)?;
+        let mut partial = None;
         if in_part {
-            partial = own.agreeing(SHARES[1], SHARES[0], partial)?;
+            // A file of version 4 may have both names.
+            let again = fields.optional_real("rope_theta")?;
+            theta = agreed([base, "rope_theta"], theta, again)?;
+            let [first, second] = SHARES;
+            partial = agreed(SHARES, fields.optional_real(first)?, fields.optional_real(second)?)?;
+        }
+        let local = if two { fields.optional_real("rope_local_base_freq")? } else { None };
+        Ok(Self { base, two, in_part, theta, local, partial, scaling: None })
+    }
+
+    /// Reads the object of layers with a window in the first place of a family with two rotary embeddings,
+    /// and gives that of the others.
+    fn sliding(&mut self, mut kinds: Value, positions: usize) -> Result<Value> {
+        let [full, sliding] =
+            [FULL, SLIDING].map(|kind| kinds.get_mut(kind).map_or(Value::Null, Value::take));
+        let place = "rope_parameters.sliding_attention";
+        let mut own = Own::of(place, sliding)?;
+        refuse_others(&kinds)?;
+        self.local = own.agreeing("rope_theta", "rope_local_base_freq", self.local)?;
+        if own.scaling(positions)? != RopeScaling::Default {
+            return Err(Error::config(format!("config field {place} must be unscaled")));
+        }
+        Ok(full)
+    }
+
+    /// Reads the object of all layers, or of those without a window.
+    fn whole(&mut self, mut own: Own, positions: usize) -> Result<()> {
+        self.theta = own.agreeing("rope_theta", self.base, self.theta)?;
+        if self.in_part {
+            self.partial = own.agreeing(SHARES[1], SHARES[0], self.partial)?;
         }
         let read = own.scaling(positions)?;
-        if let Some(other) = scaling.filter(|other| *other != read) {
+        if let Some(other) = self.scaling.filter(|other| *other != read) {
             let [parameters, scaling] = [other, read].map(|scaling| object(scaling.fields()));
             return Err(Error::config(format!(
                 "config fields rope_parameters ({parameters}) and rope_scaling ({scaling}) disagree: keep one"
             )));
         }
-        scaling = Some(read);
+        self.scaling = Some(read);
+        Ok(())
     }
-    let theta = theta.unwrap_or(if two { 1e6 } else { 1e4 });
-    let local = if two { Some(local.unwrap_or(1e4)) } else { None };
-    let partial = partial.unwrap_or(if in_part { 0.25 } else { 1.0 });
-    let whole = RopeConfig { theta, scaling: scaling.unwrap_or_default() };
-    Ok(Ropes { whole, local, partial })
+
+    /// The rotary embedding, with the usual numbers where no field gives one.
+    fn ropes(self) -> Ropes {
+        let theta = self.theta.unwrap_or(if self.two { 1e6 } else { 1e4 });
+        let local = if self.two { Some(self.local.unwrap_or(1e4)) } else { None };
+        let partial = self.partial.unwrap_or(if self.in_part { 0.25 } else { 1.0 });
+        let whole = RopeConfig { theta, scaling: self.scaling.unwrap_or_default() };
+        Ropes { whole, local, partial }
+    }
 }
 
 /// What two fields say, which must be the same.
@@ -150,10 +185,15 @@ impl Own {
         }
     }
 
+    /// What errors call a key of the object.
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.place)
+    }
+
     /// A number, which the field of this name may also give.
     fn agreeing(&mut self, key: &str, name: &str, outer: Option<f64>) -> Result<Option<f64>> {
         let inner = self.real(key)?;
-        agreed([name, &format!("{}.{key}", self.place)], outer, inner)
+        agreed([name, &self.name(key)], outer, inner)
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {
@@ -161,31 +201,30 @@ impl Own {
     }
 
     fn real(&mut self, key: &str) -> Result<Option<f64>> {
-        let name = format!("{}.{key}", self.place);
+        let name = self.name(key);
         self.take(key).map(|value| real(&name, &value)).transpose()
     }
 
     fn positive(&mut self, key: &str, default: Option<f64>) -> Result<f64> {
-        let place = self.place;
         match self.real(key)?.or(default) {
             Some(x) if x > 0.0 => Ok(x),
-            Some(x) => Err(refuse(&format!("{place}.{key}"), &json!(x), "a number above 0")),
-            None => Err(Error::config(format!("config field {place}.{key} is missing"))),
+            Some(x) => Err(refuse(&self.name(key), &json!(x), "a number above 0")),
+            None => Err(Error::config(format!("config field {} is missing", self.name(key)))),
         }
     }
 
     /// Positions of the first training.
     fn original(&mut self, positions: usize) -> Result<usize> {
-        let name = format!("{}.original_max_position_embeddings", self.place);
-        self.take("original_max_position_embeddings")
-            .map_or(Ok(positions), |value| size(&name, &value, 1 << 24))
+        let key = "original_max_position_embeddings";
+        let name = self.name(key);
+        self.take(key).map_or(Ok(positions), |value| size(&name, &value, 1 << 24))
     }
 
     fn scaling(mut self, positions: usize) -> Result<RopeScaling> {
         if let Some(factor) = self.take("partial_rotary_factor")
             && !refused::ONE(&factor)
         {
-            let name = format!("{}.partial_rotary_factor", self.place);
+            let name = self.name("partial_rotary_factor");
             return Err(refuse(&name, &factor, refused::WHOLE_HEADS));
         }
         let kind = self.kind()?;
@@ -197,14 +236,14 @@ impl Own {
             Some("llama3") => self.llama3(positions)?,
             Some("yarn") => self.yarn(positions)?,
             Some(other) => {
-                let name = format!("{}.rope_type", self.place);
+                let name = self.name("rope_type");
                 return Err(refuse(&name, &json!(other), ALLOWED));
             }
         };
         match self.map.iter().find(|(_, value)| !value.is_null()) {
             None => Ok(scaling),
             Some((key, value)) => {
-                let name = format!("{}.{key}", self.place);
+                let name = self.name(key);
                 let allowed = match kind {
                     None => "absent where no rope_type is given".to_owned(),
                     Some(kind) => format!("absent: tinyloom's {kind} RoPE does not read it"),
@@ -219,7 +258,7 @@ impl Own {
         let mut found: Option<String> = None;
         for key in ["rope_type", "type"] {
             let Some(value) = self.take(key) else { continue };
-            let name = format!("{}.{key}", self.place);
+            let name = self.name(key);
             let kind = value.as_str().ok_or_else(|| refuse(&name, &value, ALLOWED))?;
             if found.as_deref().is_some_and(|other| other != kind) {
                 return Err(refuse(&name, &value, "the same as rope_type"));
@@ -233,7 +272,7 @@ impl Own {
         let (low, high) =
             (self.positive("low_freq_factor", None)?, self.positive("high_freq_factor", None)?);
         if low >= high {
-            let name = format!("{}.low_freq_factor", self.place);
+            let name = self.name("low_freq_factor");
             return Err(refuse(&name, &json!(low), &format!("below high_freq_factor, {high}")));
         }
         Ok(RopeScaling::Llama3 {
@@ -249,14 +288,16 @@ impl Own {
         let ratio = positions as f64 / original as f64;
         let factor = self.positive("factor", Some(ratio))?;
         let usual = if factor <= 1.0 { 1.0 } else { 0.1 * libm::log(factor) + 1.0 };
-        let truncate = self.take("truncate");
+        let truncate = self.take("truncate").unwrap_or(Value::Bool(true));
         Ok(RopeScaling::Yarn {
             factor,
             attention_factor: self.positive("attention_factor", Some(usual))?,
             beta_fast: self.positive("beta_fast", Some(32.0))?,
             beta_slow: self.positive("beta_slow", Some(1.0))?,
             original,
-            truncate: truncate.is_none_or(|value| value != json!(false)),
+            truncate: truncate
+                .as_bool()
+                .ok_or_else(|| refuse(&self.name("truncate"), &truncate, "true or false"))?,
         })
     }
 }

@@ -147,6 +147,14 @@ fn whatever_is_not_supported_is_refused_by_name() {
         (r#"{"rope_scaling":{"type":"linear","factor":-1}}"#, "rope_scaling.factor is -1"),
         (r#"{"rope_parameters":{"rope_type":"yarn","mscale":0.7}}"#, "rope_parameters.mscale"),
         (
+            r#"{"rope_parameters":{"rope_type":"yarn","truncate":0}}"#,
+            "rope_parameters.truncate is 0; it must be true or false",
+        ),
+        (
+            r#"{"rope_scaling":{"rope_type":"yarn","truncate":"false"}}"#,
+            "rope_scaling.truncate is \"false\"; it must be true or false",
+        ),
+        (
             r#"{"rope_parameters":{"rope_type":"linear","factor":2},"rope_scaling":{"rope_type":"linear","factor":4}}"#,
             "disagree",
         ),
@@ -315,6 +323,18 @@ fn bad_sizes_name_field_value_and_what_is_allowed() {
         let error = ModelConfig::from_json(text).unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidConfig);
         assert!(needles.iter().all(|n| error.message.contains(n)), "{text} -> {}", error.message);
+    }
+}
+
+#[test]
+fn only_false_keeps_yarn_from_being_truncated() {
+    for (value, expected) in [("null", true), ("true", true), ("false", false)] {
+        let text = format!(r#"{{"rope_scaling":{{"rope_type":"yarn","truncate":{value}}}}}"#);
+        let scaling = ModelConfig::from_json(&text).unwrap().rope.scaling;
+        assert!(
+            matches!(scaling, RopeScaling::Yarn { truncate, .. } if truncate == expected),
+            "{value}: {scaling:?}"
+        );
     }
 }
 

@@ -58,7 +58,7 @@ pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel>
     elementwise::finish(composer, caps, &[read_write("logits"), uniform("step")], columns)
 }
 
-/// Most logits that an invocation has on their way at a time. A workgroup of 256 is too few invocations to
+/// Most loads of logits that an invocation has in flight. A workgroup of 256 is too few invocations to
 /// hide the wait for memory: on an H100, 64 rows of 151,936 took 540 µs with one and 135 with eight.
 const LOADS: usize = 8;
 

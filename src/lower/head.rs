@@ -1,7 +1,7 @@
-//! The head: logits, their loss, and the gradients of both, a chunk of rows at a time where the
-//! logits of all rows would not fit a binding.
+//! The head: logits, their loss, and the gradients of both, for a chunk of rows at a time. A chunk fits a
+//! binding and `LOGITS_BYTES`, or a share of the weights' bytes.
 
-use super::linear::{Lines, OVERWRITE};
+use super::linear::{OVERWRITE, TokenRows};
 use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
@@ -19,9 +19,10 @@ const LOGITS_SHARE: u64 = 8;
 /// Rows of the largest tile of a product.
 const TILE_ROWS: usize = 128;
 
-/// Rows of logits held at a time: within one binding, and the same in each chunk as far as whole tiles allow. Chunks
-/// of the rows that they are products of are bound at offsets, which are aligned after every `aligned` rows;
-/// [`ALIGN`] rows always are. An adapter's weights are its own, not the base's.
+/// Rows of logits held at a time. All chunks but the last have this many. It is a multiple of the largest
+/// tile's rows where that fits, so that no tile is partly empty. It is at least what aligns the offset of the
+/// next chunk's rows of `hidden` elements. The weights counted are those of `params` alone: an adapter's, not
+/// its base's.
 pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) -> usize {
     let model = &params.architecture;
     let wanted = LOGITS_BYTES.max(params.bytes() / LOGITS_SHARE).min(caps.limits.binding_bytes());
@@ -63,9 +64,9 @@ impl Lowering<'_> {
         if let Rows::Batch { .. } = self.rows {
             return self.loss(weight, input, None, false);
         }
-        let (label, lines) = (node.site.to_string(), self.lines(weight));
+        let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
-        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), lines)
+        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), token_rows)
     }
 
     /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
@@ -103,14 +104,15 @@ impl Lowering<'_> {
         for row0 in (0..tokens).step_by(chunk) {
             let rows = chunk.min(tokens - row0) as u32;
             let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
-            let lines = Lines { rows, stride: row.stride };
+            let token_rows = TokenRows { rows, stride: row.stride };
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + row0 as u64 * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,
                 ..slice
             };
             self.builder.phase = Phase::Forward;
-            self.product_rows("logits", weight, [cut(input), logits], (OVERWRITE, &[]), lines)?;
+            let operands = [cut(input), logits];
+            self.product_rows("logits", weight, operands, (OVERWRITE, &[]), token_rows)?;
             let soft_cap = self.params.architecture.logit_soft_cap;
             self.cross_entropy([logits, batch.targets()], row, rows, (backward, soft_cap))?;
             if !backward {
@@ -118,13 +120,13 @@ impl Lowering<'_> {
             }
             self.builder.phase = Phase::Backward;
             if let Some(d_input) = d_input {
-                let write = WriteMode::Overwrite;
-                self.input_gradient("head input", weight, [logits, cut(d_input)], lines, write)?;
+                let (write, operands) = (WriteMode::Overwrite, [logits, cut(d_input)]);
+                self.input_gradient("head input", weight, operands, token_rows, write)?;
             }
             if trained {
                 let write = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
                 let operands = [logits, cut(input)];
-                self.weight_gradient("head weight", weight, operands, lines, write)?;
+                self.weight_gradient("head weight", weight, operands, token_rows, write)?;
             }
         }
         self.loss_sum(batch.targets())

@@ -7,9 +7,9 @@ use crate::graph::Node;
 use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
-/// Rows of which a matrix's rows are the columns.
+/// Rows of tokens, with a column for each row of a matrix.
 #[derive(Clone, Copy)]
-pub(super) struct Lines {
+pub(super) struct TokenRows {
     pub rows: Range,
     /// Elements from one row to the next; those past the matrix's rows are padding.
     pub stride: usize,
@@ -40,13 +40,13 @@ impl Lowering<'_> {
         if let Rows::One(_) = self.rows {
             return self.matvec(&label, weight, input, output, &added);
         }
-        let lines = self.lines(weight);
-        self.product_rows(&label, weight, [input, output], (kind, &added), lines)
+        let token_rows = self.token_rows(weight);
+        self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
     }
 
-    /// All rows, as long as the matrix has rows.
-    pub(super) fn lines(&self, weight: WeightId) -> Lines {
-        Lines { rows: self.builder.all_rows(), stride: self.params.matrices[weight].rows }
+    /// The rows of all tokens, without padding.
+    pub(super) fn token_rows(&self, weight: WeightId) -> TokenRows {
+        TokenRows { rows: self.builder.all_rows(), stride: self.params.matrices[weight].rows }
     }
 
     /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
@@ -57,9 +57,13 @@ impl Lowering<'_> {
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        Lines { rows, stride }: Lines,
+        TokenRows { rows, stride }: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
+        debug_assert!(
+            stride == matrix.rows || added.is_empty(),
+            "{label}: a residual or a bias is added to rows without padding alone"
+        );
         for (index, part) in matrix.parts.iter().enumerate() {
             let product = LinearShape {
                 form: Form::MatmulT,
@@ -86,9 +90,9 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
-        let lines = self.lines(weight);
+        let token_rows = self.token_rows(weight);
         let label = super::label(node.site, "input");
-        self.input_gradient(&label, weight, [d_output, d_input], lines, write)
+        self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
     }
 
     /// `d_input (+)= d_output · weight`.
@@ -97,7 +101,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, d_input]: [Slice; 2],
-        Lines { rows, stride }: Lines,
+        TokenRows { rows, stride }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -128,8 +132,9 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let operands = [self.read(node, 0), self.read(node, 1)];
-        let lines = self.lines(weight);
-        self.weight_gradient(&super::label(node.site, "weight"), weight, operands, lines, write)
+        let token_rows = self.token_rows(weight);
+        let label = super::label(node.site, "weight");
+        self.weight_gradient(&label, weight, operands, token_rows, write)
     }
 
     /// `d_weight (+)= d_outputᵀ · input`.
@@ -138,7 +143,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, input]: [Slice; 2],
-        Lines { rows, stride }: Lines,
+        TokenRows { rows, stride }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();

@@ -41,7 +41,8 @@ pub trait Optimizer {
 }
 
 /// The plan of an optimizer's step, which reuses the slots of others, and of the averages behind it, if there are
-/// any. `state` is the layout of gradients and state.
+/// any. `state` is the layout of gradients and state. `share` is what a step moves the average towards the
+/// weights, from 0 to 1; none: there is no average.
 ///
 /// # Errors
 /// As [`Optimizer::updates`].

@@ -117,48 +117,16 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
-#[expect(clippy::too_many_lines, reason = "a table of kernels")]
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
+    for form in Form::ALL {
+        entries.extend(products(caps, &padded(form)));
+    }
     for (n, k, tokens) in
         [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
     {
         for form in Form::ALL {
-            for output in [
-                Output::Mode(WriteMode::Overwrite),
-                Output::Mode(WriteMode::AddAfterFirst),
-                Output::Residual,
-                Output::Bias,
-                Output::BiasedResidual,
-            ] {
-                let biased = matches!(output, Output::Bias | Output::BiasedResidual);
-                if biased && form != Form::MatmulT {
-                    continue;
-                }
-                let shape = LinearShape::new(form, n, k, tokens);
-                let what = format!("{} of {n}x{k}, {tokens} tokens", form.name());
-                let mut add = |what: String, linear: Result<Linear>| match linear {
-                    Ok(linear) => {
-                        entries.push((what.clone(), Ok(linear.product)));
-                        entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
-                    }
-                    Err(error) => entries.push((what, Err(error))),
-                };
-                let row = if form == Form::MatmulT { k } else { n };
-                for b in WeightFormat::ALL {
-                    let fits = b == WeightFormat::F16 && shape.by_vectors();
-                    if form != Form::MatmulAt && (fits || b.packs(row)) {
-                        let shape = LinearShape { b, ..shape };
-                        add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
-                    }
-                }
-                add(what, k::linear(caps, &shape, output));
-                for tile in k::linear_tiles(caps, form) {
-                    let what = format!("{} of {n}x{k} by {tile:?}", form.name());
-                    let pick = LinearPick { tile, splits: 1, reason: String::new() };
-                    add(what, k::linear_with_tile(caps, &shape, output, pick));
-                }
-            }
+            entries.extend(products(caps, &LinearShape::new(form, n, k, tokens)));
         }
         let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
         for (input, output) in [
@@ -179,6 +147,56 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
             entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
             entries.push((format!("rows of {what}"), k::embedding_packed(caps, k, n, weights)));
+        }
+    }
+    entries
+}
+
+/// The shape of 61 by 37 with the matrix's rows padded. Its columns are a multiple of four, so that rows are read
+/// by vectors.
+fn padded(form: Form) -> LinearShape {
+    let (n, k) = if form == Form::MatmulT { (61, 40) } else { (64, 37) };
+    let [a_stride, c_stride] = [k, n].map(|size: usize| size.next_multiple_of(4));
+    LinearShape { a_stride, c_stride, padded: true, ..LinearShape::new(form, n, k, 8) }
+}
+
+/// A product with all that it is added to, in each tile, and with B in each format.
+fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
+    let LinearShape { form, n, k, tokens, padded, .. } = *shape;
+    let mut entries = vec![];
+    for output in [
+        Output::Mode(WriteMode::Overwrite),
+        Output::Mode(WriteMode::AddAfterFirst),
+        Output::Residual,
+        Output::Bias,
+        Output::BiasedResidual,
+    ] {
+        let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+        if biased && form != Form::MatmulT {
+            continue;
+        }
+        let rows = if padded { ", padded" } else { "" };
+        let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
+        let mut add = |what: String, linear: Result<Linear>| match linear {
+            Ok(linear) => {
+                entries.push((what.clone(), Ok(linear.product)));
+                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
+            }
+            Err(error) => entries.push((what, Err(error))),
+        };
+        let row = if form == Form::MatmulT { k } else { n };
+        for b in WeightFormat::ALL {
+            let fits = b == WeightFormat::F16 && shape.by_vectors();
+            if form != Form::MatmulAt && (fits || b.packs(row)) {
+                let shape = LinearShape { b, ..*shape };
+                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+            }
+        }
+        add(what, k::linear(caps, shape, output));
+        for tile in k::linear_tiles(caps, form) {
+            let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
+            let pick = LinearPick { tile, splits: 1, reason: String::new() };
+            add(what, k::linear_with_tile(caps, shape, output, pick));
         }
     }
     entries

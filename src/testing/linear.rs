@@ -75,25 +75,25 @@ fn outputs(form: Form) -> &'static [Output] {
 /// steps, in each part of a split one too: whole ones where rows are of fours. The others' K is short and
 /// ends within a step.
 fn shape(form: Form, rows: Rows, wide: bool) -> LinearShape {
-    let k = if wide { 96 } else { 20 };
-    let (n, k, more) = match (rows, form) {
-        (Rows::Odd, _) => (131, k - if wide { 13 } else { 1 }, 3),
-        (Rows::Padded, Form::MatmulT) => (130, k, 10),
-        (Rows::Padded, Form::Matmul) => (132, k - 1, 9),
-        (Rows::Padded, Form::MatmulAt) => (130, k, 10),
-        (Rows::Fours, _) => (132, k, 8),
+    // `more`: columns that a row of C, or of A, has beside N, or K. The matrix's rows are N, and K of `Matmul`;
+    // `MatmulAt` exchanges the two.
+    let by_k = form == Form::Matmul;
+    let (n, k, more) = match (rows, wide) {
+        (Rows::Fours, true) => (132, 96, 8),
+        (Rows::Fours, false) => (132, 20, 0),
+        (Rows::Odd, true) => (131, 83, 3),
+        (Rows::Odd, false) => (131, 19, 0),
+        (Rows::Padded, true) if by_k => (132, 95, 9),
+        (Rows::Padded, false) if by_k => (132, 19, 1),
+        (Rows::Padded, true) => (130, 96, 10),
+        (Rows::Padded, false) => (130, 20, 2),
     };
     let (n, k) = if form == Form::MatmulAt { (k + 112, n) } else { (n, k) };
-    let mut plain = LinearShape::new(form, n, k, 192);
-    if rows == Rows::Padded {
-        plain.padded = true;
-        plain.a_stride = k.next_multiple_of(4);
-        plain.c_stride = n.next_multiple_of(4);
-    }
+    let shape = LinearShape::new(form, n, k, 192);
+    let shape = LinearShape { padded: rows == Rows::Padded, ..shape };
     match form {
-        _ if !wide => plain,
-        Form::MatmulT => LinearShape { c_stride: n + more, ..plain },
-        Form::Matmul | Form::MatmulAt => LinearShape { a_stride: k + more, ..plain },
+        Form::MatmulT => LinearShape { c_stride: n + more, ..shape },
+        Form::Matmul | Form::MatmulAt => LinearShape { a_stride: k + more, ..shape },
     }
 }
 
@@ -223,8 +223,7 @@ struct Run {
     operands: [Vec<f32>; 3],
     /// The second operand packed, where it is.
     words: Vec<u32>,
-    /// A residual, or a bias.
-    /// In the order of their bindings.
+    /// A residual, a bias or both, in the order of their bindings.
     added: Vec<Vec<f32>>,
     expected: Vec<f64>,
 }
@@ -257,25 +256,7 @@ impl Run {
         row0: usize,
         accumulate: bool,
     ) -> Self {
-        let LinearShape { form, n, k, a_stride, c_stride, .. } = shape;
         let column = first_column(&shape);
-        let (rows_b, rows_c) = match form {
-            Form::MatmulT => (n, tokens),
-            Form::Matmul => (k, tokens),
-            Form::MatmulAt => (tokens, k),
-        };
-        let b_stride = if form == Form::MatmulT { k } else { n };
-        let mut a = lane.normal(tokens * a_stride);
-        for row in a.chunks_mut(a_stride).filter(|_| shape.padded && form == Form::Matmul) {
-            row[column + k..(column + k).next_multiple_of(4)].fill(0.0);
-        }
-        let (b, words) = as_it_lies(shape.b, lane.normal(rows_b * b_stride));
-        let added = match output {
-            Output::Mode(_) => vec![],
-            Output::Residual => vec![lane.normal(rows_c * c_stride)],
-            Output::Bias => vec![lane.normal(c_stride)],
-            Output::BiasedResidual => vec![lane.normal(rows_c * c_stride), lane.normal(c_stride)],
-        };
         let adds = match output {
             Output::Mode(WriteMode::Overwrite)
             | Output::Residual
@@ -284,45 +265,72 @@ impl Run {
             Output::Mode(WriteMode::Add) => true,
             Output::Mode(WriteMode::AddAfterFirst) => accumulate,
         };
-        // What is only overwritten starts as NaN; columns of other slices must stay as they are.
+        let (operands, words) = Self::operands(lane, &shape, tokens, adds);
+        let [elements, row] = [operands[2].len(), shape.c_stride];
+        let added = match output {
+            Output::Mode(_) => vec![],
+            Output::Residual => vec![lane.normal(elements)],
+            Output::Bias => vec![lane.normal(row)],
+            Output::BiasedResidual => vec![lane.normal(elements), lane.normal(row)],
+        };
+        let expected = vec![];
+        let run =
+            Self { shape, tokens, row0, column, accumulate, operands, words, added, expected };
+        Self { expected: run.result(adds), ..run }
+    }
+
+    /// Operands a, b and c before the product, and b's words where it is packed. What is only overwritten
+    /// starts as NaN; columns of other slices must stay as they are.
+    fn operands(
+        lane: &Lane,
+        shape: &LinearShape,
+        tokens: usize,
+        adds: bool,
+    ) -> ([Vec<f32>; 3], Vec<u32>) {
+        let LinearShape { form, n, k, a_stride, c_stride, .. } = *shape;
+        let column = first_column(shape);
+        let (elements_b, rows_c) = match form {
+            Form::MatmulT | Form::Matmul => (n * k, tokens),
+            Form::MatmulAt => (tokens * n, k),
+        };
+        let mut a = lane.normal(tokens * a_stride);
+        for row in a.chunks_mut(a_stride).filter(|_| shape.padded && form == Form::Matmul) {
+            row[column + k..(column + k).next_multiple_of(4)].fill(0.0);
+        }
+        let (b, words) = as_it_lies(shape.b, lane.normal(elements_b));
         let mut c = lane.normal(rows_c * c_stride);
         if !adds && column == 0 {
             c.fill(f32::NAN);
         }
+        ([a, b, c], words)
+    }
+
+    /// What `c` holds after the product, by the twin; `adds`: the product is added to what it holds before.
+    fn result(&self, adds: bool) -> Vec<f64> {
+        let LinearShape { form, n, k, a_stride, c_stride, .. } = self.shape;
+        let (tokens, [a, b, c]) = (self.tokens, self.operands.each_ref().map(|x| wide(x)));
         // A bias is the same in each row.
-        let each_row = |x: &Vec<f32>| wide(&x.repeat(rows_c * c_stride / x.len()));
-        let base = if adds { Some(wide(&c)) } else { added.iter().map(each_row).reduce(sum) };
+        let each_row = |x: &Vec<f32>| wide(&x.repeat(c.len() / x.len()));
+        let base = if adds { Some(c.clone()) } else { self.added.iter().map(each_row).reduce(sum) };
         let cut = |x: &[f64], stride: usize, width: usize, column: usize| -> Vec<f64> {
             x.chunks_exact(stride).flat_map(|row| &row[column..column + width]).copied().collect()
         };
-        let (a_column, c_column) = if form == Form::MatmulT { (0, column) } else { (column, 0) };
-        let left = cut(&wide(&a), a_stride, k, a_column);
+        let (a_column, c_column) =
+            if form == Form::MatmulT { (0, self.column) } else { (self.column, 0) };
+        let left = cut(&a, a_stride, k, a_column);
         let base = base.map(|base| cut(&base, c_stride, n, c_column));
+        let base = base.as_deref();
         let product = match form {
-            Form::MatmulT => {
-                matmul_t(Product { m: tokens, n, k }, &left, &wide(&b), base.as_deref())
-            }
-            Form::Matmul => matmul(Product { m: tokens, n, k }, &left, &wide(&b), base.as_deref()),
-            Form::MatmulAt => {
-                matmul_at(Product { m: k, n, k: tokens }, &left, &wide(&b), base.as_deref())
-            }
+            Form::MatmulT => matmul_t(Product { m: tokens, n, k }, &left, &b, base),
+            Form::Matmul => matmul(Product { m: tokens, n, k }, &left, &b, base),
+            Form::MatmulAt => matmul_at(Product { m: k, n, k: tokens }, &left, &b, base),
         };
-        let mut expected = wide(&c);
+        let mut expected = c;
         for (row, values) in expected.chunks_exact_mut(c_stride).zip(product.chunks_exact(n)) {
             row[c_column..c_column + n].copy_from_slice(values);
         }
-        Self::clear_padding(&shape, c_column, &mut expected);
-        Self {
-            shape,
-            tokens,
-            row0,
-            column,
-            accumulate,
-            operands: [a, b, c],
-            words,
-            added,
-            expected,
-        }
+        Self::clear_padding(&self.shape, c_column, &mut expected);
+        expected
     }
 
     /// Clears the padding of C's rows, which means nothing.
@@ -360,7 +368,7 @@ impl Run {
         let LinearShape { form, k, tokens, .. } = self.shape;
         let rows = if form == Form::MatmulAt { k } else { tokens };
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
-        operands[2] = Operand::poison(SPLITS * rows * self.shape.part_row());
+        operands[2] = Operand::poison(SPLITS * rows * self.shape.part_stride());
         operands.extend(self.uniforms());
         Job::new(kernel, self.tokens, operands)
     }

@@ -14,8 +14,8 @@ use crate::twins::loss::{
 };
 use std::rc::Rc;
 
-/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them, one past as many
-/// as all of them load together.
+/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them, and one that
+/// ends three past two rounds of eight loads of 256 invocations.
 const VOCABULARIES: [usize; 5] = [1, 61, 257, 1031, 4099];
 
 pub(super) fn cases() -> Vec<Case> {
@@ -232,23 +232,33 @@ async fn soft_cap(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
+/// One load of logits, and several of which the last ends within the vocabulary; rows of both are padded.
+async fn extremes(lane: Rc<Lane>) -> Outcome {
+    for vocabulary in [67usize, 4099] {
+        let stride = vocabulary.next_multiple_of(4);
+        extreme_rows(&lane, LogitRow { vocabulary, stride }).await?;
+    }
+    Ok(lane.summary())
+}
+
 /// Ignored rows give exactly 0 whatever their logits hold; large logits do not overflow; NaN in a
 /// counted row shows in its loss.
-async fn extremes(lane: Rc<Lane>) -> Outcome {
-    const VOCABULARY: usize = 67;
-    let row = LogitRow { vocabulary: VOCABULARY, stride: VOCABULARY };
+async fn extreme_rows(lane: &Lane, row: LogitRow) -> std::result::Result<(), String> {
+    let LogitRow { vocabulary, stride } = row;
     let made = lane.variants(|caps| k::cross_entropy(caps, row, true)).map_err(text)?;
-    let mut logits = lane.normal(5 * VOCABULARY);
-    logits[3] = f32::NAN;
-    logits[VOCABULARY + 5] = f32::INFINITY;
-    logits[VOCABULARY + 6] = f32::NEG_INFINITY;
-    logits[2 * VOCABULARY + 1] = 1e4;
-    logits[2 * VOCABULARY + 9] = 1e4;
-    logits[2 * VOCABULARY + 2] = -1e4;
-    logits[4 * VOCABULARY + 66] = f32::NAN;
+    let (_, mut lying) = logits(lane, row, 5, 0.0);
+    lying[3] = f32::NAN;
+    lying[vocabulary - 1] = f32::NAN;
+    lying[stride + 5] = f32::INFINITY;
+    lying[stride + 6] = f32::NEG_INFINITY;
+    lying[2 * stride + 1] = 1e4;
+    lying[2 * stride + 9] = 1e4;
+    lying[2 * stride + 2] = -1e4;
+    lying[4 * stride + vocabulary - 1] = f32::NAN;
+    let own = lying.chunks(stride).map(|row_of| &row_of[..vocabulary]).collect::<Vec<_>>().concat();
     let targets = [IGNORE_INDEX, IGNORE_INDEX, 1, 7, 8];
     let operands = [
-        Operand::floats(&logits),
+        Operand::floats(&lying),
         Operand::words(&targets),
         Operand::poison(5),
         Operand::uniform(&Step { loss_scale: 1.0, ..Step::of(5) }),
@@ -256,23 +266,23 @@ async fn extremes(lane: Rc<Lane>) -> Outcome {
     ];
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 5, operands.to_vec())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-        let named = of(&job.kernel);
+        let named = |what| of(&job.kernel)(format!("{vocabulary} logits: {what}"));
         let zero = |words: &[u32]| words.iter().all(|bits| bits & 0x7fff_ffff == 0);
-        if !zero(&got.words(0)[..2 * VOCABULARY]) || !zero(&got.words(1)[..2]) {
+        if !zero(&got.words(0)[..2 * stride]) || !zero(&got.words(1)[..2]) {
             return Err(named("NaN or infinity in an ignored row reached its result".into()));
         }
-        let good = 2 * VOCABULARY..4 * VOCABULARY;
-        let mut expected = wide(&logits[good.clone()]);
-        let losses = cross_entropy_backward(&mut expected, &targets[2..4], VOCABULARY, 1.0);
+        let good = 2 * vocabulary..4 * vocabulary;
+        let mut expected = wide(&own[good.clone()]);
+        let losses = cross_entropy_backward(&mut expected, &targets[2..4], vocabulary, 1.0);
         let ones = [1.0; 2];
-        close_to_terms("losses", &got.floats(1)[2..4], &losses, &ones, ROUNDING).map_err(&named)?;
-        close_to_terms("d_logits", &got.floats(0)[good], &expected, &ones, ROUNDING)
-            .map_err(&named)?;
+        close_to_terms("losses", &got.floats(1)[2..4], &losses, &ones, ROUNDING).map_err(named)?;
+        let d_logits = unpadded(&got.floats(0), row).map_err(named)?;
+        close_to_terms("d_logits", &d_logits[good], &expected, &ones, ROUNDING).map_err(named)?;
         if got.floats(1)[4].is_finite() {
             return Err(named("NaN in a counted row left its loss finite".into()));
         }
     }
-    Ok(lane.summary())
+    Ok(())
 }
 
 async fn loss_sum(lane: Rc<Lane>) -> Outcome {

@@ -1,5 +1,6 @@
-// Operands of the linear kernels read and written four elements at a time: every row length is a
-// multiple of 4. The bindings are those of 03_matmul_tiled.wgsl; `b` has modules of its own.
+// Operands of the linear kernels read and written four elements at a time: every row begins at a
+// multiple of 4; what it holds may end with padding. The bindings are those of 03_matmul_tiled.wgsl;
+// `b` has modules of its own.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
 @group(0) @binding(3) var<uniform> step: Step;

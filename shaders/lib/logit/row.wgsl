@@ -1,5 +1,5 @@
-// LOADS logits of a row from `i` on, WORKGROUP apart, whose loads all wait together. Past the vocabulary its last
-// logit stands for each.
+// Logits i, i + WORKGROUP, … of a row, LOADS of them. All loads are issued before the first is used. Places past
+// the vocabulary give its last logit; the caller leaves them out.
 fn load_logits(base: u32, i: u32) -> array<f32, LOADS> {
   var values = array<f32, LOADS>();
   for (var j = 0u; j < LOADS; j++) {

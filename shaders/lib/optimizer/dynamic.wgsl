@@ -1,5 +1,6 @@
-// The maps of dynamic 8-bit quantisation (Dettmers et al., arXiv:2110.02861): seven decades, each cut into twice
-// as many equal parts as the one below, then 0 and 1. A code is a value's place in ascending order.
+// The maps of dynamic 8-bit quantisation (Dettmers et al., arXiv:2110.02861). Seven decades up to 1. Each is cut
+// into equal parts, twice as many as the decade below it. The values are the middles of the parts, and 0 and 1
+// besides; the signed map has the middles with both signs. A code is a value's place in ascending order.
 var<workgroup> signed_values: array<f32, 256>;
 var<workgroup> unsigned_values: array<f32, 256>;
 

@@ -33,7 +33,7 @@ impl Output {
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Bindings: a, b, c, step, range, and the residual, the bias or both and K is not split.
+    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both.
     pub product: Kernel,
     pub sum: Option<LinearSum>,
 }
@@ -180,7 +180,7 @@ pub(in crate::kernels) fn linear_sum(
     let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(output.added());
     let composer = Composer::new(spec, size)
-        .size("N", shape.part_row())
+        .size("N", shape.part_stride())
         .size("SPLITS", splits)
         .size("PART_ROWS", shape.m())
         .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
@@ -198,7 +198,7 @@ pub(in crate::kernels) fn linear_sum(
             Output::Mode(_) => shader!("lib/linear/previous_vec4"),
         })
         .module(shader!("03_linear_sum"));
-    let flat = Grid::Flat { rows: 1, per_block: shape.part_row() / 4, per_group: size as usize };
+    let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     composer.finish(
         caps,
@@ -245,7 +245,7 @@ fn constants(
         .size("A_INNER", a_inner)
         .size("B_STRIDE", b_stride)
         .size("B_INNER", b_inner)
-        .size("C_STRIDE", if target.split() { shape.part_row() } else { shape.c_stride })
+        .size("C_STRIDE", if target.split() { shape.part_stride() } else { shape.c_stride })
         .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
         .size("C_COLUMNS", usize::from(rows_of_c))
         .size("WRITE_MODE", target.output().write_mode());

@@ -80,7 +80,7 @@ pub(super) fn linear(
         let terms = (split * each).min(depth)..((split + 1) * each).min(depth);
         let product = part(on, shape, &b, terms)?;
         for (row, terms) in product.chunks(shape.n).enumerate() {
-            on.write("c", (split * m + row) * shape.part_row(), terms)?;
+            on.write("c", (split * m + row) * shape.part_stride(), terms)?;
         }
     }
     Ok(())
@@ -123,7 +123,7 @@ pub(super) fn linear_sum(
 ) -> Result<()> {
     let fixed = shape.form == Form::MatmulAt;
     let rows = if fixed { shape.k } else { on.range()?.rows_of(on.tokens()?) };
-    let (each, width) = (if fixed { shape.k } else { shape.tokens }, shape.part_row());
+    let (each, width) = (if fixed { shape.k } else { shape.tokens }, shape.part_stride());
     let mut total = vec![0.0; rows * shape.n];
     for split in 0..splits {
         let part = gathered(on.f32("parts")?, width, split * each..split * each + rows, 0..shape.n);
