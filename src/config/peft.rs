@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, NOTHING, Neutral, OFF, refuse};
 use super::lora::{ALL_LINEAR, LoraConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use serde_json::{Value, json};
 
 /// What an unused option holds.
@@ -75,7 +75,7 @@ impl LoraConfig {
         for name in fields.names() {
             fields.require_neutral(name, EMPTY, "absent: tinyloom does not know this field")?;
         }
-        lora.validate()?;
+        lora.validate().map_err(|error| by_file(&error.message))?;
         Ok(lora)
     }
 
@@ -99,6 +99,18 @@ impl LoraConfig {
     }
 }
 
+/// A value that is not allowed, by its name in the file.
+fn by_file(message: &str) -> Error {
+    let (option, wrong) = message.split_once(' ').unwrap_or((message, ""));
+    let name = match option {
+        "alpha" => "lora_alpha",
+        "dropout" => "lora_dropout",
+        "targets" => "target_modules",
+        other => other,
+    };
+    Error::config(format!("config field {name} {wrong}"))
+}
+
 fn targets(value: Option<Value>) -> Result<Vec<String>> {
     let allowed = "a list of modules' names, or \"all-linear\"; tinyloom reads no pattern";
     let name = |name: &Value| name.as_str().map(str::to_owned);
@@ -115,10 +127,13 @@ fn targets(value: Option<Value>) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn refused(more: &str) -> String {
         let text = format!(r#"{{"peft_type":"LORA","target_modules":["q_proj"],{more}}}"#);
-        LoraConfig::from_peft(&text).unwrap_err().message
+        let error = LoraConfig::from_peft(&text).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidConfig, "{}", error.message);
+        error.message
     }
 
     #[test]
@@ -140,17 +155,18 @@ mod tests {
             ("of_another_year", "3"),
             ("r", "0"),
             ("lora_alpha", r#""8""#),
+            ("lora_alpha", "0"),
             ("lora_dropout", "1.5"),
         ] {
             let message = refused(&format!("\"{field}\":{value}"));
-            let name = field.trim_start_matches("lora_");
-            assert!(message.contains(name), "{field}: {message}");
+            assert!(message.contains(field), "{field}: {message}");
         }
         let read = |text: &str| LoraConfig::from_peft(text).unwrap_err().message;
         assert!(read(r#"{"peft_type":"IA3"}"#).contains("peft_type"));
         assert!(read(r#"{"peft_type":"LORA"}"#).contains("target_modules"));
         assert!(read(r#"{"target_modules":".*q_proj"}"#).contains("target_modules"));
         assert!(read(r#"{"target_modules":[1]}"#).contains("target_modules"));
+        assert!(read(r#"{"target_modules":[]}"#).contains("target_modules"));
     }
 
     #[test]

@@ -207,8 +207,8 @@ impl Own {
 
     fn positive(&mut self, key: &str, default: Option<f64>) -> Result<f64> {
         match self.real(key)?.or(default) {
-            Some(x) if x > 0.0 => Ok(x),
-            Some(x) => Err(refuse(&self.name(key), &json!(x), "a number above 0")),
+            Some(x) if x > 0.0 && (x as f32).is_normal() => Ok(x),
+            Some(x) => Err(refuse(&self.name(key), &json!(x), "above 0 and a number of f32")),
             None => Err(Error::config(format!("config field {} is missing", self.name(key)))),
         }
     }

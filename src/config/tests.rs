@@ -151,6 +151,10 @@ fn whatever_is_not_supported_is_refused_by_name() {
             "rope_parameters.truncate is 0; it must be true or false",
         ),
         (
+            r#"{"rope_parameters":{"rope_type":"yarn","factor":4,"attention_factor":1e300}}"#,
+            "attention_factor is 1e+300; it must be above 0 and a number of f32",
+        ),
+        (
             r#"{"rope_scaling":{"rope_type":"yarn","truncate":"false"}}"#,
             "rope_scaling.truncate is \"false\"; it must be true or false",
         ),
