@@ -206,7 +206,11 @@ export const cases = {
     const { tokens } = batch(9);
     for (const weights of ["f32", "f16", "int4"]) {
       await refuses("invalid-options", words, () => model.generate(PROMPT, { weights, adapter }));
-      await refuses("invalid-options", words, () => model.loss(tokens, undefined, { weights }));
+      const { message } = await refuses("invalid-options", words, () =>
+        model.loss(tokens, undefined, { weights }),
+      );
+      // What was given, and what to load the model with.
+      equal(message.split('"f32"').length, weights === "f32" ? 3 : 2, message);
       await refuses("invalid-options", words, () => model.logits(tokens, { weights }));
       const options = { weights: "int8", generate: { tokens: 32, weights } };
       await refuses("invalid-options", words, () => estimate(model.config, options));
