@@ -228,10 +228,10 @@ impl ModelConfig {
         let context = self.extra.get("n_ctx").filter(|_| self.model_type == ModelType::Gpt2);
         match context.filter(|text| **text != self.max_position_embeddings.to_string()) {
             None => Ok(()),
-            Some(text) => {
-                let allowed = format!("n_positions, {}", self.max_position_embeddings);
-                Err(refuse("n_ctx", &json!(text), &allowed))
-            }
+            Some(text) => Err(Error::config(format!(
+                "config field n_ctx is {text:.200}; it must be n_positions, {}",
+                self.max_position_embeddings
+            ))),
         }
     }
 

@@ -293,8 +293,8 @@ impl Params {
     }
 
     /// Parameters, padding not counted.
-    pub fn parameter_count(&self) -> usize {
-        self.tensors.iter().map(|t| t.shape.iter().product::<usize>()).sum()
+    pub fn parameter_count(&self) -> u64 {
+        self.tensors.iter().map(|t| t.shape.iter().product::<usize>() as u64).sum()
     }
 
     /// Bytes of its own shards and packed parts, once.

@@ -50,8 +50,8 @@ impl Schedule {
         let min_learning_rate = min_learning_rate.unwrap_or(learning_rate / 10.0);
         if !(0.0..=learning_rate).contains(&min_learning_rate) {
             return Err(Error::options(format!(
-                "minLearningRate is {min_learning_rate}; it must be from 0 to \
-                 learningRate ({learning_rate})"
+                "minLearningRate is {min_learning_rate:?}; it must be from 0 to \
+                 learningRate ({learning_rate:?})"
             )));
         }
         if total_steps == Some(0) {

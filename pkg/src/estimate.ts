@@ -7,7 +7,7 @@ import type { AdapterOptions } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { loadRaw } from "./raw.js";
-import type { Capabilities } from "./runtime.js";
+import { type Capabilities, expectLimits } from "./runtime.js";
 import { TRAINER } from "./trainer-options.js";
 import type { TrainerOptions } from "./trainer-types.js";
 
@@ -128,8 +128,9 @@ export async function estimate(
 function capabilitiesJson(given: Capabilities): string {
   return inspect("estimate: capabilities", () => {
     const text = !object(given) && given.limits && JSON.stringify(given);
-    if (text) return text;
-    throw wrong(`it is ${show(given)}`);
+    if (!text) throw wrong(`it is ${show(given)}`);
+    expectLimits("estimate: capabilities", given.limits);
+    return text;
   });
 }
 

@@ -1,15 +1,15 @@
 /** Searches for a learning rate. */
 
 import type { Data } from "./data.js";
-import { throwIfAborted } from "./error.js";
+import { throwIfAborted, toError } from "./error.js";
 import { end } from "./handle.js";
-import { models } from "./internal.js";
+import { type InnerModel, models } from "./internal.js";
 import { loadWeights } from "./loading.js";
 import type { Adapter } from "./lora.js";
 import { metricsOf } from "./metrics.js";
 import type { Model } from "./model.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
-import type { RawDataset, RawLoader, RawModule } from "./raw.js";
+import type { Ask, RawDataset, RawLoader, RawModule } from "./raw.js";
 import { LONG, type LongOptions, openSource, report, type Source } from "./source.js";
 import { DEFAULTS, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
@@ -50,6 +50,20 @@ export async function findLearningRate(
   data: Data,
   options: RateOptions & LongOptions,
 ): Promise<RateSearch> {
+  try {
+    return await found(trained, data, options);
+  } catch (error) {
+    // What was aborted is the search, and not the save and the loading that it is made of.
+    if (toError(error).code === "aborted") throwIfAborted(options.signal, WHERE);
+    throw error;
+  }
+}
+
+async function found(
+  trained: Model | Adapter,
+  data: Data,
+  options: RateOptions & LongOptions,
+): Promise<RateSearch> {
   const { from, to, steps, trainer, signal, onProgress } = {
     from: 1e-6,
     to: 1,
@@ -62,6 +76,8 @@ export async function findLearningRate(
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const { runtime, names } = inner;
   const json = trainerJson(trainer, to);
+  // A packed model cannot be saved; why it is not trained is for its trainer to say.
+  if (!inner.base && (trained as Model).weights !== "f32") await refusedTrainer(inner, json);
   // The copy that is trained, so that the model or adapter itself stays as it is to the bit.
   const files = await trained.save(signal ? { signal } : {});
   const source = openSource(WHERE, files, {});
@@ -76,6 +92,14 @@ export async function findLearningRate(
     (raw, module) => search(module, (config) => new module.RawLoader(raw, config)),
     signal,
   );
+}
+
+/** Fails as `Trainer.create` does with such a model. */
+function refusedTrainer({ handle, runtime }: InnerModel, json: string): Promise<void> {
+  return handle.run(async (raw) => {
+    const create = (ask: Ask) => runtime.module.RawTrainer.create(raw, json, ask);
+    end(await watched(WHERE, {}, create));
+  });
 }
 
 /** The options of the copy's trainer, whose rate is set before each step. */

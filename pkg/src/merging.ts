@@ -1,7 +1,8 @@
 /** Writes a checkpoint with an adapter added, as the checkpoint is read: neither is ever whole in memory. */
 
+import { crc32, hex } from "./crc32.js";
 import { throwIfAborted } from "./error.js";
-import type { FilePart } from "./file-part.js";
+import { corrupt, type FilePart } from "./file-part.js";
 import { end } from "./handle.js";
 import { type InnerAdapter, models } from "./internal.js";
 import type { MergeOptions } from "./lora.js";
@@ -9,7 +10,7 @@ import type { ModelFiles } from "./model-types.js";
 import { floats, NUMBERS } from "./numbers.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { tensorSizes } from "./readback.js";
-import { framed, PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
+import { damaged, framed, PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
 import { MODEL_FILES, saveOptions } from "./save.js";
 import { save } from "./saving.js";
 import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
@@ -22,8 +23,11 @@ interface Stored {
   readonly shape: readonly number[];
   readonly dtype: string;
   readonly file: FilePart;
-  /** Its first byte in the file. */
+  /** Its first byte in the file, and the first behind it. */
   readonly begin: number;
+  readonly end: number;
+  /** Its CRC-32 as the file states it. */
+  readonly stated: string | undefined;
 }
 
 /** What is added to a matrix: scale · B·A. */
@@ -58,15 +62,15 @@ export async function saveMerged(
       throwIfAborted(chosen.signal, "save");
       await checker.allocate(); // refuses a checkpoint that lacks a tensor
       const stored: Stored[] = [];
-      for (const { file, ranges } of open) {
+      for (const { file, ranges, sums } of open) {
         const header = await readHeader(file, checker.headerLimit());
-        const entries = parse(header).order.map(([, entry]) => entry as unknown as Entry);
+        const entries = parse(header).order as unknown as [string, Entry][];
         // By their places: the file's names may be others.
         const from = PREFIX + header.length;
-        const at = new Map(entries.map((entry) => [from + entry.data_offsets[0], entry]));
-        for (const { name, begin } of ranges) {
-          const { dtype, shape } = at.get(begin) as Entry;
-          stored.push({ name, shape, dtype, file, begin });
+        const at = new Map(entries.map((one) => [from + one[1].data_offsets[0], one]));
+        for (const { name, begin, end } of ranges) {
+          const [own, { dtype, shape }] = at.get(begin) as [string, Entry];
+          stored.push({ name, shape, dtype, file, begin, end, stated: sums.get(own) });
         }
       }
       const config = under.config();
@@ -114,6 +118,8 @@ class Merged implements RawWriter {
   readonly #added: ReadonlyMap<string, LowRank>;
   /** One read after the other: a file is cheapest forward. */
   #last: Promise<unknown> = Promise.resolve();
+  /** CRC-32 of the tensor that is being read, up to the last piece. */
+  #sum = 0;
 
   constructor(stored: readonly Stored[], added: ReadonlyMap<string, LowRank>) {
     this.#stored = stored;
@@ -142,14 +148,40 @@ class Merged implements RawWriter {
     return read;
   }
 
-  async #read({ name, shape, dtype, file, begin }: Stored, first: number, last: number) {
+  async #read(tensor: Stored, first: number, last: number) {
+    const { name, shape, dtype, file, begin, end, stated } = tensor;
     const size = dtype === "F32" ? 4 : 2;
-    const bytes = await file.read(begin + size * first, begin + size * last);
+    const to = begin + size * last;
+    const bytes = await file.read(begin + size * first, to);
+    if (stated) {
+      // Every pass reads a tensor from its beginning to its end.
+      this.#sum = crc32(bytes, first === 0 ? 0 : this.#sum);
+      const found = hex(this.#sum);
+      if (to === end && found !== stated)
+        throw damaged(`${file.place}: tensor ${name}`, found, stated);
+    }
     const values = (NUMBERS[dtype] as (bytes: Uint8Array) => Float32Array)(bytes);
+    expectFinite(tensor, first, values);
     const low = this.#added.get(name);
     if (low) add(values, first, shape[1] as number, low);
     return new Uint8Array(values.buffer);
   }
+}
+
+/** Refuses elements of a tensor, from element `first` on, that loading would refuse. */
+function expectFinite({ name, shape, file }: Stored, first: number, values: Float32Array): void {
+  const found = values.findIndex((value) => !Number.isFinite(value));
+  if (found < 0) return;
+  let left = first + found;
+  const index = [...shape].reverse().map((length) => {
+    const at = left % length;
+    left = (left - at) / length;
+    return at;
+  });
+  throw corrupt(
+    `tensor ${name} of ${file.place} has ${values[found]} at [${index.reverse().join(", ")}], and a weight has to ` +
+      "be finite; the file is damaged, or from a run that diverged: use another",
+  );
 }
 
 /** Adds the product to elements of a matrix of so many columns, from element `first` on. Sums are f64. */

@@ -341,8 +341,14 @@ export class Model {
 }
 
 /** Refuses anything but a runtime, for callers without types. @internal */
-export function expectRuntime(where: string, runtime: unknown): asserts runtime is Runtime {
+export function expectRuntime(
+  where: string,
+  runtime: unknown,
+  or = "",
+): asserts runtime is Runtime {
   if (!isA(runtime, Runtime)) {
-    throw invalid(`${where} takes a Runtime first, not ${show(runtime)}; await Runtime.create()`);
+    throw invalid(
+      `${where} takes a Runtime first${or}, not ${show(runtime)}; await Runtime.create()`,
+    );
   }
 }

@@ -382,12 +382,17 @@ function features(given: FeatureOptions | false | undefined) {
 
 function limits(given: RuntimeOptions["limits"]): RuntimeOptions["limits"] {
   if (typeof given !== "object") return given ?? "adapter";
+  expectLimits("Runtime.create", given);
+  return given;
+}
+
+/** Refuses limits that no device has. */
+export function expectLimits(where: string, given: object): void {
   for (const [name, value] of Object.entries(given)) {
     if (!/^(max|min)[A-Z]\w*$/.test(name)) {
-      throw invalid(`Runtime.create: limits has no ${show(name)}; use WebGPU's names of limits`);
+      throw invalid(`${where}: limits has no ${show(name)}; use WebGPU's names of limits`);
     }
     const allowed = integer(1)(value);
-    if (allowed) throw invalid(`Runtime.create: limits.${name} is ${show(value)}; give ${allowed}`);
+    if (allowed) throw invalid(`${where}: limits.${name} is ${show(value)}; give ${allowed}`);
   }
-  return given;
 }

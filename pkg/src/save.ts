@@ -81,7 +81,7 @@ const SAVE: Rules<SaveOptions> = {
   to: (value) =>
     typeof value === "object" && value !== null
       ? undefined
-      : 'a directory handle, or an object of WritableStreams or file handles such as { "config.json": … }',
+      : "a directory handle, or an object with a WritableStream or file handle for each file",
 };
 
 /** One file on its way. */

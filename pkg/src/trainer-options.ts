@@ -1,6 +1,7 @@
 /** What is checked of a trainer's options, and how the module reports them. */
 
 import {
+  check,
   flag,
   fraction,
   integer,
@@ -11,20 +12,26 @@ import {
   type Rules,
   seed,
 } from "./options.js";
-import type { ResolvedTrainerOptions, Schedule, TrainerOptions } from "./trainer-types.js";
+import type {
+  DropoutRates,
+  ResolvedTrainerOptions,
+  Schedule,
+  TrainerOptions,
+} from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;
 
 const share = fraction();
 
+const PLACES: Rules<DropoutRates> = { embedding: share, attention: share, residual: share };
+
 /** A rate for all places, or for some of them by name. */
 const dropout: Rule = (value) => {
-  const rates: object = Object(value) === value ? (value as object) : { residual: value };
-  return Object.entries(rates).every(
-    ([place, rate]) => /^(embedding|attention|residual)$/.test(place) && !share(rate),
-  )
-    ? undefined
-    : `${share(undefined)}, or { embedding, attention, residual } of such numbers`;
+  if (typeof value === "object" && value) check("dropout", value, PLACES);
+  else
+    return (
+      share(value) && `${share(undefined)}, or { embedding, attention, residual } of such numbers`
+    );
 };
 
 /** Rules of {@link TrainerOptions}. */

@@ -156,7 +156,7 @@ export class Trainer {
       return Trainer.#from(adapter, made);
     }
     const runtime = on;
-    expectRuntime("Trainer.resume", runtime);
+    expectRuntime("Trainer.resume", runtime, ", or the Model of an adapter's run");
     const source = openSource("Trainer.resume", files, chosen);
     const inner = runtimes.of(runtime);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {

@@ -99,6 +99,9 @@ fn what_gpt2_has_and_tinyloom_not_is_refused_by_name() {
         let message = ModelConfig::from_json(&text).unwrap_err().message;
         assert!(message.contains(field), "{field}: {message}");
     }
+    let text = r#"{"model_type":"gpt2","n_positions":64,"n_ctx":5}"#;
+    let message = ModelConfig::from_json(text).unwrap_err().message;
+    assert!(message.contains("n_ctx is 5; it must be n_positions, 64"), "{message}");
 }
 
 /// The config of Gemma 2 2B, as transformers 4 wrote it: embeddings are tied, which it leaves out.

@@ -45,7 +45,7 @@ impl LoraConfig {
         }
         if !(self.scale() as f32).is_normal() || alpha <= 0.0 {
             return wrong(format!(
-                "alpha is {alpha}; it must be positive, and the scale that it gives within the range of f32"
+                "alpha is {alpha:?}; it must be positive, and the scale that it gives within the range of f32"
             ));
         }
         if !(0.0..1.0).contains(&dropout) {
@@ -85,6 +85,8 @@ mod tests {
         for alpha in [0.0, -1.0, f64::NAN, 1e300] {
             assert!(refused(LoraConfig { alpha, ..lora() }).contains("alpha is"));
         }
+        let far = refused(LoraConfig { alpha: 1e300, ..lora() });
+        assert!(far.contains("alpha is 1e300;"), "{far}");
         for dropout in [-0.1, 1.0, f64::NAN] {
             assert!(refused(LoraConfig { dropout, ..lora() }).contains("dropout is"));
         }

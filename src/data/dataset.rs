@@ -136,7 +136,7 @@ impl Dataset {
         if !documents.trains(&*tokens) {
             return Err(Error::tokens(format!(
                 "of {} documents {} are for training, and none of these has a token to learn (after \
-                 its first): give more documents, or validationFraction 0 for no validation",
+                 its first): give more documents for training",
                 documents.count(),
                 documents.train
             )));

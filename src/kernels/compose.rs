@@ -104,7 +104,7 @@ impl Grid {
             Self::Fixed { x, y } => (x as usize, y as usize),
             Self::Flat { rows: block, per_block, per_group } => {
                 let groups = (rows.div_ceil(block) * per_block).div_ceil(per_group);
-                let y = groups.div_ceil(most as usize);
+                let y = groups.div_ceil(most.max(1) as usize);
                 (if y == 0 { 0 } else { groups.div_ceil(y) }, y)
             }
             Self::RowsByX { rows: tile, y } => (rows.div_ceil(tile), y as usize),
@@ -299,5 +299,23 @@ impl Composer {
             modules: self.modules,
             wgsl: Wgsl { composed, unrolled: self.unrolled },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_no_device_has_are_an_error() {
+        let flat = Grid::Flat { rows: 1, per_block: 1, per_group: 64 };
+        let tiles = Grid::RowsByX { rows: 8, y: 1 };
+        for grid in [flat, tiles, Grid::RowsByY { rows: 8, x: 1 }, Grid::Fixed { x: 2, y: 1 }] {
+            let error = grid.resolve(100, 0).unwrap_err();
+            assert!(error.message.contains("maxComputeWorkgroupsPerDimension"), "{error}");
+            assert!(grid.resolve(100, 65_535).unwrap().is_some());
+        }
+        assert_eq!(flat.resolve(100, 1).unwrap_err().code, crate::error::ErrorCode::LimitExceeded);
+        assert_eq!(flat.resolve(0, 0).unwrap(), None);
     }
 }

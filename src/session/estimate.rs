@@ -92,12 +92,12 @@ pub fn estimate(
     if options.adapter.is_some() {
         bytes = bytes.plus(MemoryBytes::of_weights(&layout));
     }
-    let mut trainable = layout.parameter_count() as u64;
+    let mut trainable = layout.parameter_count();
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
         options.validate()?;
         let plans = train_plans(caps, &layout, options.choices(config.dropout))?;
-        trainable = plans.state.parameter_count() as u64;
+        trainable = plans.state.parameter_count();
         bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         let micro_steps = options.gradient_accumulation as f64;
         let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);

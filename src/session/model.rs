@@ -99,7 +99,7 @@ impl Model {
         self.weights.expect_own_numbers("save")
     }
 
-    pub fn parameter_count(&self) -> usize {
+    pub fn parameter_count(&self) -> u64 {
         self.layout().parameter_count()
     }
 

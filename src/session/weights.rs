@@ -321,12 +321,12 @@ pub(super) fn check_format(layout: &Params, weights: WeightFormat) -> Result<()>
     if held == WeightFormat::F32 || held == weights {
         return Ok(());
     }
+    let other = if weights == WeightFormat::F32 { "" } else { " or \"f32\"" };
     Err(Error::options(format!(
-        "weights is {:?}, and this model holds its matrices in {held}: leave weights out, or load the model with \
-         weights: {:?} or \"f32\"",
-        weights.name(),
-        weights.name(),
-        held = held.name()
+        "weights is {name:?}, and this model holds its matrices in {}: leave weights out, or load the model with \
+         weights: {name:?}{other}",
+        held.name(),
+        name = weights.name()
     )))
 }
 

@@ -221,6 +221,13 @@ async function addDocuments(
     else if (end !== undefined) store.append([end]);
     if (prompted) store.learn(learned, store.length);
   }
+  expectLearned(store, "every completion is empty; give completions");
+}
+
+/** Refuses documents of which no token is to be learned; `why` says so, and what to do. */
+export function expectLearned({ learned, length }: DocumentStore, why: string): void {
+  if (length > 0 && learned?.length === 0)
+    throw invalid(`there is no token to learn: ${why}`, "invalid-tokens");
 }
 
 /** The id with which a tokenizer ends texts, if it has one. */

@@ -4,7 +4,7 @@ import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
 import { check, inspect, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { encoder, formatOf, prepared } from "./build.js";
+import { encoder, expectLearned, formatOf, prepared } from "./build.js";
 import { DocumentStore } from "./documents.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
@@ -67,6 +67,10 @@ export async function fromConversations(
       `${WHERE}: conversation ${empty}: the template rendered nothing; look at what it does with messages`,
     );
   }
+  expectLearned(
+    store,
+    `no conversation has an answer (of role "assistant"); give answers, or learn: "all"`,
+  );
   return prepared(store, options, encoding);
 }
 

@@ -25,6 +25,12 @@ export interface Opened {
   readonly chunks: AsyncIterable<Chunk>;
 }
 
+/** What some calls take besides a source, and where a text goes that is none to them. */
+const OWN: { readonly [where: string]: readonly [own: string, text?: string] } = {
+  "BpeTokenizer.train": ["a text, "],
+  "Dataset.fromConversations": ["an array of conversations, ", "as JSONL into new Blob([…])"],
+};
+
 /** Opens a source. Nothing is read before the first chunk is asked for, except the head of an answer. */
 export async function openText(
   where: string,
@@ -44,13 +50,11 @@ export async function openText(
     const chunks = worded(where, "the stream", open, signal);
     return { name: "", type: "", total: 0, chunks };
   }
+  const [own = "", text = "to Dataset.fromText"] = OWN[where] ?? [];
   const hint =
-    typeof source === "string"
-      ? "; a text goes to Dataset.fromText, an address into new URL(…)"
-      : "";
-  const text = where === "BpeTokenizer.train" ? "a text, " : "";
+    typeof source === "string" ? `; a text goes ${text}, an address into new URL(…)` : "";
   throw invalid(
-    `${where} takes ${text}a File, a Blob, a ReadableStream or a URL, not ${show(source)}${hint}`,
+    `${where} takes ${own}a File, a Blob, a ReadableStream or a URL, not ${show(source)}${hint}`,
   );
 }
 

@@ -8,6 +8,7 @@ use crate::optim::{Numbers, Optimizer, OptimizerKind};
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt::Debug;
 
 /// Most micro-steps of a step.
 const MOST_ACCUMULATION: u64 = 1 << 16;
@@ -171,16 +172,16 @@ impl TrainerOptions {
     pub(in crate::session) fn validate(&self) -> Result<Schedule> {
         self.check_numbers()?;
         let rate = self.learning_rate;
-        check(normal(rate), "learningRate", rate, NORMAL)?;
+        check(normal(rate), "learningRate", &rate, NORMAL)?;
         let decay = self.weight_decay;
         check(
             (decay as f32).is_finite() && decay >= 0.0,
             "weightDecay",
-            decay,
+            &decay,
             "a number from 0 to 3.4e38",
         )?;
         let smoothing = self.label_smoothing;
-        check((0.0..1.0).contains(&smoothing), "labelSmoothing", smoothing, BELOW_ONE)?;
+        check((0.0..1.0).contains(&smoothing), "labelSmoothing", &smoothing, BELOW_ONE)?;
         let DropoutOptions { embedding, attention, residual } = self.dropout;
         for (name, rate) in [
             ("dropout.embedding", embedding),
@@ -188,19 +189,21 @@ impl TrainerOptions {
             ("dropout.residual", residual),
         ] {
             let rate = rate.unwrap_or(0.0);
-            check((0.0..1.0).contains(&rate), name, rate, BELOW_ONE)?;
+            check((0.0..1.0).contains(&rate), name, &rate, BELOW_ONE)?;
         }
         let factor = self.z_loss;
-        let allowed = "0, or a number from 1.2e-38 to 3.4e38";
-        check(factor == 0.0 || normal(factor), "zLoss", factor, allowed)?;
+        let allowed = "0, or a number from 1.2e-38 to 1.7e38";
+        // The gradient's kernel has it twice.
+        let good = factor == 0.0 || (normal(factor) && normal(2.0 * factor));
+        check(good, "zLoss", &factor, allowed)?;
         if let Some(kept) = self.ema {
-            check((0.0..1.0).contains(&kept), "ema", kept, BELOW_ONE)?;
+            check((0.0..1.0).contains(&kept), "ema", &kept, BELOW_ONE)?;
         }
         if let Some(norm) = self.max_grad_norm {
             check(
                 normal(norm),
                 "maxGradNorm",
-                norm,
+                &norm,
                 "a number from 1.2e-38 to 3.4e38, or null for no clipping",
             )?;
         }
@@ -208,16 +211,11 @@ impl TrainerOptions {
         check(
             (1..=MOST_ACCUMULATION).contains(&accumulation),
             "gradientAccumulation",
-            accumulation as f64,
+            &accumulation,
             "from 1 to 65536",
         )?;
         let tokens = self.tokens_per_step;
-        check(
-            (1..=1 << 24).contains(&tokens),
-            "tokensPerStep",
-            tokens as f64,
-            "from 1 to 16777216",
-        )?;
+        check((1..=1 << 24).contains(&tokens), "tokensPerStep", &tokens, "from 1 to 16777216")?;
         Schedule::new(
             self.schedule,
             self.learning_rate,
@@ -244,9 +242,9 @@ impl TrainerOptions {
                 )));
             }
             if name == "epsilon" {
-                check(normal(value), name, value, NORMAL)?;
+                check(normal(value), name, &value, NORMAL)?;
             } else {
-                check((0.0..1.0).contains(&value), name, value, BELOW_ONE)?;
+                check((0.0..1.0).contains(&value), name, &value, BELOW_ONE)?;
             }
         }
         Ok(())
@@ -261,12 +259,12 @@ fn normal(value: f64) -> bool {
     value > 0.0 && (value as f32).is_normal()
 }
 
-/// Refuses a value that is not good.
-fn check(good: bool, name: &str, value: f64, allowed: &str) -> Result<()> {
+/// Refuses a value that is not good. `Debug` writes 1e300 in five characters, and `Display` in 301.
+fn check(good: bool, name: &str, value: &dyn Debug, allowed: &str) -> Result<()> {
     if good {
         Ok(())
     } else {
-        Err(Error::options(format!("{name} is {value}; it must be {allowed}")))
+        Err(Error::options(format!("{name} is {value:?}; it must be {allowed}")))
     }
 }
 
@@ -290,11 +288,15 @@ mod tests {
             let options = TrainerOptions { learning_rate, ..default() };
             assert!(refused(options).contains("learningRate is"));
         }
+        let far = refused(TrainerOptions { learning_rate: 1e300, ..default() });
+        assert!(far.contains("is 1e300;"), "{far}");
         let options = TrainerOptions { weight_decay: 1e39, ..default() };
         assert!(refused(options).contains("weightDecay is"));
-        for z_loss in [-1.0, 1e-46, 1e39, f64::NAN] {
-            assert!(refused(TrainerOptions { z_loss, ..default() }).contains("zLoss is"));
+        for z_loss in [-1.0, 1e-46, 1.8e38, 1e39, f64::NAN] {
+            let message = refused(TrainerOptions { z_loss, ..default() });
+            assert!(message.contains("zLoss is") && message.contains("to 1.7e38"), "{message}");
         }
+        TrainerOptions { z_loss: 1.7e38, ..default() }.validate().unwrap();
         for label_smoothing in [-0.1, 1.0, f64::NAN] {
             let options = TrainerOptions { label_smoothing, ..default() };
             assert!(refused(options).contains("labelSmoothing is"));

@@ -222,8 +222,8 @@ fn an_estimate_is_what_is_allocated() {
     let _trainer = block_on(Trainer::create(model, options.trainer.unwrap(), UNWATCHED)).unwrap();
     block_on(model.logits(&[1; 40], InferenceOptions::default(), UNWATCHED)).unwrap();
     assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
-    assert_eq!(estimated.parameters, pair.model.parameter_count() as u64);
-    assert_eq!(estimated.trainable, model.parameter_count() as u64);
+    assert_eq!(estimated.parameters, pair.model.parameter_count());
+    assert_eq!(estimated.trainable, model.parameter_count());
     let bad = EstimateOptions {
         adapter: Some(LoraConfig { rank: 0, ..Default::default() }),
         ..Default::default()
@@ -488,7 +488,7 @@ fn a_resumed_adapter_goes_on_to_the_bit() {
     let before = steps(&trainer, 3);
     let snapshot = block_on(Snapshot::of_model(first.model()).unwrap()).unwrap();
     assert_eq!(snapshot.save_header(), first.model().save_header());
-    let bytes = first.model().layout().parameter_count() as u64 * 4;
+    let bytes = first.model().layout().parameter_count() * 4;
     assert!(block_on(snapshot.read(0..bytes)).unwrap() == weights(first.model()));
     // Onto a device of its own, over the same base.
     let elsewhere = Pair::new(&Double::floor(), NORMED);

@@ -87,7 +87,7 @@ fn what_is_below_takes_nothing_and_an_estimate_says_so() {
         let (some, all) = (ask(last(1)), ask(options()));
         let trainer = trainer(model, last(1));
         assert_eq!(model.gpu_bytes(), some.bytes.total());
-        assert_eq!(some.trainable, trainer.layout().parameter_count() as u64);
+        assert_eq!(some.trainable, trainer.layout().parameter_count());
         assert_eq!(all.trainable, all.parameters);
         let bytes = trainer.layout().bytes();
         assert!(bytes < model.layout().bytes());

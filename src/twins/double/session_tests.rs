@@ -167,7 +167,7 @@ fn a_snapshot_is_what_a_save_at_its_moment_gives() {
         let of_trainer = Snapshot::of_trainer(&trainer).unwrap().expect("between steps");
         steps(&trainer, 2);
         let (of_model, of_trainer) = (block_on(of_model).unwrap(), block_on(of_trainer).unwrap());
-        let bytes = model.parameter_count() as u64 * 4;
+        let bytes = model.parameter_count() * 4;
         for piece in [4, 1000, 1 << 20] {
             assert!(file_of(&of_model, bytes, piece) == saved.0, "weights by {piece}");
             assert!(file_of(&of_trainer, 2 * bytes, piece) == saved.1, "moments by {piece}");

@@ -238,6 +238,13 @@ export const cases = {
       model.logits([1], { adapter: model }),
     );
     await refuses("invalid-options", "a Model or an Adapter", () => Trainer.create({}));
+    const { message } = await refuses("invalid-options", "for each file", () =>
+      adapter.save({ to: 5 }),
+    );
+    ok(!message.includes("config.json"), message);
+    await refuses("invalid-options", ["Model of an adapter's run", "(Adapter)"], async () =>
+      Trainer.resume(adapter, await adapter.save()),
+    );
     sameFiles(await adapter.save(), kept, "the adapter");
     adapter.free();
     adapter.free();

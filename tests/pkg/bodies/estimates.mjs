@@ -96,6 +96,14 @@ export const cases = {
     model.free();
   },
 
+  async "of more weights than 32 bits count, all are counted"({ tinyloom, runtime }) {
+    // Fields that are not given are transformers' own: Llama 7B.
+    const options = { trainer: { tokensPerStep: 16 } };
+    const told = await tinyloom.estimate({}, options, runtime.capabilities);
+    equal([told.parameters, told.trainable], [6_738_415_616, 6_738_415_616]);
+    equal(told.snapshots.gpu, 12 * 6_738_415_616, "bytes of a snapshot");
+  },
+
   async "what cannot be is refused"({ tinyloom, runtime }) {
     const { estimate } = tinyloom;
     const wrong = (words, ...call) => refuses("invalid-options", words, () => estimate(...call));
@@ -125,6 +133,13 @@ export const cases = {
       { toJSON: () => undefined },
     ]) {
       await wrong(["capabilities", "runtime.capabilities"], config, {}, value);
+    }
+    for (const name of Object.keys(runtime.capabilities.limits)) {
+      for (const value of [0, -1, 1.5, "8", null]) {
+        const limits = { ...runtime.capabilities.limits, [name]: value };
+        const able = { ...runtime.capabilities, limits };
+        await wrong(["capabilities", name, "at least 1"], config, { trainer: {} }, able);
+      }
     }
     const limits = { ...runtime.capabilities.limits, maxStorageBufferBindingSize: 64 };
     await refuses("limit-exceeded", ["maxStorageBufferBindingSize"], () =>

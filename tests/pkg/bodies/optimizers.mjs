@@ -181,9 +181,15 @@ export const cases = {
     await refused("steps", { steps: 2 });
     await refused("learningRate", { trainer: { learningRate: 1 } });
     await refuses("invalid-options", "Model", () => Trainer.findLearningRate({}, data));
-    await refuses("aborted", [], () =>
+    const named = "Trainer.findLearningRate was aborted";
+    await refuses("aborted", named, () =>
       Trainer.findLearningRate(model, data, { signal: AbortSignal.abort() }),
     );
+    const packed = await Model.fromPretrained(runtime, await model.save(), { weights: "int8" });
+    const words = ["a packed matrix has no gradient", "train an adapter on it"];
+    await refuses("invalid-options", words, () => Trainer.create(packed));
+    await refuses("invalid-options", words, () => Trainer.findLearningRate(packed, data));
+    packed.free();
     model.free();
   },
 };

@@ -274,9 +274,14 @@ export const cases = {
       ["dropout", { attention: -0.1 }],
       ["dropout", { hidden: 0.1 }],
       ["dropout", { residual: null }],
+      ["dropout", []],
+      ["dropout", new Map()],
+      ["zLoss", 1.8e38],
     ]) {
       await refused(name, { optimizer: "sgd", [name]: value });
     }
+    await refused(["dropout", '"embeddings"', "embedding, att"], { dropout: { embeddings: 0.1 } });
+    await refused(["dropout", "attention is 1;", "below 1"], { dropout: { attention: 1 } });
     equal(model.gpuBytes, held, "nothing is held");
     for (const [optimizer, wanted] of [
       ["adamw", { learningRate: 1e-3, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }],
@@ -300,6 +305,8 @@ export const cases = {
       const all = Object.fromEntries(names.map((name) => [name, wanted[name]]));
       equal([options.optimizer, own], [optimizer, all], optimizer);
     }
+    const most = await Trainer.create(model, { zLoss: 1.7e38, tokensPerStep: 16 });
+    equal(most.options.zLoss, 1.7e38, "the largest factor compiles");
     model.free();
   },
 

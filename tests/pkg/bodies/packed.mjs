@@ -206,7 +206,11 @@ export const cases = {
     const { tokens } = batch(9);
     for (const weights of ["f32", "f16", "int4"]) {
       await refuses("invalid-options", words, () => model.generate(PROMPT, { weights, adapter }));
-      await refuses("invalid-options", words, () => model.loss(tokens, undefined, { weights }));
+      const { message } = await refuses("invalid-options", words, () =>
+        model.loss(tokens, undefined, { weights }),
+      );
+      // What was given, and what to load the model with.
+      equal(message.split('"f32"').length, weights === "f32" ? 3 : 2, message);
       await refuses("invalid-options", words, () => model.logits(tokens, { weights }));
       const options = { weights: "int8", generate: { tokens: 32, weights } };
       await refuses("invalid-options", words, () => estimate(model.config, options));
@@ -281,5 +285,52 @@ export const cases = {
     const files = { ...source, "model.safetensors": makeFile(header, bad) };
     const load = () => Model.fromPretrained(host.runtime, files, { weights: "int4" });
     await refuses("invalid-checkpoint", ["up_proj", "finite"], load);
+  },
+
+  async "a damaged checkpoint gets no adapter"(host) {
+    const { Adapter, Model } = host.tinyloom;
+    const source = await checkpoint(host, {
+      hidden_size: 512,
+      intermediate_size: 4608,
+      num_hidden_layers: 1,
+    });
+    const model = await Model.fromPretrained(host.runtime, source, { weights: "int8" });
+    const adapter = await Adapter.create(model, LORA);
+    const whole = source["model.safetensors"];
+    const { header, data } = openFile(whole);
+    const name = "model.layers.0.mlp.up_proj.weight";
+    const [begin, end] = header[name].data_offsets;
+    ok(end - begin > 8 << 20, `${end - begin} bytes of ${name} are more than a piece`);
+    const changed = (at, change) => {
+      const bytes = whole.slice();
+      change(new DataView(bytes.buffer), bytes.length - data.length + at);
+      return { ...source, "model.safetensors": bytes };
+    };
+    const refused = async (words, files) => {
+      const closed = [];
+      const stream = (file) => new WritableStream({ close: () => void closed.push(file) });
+      const to = Object.fromEntries(Object.keys(source).map((file) => [file, stream(file)]));
+      const told = ["model.safetensors", name, ...words];
+      for (const options of [{}, { to }])
+        await refuses("invalid-checkpoint", told, () => adapter.saveMerged(files, options));
+      equal(closed, [], "streams that ended well");
+    };
+    for (const at of [begin, begin + (8 << 20), end - 4]) {
+      const flip = (view, byte) => view.setUint8(byte, view.getUint8(byte) ^ 1);
+      await refused(["damaged", "CRC-32"], changed(at, flip));
+    }
+    // Of another program, without checksums.
+    const { __metadata__: _, ...plain } = header;
+    for (const [row, column, value] of [
+      [0, 100, Number.NaN],
+      [4607, 509, Number.NEGATIVE_INFINITY],
+    ]) {
+      const bad = data.slice();
+      new DataView(bad.buffer).setFloat32(begin + 4 * (512 * row + column), value, true);
+      const words = [`${value} at [${row}, ${column}]`, "finite"];
+      await refused(words, { ...source, "model.safetensors": makeFile(plain, bad) });
+    }
+    equal(Object.keys(await adapter.saveMerged(source)), Object.keys(source), "the good files");
+    model.free();
   },
 };

@@ -337,6 +337,43 @@ export const cases = {
     }
   },
 
+  async "conversations and completions of which nothing is to be learned"({ tinyloom }) {
+    const { Dataset, ByteTokenizer } = tinyloom;
+    class Template {
+      render({ messages, add_generation_prompt: prompt }) {
+        const parts = messages.map(({ role, content }) => `${role[0]}:${content};`);
+        return parts.join("") + (prompt ? "a:" : "");
+      }
+    }
+    const asked = [{ role: "user", content: "why?" }];
+    const answered = [...asked, { role: "assistant", content: "because" }];
+    const of = (list, more) => {
+      const options = { template: "any", library: { Template }, validationFraction: 0, ...more };
+      return Dataset.fromConversations(list, new ByteTokenizer(), options);
+    };
+    const nothing = ["no token to learn", "no conversation has an answer", 'learn: "all"'];
+    await refuses("invalid-tokens", nothing, () => of([asked, asked]));
+    equal((await of([asked], { learn: "all" })).tokens, 7, "all of it is learned");
+    equal((await of([asked, answered])).documents, 2, "documents with an answer among them");
+    for (const list of [null, 5, {}, "text"]) {
+      await refuses("invalid-options", "takes an array of conversations, a File", () => of(list));
+    }
+    const prompted = (completion) =>
+      Dataset.fromDocuments([{ prompt: "why?", completion }], new ByteTokenizer(), {
+        validationFraction: 0,
+      });
+    await refuses("invalid-tokens", ["every completion is empty"], () => prompted(""));
+    equal((await prompted("a")).tokens, 5, "tokens with a completion");
+    const short = (validationFraction) =>
+      Dataset.fromDocuments(["a", "b"], new ByteTokenizer(), { validationFraction });
+    for (const fraction of [0, 0.5]) {
+      const { message } = await refuses("invalid-tokens", "documents for training", () =>
+        short(fraction),
+      );
+      ok(!message.includes("validationFraction"), message);
+    }
+  },
+
   async "ids, texts and documents that cannot be read"({ tinyloom }) {
     const { BpeTokenizer, ByteTokenizer, Dataset } = tinyloom;
     const bpe = await BpeTokenizer.train(text, { vocabSize: 280 });
