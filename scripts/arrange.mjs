@@ -14,9 +14,11 @@ import {
 /** Bytes of a sequence that two functions may have in common: gzip repeats three at least. */
 const SEQUENCE = 5;
 /** Counts to each function's length: otherwise those of a few bytes would come first for the least likeness. */
-const LEAST = 8;
+const LEAST = 128;
 /** How much less a function counts with each one that is put behind it. */
-const FADING = 0.9;
+const FADING = 0.985;
+/** How much less a sequence counts the more functions have it: the power of their number. */
+const COMMON = 0.75;
 
 /**
  * Names the module's functions so that their order by name is the new one. wasm-opt can sort by it, and then
@@ -65,7 +67,7 @@ function order(bodies) {
     for (const index of left) likeness[index] *= FADING;
     for (const one of found[next]) {
       const among = holders.get(one);
-      for (const index of among) likeness[index] += 1 / Math.sqrt(among.length);
+      for (const index of among) likeness[index] += among.length ** -COMMON;
     }
     let most = -1;
     for (const index of left) {
