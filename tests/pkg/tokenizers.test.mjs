@@ -366,7 +366,8 @@ test("a conversation is read once, with what its classes give", async () => {
   };
   const template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}";
   const given = counting({ messages: [counting(ASKED[0])] });
-  assert.deepEqual(await rendered(template, given), ["u: Why? ;", ""]);
+  const all = { learn: "all" };
+  assert.deepEqual(await rendered(template, given, all), ["u: Why? ;", ": Why? ;"]);
   await chatPrompt(given, new ByteTokenizer(), { template });
   assert.deepEqual(reads, { messages: 2, role: 2, content: 2 });
   class Said {
@@ -377,14 +378,14 @@ test("a conversation is read once, with what its classes give", async () => {
       return "Hi";
     }
   }
-  assert.deepEqual(await rendered(template, [new Said()]), ["u:Hi;", ""]);
+  assert.equal((await rendered(template, [new Said()], all))[0], "u:Hi;");
 });
 
 test("a template's range is Python's, and no longer than in its sandbox", async () => {
   const messages = [{ role: "user", content: "a" }];
   const written = async (template) => {
     const tokenizer = new ByteTokenizer();
-    const made = { validationFraction: 0, template };
+    const made = { validationFraction: 0, template, learn: "all" };
     const data = await Dataset.fromConversations([messages], tokenizer, made);
     const files = await data.save();
     return tokenizer.decode(new Uint8Array(files["tokens.bin"].buffer));
@@ -410,7 +411,8 @@ test("no name of a template reaches the unbounded range of the renderer", async 
   }
   const plain = (template, more) => rendered(template, ASKED, { learn: "all", ...more });
   assert.equal((await plain("{% set range = 3 %}{{ range }}"))[0], "3");
-  assert.equal((await rendered("{{ range }}", { messages: ASKED, range: 4 }))[0], "4");
+  const given = { messages: ASKED, range: 4 };
+  assert.equal((await rendered("{{ range }}", given, { learn: "all" }))[0], "4");
   const counted = "{{ {'a':{'b':1}}['a']['b'] ~ (range(20) | length) }}";
   assert.equal((await plain(counted))[0], "120");
   for (const call of ["range()", "range('3')", "range(1, '3')", "range(1, 2, 3, 4)"]) {
@@ -496,7 +498,7 @@ test("what getters of a conversation's classes give reaches the template", async
   const template =
     "{% for m in messages %}{% for c in m.tool_calls %}{{ c.name }}.{% endfor %}{% endfor %}" +
     "{% for t in tools %}{{ t.name }};{% endfor %}";
-  assert.equal((await rendered(template, new Chat()))[0], "look.look;hear;");
+  assert.equal((await rendered(template, new Chat(), { learn: "all" }))[0], "look.look;hear;");
 });
 
 test("a library that is not there is named", async () => {

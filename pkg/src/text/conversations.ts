@@ -69,7 +69,7 @@ export async function fromConversations(
   }
   expectLearned(
     store,
-    `no conversation has an answer (of role "assistant"); give answers, or learn: "all"`,
+    `no conversation has an answer (of role "assistant") in what the template renders; give answers, or learn: "all"`,
   );
   return prepared(store, options, encoding);
 }

@@ -351,7 +351,11 @@ export const cases = {
       const options = { template: "any", library: { Template }, validationFraction: 0, ...more };
       return Dataset.fromConversations(list, new ByteTokenizer(), options);
     };
-    const nothing = ["no token to learn", "no conversation has an answer", 'learn: "all"'];
+    const nothing = [
+      "no token to learn",
+      'no conversation has an answer (of role "assistant") in what',
+      'learn: "all"',
+    ];
     await refuses("invalid-tokens", nothing, () => of([asked, asked]));
     equal((await of([asked], { learn: "all" })).tokens, 7, "all of it is learned");
     equal((await of([asked, answered])).documents, 2, "documents with an answer among them");
