@@ -416,9 +416,21 @@ async function fileHandles(names) {
   ]);
   const handles = Object.fromEntries(await Promise.all(entries));
   const remove = async () => {
-    if (real) for (const name of names) await root.removeEntry(`handle-${name}`);
+    if (real) for (const name of names) await removed(root, `handle-${name}`);
   };
   return { handles, remove, kind: real ? handles[names[0]].constructor.name : "made here" };
+}
+
+/** Removes a file. Chromium may hold the lock of an aborted stream for a moment longer. */
+async function removed(root, name) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await root.removeEntry(name);
+    } catch (error) {
+      if (error.name !== "NoModificationAllowedError" || tries === 20) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
 }
 
 /** A directory as browsers have it, in memory: a file changes when its stream is closed. */
