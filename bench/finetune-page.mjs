@@ -1,5 +1,5 @@
 // In the page of finetune.mjs: loads a checkpoint, trains it or an adapter on it, and says what that took.
-import { batch, median } from "./workloads.mjs";
+import { batch, median, queued } from "./workloads.mjs";
 
 /** Kinds of dispatches that a profile names. */
 const MOST = 25;
@@ -25,9 +25,8 @@ function summed(rows) {
  *   is reported.
  */
 export async function finetune(base, { model: name, tokens, rank, weights }, steps) {
-  const { Adapter, Dataset, Model, Runtime, Trainer, estimate } = await import(
-    `${base}/pkg/index.js`
-  );
+  const tinyloom = await import(`${base}/pkg/index.js`);
+  const { Adapter, Model, Runtime, Trainer, estimate } = tinyloom;
   const { runtimes } = await import(`${base}/pkg/internal.js`);
   const began = performance.now();
   const seconds = () => (performance.now() - began) / 1000;
@@ -59,15 +58,9 @@ export async function finetune(base, { model: name, tokens, rank, weights }, ste
     secondsToFirstStep ??= seconds();
     times.push(metrics.milliseconds);
   }
-  const { tokens: ids } = batch(4 * tokens, config.vocab_size);
-  const dataset = await Dataset.fromTokens(ids, { sequenceLength: tokens, validationFraction: 0 });
-  const ahead = async () => {
-    const from = performance.now();
-    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 })) note();
-    return (performance.now() - from) / steps;
-  };
-  await ahead();
-  const millisecondsQueued = await ahead();
+  const ahead = queued(tinyloom, trainer, { length: tokens, vocabulary: config.vocab_size }, note);
+  await ahead(steps);
+  const millisecondsQueued = await ahead(steps);
   const profile = summed(await trainer.profile());
   const { adapter, features } = runtime.capabilities;
   return {

@@ -106,18 +106,34 @@ export async function createTraining(tinyloom, runtime, name, options = {}) {
     }
     return median(times);
   };
+  const ahead = queued(tinyloom, trainer, { length, tokens, vocabulary: config.vocab_size });
+  return { model, trainer, length, step, awaited, ahead };
+}
+
+/**
+ * What trains so many steps while four more are queued behind the one whose loss is awaited, and gives the mean
+ * milliseconds of a step.
+ *
+ * @param shape - tokens per step, those of one document, and the vocabulary that they are from.
+ * @param seen - called after each step.
+ */
+export function queued(
+  { Dataset },
+  trainer,
+  { length, tokens = length, vocabulary },
+  seen = () => {},
+) {
   // Made when it is needed: a cold start does not contain it.
   let dataset;
-  const ahead = async (steps) => {
-    dataset ??= await tinyloom.Dataset.fromTokens(batch(4 * length, config.vocab_size).tokens, {
+  return async (steps) => {
+    dataset ??= await Dataset.fromTokens(batch(4 * length, vocabulary).tokens, {
       sequenceLength: tokens,
       validationFraction: 0,
     });
     const began = performance.now();
-    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 }));
+    for await (const _ of trainer.run(dataset, { steps, stepsAhead: 4 })) seen();
     return (performance.now() - began) / steps;
   };
-  return { model, trainer, length, step, awaited, ahead };
 }
 
 /**
