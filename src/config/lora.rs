@@ -38,25 +38,33 @@ impl LoraConfig {
     /// # Errors
     /// `invalid-options`, naming the value and what is allowed.
     pub fn validate(&self) -> Result<()> {
+        match self.wrong() {
+            Some((option, what)) => Err(Error::options(format!("{option} {what}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The first option that is not allowed, and what is wrong with it.
+    pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
         let Self { rank, alpha, dropout, .. } = *self;
-        let wrong = |what: String| Err(Error::options(what));
         if !(1..=1 << 16).contains(&rank) {
-            return wrong(format!("rank is {rank}; it must be from 1 to 65536"));
+            return Some(("rank", format!("is {rank}; it must be from 1 to 65536")));
         }
         if !(self.scale() as f32).is_normal() || alpha <= 0.0 {
-            return wrong(format!(
-                "alpha is {alpha:?}; it must be positive, and the scale that it gives within the range of f32"
-            ));
+            let what = format!(
+                "is {alpha:?}; it must be positive, and the scale that it gives within the range of f32"
+            );
+            return Some(("alpha", what));
         }
         if !(0.0..1.0).contains(&dropout) {
-            return wrong(format!("dropout is {dropout}; it must be at least 0 and below 1"));
+            return Some(("dropout", format!("is {dropout}; it must be at least 0 and below 1")));
         }
-        if self.targets.is_empty() {
-            return wrong(format!(
-                "targets is empty; name the modules to adapt, such as \"q_proj\", or \"{ALL_LINEAR}\""
-            ));
-        }
-        Ok(())
+        self.targets.is_empty().then(|| {
+            let what = format!(
+                "is empty; name the modules to adapt, such as \"q_proj\", or \"{ALL_LINEAR}\""
+            );
+            ("targets", what)
+        })
     }
 
     /// The factor on the product of A and B.

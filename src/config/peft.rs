@@ -75,8 +75,12 @@ impl LoraConfig {
         for name in fields.names() {
             fields.require_neutral(name, EMPTY, "absent: tinyloom does not know this field")?;
         }
-        lora.validate().map_err(|error| by_file(&error.message))?;
-        Ok(lora)
+        match lora.wrong() {
+            Some((option, what)) => {
+                Err(Error::config(format!("config field {} {what}", field_of(option))))
+            }
+            None => Ok(lora),
+        }
     }
 
     /// The text of `adapter_config.json`.
@@ -99,16 +103,14 @@ impl LoraConfig {
     }
 }
 
-/// A value that is not allowed, by its name in the file.
-fn by_file(message: &str) -> Error {
-    let (option, wrong) = message.split_once(' ').unwrap_or((message, ""));
-    let name = match option {
+/// The name of an option in the file. A wrong rank is refused as it is read.
+fn field_of(option: &str) -> &str {
+    match option {
         "alpha" => "lora_alpha",
         "dropout" => "lora_dropout",
         "targets" => "target_modules",
         other => other,
-    };
-    Error::config(format!("config field {name} {wrong}"))
+    }
 }
 
 fn targets(value: Option<Value>) -> Result<Vec<String>> {
