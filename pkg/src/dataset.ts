@@ -97,6 +97,8 @@ export class Dataset {
     const chosen = check("Dataset.fromText", options, DATASET);
     const encoding = expectTokenizer("Dataset.fromText", tokenizer);
     if (typeof text !== "string") {
+      if (!isA(text, Blob))
+        throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
       return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
     }
     return new Dataset(stored(some("the text", await encoded(encoding, text))), chosen, encoding);

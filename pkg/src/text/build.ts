@@ -52,9 +52,6 @@ export async function fromSource(
     SOURCE,
   );
   const encoding = expectTokenizer(where, tokenizer);
-  if (where === "Dataset.fromText" && !isA(source, Blob)) {
-    throw invalid(`${where} takes a string or a Blob, not ${show(source)}`);
-  }
   const opened = await openText(where, source, signal);
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const pace = new Pace(where, long, opened.total, "read text");
