@@ -14,6 +14,7 @@
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
 // Grid: one workgroup.
+
 const LOGITS_PER_LANE: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
 // Of a lane's logits, those of one lane of a second turn.
 const LOGITS_PER_PART: u32 = (LOGITS_PER_LANE + WORKGROUP - 1u) / WORKGROUP;

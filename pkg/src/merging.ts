@@ -73,10 +73,8 @@ export async function saveMerged(
           stored.push({ name, shape, dtype, file, begin, end, stated: sums.get(own) });
         }
       }
-      const config = under.config();
-      const byInputs = JSON.parse(config).model_type === "gpt2";
-      const weights = new Merged(stored, await lowRanks(raw, byInputs));
-      const saved = { names: MODEL_FILES, config, weights };
+      const weights = new Merged(stored, await lowRanks(raw, under.hasInputsFirst()));
+      const saved = { names: MODEL_FILES, config: under.config(), weights };
       return await save<ModelFiles | undefined>(chosen, saved);
     } finally {
       for (const part of parts) part.rest?.();
@@ -89,9 +87,12 @@ export async function saveMerged(
  * The adapter's products, by the names of the matrices that they are added to. Rows of B are in the order of the
  * checkpoint's rows, head by head too.
  *
- * @param byInputs - whether the checkpoint has matrices as [in, out]: Aᵀ·Bᵀ is added to these.
+ * @param inputsFirst - whether the checkpoint has matrices as [in, out]: Aᵀ·Bᵀ is added to these.
  */
-async function lowRanks(raw: RawModel, byInputs: boolean): Promise<ReadonlyMap<string, LowRank>> {
+async function lowRanks(
+  raw: RawModel,
+  inputsFirst: boolean,
+): Promise<ReadonlyMap<string, LowRank>> {
   const { rank, alpha, rsLora } = JSON.parse(raw.adapterOptions());
   const scale = alpha / (rsLora ? Math.sqrt(rank) : rank);
   const header = raw.saveHeader();
@@ -106,7 +107,9 @@ async function lowRanks(raw: RawModel, byInputs: boolean): Promise<ReadonlyMap<s
     const module = name.match(/^base_model\.model\.(.*)\.lora_A\.weight$/)?.[1];
     const b = values.get(name.replace(".lora_A.", ".lora_B."));
     if (!module || !b) continue;
-    const low = byInputs ? { a: transpose(b, rank), b: transpose(a, a.length / rank) } : { a, b };
+    const low = inputsFirst
+      ? { a: transpose(b, rank), b: transpose(a, a.length / rank) }
+      : { a, b };
     found.set(`${module}.weight`, { ...low, rank, scale });
   }
   return found;

@@ -87,6 +87,10 @@ export interface RawModel extends Releasable, RawWriter {
   config(): string;
   /** The format in which it holds its matrices. */
   weights(): string;
+  /** Whether it can be saved: of a packed model, only where no matrix could be packed. */
+  isSaved(): boolean;
+  /** Whether its checkpoints have matrices as `[in, out]`. */
+  hasInputsFirst(): boolean;
   parameterCount(): number;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */

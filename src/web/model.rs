@@ -2,7 +2,7 @@
 
 use super::runtime::RawRuntime;
 use super::{JsResult, asking, json, seed, to_js};
-use crate::arch::Architecture;
+use crate::arch::{Architecture, Stored};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
@@ -101,6 +101,16 @@ impl RawModel {
     /// The format in which it holds its matrices.
     pub fn weights(&self) -> String {
         self.model.weights().name().into()
+    }
+
+    #[wasm_bindgen(js_name = isSaved)]
+    pub fn is_saved(&self) -> bool {
+        self.model.expect_saved().is_ok()
+    }
+
+    #[wasm_bindgen(js_name = hasInputsFirst)]
+    pub fn has_inputs_first(&self) -> bool {
+        self.model.layout().tensors.iter().any(|tensor| tensor.stored == Stored::Columns)
     }
 
     #[wasm_bindgen(js_name = parameterCount)]

@@ -78,13 +78,12 @@ export async function ggufOf(
 
 /** Refuses a model that is not whole without more: packed, or with an adapter beside it. */
 function expectWhole(weights: RawModel, adapted: boolean): void {
-  const packed = weights.weights();
-  if (packed !== "f32" && !isReadable(weights)) {
+  if (!weights.isSaved()) {
     const cure = adapted
       ? "adapter.saveMerged(source) gives the files of both, Model.fromPretrained(runtime, files) loads these in f32"
       : "Model.fromPretrained(runtime, source) without the option weights loads these";
     throw invalid(
-      `save: the model holds its matrices in ${packed}, and a GGUF file needs the checkpoint's own numbers: ${cure}, ` +
+      `save: the model holds its matrices in ${weights.weights()}, and a GGUF file needs the checkpoint's own numbers: ${cure}, ` +
         'and save({ format: "gguf" }) of that model writes the file',
     );
   }
@@ -92,15 +91,6 @@ function expectWhole(weights: RawModel, adapted: boolean): void {
     throw invalid(
       "save: the model has an adapter, which this file would be without; merge it with adapter.merge(), or free it",
     );
-  }
-}
-
-/** Whether the weights can be read back: of a packed model, only where no matrix could be packed. */
-function isReadable(weights: RawModel): boolean {
-  try {
-    return weights.saveHeader().length > 0;
-  } catch {
-    return false;
   }
 }
 
