@@ -1,0 +1,167 @@
+"""python3 bench/pytorch.py [PART OF A ROW'S NAME …] [--steps 20] [--out FOLDER]
+
+Training steps of PyTorch on this machine's CUDA GPU, at the sizes that run.mjs, finetune.mjs and nanogpt.mjs measure:
+random weights, transformers' models, scaled dot-product attention, fused AdamW. Times are of steps queued one after
+the other, in three rounds; a step's loss is not read back.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import time
+
+import torch
+import transformers
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+LLAMA = dict(model_type="llama", tie_word_embeddings=True, max_position_embeddings=8192)
+SEED = LLAMA | dict(
+    num_hidden_layers=12,
+    hidden_size=768,
+    num_attention_heads=12,
+    num_key_value_heads=4,
+    intermediate_size=2048,
+    vocab_size=8192,
+)
+LLAMA_12X768 = SEED | dict(num_key_value_heads=12, vocab_size=50_257)
+QWEN3 = dict(
+    model_type="qwen3",
+    vocab_size=151_936,
+    hidden_size=1024,
+    intermediate_size=3072,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=40_960,
+    rope_theta=1_000_000,
+    tie_word_embeddings=True,
+)
+NANOGPT = dict(
+    model_type="gpt2",
+    n_layer=6,
+    n_head=6,
+    n_embd=384,
+    n_positions=256,
+    vocab_size=65,
+    embd_pdrop=0.2,
+    attn_pdrop=0.2,
+    resid_pdrop=0.2,
+)
+
+# name, config, documents and tokens of each.
+SHAPES = [
+    ("Qwen3-0.6B, whole", QWEN3, 1, 256),
+    ("Llama-12x768, whole", LLAMA_12X768, 1, 1024),
+    ("nanoGPT", NANOGPT, 64, 256),
+    ("seed", SEED, 1, 512),
+    ("seed x 8", SEED, 8, 512),
+]
+# name, precision of f32 products, dtype of autocast, whether the model is compiled.
+MODES = [
+    ("f32", "highest", None, False),
+    ("f32 compiled", "highest", None, True),
+    ("TF32 compiled", "high", None, True),
+    ("bf16 compiled", "high", torch.bfloat16, True),
+]
+ROUNDS = 3
+
+
+def training_of(config, documents, tokens, dtype, compiled):
+    """What does one step."""
+    torch.manual_seed(1)
+    made = transformers.AutoConfig.for_model(**config)
+    model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation="sdpa")
+    model.to("cuda", torch.float32).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    ids = torch.randint(config["vocab_size"], (documents, tokens + 1), device="cuda")
+
+    def loss_of(inputs, targets):
+        with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+            logits = model(input_ids=inputs, use_cache=False).logits
+            return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+    loss = torch.compile(loss_of) if compiled else loss_of
+
+    def step():
+        loss(ids[:, :-1], ids[:, 1:]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    # Every weight once, also where two parameters share it.
+    return step, sum(weight.numel() for weight in model.parameters())
+
+
+def milliseconds_of(step, steps):
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) * 1000 / steps
+
+
+def measured(shape, mode, steps):
+    name, config, documents, tokens = shape
+    mode_name, precision, dtype, compiled = mode
+    torch.set_float32_matmul_precision(precision)
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    step, parameters = training_of(config, documents, tokens, dtype, compiled)
+    for _ in range(5):
+        step()
+    times = [milliseconds_of(step, steps) for _ in range(ROUNDS)]
+    median = statistics.median(times)
+    row = {
+        "name": name,
+        "mode": mode_name,
+        "parameters": parameters,
+        "tokens": documents * tokens,
+        "milliseconds": median,
+        "rounds": times,
+        "teraflopsPerSecond": 6 * parameters * documents * tokens / median * 1e-9,
+        "peakGpuBytes": torch.cuda.max_memory_allocated(),
+    }
+    print(f"{name}, {mode_name}: {median:.1f} ms, {row['teraflopsPerSecond']:.1f} TFLOP/s", flush=True)
+    return row
+
+
+def driver():
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results")
+    options = parser.parse_args()
+    chosen = [
+        (shape, mode)
+        for shape in SHAPES
+        for mode in MODES
+        if not options.names or any(part in f"{shape[0]}, {mode[0]}" for part in options.names)
+    ]
+    rows = [measured(shape, mode, options.steps) for shape, mode in chosen]
+    result = {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": driver(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "rows": rows,
+    }
+    gpu = torch.cuda.get_device_name().lower().split()
+    name = f"{datetime.date.today()}-{'-'.join(gpu[:2])}-pytorch.json"
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / name).write_text(json.dumps(result, indent=2) + "\n")
+    print(f"written: {name}")
+
+
+main()
