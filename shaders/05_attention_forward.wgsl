@@ -152,10 +152,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var i = 0u; i < RV; i++) {
         results[r][i] *= correction;
       }
+      var words = vec4<u32>();
       for (var j = 0u; j < RK; j++) {
+        let key = k0 + column + j * COLUMN_GROUPS;
+        if j % KEYS_PER_BLOCK == 0u {
+          words = words_of(head, rows[r], key);
+        }
         scores[r][j] = select(0.0, exp2(scores[r][j] - largest), scores[r][j] > UNMASKED);
         totals[r] += scores[r][j];
-        scores[r][j] *= kept_of(head, rows[r], k0 + column + j * COLUMN_GROUPS);
+        scores[r][j] *= kept_of(words, key);
       }
     }
     put_weights(&scores, 0u, group, column);

@@ -32,7 +32,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let weight = exp(score - largest);
     total += weight;
-    sum = head_axpy(sum, weight * kept_of(head, row, k), value);
+    sum = head_axpy(sum, weight * kept_of(words_of(head, row, k), k), value);
   }
   total = max(total, LEAST_TOTAL);
   put_output(item, row, head, head_scale(1.0 / total, sum));

@@ -80,6 +80,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         workgroupBarrier();
       }
       for (var j = 0u; j < RK; j++) {
+        var words = vec4<u32>();
         for (var r = 0u; r < RQ; r++) {
           let key = first_row + group + r * ROW_GROUPS;
           var shown = whole | (key - seen[j].x < seen[j].y);
@@ -90,7 +91,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           }
           let score = score_of(weights[r][j]);
           let weight = select(0.0, probability(score, added, column_lse[j]), shown);
-          let kept = kept_of(head, q0 + column + j * COLUMN_GROUPS, key);
+          if r % KEYS_PER_BLOCK == 0u {
+            words = words_of(head, q0 + column + j * COLUMN_GROUPS, key);
+          }
+          let kept = kept_of(words, key);
           weights[r][j] = kept * weight;
           slopes[r][j] = score_slope(score) * weight * (kept * slopes[r][j] - column_delta[j]);
         }

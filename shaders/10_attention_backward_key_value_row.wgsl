@@ -30,7 +30,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let slope = d_output_of(item, q, head);
       let score = score_of(head_dot(query, key));
       let weight = probability(score, added, load_lse(item, q, head));
-      let kept = kept_of(head, q, row);
+      let kept = kept_of(words_of(head, q, row), row);
       let d_score = SCALE * score_slope(score) * weight * (kept * head_dot(slope, value) - load_delta(item, q, head));
       d_value = head_axpy(d_value, kept * weight, slope);
       d_key = head_axpy(d_key, d_score, query);

@@ -93,6 +93,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let whole = !DENSE && k0 >= whole_from && k0 + BK <= whole_end;
     for (var r = 0u; r < RQ; r++) {
+      var words = vec4<u32>();
       for (var j = 0u; j < RK; j++) {
         let key = k0 + column + j * COLUMN_GROUPS;
         var shown = whole | (key - seen[r].x < seen[r].y);
@@ -103,7 +104,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         let score = score_of(scores[r][j]);
         let weight = select(0.0, probability(score, added, row_lse[r]), shown);
-        let kept = kept_of(head, first_row + group + r * ROW_GROUPS, key);
+        if j % KEYS_PER_BLOCK == 0u {
+          words = words_of(head, first_row + group + r * ROW_GROUPS, key);
+        }
+        let kept = kept_of(words, key);
         scores[r][j] = score_slope(score) * weight * (kept * d_weights[r][j] - row_delta[r]);
         keep(head, first_row + group + r * ROW_GROUPS, key, weight, scores[r][j]);
       }

@@ -25,7 +25,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       continue;
     }
     let key = key_of(item, k, kv_head);
-    let d_weight = kept_of(head, row, k) * head_dot(slope, value_of(item, k, kv_head));
+    let d_weight = kept_of(words_of(head, row, k), k) * head_dot(slope, value_of(item, k, kv_head));
     let score = score_of(head_dot(q, key));
     let weight = probability(score, added, row_lse);
     sum = head_axpy(sum, SCALE * score_slope(score) * weight * (d_weight - row_delta), key);

@@ -4,13 +4,17 @@
 //
 //   PLACE  range  uniform  col0: the number of the layer's place of dropout
 //
-// A block of random words is of four keys that are eight apart: those of one invocation in most tiles.
+// A block of random words is of four keys that are eight apart: an invocation has two or four of them in most tiles.
 @group(0) @binding(PLACE) var<uniform> range: Range;
 
-// What the probability of a key is multiplied by.
-fn kept_of(head: u32, row: u32, key: u32) -> f32 {
+// The random words of a key's block.
+fn words_of(head: u32, row: u32, key: u32) -> vec4<u32> {
   let blocks = (step.tokens + 31u) / 32u * 8u;
   let block = row * blocks + key / 32u * 8u + key % 8u;
-  let words = philox(vec4(block, step.draws, range.col0 | (head << 18u), 0x64726f70u), step.reserved);
+  return philox(vec4(block, step.draws, range.col0 | (head << 18u), 0x64726f70u), step.reserved);
+}
+
+// What the probability of a key is multiplied by, with the words of its block.
+fn kept_of(words: vec4<u32>, key: u32) -> f32 {
   return select(0.0, KEPT_SCALE, words[key / 8u % 4u] >= THRESHOLD);
 }

@@ -1,4 +1,8 @@
 // Queries leave out no key.
-fn kept_of(head: u32, row: u32, key: u32) -> f32 {
+fn words_of(head: u32, row: u32, key: u32) -> vec4<u32> {
+  return vec4(0u);
+}
+
+fn kept_of(words: vec4<u32>, key: u32) -> f32 {
   return 1.0;
 }

@@ -75,6 +75,22 @@ impl AttentionTile {
         16 * (row_tile + column_tile + weight_tile) + 4 * statistics
     }
 
+    /// How many neighbours among an invocation's keys share a block of random words, which is of every eighth of 32
+    /// keys.
+    const fn keys_per_block(&self, pass: AttentionPass) -> usize {
+        let (apart, keys) = match pass {
+            AttentionPass::Forward | AttentionPass::Query => {
+                (self.column_groups(), self.columns / self.column_groups())
+            }
+            AttentionPass::KeyValue => (self.row_groups, self.rows / self.row_groups),
+        };
+        match apart {
+            8 if keys.is_multiple_of(4) => 4,
+            8 | 16 if keys.is_multiple_of(2) => 2,
+            _ => 1,
+        }
+    }
+
     /// Each column group gets the same number of `vectors`. This many invocations share each vector of the
     /// remainder: 1 where the remainder does not divide the groups, or where the shares do not fit the
     /// tile of columns.
@@ -336,6 +352,7 @@ pub(in crate::kernels) fn tiled(
         .size("REST", rest)
         .size("INTERLEAVED", pass.interleaved())
         .flag("LAST_IS_LONGEST", pass != AttentionPass::KeyValue)
+        .size("KEYS_PER_BLOCK", tile.keys_per_block(pass))
         .unrolled("ROW_LOADS", (tile.rows * chunk).div_ceil(tile.size))
         .unrolled("COLUMN_LOADS", (tile.columns * vectors).div_ceil(tile.size)))
 }
