@@ -394,7 +394,7 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
         let model = model(&fake, config(64, 2, 256));
         let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
         let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
-        let batch = Batch::next_tokens(vec![1; 33]);
+        let batch = Batch::next_tokens(vec![1; 32]);
         let before = fake.encoded.get().cuts;
         let step = block_on(trainer.step(&batch));
         assert_eq!(step.unwrap().tokens, 32);
