@@ -40,8 +40,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let last_row = min(first_row + BQ, key_count()) - 1u;
   let end = end_query(item, last_row);
-  let group = lane / COLUMN_GROUPS;
-  let column = lane % COLUMN_GROUPS;
+  let mine = group_and_column(lane);
+  let group = mine.x;
+  let column = mine.y;
 
   var key_sums = Results();
   var value_sums = Results();

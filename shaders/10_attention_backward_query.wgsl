@@ -53,8 +53,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let last_row = min(first_row + BQ, query_count()) - 1u;
   let key_end = end_key(item, last_row);
-  let group = lane / COLUMN_GROUPS;
-  let column = lane % COLUMN_GROUPS;
+  let mine = group_and_column(lane);
+  let group = mine.x;
+  let column = mine.y;
 
   var results = Results();
   var seen = array<vec2<u32>, RQ>();

@@ -114,7 +114,7 @@ const SHAPE_NUMBERS: usize = 8;
 impl TunedProduct {
     /// Tells the numbers of this version from others that may have been kept: how many of them there are,
     /// how many of those are the shape's, and a count of changes in what they mean.
-    pub const FORMAT: [usize; 3] = [NUMBERS, SHAPE_NUMBERS, 1];
+    pub const FORMAT: [usize; 3] = [NUMBERS, SHAPE_NUMBERS, 2];
 
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {

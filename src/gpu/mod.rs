@@ -37,12 +37,15 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
+    /// Dispatches at the plan's beginning that go to the GPU before the rest is encoded, so that it begins early:
+    /// they write nothing that outlives the step. 0: none, and none where work is cut into several submits anyway.
+    pub early: usize,
 }
 
 impl Replay {
     /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0 }
+        Self { plan, rows, keys: 0, early: 0 }
     }
 }
 

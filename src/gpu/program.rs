@@ -138,7 +138,8 @@ pub(crate) fn encode<P, B>(
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
         for &(index, groups) in &schedule.dispatches {
-            if cuts.before(program.cost(index, replay)) {
+            let early = submits == 1 && begins_early(replay.early, index);
+            if early || cuts.before(program.cost(index, replay)) {
                 encoder.cut();
                 set = None;
             }
@@ -151,6 +152,12 @@ pub(crate) fn encode<P, B>(
         }
     }
     Ok(())
+}
+
+/// Whether a submit ends before this dispatch so that the GPU begins: a few dispatches keep it busy while the
+/// others of the early ones are encoded, and these while all the rest is.
+const fn begins_early(early: usize, dispatch: usize) -> bool {
+    dispatch > 0 && (dispatch == early / 4 || dispatch == early)
 }
 
 /// Cost of the replays' dispatches that have work to do.

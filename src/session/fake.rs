@@ -147,7 +147,7 @@ impl Fake {
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         let plans = self.plans.borrow();
         let mut dispatches = vec![];
-        for Replay { plan, rows, keys } in replays {
+        for Replay { plan, rows, keys, .. } in replays {
             let (plan, step) = &plans[plan.0 as usize];
             let position = step.map_or(0, |step| self.positions.borrow()[&step]);
             for dispatch in &plan.dispatches {

@@ -57,7 +57,7 @@ impl Model {
             let Chunk { plans, costs, read: mut region } = chunk(room)?;
             let (rows, keys) = (tokens.len(), room.keys(position + tokens.len()));
             let replays: Vec<_> =
-                plans.into_iter().map(|plan| Replay { plan, rows, keys }).collect();
+                plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
             let [work, largest] = costs.of_chunk(tokens.len(), keys);
             let submits = pace.submits(work, largest);
             if region.is_none() && pace.is_brief(work) {

@@ -32,7 +32,7 @@ use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::Wgsl;
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
-use crate::plan::{Buffer, METRICS_BYTES, PlanRow, buffers};
+use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, PlanRow, buffers};
 use crate::random::split;
 use crate::schedule::Schedule;
 use std::cell::{Cell, RefCell};
@@ -280,7 +280,8 @@ impl Trainer {
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
         let update = Replay::new(self.optimizer, self.plans.optimizer.tokens);
-        let replays = [Replay::new(self.micro_step, batch.len()), update];
+        let micro_step = Replay { early: self.early(), ..Replay::new(self.micro_step, batch.len()) };
+        let replays = [micro_step, update];
         let replays = &replays[..1 + usize::from(last)];
         if last {
             self.model.changed();
@@ -325,6 +326,16 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
+    }
+
+    /// Dispatches that go to the GPU first: the forward pass, where it would wait for the whole step's encoding.
+    /// On an H100 in a browser an awaited step of 458 dispatches took 1.7 ms longer than its kernels.
+    fn early(&self) -> usize {
+        if self.model.gpu().capabilities().software || self.flight.busy() {
+            return 0;
+        }
+        let forward = |dispatch: &&Dispatch| dispatch.phase == Phase::Forward;
+        self.plans.micro_step.dispatches.iter().take_while(forward).count()
     }
 
     /// Submits that so much of a full micro-step is cut into.

@@ -51,7 +51,7 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
     let output = Output::Mode(WriteMode::Overwrite);
     let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
     for tile in k::linear_tiles(caps, form) {
-        for splits in [1, 2, 4, 8] {
+        for splits in 1..=8 {
             let deep = work.k / splits >= 32 && [work.n, work.k, work.m].iter().all(|x| x % 4 == 0);
             let tiled = matches!(tile, LinearTile::Tiled { .. });
             if splits > 1 && !(deep && tiled) || tile.groups(&shape) * splits > MOST_GROUPS {

@@ -27,6 +27,8 @@ const ROW_PITCH: u32 = CHUNK | 1u;
 const COLUMN_PITCH: u32 = VECTORS | 1u;
 const COLUMN_SPAN: u32 = COLUMN_GROUPS * COLUMN_PITCH;
 const WEIGHT_PITCH: u32 = ROW_GROUPS | 1u;
+const PATCH_ROWS: u32 = min(ROW_GROUPS, 4u);
+const PATCH_COLUMNS: u32 = min(COLUMN_GROUPS, 8u);
 
 alias Scores = array<array<f32, RK>, RQ>;
 alias Results = array<array<vec4<f32>, RV>, RQ>;
@@ -35,6 +37,17 @@ var<workgroup> row_tile: array<array<vec4<f32>, ROW_GROUPS * ROW_PITCH>, ROW_KIN
 var<workgroup> column_tile: array<array<vec4<f32>, COLUMN_SPAN>, COLUMN_KINDS * RK>;
 // Weights of four rows of one invocation are a vector.
 var<workgroup> weight_tile: array<array<array<vec4<f32>, COLUMN_GROUPS * WEIGHT_PITCH>, RQ4>, WEIGHT_KINDS * RK>;
+
+// The row group and the column of an invocation. They lie in patches of 4×8: neighbours share a column, and
+// those two apart a row group, so that hardware that reads for a quarter of a subgroup at a time finds each
+// vector twice in a half.
+fn group_and_column(lane: u32) -> vec2<u32> {
+  let pair = lane % (PATCH_ROWS * PATCH_COLUMNS) / 2u;
+  let block = lane / (PATCH_ROWS * PATCH_COLUMNS);
+  return vec2(
+    block / (COLUMN_GROUPS / PATCH_COLUMNS) * PATCH_ROWS + pair / PATCH_COLUMNS * 2u + lane % 2u,
+    block % (COLUMN_GROUPS / PATCH_COLUMNS) * PATCH_COLUMNS + pair % PATCH_COLUMNS);
+}
 
 // Puts vector `v` of a staged row in its place; `kind` counts rows of the same tile.
 fn put_row(kind: u32, row: u32, v: u32, value: vec4<f32>) {

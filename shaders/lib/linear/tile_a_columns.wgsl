@@ -10,8 +10,8 @@ fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4
   return value;
 }
 
-fn put_a(i: u32, value: vec4<f32>) {
+fn put_a(start: u32, i: u32, value: vec4<f32>) {
   let k = i / (BM / 4u);
   let vector = i % (BM / 4u);
-  tile_a[vector / LANES_M][k % 4u][k / 4u * PITCH_A + vector % LANES_M] = value;
+  tile_a[vector / LANES_M][k % 4u][start + k / 4u * PITCH_A + vector % LANES_M] = value;
 }

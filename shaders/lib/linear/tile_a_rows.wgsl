@@ -11,10 +11,10 @@ fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4
   return value;
 }
 
-fn put_a(i: u32, value: vec4<f32>) {
+fn put_a(start: u32, i: u32, value: vec4<f32>) {
   let m = i / VECTORS_K;
   let vector = m / 4u;
-  let place = i % VECTORS_K * PITCH_A + vector % LANES_M;
+  let place = start + i % VECTORS_K * PITCH_A + vector % LANES_M;
   tile_a[vector / LANES_M][0][place][m % 4u] = value.x;
   tile_a[vector / LANES_M][1][place][m % 4u] = value.y;
   tile_a[vector / LANES_M][2][place][m % 4u] = value.z;

@@ -10,8 +10,8 @@ fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
   return value;
 }
 
-fn put_b(i: u32, fetched: FetchedB) {
+fn put_b(start: u32, i: u32, fetched: FetchedB) {
   let k = i / (BN / 4u);
   let vector = i % (BN / 4u);
-  tile_b[vector / LANES_N][k % 4u][k / 4u * PITCH_B + vector % LANES_N] = elements_b(fetched);
+  tile_b[vector / LANES_N][k % 4u][start + k / 4u * PITCH_B + vector % LANES_N] = elements_b(fetched);
 }

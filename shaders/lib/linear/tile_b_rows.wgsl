@@ -10,11 +10,11 @@ fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
   return value;
 }
 
-fn put_b(i: u32, fetched: FetchedB) {
+fn put_b(start: u32, i: u32, fetched: FetchedB) {
   let value = elements_b(fetched);
   let n = i / VECTORS_K;
   let vector = n / 4u;
-  let place = i % VECTORS_K * PITCH_B + vector % LANES_N;
+  let place = start + i % VECTORS_K * PITCH_B + vector % LANES_N;
   tile_b[vector / LANES_N][0][place][n % 4u] = value.x;
   tile_b[vector / LANES_N][1][place][n % 4u] = value.y;
   tile_b[vector / LANES_N][2][place][n % 4u] = value.z;

@@ -253,7 +253,7 @@ fn constants(
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
             let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
             let [pad_a, pad_b] = LinearTile::pads(shape.form);
-            let composer = if tile.unrolls_depth() {
+            let composer = if tile.unrolls_depth(shape.form) {
                 composer.unrolled("VECTORS_K", bk / 4)
             } else {
                 composer.size("VECTORS_K", bk / 4)
@@ -264,6 +264,7 @@ fn constants(
                 .size("BM", bm)
                 .size("BN", bn)
                 .size("BK", bk)
+                .size("BUFFERS", tile.buffers(shape.form))
                 .size("PAD_A", pad_a)
                 .size("PAD_B", pad_b)
                 .unrolled("TM", tm)

@@ -37,6 +37,11 @@ impl Flight {
         self.progress.set(progress);
     }
 
+    /// Whether a step is on its way, so that the GPU has work.
+    pub fn busy(&self) -> bool {
+        self.steps.get() > 0
+    }
+
     /// Notes that a step has been queued, after which the progress is `after`.
     pub fn sent(self: &Rc<Self>, after: Progress, last: bool, submits: usize) -> Step {
         if self.steps.replace(self.steps.get() + 1) == 0 {

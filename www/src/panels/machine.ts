@@ -119,5 +119,5 @@ export function showPlan(plan: readonly PlanRow[]): void {
   ];
   fill(byId("plan", HTMLTableElement), heads, rows);
   byId("plan-note", HTMLElement).textContent =
-    `${plan.length} dispatches, in one submit to the GPU; equal ones are shown together.`;
+    `${plan.length} dispatches; equal ones are shown together.`;
 }
