@@ -63,7 +63,7 @@ impl MemoryBytes {
                 | Buffer::Scales(_)
                 | Buffer::Average(_)
                 | Buffer::Optimizer => &mut sum.state,
-                Buffer::Cache(_) => &mut sum.cache,
+                Buffer::Cache(_) | Buffer::BatchCache(_) => &mut sum.cache,
                 _ => &mut sum.activations,
             };
             *kind += allocated_bytes(bytes);
