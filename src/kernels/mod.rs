@@ -64,7 +64,6 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
     DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    NormTerms,
-    Objective, Output, RopeShape, SplitReason,
+    NormTerms, Objective, Output, RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;

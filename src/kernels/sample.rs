@@ -1,8 +1,6 @@
 //! Sampling on the GPU.
 
-use super::compose::{
-    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
-};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant};
 use super::loss::with_logits;
 use super::spec::KernelSpec;

@@ -5,7 +5,8 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, RopeShape,
+    DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
+    RopeShape,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};

@@ -1,7 +1,7 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::{several, Cache, Inputs, Lowering, Rows};
+use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
 use crate::error::Result;

@@ -25,6 +25,7 @@ pub use infer::{
     SampleChoices, SeveralRows, inference_plans, probe_plan, sample_plan, several_plan,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
+pub use several::CHOICE_BYTES;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};

@@ -20,9 +20,9 @@ use std::rc::Rc;
 
 /// Submits that are on their way together: while one is read the next is decoded, so that neither
 /// the GPU nor the host waits for the other.
-const SUBMITS_AHEAD: usize = 2;
+pub(super) const SUBMITS_AHEAD: usize = 2;
 /// Most tokens drawn in a submit, for which the cache must have room.
-const MOST_TURNS: usize = 16;
+pub(super) const MOST_TURNS: usize = 16;
 
 /// Options of `model.generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -80,11 +80,24 @@ impl Default for GenerateOptions {
 }
 
 impl GenerateOptions {
-    fn inference(&self) -> InferenceOptions {
+    pub(super) fn inference(&self) -> InferenceOptions {
         InferenceOptions { kv_cache: self.kv_cache, weights: self.weights }
     }
 
-    fn validate(&self) -> Result<()> {
+    /// How tokens are drawn, from the beginning of a text on.
+    pub(super) fn sampling(&self, top_k: u32) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            top_k,
+            seed: split(self.seed),
+            turn0: 0,
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
         let check = |good: bool, name: &str, value: f32, allowed: &str| {
             if good {
                 Ok(())
@@ -151,7 +164,7 @@ impl std::fmt::Debug for Ahead {
     }
 }
 
-fn not_finite() -> Error {
+pub(super) fn not_finite() -> Error {
     let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
                    so large that products overflow";
     Error::new(ErrorCode::NonFinite, message)
@@ -430,13 +443,8 @@ impl Generation {
     /// The options of draws that come after `queued` ones which were not read yet.
     fn write_sampling(&self, buffer: crate::gpu::BufferId, queued: usize) -> Result<()> {
         let sampling = Sampling {
-            temperature: self.options.temperature,
-            top_p: self.options.top_p,
-            min_p: self.options.min_p,
-            repetition_penalty: self.options.repetition_penalty,
-            top_k: self.bias.top_k(self.options.top_k),
-            seed: split(self.options.seed),
             turn0: (self.draws + queued) as u32,
+            ..self.options.sampling(self.bias.top_k(self.options.top_k))
         };
         self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))
     }

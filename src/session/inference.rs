@@ -94,6 +94,23 @@ impl Model {
         Ok(position..tokens.min(position + rows))
     }
 
+    /// Reads what the cache does not hold of a text into it, in one's turn.
+    pub(super) async fn read_text(&self, cache: &KeyValueCache, text: &[u32]) -> Result<()> {
+        let (mut held, mut done) = self.begin_text(cache, text, true).await?;
+        while done < text.len() {
+            let part = self.next_chunk(cache, done, text.len())?;
+            let chunk = |room: &Room| Ok(Chunk::prefill(room, &[], None));
+            let read = self.run_chunk((cache, held), done, &text[part.clone()], None, &chunk);
+            if read.await?.is_some() {
+                done = part.end;
+            } else {
+                (held, done) = self.begin_text(cache, text, true).await?;
+            }
+        }
+        cache.holds(held, text);
+        Ok(())
+    }
+
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors

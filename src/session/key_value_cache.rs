@@ -165,7 +165,7 @@ impl KeyValueCache {
         let old = self.capacity();
         let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
         let asked = asked.with_ranges(plans.all().iter().copied());
-        let purpose = Purpose::Inference { tokens: capacity };
+        let purpose = Purpose::Inference { tokens: capacity, sequences: 1 };
         memory::judge(&**gpu, purpose, &asked)?;
         if old == 0 {
             gpu.prepare(&plans.all()).await;
@@ -255,7 +255,7 @@ impl KeyValueCache {
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
         for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
-                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, bytes)?;
+                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, 0, bytes)?;
             }
         }
         Ok(())

@@ -10,6 +10,8 @@
 mod adapter_tests;
 mod attention;
 #[cfg(all(test, feature = "testing"))]
+mod batch_tests;
+#[cfg(all(test, feature = "testing"))]
 mod dropout_tests;
 #[cfg(all(test, feature = "testing"))]
 mod fault_tests;
@@ -262,7 +264,7 @@ impl Gpu for Double {
         self.memory.borrow_mut().write(buffer, offset, data)
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
         self.faults.alive()?;
         self.count(|c| c.submits += 1);
         if self.faults.strikes(Fault::RefusedSubmit) {
@@ -270,7 +272,7 @@ impl Gpu for Double {
             return Ok(());
         }
         let data = self.memory.borrow().read(Region { buffer: from, offset: 0, bytes })?;
-        self.memory.borrow_mut().write(to, 0, &data)
+        self.memory.borrow_mut().write(to, at, &data)
     }
 
     fn yield_now(&self) -> LocalFuture<()> {

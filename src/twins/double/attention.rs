@@ -405,8 +405,7 @@ fn merge_row(
     splits: usize,
     (row, position): (usize, usize),
 ) -> Result<()> {
-    let (count, each) =
-        (ranges(shape, position, splits)?.len(), shape.head_dim + PARTIAL_STATE);
+    let (count, each) = (ranges(shape, position, splits)?.len(), shape.head_dim + PARTIAL_STATE);
     for head in row * shape.heads..(row + 1) * shape.heads {
         let partials = &on.f32("partials")?[head * splits * each..][..count * each];
         let part = |data: &[f32]| Part {

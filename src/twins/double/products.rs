@@ -5,8 +5,8 @@ use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, RopeShape,
-    WeightFormat,
+    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
+    Output, RopeShape, WeightFormat,
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;

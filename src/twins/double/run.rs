@@ -86,9 +86,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionDecodeMergeSeveral { shape, splits, rows } => {
             attention::decode_merge_several(on, &shape, (splits.count, rows))
         }
-        Spec::SampleSeveral { vocabulary, rows } => {
-            sampling::sample_several(on, vocabulary, rows)
-        }
+        Spec::SampleSeveral { vocabulary, rows } => sampling::sample_several(on, vocabulary, rows),
         Spec::CacheExpand { shape, cache } => attention::expand(on, &shape, cache),
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
         Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),
