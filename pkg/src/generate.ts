@@ -90,6 +90,22 @@ export interface GenerateOptions {
   signal?: AbortSignal;
 }
 
+/** Options of `model.generateBatch`: those of `generate` but for `alternatives` and `bias`. */
+export interface BatchOptions extends Omit<GenerateOptions, "alternatives" | "bias"> {}
+
+/** A prompt of `model.generateBatch` with options of its own, before those of the call. */
+export interface BatchPrompt
+  extends Omit<BatchOptions, "tokenizer" | "kvCache" | "weights" | "adapter" | "signal"> {
+  /** At least one token. */
+  prompt: TokenIds;
+}
+
+/** A token that was sampled for one of several prompts. */
+export interface BatchToken extends Omit<GeneratedToken, "alternatives"> {
+  /** The number of its prompt in the list, from 0. */
+  readonly index: number;
+}
+
 /** The format in which matrices are read. */
 export type WeightFormat = "f32" | "f16" | "int8" | "int4";
 
@@ -133,7 +149,8 @@ const [LEAST, MOST] = [1.2e-38, 3.4e38];
 export const adapter = (value: unknown) =>
   models.find(value)?.base ? undefined : "an Adapter of this model";
 
-const GENERATE: Rules<GenerateOptions> = {
+/** @internal */
+export const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
     value === 0 || number(1e-3, MOST)(value) === undefined
@@ -183,25 +200,27 @@ export function generateCall(
   prompt: TokenIds,
   options: GenerateOptions,
   vocabulary: number,
+  where = "generate",
+  name = "prompt",
 ): GenerateCall {
-  const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
+  const { signal, tokenizer, stop, bias, adapter, ...rest } = check(where, options, GENERATE);
   if (stop && !tokenizer) {
-    throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
+    throw invalid(`${where}: stop needs the tokenizer that turns tokens into text; give tokenizer`);
   }
   const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
   const beyond = stopTokens?.find((id) => id >= vocabulary);
   if (beyond !== undefined) {
-    throw invalid(`generate: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
+    throw invalid(`${where}: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
   }
   return {
     signal,
     adapter,
     tokenizer,
     stop: stop?.slice(),
-    bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),
+    bias: typeof bias === "function" ? bias : inspect(where, () => structuredClone(bias)),
     alternatives: rest.alternatives ?? 0,
     maxTokens: rest.maxTokens ?? 128,
-    ids: toSomeTokens("prompt", prompt),
+    ids: toSomeTokens(name, prompt),
     json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };
 }

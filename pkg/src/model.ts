@@ -1,28 +1,32 @@
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
 import {
+  type BatchOptions,
+  type BatchPrompt,
+  type BatchToken,
   type GeneratedToken,
   type GenerateOptions,
   generateCall,
   type WeightFormat,
 } from "./generate.js";
-import { generated } from "./generation.js";
+import { generated, generatedBatch } from "./generation.js";
 import { Handle, Queue } from "./handle.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { Adapter } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
-import { ATTENTION, INFERENCE, inference, MODEL, PRETRAINED, STATES } from "./model-options.js";
+import { ATTENTION, INFERENCE, inference, LOGITS, MODEL, PRETRAINED, STATES } from "./model-options.js";
 import type {
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,
+  LogitsOptions,
   ModelAttentionOptions,
   ModelFiles,
   ModelOptions,
   PretrainedOptions,
 } from "./model-types.js";
-import { check, invalid, isA, type Rules, show } from "./options.js";
+import { check, inspect, invalid, isA, object, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
@@ -161,14 +165,14 @@ export class Model {
   }
 
   /**
-   * The logits at each position.
+   * The logits at each position, or at those from `from` on.
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
-   * @returns `tokens.length × vocab_size` numbers, one row per position.
+   * @returns `(tokens.length - from) × vocab_size` numbers, one row per position.
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
-  async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
-    return this.#look("logits", tokens, options, INFERENCE);
+  async logits(tokens: TokenIds, options: LogitsOptions = {}): Promise<Float32Array> {
+    return this.#look("logits", tokens, options, LOGITS);
   }
 
   /**
@@ -284,6 +288,41 @@ export class Model {
   }
 
   /**
+   * Continues several prompts at once: each pass over the model decodes a token of every text, so that sixteen texts
+   * take little longer than one. Each is the text that `generate` gives for its prompt and options, whatever the
+   * others are, up to the rounding of sums in another order. Tokens of all texts come in one order; `index` says
+   * whose each is. Leaving the loop ends the work.
+   *
+   * The texts have a key-value cache of their own, with room for the longest prompt and its `maxTokens` in each.
+   *
+   * @param prompts - 1 to 256 prompts, with options of their own where they have some.
+   * @throws {@link TinyloomError} as {@link Model.generate}, and `out-of-memory` for texts that do not fit together.
+   *
+   * @example
+   * ```ts
+   * const prompts = [tokenizer.encode("Once"), { prompt: tokenizer.encode("Red"), seed: 7, maxTokens: 20 }];
+   * const texts = prompts.map(() => "");
+   * for await (const { index, text } of model.generateBatch(prompts, { tokenizer })) texts[index] += text;
+   * ```
+   */
+  generateBatch(
+    prompts: readonly (TokenIds | BatchPrompt)[],
+    options: BatchOptions = {},
+  ): AsyncGenerator<BatchToken, void, undefined> {
+    const call = evaluated(() => ({
+      ...inspect("generateBatch", () => ({
+        prompts: Array.isArray(prompts) ? prompts.map(kept) : prompts,
+        options: kept(options),
+      })),
+      vocabulary: this.config.vocab_size as number,
+      weights: this.weights,
+      queue: this.#inner.queue,
+      over: (adapter?: Adapter) => this.#over(adapter),
+    }));
+    return generatedBatch(call);
+  }
+
+  /**
    * The checkpoint's files, with weights in F32. transformers loads them as they are. With `to` they are
    * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
@@ -339,6 +378,15 @@ export class Model {
     });
   }
 }
+
+const copied = (one: unknown) =>
+  Array.isArray(one) ? one.slice() : ArrayBuffer.isView(one) ? structuredClone(one) : one;
+
+/** An array, or an object of some: copies, since they are read when the loop begins. */
+const kept = (one: unknown): unknown =>
+  object(one)
+    ? copied(one)
+    : Object.fromEntries(Object.entries(one as object).map(([key, x]) => [key, copied(x)]));
 
 /** Refuses anything but a runtime, for callers without types. @internal */
 export function expectRuntime(

@@ -28,6 +28,8 @@ struct Text {
     /// Positions that the whole text may take, prompt and all.
     room: usize,
     finished: bool,
+    /// Its end has been told.
+    told: bool,
 }
 
 impl Text {
@@ -133,7 +135,7 @@ impl Batch {
             }
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
-            texts.push(Text { options, tokens, draws, room, finished });
+            texts.push(Text { options, tokens, draws, room, finished, told: false });
         }
         let longest = texts.iter().map(|text| text.room).max().unwrap_or(1);
         let mut batch = Self {
@@ -164,6 +166,13 @@ impl Batch {
         if let Some(text) = self.texts.get_mut(index) {
             text.finished = true;
         }
+    }
+
+    /// The texts that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<usize> {
+        let texts = self.texts.iter_mut().enumerate();
+        let ends = |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.told, true);
+        texts.filter_map(|(index, text)| ends(text).then_some(index)).collect()
     }
 
     /// Some more tokens of texts, each with the text's number; none when all have ended. A stop token ends its

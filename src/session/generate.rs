@@ -380,7 +380,7 @@ impl Generation {
     /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
     async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
         let (model, count) = (&self.model, self.text.len());
-        let (mut held, mut done) = model.begin_text(cache, &self.text, true).await?;
+        let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
         self.reset_decoding(cache).await?;
         loop {
             let part = model.next_chunk(cache, done, count)?;
@@ -395,7 +395,7 @@ impl Generation {
             let tokens = &self.text[part.clone()];
             let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, &chunk).await?
             else {
-                (held, done) = model.begin_text(cache, &self.text, true).await?;
+                (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
                 self.reset_decoding(cache).await?;
                 continue;
             };

@@ -299,14 +299,14 @@ impl KeyValueCache {
     }
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
-    /// are wanted.
-    pub fn reusable(&self, model: &Weights, text: &[u32]) -> Result<usize> {
+    /// are wanted, and at most `most`.
+    pub fn reusable(&self, model: &Weights, text: &[u32], most: usize) -> Result<usize> {
         let held = self.text.borrow();
         if held.held.version != model.version() {
             return Ok(0);
         }
         let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
-        let start = same.min(text.len().saturating_sub(1));
+        let start = same.min(text.len().saturating_sub(1)).min(most);
         // Later positions have taken the rows of the first ones where the cache is a ring. What a
         // window reaches back to must still be there.
         let lost = self.with(|room| Ok(held.reach.saturating_sub(room.cache_rows)))?;
