@@ -29,7 +29,7 @@ export interface BatchCall {
 
 const WHERE = "generateBatch";
 
-const { alternatives: _, bias: __, ...BATCH } = GENERATE;
+const { alternatives: _, bias: __, promptLookup: ___, ...BATCH } = GENERATE;
 const { tokenizer, kvCache, weights, adapter, signal, ...OWN } = BATCH;
 
 /** The checked options of the call, and the calls of `generate` that give the same texts. */

@@ -15,7 +15,15 @@ import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal
 import { morePart } from "./lazy.js";
 import type { Adapter } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
-import { ATTENTION, INFERENCE, inference, LOGITS, MODEL, PRETRAINED, STATES } from "./model-options.js";
+import {
+  ATTENTION,
+  INFERENCE,
+  inference,
+  LOGITS,
+  MODEL,
+  PRETRAINED,
+  STATES,
+} from "./model-options.js";
 import type {
   GgufFiles,
   HiddenStatesOptions,

@@ -18,6 +18,20 @@ const MOST_TEXTS: usize = 256;
 /// Tokens by which the cache of a batch is longer or shorter.
 const CAPACITY_STEP: usize = 256;
 
+/// The cache of texts of up to `tokens` tokens, of a model with `most` positions.
+pub(super) fn batch_shape(sequences: usize, tokens: usize, most: usize) -> CacheShape {
+    CacheShape { sequences, capacity: tokens.next_multiple_of(CAPACITY_STEP).min(most) }
+}
+
+/// # Errors
+/// `invalid-options`.
+pub(super) fn check_count(what: &str, count: usize) -> Result<()> {
+    if (1..=MOST_TEXTS).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::options(format!("{what} {count}; it must be from 1 to {MOST_TEXTS}")))
+}
+
 /// One text.
 #[derive(Debug)]
 struct Text {
@@ -108,11 +122,7 @@ impl Batch {
         model: &Rc<Model>,
         prompts: Vec<(Vec<u32>, GenerateOptions)>,
     ) -> Result<Self> {
-        let count = prompts.len();
-        if !(1..=MOST_TEXTS).contains(&count) {
-            let message = format!("there are {count} prompts; give 1 to {MOST_TEXTS}");
-            return Err(Error::options(message));
-        }
+        check_count("the number of prompts is", prompts.len())?;
         let most = model.config().max_position_embeddings;
         let inference = prompts[0].1.inference();
         let mut texts = vec![];
@@ -142,7 +152,7 @@ impl Batch {
             model: Rc::clone(model),
             inference,
             texts,
-            capacity: longest.next_multiple_of(CAPACITY_STEP).min(most),
+            capacity: batch_shape(1, longest, most).capacity,
             ready: None,
             pace: Pace::new(model.gpu().capabilities()),
             spoilt: false,

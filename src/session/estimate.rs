@@ -1,6 +1,7 @@
 //! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
 
 use super::key_value_cache::capacity_for;
+use super::batch::{batch_shape, check_count};
 use super::memory::MemoryBytes;
 use super::trainer::TrainerOptions;
 use super::weights::check_format;
@@ -9,9 +10,11 @@ use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{InferenceOptions, inference_plans, train_plans};
+use crate::lower::{
+    InferenceOptions, SeveralRows, inference_plans, several_plan, train_plans,
+};
 use crate::params::Params;
-use crate::plan::Plan;
+use crate::plan::{Plan, buffers};
 use serde::{Deserialize, Serialize};
 
 /// What is to be estimated besides the weights.
@@ -34,6 +37,8 @@ pub struct EstimateOptions {
 pub struct TextOptions {
     /// Tokens of the prompt and of what is generated.
     pub tokens: usize,
+    /// Texts that are generated together.
+    pub sequences: usize,
     pub kv_cache: KvCache,
     /// None: as the model holds them.
     pub weights: Option<WeightFormat>,
@@ -41,7 +46,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { tokens: 256, kv_cache: KvCache::F32, weights: None }
+        Self { tokens: 256, sequences: 1, kv_cache: KvCache::F32, weights: None }
     }
 }
 
@@ -106,7 +111,7 @@ pub fn estimate(
         let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
         milliseconds.step = Some(waits + work);
     }
-    if let Some(TextOptions { tokens, kv_cache, weights }) = options.generate {
+    if let Some(TextOptions { tokens, sequences, kv_cache, weights }) = options.generate {
         let most = config.max_position_embeddings;
         if !(1..=most).contains(&tokens) {
             return Err(Error::options(format!(
@@ -114,15 +119,31 @@ pub fn estimate(
                 config.spelled("max_position_embeddings")
             )));
         }
+        check_count("generate.sequences is", sequences)?;
         let weights = weights.unwrap_or(layout.weights);
         check_format(&layout, weights)?;
         let options = InferenceOptions { kv_cache, weights };
         let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
-        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
-        operations.token = Some(plans.decode.flops() + plans.sample.flops());
-        let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
         // One readback serves the tokens of a submit, while the next is decoded.
-        milliseconds.token = Some(work);
+        if sequences == 1 {
+            bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
+            operations.token = Some(plans.decode.flops() + plans.sample.flops());
+            let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
+            milliseconds.token = Some(work);
+        } else {
+            let shape = batch_shape(sequences, tokens, most);
+            let rows = SeveralRows::OfTexts(sequences);
+            let slots = &plans.sample.slots;
+            let (pass, _) = several_plan(caps, &layout, shape, options, slots, rows)?;
+            // It brings what the plans of one text have not, or too small.
+            let held = buffers(plans.all());
+            let mut own = pass.buffers();
+            own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));
+            let more = MemoryBytes::of_sizes(&own).with_ranges([&pass]);
+            bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all())).plus(more);
+            operations.token = Some(pass.flops() / sequences as f64);
+            milliseconds.token = Some(speed.milliseconds(&pass) / sequences as f64);
+        }
     }
     let milliseconds = given.is_some().then_some(milliseconds);
     Ok(Estimate { parameters, trainable, bytes, operations, milliseconds })

@@ -2,10 +2,12 @@
 
 use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};
+use super::lookup::{self, Lookup};
 use super::model::Model;
 use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
 use super::sampler::{Bias, Sampler, check_alternatives};
-use super::step::{Sampling, Step};
+use super::several::{RowState, SeveralPass};
+use super::step::{Choice, Sampling, Step};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, watched};
@@ -54,6 +56,8 @@ pub struct GenerateOptions {
     /// infinity keeps a token out.
     #[serde(skip)]
     pub bias: Vec<f32>,
+    /// Tokens that repeat the text are checked several at a time.
+    pub prompt_lookup: bool,
     /// Each call of [`Generation::next`] draws one token, so that the bias may change before each.
     pub stepwise: bool,
 }
@@ -74,6 +78,7 @@ impl Default for GenerateOptions {
             weights: WeightFormat::F32,
             alternatives: 0,
             bias: Vec::new(),
+            prompt_lookup: false,
             stepwise: false,
         }
     }
@@ -110,6 +115,12 @@ impl GenerateOptions {
         check(self.top_p > 0.0 && self.top_p <= 1.0, "topP", self.top_p, "above 0 and at most 1")?;
         check((0.0..1.0).contains(&self.min_p), "minP", self.min_p, "at least 0 and below 1")?;
         let penalty = self.repetition_penalty;
+        let more = !self.bias.is_empty() || self.stepwise || self.alternatives > 0;
+        if self.prompt_lookup && (more || penalty != 1.0) {
+            return Err(Error::options(
+                "promptLookup does not go with alternatives, bias and repetitionPenalty; leave these out",
+            ));
+        }
         check(
             penalty.is_finite() && penalty > 0.0,
             "repetitionPenalty",
@@ -150,7 +161,11 @@ pub struct Generation {
     sampler: Option<Sampler>,
     /// Submits that were not read yet, the oldest first, with the tokens each draws.
     ahead: VecDeque<Ahead>,
+    lookup: Option<Lookup>,
 }
+
+/// The rows of a check, and its pass.
+type Draft = ([u32; lookup::ROWS], SeveralPass);
 
 struct Ahead {
     turns: usize,
@@ -192,6 +207,7 @@ impl Generation {
         model.prepare_inference(prompt.len(), options.inference()).await?;
         let draws = options.drawn;
         let finished = options.max_tokens <= draws || prompt.len() == most;
+        let lookup = options.prompt_lookup.then(|| Lookup::new(model.gpu().capabilities()));
         Ok(Self {
             model: Rc::clone(model),
             options,
@@ -204,6 +220,7 @@ impl Generation {
             bias,
             sampler: None,
             ahead: VecDeque::new(),
+            lookup,
         })
     }
 
@@ -230,12 +247,19 @@ impl Generation {
         }
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
         self.prepare_sampler(&cache).await?;
+        let draft = self.prepare_check(&cache).await?;
         // Where the tokens do not arrive, the next call reads the text again.
         let held = self.held.take();
         let held =
             held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
         let (held, drawn) = match held {
-            Some(held) => (held, self.next_decoded(&cache).await?),
+            Some(held) => {
+                let drawn = match draft {
+                    Some(draft) => self.check(&cache, draft).await?,
+                    None => self.next_decoded(&cache).await?,
+                };
+                (held, drawn)
+            }
             None => {
                 // What is on its way was drawn before the model changed.
                 self.settle().await?;
@@ -247,6 +271,9 @@ impl Generation {
         self.held = Some(held);
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let given = self.take(self.turns_of(&drawn));
+        if let Some(lookup) = &mut self.lookup {
+            lookup.read(&self.text);
+        }
         // The last token's keys and values come with the next one.
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
@@ -319,6 +346,71 @@ impl Generation {
         self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
     }
 
+    /// Looks up what a check would be of, and makes its pass, before the cache is known to hold the text.
+    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Draft>> {
+        let Some(rows) = self.draft(cache) else { return Ok(None) };
+        let pass = self.lookup.as_mut().and_then(|lookup| lookup.pass.take());
+        let pass = match pass.filter(|pass| cache.with(|room| Ok(pass.fits(room))) == Ok(true)) {
+            Some(pass) => pass,
+            None => {
+                let _turn = cache.turn().await;
+                SeveralPass::new(&self.model, cache, None, lookup::ROWS).await?
+            }
+        };
+        Ok(Some((rows, pass)))
+    }
+
+    /// What is foreseen, where a check is worth while, a whole one has room and nothing is on its way.
+    fn draft(&mut self, cache: &KeyValueCache) -> Option<[u32; lookup::ROWS]> {
+        let (left, len) = (self.left(), self.text.len());
+        let idle = self.ahead.is_empty();
+        let lookup = self.lookup.as_mut().filter(|lookup| idle && lookup.checking)?;
+        let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
+        let rows = lookup.draft(&self.text);
+        if rows.is_none() || left < lookup::ROWS || room.unwrap_or(0) < lookup::ROWS {
+            lookup.stop();
+            return None;
+        }
+        rows
+    }
+
+    /// Draws behind the last token and behind each one that is foreseen: those that count.
+    async fn check(&mut self, cache: &KeyValueCache, (rows, pass): Draft) -> Result<Vec<u8>> {
+        let first = self.text.len() - 1;
+        let lookup = self.lookup.as_mut().ok_or_else(|| Error::internal("nothing is foreseen"))?;
+        let sampling = self.options.sampling(self.options.top_k);
+        let draws = self.draws as u32;
+        let choice = |row: usize| Choice {
+            sampling: Sampling { turn0: draws + row as u32, ..sampling },
+            offset: draws.wrapping_sub(first as u32),
+            last: u32::MAX,
+            ..Choice::default()
+        };
+        let choices: [_; lookup::ROWS] = std::array::from_fn(choice);
+        let states: [_; lookup::ROWS] =
+            std::array::from_fn(|row| RowState { token: rows[row], position: first + row });
+        let gpu = &**self.model.gpu();
+        let queue = || {
+            pass.reset(&states, &[])?;
+            pass.choose(&choices)?;
+            let submits = lookup.pace.submits(pass.work, pass.largest);
+            let replays = [Replay::new(pass.plan(), lookup::ROWS)];
+            gpu.submit(&replays, submits, Some(pass.drawn(1)?))
+        };
+        lookup.astray = true;
+        let sent = lookup.pace.sent(gpu, pass.work);
+        let read = watched(gpu, queue)?;
+        cache.writes(first + lookup::ROWS);
+        let mut drawn = lookup.pace.arrival(gpu, sent, read).await?;
+        let words: &[[u32; 2]] = bytemuck::cast_slice(&drawn);
+        let right = words.iter().zip(&rows[1..]).take_while(|(drawn, row)| drawn[0] == **row);
+        let given = right.count() + 1;
+        drawn.truncate(8 * given);
+        lookup.checked(given);
+        lookup.pass = Some(pass);
+        Ok(drawn)
+    }
+
     async fn next_decoded(&mut self, cache: &KeyValueCache) -> Result<Vec<u8>> {
         self.decode_ahead(cache)?;
         let oldest = self.ahead.pop_front();
@@ -339,13 +431,18 @@ impl Generation {
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
     fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
-        while self.ahead.len() < self.submits_ahead() {
+        // What is on its way is read before a check.
+        let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
+        while self.ahead.len() < self.submits_ahead() && !(checking && !self.ahead.is_empty()) {
             let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
             }
             self.ahead.push_back(self.decode(cache, left, queued)?);
+            if let Some(lookup) = &mut self.lookup {
+                lookup.astray = false;
+            }
         }
         Ok(())
     }
@@ -435,6 +532,8 @@ impl Generation {
         let buffer = |name| room.resources.get(name);
         gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
         let position = self.text.len() as u32 - 1;
+        let last = self.text[position as usize];
+        gpu.write(buffer(Buffer::Token)?, 0, bytemuck::bytes_of(&last))?;
         let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
         gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
         self.write_sampling(buffer(Buffer::Sampling)?, 0)
@@ -469,6 +568,9 @@ impl Generation {
             let turns = turns.clamp(1, most).min(left);
             let work = token.times(turns);
             let submits = pace.submits(work, largest);
+            if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
+                self.write_decode_state(room)?;
+            }
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
             let turn = [room.decode, self.sample(room)].map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);

@@ -21,6 +21,7 @@ mod inference;
 mod key_value_cache;
 mod loader;
 mod look;
+mod lookup;
 mod memory;
 mod model;
 mod ops;

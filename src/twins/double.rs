@@ -20,6 +20,8 @@ mod faults;
 mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;
+#[cfg(all(test, feature = "testing"))]
+mod lookup_tests;
 mod memory;
 mod operands;
 mod optimizer;

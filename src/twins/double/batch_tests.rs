@@ -219,7 +219,7 @@ fn an_ended_text_gives_no_more_and_the_others_do() {
 fn what_cannot_be_is_refused() {
     let model = Pair::new(&Double::floor(), TIED).model;
     let refused = |prompts: Vec<Prompt>| block_on(Batch::start(&model, prompts)).unwrap_err();
-    assert!(refused(vec![]).message.contains("0 prompts; give 1 to 256"));
+    assert!(refused(vec![]).message.contains("is 0; it must be from 1 to 256"));
     let error = refused(vec![(vec![1], greedy(4)), (vec![], greedy(4))]);
     assert!(error.message.starts_with("prompt 1: tokens is empty"), "{error}");
     assert_eq!(error.code, ErrorCode::InvalidTokens);
