@@ -1,7 +1,7 @@
 //! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
 
-use super::key_value_cache::capacity_for;
 use super::batch::{batch_shape, check_count};
+use super::key_value_cache::capacity_for;
 use super::memory::MemoryBytes;
 use super::trainer::TrainerOptions;
 use super::weights::check_format;
@@ -10,9 +10,7 @@ use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{
-    InferenceOptions, SeveralRows, inference_plans, several_plan, train_plans,
-};
+use crate::lower::{InferenceOptions, SeveralRows, inference_plans, several_plan, train_plans};
 use crate::params::Params;
 use crate::plan::{Plan, buffers};
 use serde::{Deserialize, Serialize};

@@ -77,10 +77,15 @@ fn a_text_with_lookup_is_the_text_without() {
     }
 }
 
+/// A model whose next token follows from the last one alone: each greedy text comes to go round.
+fn going_round(double: &Rc<Double>) -> Rc<Model> {
+    Pair::new(double, &WINDOWED.replace(r#""sliding_window":7"#, r#""sliding_window":1"#)).model
+}
+
 #[test]
 fn checks_begin_where_the_text_repeats() {
     let double = Double::floor();
-    let model = Pair::new(&double, UNTIED).model;
+    let model = going_round(&double);
     let mut options = GenerateOptions { prompt_lookup: true, ..greedy(400) };
     let plain = tokens(&rest(&mut begun(&model, &round(20), &greedy(400))));
     // What a greedy text of this model comes to in the end is a run again and again.
@@ -107,18 +112,21 @@ fn checks_begin_where_the_text_repeats() {
     options.stop_tokens = vec![stop];
     assert_eq!(tokens(&rest(&mut begun(&model, &round(20), &options))), plain[..first]);
     assert!(most >= 16, "{most}");
+    // Of a chain of one token after the other each check gives all.
+    let [one_by_one, in_checks] = both(&double, &model, &greedy(400));
+    assert!(in_checks < one_by_one + 10, "{in_checks} submits for {one_by_one}");
 }
 
 #[test]
 fn a_check_that_fails_or_a_cache_used_otherwise_changes_no_token() {
     let plain = {
-        let model = Pair::new(&Double::floor(), UNTIED).model;
+        let model = going_round(&Double::floor());
         tokens(&rest(&mut begun(&model, &round(20), &greedy(200))))
     };
     let options = GenerateOptions { prompt_lookup: true, ..greedy(200) };
     for nth in [0, 3, 9, 14, 20] {
         let double = Double::floor();
-        let model = Pair::new(&double, UNTIED).model;
+        let model = going_round(&double);
         let mut generation = begun(&model, &round(20), &options);
         let mut all = vec![];
         double.fail(Fault::RefusedSubmit, nth);
@@ -132,7 +140,7 @@ fn a_check_that_fails_or_a_cache_used_otherwise_changes_no_token() {
         assert_eq!(all, plain, "submit {nth}");
     }
     // By turns with another text in the same cache.
-    let model = Pair::new(&Double::floor(), UNTIED).model;
+    let model = going_round(&Double::floor());
     let mut both = [begun(&model, &round(20), &options), begun(&model, &[1, 2], &options)];
     let mut texts = [vec![], vec![]];
     loop {

@@ -14,8 +14,11 @@ pub(super) fn sample(on: &mut Operands, vocabulary: usize, biased: bool) -> Resu
     let mut step = on.step()?;
     let bias = if biased { on.first("bias", vocabulary)?.to_vec() } else { vec![] };
     let (token, probability) = draw(on, (vocabulary, 0), &options, &bias, step.draws)?;
-    let turn = 2 * (step.draws - options.turn0) as usize;
-    on.u32_mut("drawn")?[turn..turn + 2].copy_from_slice(&[token, probability.to_bits()]);
+    // Behind a refused submit the draws lag, and lie outside.
+    let turn = 2 * step.draws.wrapping_sub(options.turn0) as usize;
+    if let Some(slot) = on.u32_mut("drawn")?.get_mut(turn..turn + 2) {
+        slot.copy_from_slice(&[token, probability.to_bits()]);
+    }
     on.u32_mut("token")?[0] = token;
     on.u32_mut("seen")?[token as usize / 32] |= 1 << (token % 32);
     step.position += 1;
