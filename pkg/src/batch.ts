@@ -108,7 +108,7 @@ export async function* generatedBatch(
   let by: RawModel | undefined;
   let batch: RawBatch | undefined;
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */
-  const started = async (raw: RawModel): Promise<RawBatch> => {
+  const started = (raw: RawModel): RawBatch => {
     if (batch && by === raw) return batch;
     if (batch) end(batch);
     batch = undefined;
@@ -116,16 +116,15 @@ export async function* generatedBatch(
     const tokens = texts.map((text) => text.tokens);
     const lengths = Uint32Array.from(tokens, ({ length }) => length);
     const options = JSON.stringify(texts.map((text) => text.options(call.weights)));
-    batch = await raw.batch(Uint32Array.from(tokens.flat()), lengths, options);
+    batch = raw.batch(Uint32Array.from(tokens.flat()), lengths, options);
     return batch;
   };
   const next = () =>
     handle.run(async (raw) => {
-      const numbers = await (await started(raw)).next();
+      const numbers = await started(raw).next();
       for (const [index, token] of triples(numbers)) if (token >= 0) texts[index]?.drew(token);
       return numbers;
     }, signal);
-  await handle.run(async (raw) => void (await started(raw)), signal);
   try {
     for (;;) {
       throwIfAborted(signal, WHERE);

@@ -100,7 +100,7 @@ export interface RawModel extends Releasable, RawWriter {
   /** Begins a generation. `bias` has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
   /** Begins a generation of several prompts, one behind the other. */
-  batch(tokens: Uint32Array, lengths: Uint32Array, optionsJson: string): Promise<RawBatch>;
+  batch(tokens: Uint32Array, lengths: Uint32Array, optionsJson: string): RawBatch;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;
   /** A new adapter over it. */

@@ -52,6 +52,11 @@ impl Annex {
         Ok((Self { resources, plan: id, room }, plan))
     }
 
+    /// Whether its plan is bound to what the cache has now.
+    pub fn is_of(&self, cache: &KeyValueCache) -> bool {
+        cache.mark() == Some(self.room)
+    }
+
     /// Whether its plan is bound to what the room has now.
     pub fn fits(&self, room: &Room) -> bool {
         room.mark() == self.room

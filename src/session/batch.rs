@@ -84,6 +84,13 @@ struct Ready {
     version: u64,
 }
 
+impl Ready {
+    /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
+    fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
+        self.pass.fits(cache) && self.version == model.weights.version()
+    }
+}
+
 struct Ahead {
     turns: usize,
     sent: Sent,
@@ -113,15 +120,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks prompts and options, and makes room for the texts in their whole length. `kv_cache` and `weights` are
+    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length. `kv_cache` and `weights` are
     /// the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
     ///
     /// # Errors
-    /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
-    pub async fn start(
-        model: &Rc<Model>,
-        prompts: Vec<(Vec<u32>, GenerateOptions)>,
-    ) -> Result<Self> {
+    /// `invalid-tokens`, `invalid-options`.
+    pub fn start(model: &Rc<Model>, prompts: Vec<(Vec<u32>, GenerateOptions)>) -> Result<Self> {
         check_count("the number of prompts is", prompts.len())?;
         let most = model.config().max_position_embeddings;
         let inference = prompts[0].1.inference();
@@ -148,7 +152,7 @@ impl Batch {
             texts.push(Text { options, tokens, draws, room, finished, told: false });
         }
         let longest = texts.iter().map(|text| text.room).max().unwrap_or(1);
-        let mut batch = Self {
+        Ok(Self {
             model: Rc::clone(model),
             inference,
             texts,
@@ -157,18 +161,7 @@ impl Batch {
             pace: Pace::new(model.gpu().capabilities()),
             spoilt: false,
             ahead: VecDeque::new(),
-        };
-        // What is too large is refused before the first token is asked for.
-        let cache = model.prepare_inference(batch.capacity, inference).await?;
-        let _turn = cache.turn().await;
-        batch.ready = Some(Ready { pass: batch.pass(&cache).await?, version: u64::MAX });
-        Ok(batch)
-    }
-
-    async fn pass(&self, cache: &KeyValueCache) -> Result<SeveralPass> {
-        let (rows, capacity) = (self.texts.len(), self.capacity);
-        let shape = CacheShape { sequences: rows, capacity };
-        SeveralPass::new(&self.model, cache, Some(shape), rows).await
+        })
     }
 
     /// Ends a text.
@@ -189,50 +182,36 @@ impl Batch {
     /// text and is not given.
     ///
     /// # Errors
-    /// `freed`, `device-lost`, `non-finite` when the logits of a text have no number to draw from.
+    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `non-finite` when the logits of a text have no
+    /// number to draw from.
     pub async fn next(&mut self) -> Result<Vec<(usize, Drawn)>> {
-        loop {
+        let model = Rc::clone(&self.model);
+        let mut given = vec![];
+        while given.is_empty() {
             if std::mem::take(&mut self.spoilt) {
                 return Err(not_finite());
             }
             if self.texts.iter().all(|text| text.left() == 0) {
                 // What is on its way was drawn behind the end: it may fail.
                 let _ = self.settle().await;
-                return Ok(vec![]);
+                break;
             }
-            let given = self.some().await?;
-            if !given.is_empty() {
-                return Ok(given);
-            }
+            let cache = model.prepare_inference(self.capacity, self.inference).await?;
+            // Where the tokens do not arrive, the next call reads the texts again.
+            let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
+            let ready = match ready {
+                Some(ready) => ready,
+                None => self.read_texts(&cache).await?,
+            };
+            self.decode_ahead(&cache, &ready.pass)?;
+            let oldest = self.ahead.pop_front();
+            let Ahead { turns, sent, drawn } =
+                oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
+            let drawn = self.pace.arrival(&**model.gpu(), sent, drawn).await?;
+            self.ready = Some(ready);
+            given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
         }
-    }
-
-    async fn some(&mut self) -> Result<Vec<(usize, Drawn)>> {
-        let model = Rc::clone(&self.model);
-        let cache = model.prepare_inference(self.capacity, self.inference).await?;
-        let version = model.weights.version();
-        // Where the tokens do not arrive, the next call reads the texts again.
-        let ready = self.ready.take();
-        let holds = |ready: &Ready| ready.version == version && fits(&ready.pass, &cache);
-        let ready = match ready {
-            Some(ready) if holds(&ready) => ready,
-            ready => {
-                self.settle().await?;
-                let _turn = cache.turn().await;
-                let pass = match ready {
-                    Some(ready) if fits(&ready.pass, &cache) => ready.pass,
-                    _ => self.pass(&cache).await?,
-                };
-                self.read_texts(&cache, pass).await?
-            }
-        };
-        self.decode_ahead(&cache, &ready.pass)?;
-        let oldest = self.ahead.pop_front();
-        let Ahead { turns, sent, drawn } =
-            oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-        let drawn = self.pace.arrival(&**model.gpu(), sent, drawn).await?;
-        self.ready = Some(ready);
-        Ok(self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn)))
+        Ok(given)
     }
 
     /// Waits for what is on its way, and drops it.
@@ -244,9 +223,14 @@ impl Batch {
         settled
     }
 
-    /// Reads all texts short of their last tokens, in one's turn.
-    async fn read_texts(&self, cache: &KeyValueCache, pass: SeveralPass) -> Result<Ready> {
-        let model = &self.model;
+    /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
+    /// changed.
+    async fn read_texts(&mut self, cache: &KeyValueCache) -> Result<Ready> {
+        self.settle().await?;
+        let _turn = cache.turn().await;
+        let (model, rows) = (&self.model, self.texts.len());
+        let shape = CacheShape { sequences: rows, capacity: self.capacity };
+        let pass = SeveralPass::new(model, cache, Some(shape), rows).await?;
         let version = loop {
             let version = model.weights.version();
             for (row, text) in self.texts.iter().enumerate() {
@@ -344,9 +328,4 @@ impl Batch {
         }
         given
     }
-}
-
-/// Whether a pass is bound to the cache as it is.
-fn fits(pass: &SeveralPass, cache: &KeyValueCache) -> bool {
-    cache.with(|room| Ok(pass.fits(room))) == Ok(true)
 }

@@ -10,7 +10,9 @@ use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{InferenceOptions, SeveralRows, inference_plans, several_plan, train_plans};
+use crate::lower::{
+    InferenceOptions, InferencePlans, SeveralRows, inference_plans, several_plan, train_plans,
+};
 use crate::params::Params;
 use crate::plan::{Plan, buffers};
 use serde::{Deserialize, Serialize};
@@ -122,29 +124,32 @@ pub fn estimate(
         check_format(&layout, weights)?;
         let options = InferenceOptions { kv_cache, weights };
         let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
+        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         // One readback serves the tokens of a submit, while the next is decoded.
-        if sequences == 1 {
-            bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
-            operations.token = Some(plans.decode.flops() + plans.sample.flops());
-            let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
-            milliseconds.token = Some(work);
+        let [flops, work] = if sequences == 1 {
+            let both = [&plans.decode, &plans.sample];
+            [both.map(Plan::flops), both.map(|plan| speed.milliseconds(plan))]
+                .map(|of| of.iter().sum::<f64>())
         } else {
             let shape = batch_shape(sequences, tokens, most);
             let rows = SeveralRows::OfTexts(sequences);
             let slots = &plans.sample.slots;
             let (pass, _) = several_plan(caps, &layout, shape, options, slots, rows)?;
-            // It brings what the plans of one text have not, or too small.
-            let held = buffers(plans.all());
-            let mut own = pass.buffers();
-            own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));
-            let more = MemoryBytes::of_sizes(&own).with_ranges([&pass]);
-            bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all())).plus(more);
-            operations.token = Some(pass.flops() / sequences as f64);
-            milliseconds.token = Some(speed.milliseconds(&pass) / sequences as f64);
-        }
+            bytes = bytes.plus(beside(&plans, &pass));
+            [pass.flops(), speed.milliseconds(&pass)].map(|of| of / sequences as f64)
+        };
+        (operations.token, milliseconds.token) = (Some(flops), Some(work));
     }
     let milliseconds = given.is_some().then_some(milliseconds);
     Ok(Estimate { parameters, trainable, bytes, operations, milliseconds })
+}
+
+/// What a pass over several texts brings: what the plans of one text have not, or too small.
+fn beside(plans: &InferencePlans, pass: &Plan) -> MemoryBytes {
+    let held = buffers(plans.all());
+    let mut own = pass.buffers();
+    own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));
+    MemoryBytes::of_sizes(&own).with_ranges([pass])
 }
 
 /// How fast an adapter is taken to be.

@@ -350,7 +350,7 @@ impl Generation {
     async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Draft>> {
         let Some(rows) = self.draft(cache) else { return Ok(None) };
         let pass = self.lookup.as_mut().and_then(|lookup| lookup.pass.take());
-        let pass = match pass.filter(|pass| cache.with(|room| Ok(pass.fits(room))) == Ok(true)) {
+        let pass = match pass.filter(|pass| pass.fits(cache)) {
             Some(pass) => pass,
             None => {
                 let _turn = cache.turn().await;
@@ -433,7 +433,7 @@ impl Generation {
     fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
         // What is on its way is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
-        while self.ahead.len() < self.submits_ahead() && !(checking && !self.ahead.is_empty()) {
+        while self.ahead.len() < self.submits_ahead() && (!checking || self.ahead.is_empty()) {
             let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
             let left = self.left().saturating_sub(queued);
             if left == 0 {

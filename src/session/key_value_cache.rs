@@ -126,6 +126,11 @@ impl KeyValueCache {
         use_it(room.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
     }
 
+    /// That of its room.
+    pub fn mark(&self) -> Option<PlanId> {
+        self.room.borrow().as_ref().map(Room::mark)
+    }
+
     /// Bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.room.borrow().as_ref().map_or(0, |room| room.resources.bytes())

@@ -45,6 +45,16 @@ impl Look {
         })
     }
 
+    /// The first position of `tokens` that is told.
+    fn first(self, tokens: usize) -> Result<usize> {
+        let Self::Logits { from } = self else { return Ok(0) };
+        if from < tokens {
+            return Ok(from);
+        }
+        let message = format!("from is {from}; of {tokens} tokens it must be below {tokens}");
+        Err(Error::options(message))
+    }
+
     /// A name, and the numbers of each position.
     fn shape(self, config: &ModelConfig, tokens: usize) -> (&'static str, usize) {
         match self {
@@ -92,11 +102,7 @@ impl Model {
         self.check_tokens(tokens)?;
         let count = tokens.len();
         let (stage, width) = look.shape(self.config(), count);
-        let from = if let Look::Logits { from } = look { from } else { 0 };
-        if from >= count {
-            let message = format!("from is {from}; of {count} tokens it must be below {count}");
-            return Err(Error::options(message));
-        }
+        let from = look.first(count)?;
         let told = count - from;
         let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
         let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;

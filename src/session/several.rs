@@ -63,9 +63,9 @@ impl SeveralPass {
         self.annex.plan
     }
 
-    /// Whether its plan is bound to what the room has now.
-    pub fn fits(&self, room: &Room) -> bool {
-        self.annex.fits(room)
+    /// Whether its plan is bound to what the cache has now.
+    pub fn fits(&self, cache: &KeyValueCache) -> bool {
+        self.annex.is_of(cache)
     }
 
     fn buffer(&self, name: Buffer) -> Result<BufferId> {

@@ -3,7 +3,7 @@
 
 use super::attention::SOFTMAX;
 use super::attention_decode::{Heads, expanded, forms, packed as packed_rows, ranges, shapes};
-use super::harness::{Job, Operand, POISON, Step};
+use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::weights::packed;
@@ -264,12 +264,36 @@ async fn attend(
     Ok(())
 }
 
+const TURNS: usize = 6;
+const TEXTS: usize = 5;
+/// The row that may advance twice.
+const ENDING: usize = 3;
+
+/// Draws that a row has made before.
+const fn earlier(row: usize) -> u32 {
+    3 * row as u32
+}
+
+fn choice(lane: &Lane, row: usize, options: &SamplingOptions, position: usize) -> Choice {
+    Choice {
+        sampling: Sampling {
+            temperature: options.temperature as f32,
+            top_p: options.top_p as f32,
+            min_p: 0.0,
+            repetition_penalty: options.repetition_penalty as f32,
+            top_k: options.top_k as u32,
+            seed: split(lane.seed + row as u64),
+            turn0: earlier(row),
+        },
+        offset: earlier(row).wrapping_sub(position as u32),
+        last: if row == ENDING { position as u32 + 2 } else { 1000 },
+        ..Choice::default()
+    }
+}
+
 /// Greedy rows beside others with temperatures, filters and penalties, over several turns; a row that has reached
 /// its last position draws on and is not told.
 async fn draws(lane: Rc<Lane>) -> Outcome {
-    const TURNS: usize = 6;
-    const ROWS: usize = 5;
-    const STREAM: u32 = 0x7361_6d70;
     for vocabulary in [61, 1031] {
         let base = SamplingOptions::default();
         let options = [
@@ -280,77 +304,73 @@ async fn draws(lane: Rc<Lane>) -> Outcome {
             SamplingOptions { top_p: 0.8, ..base },
         ];
         let logits: Vec<f32> =
-            lane.normal(ROWS * vocabulary).into_iter().map(|x| 2.0 * x).collect();
-        let earlier = |row: usize| 3 * row as u32;
-        let positions: Vec<usize> = (0..ROWS).map(|row| 11 * row).collect();
-        // The fourth row may advance twice.
-        let last = |row: usize| if row == 3 { positions[row] + 2 } else { 1000 };
-        let choices: Vec<Choice> = (0..ROWS)
-            .map(|row| Choice {
-                sampling: Sampling {
-                    temperature: options[row].temperature as f32,
-                    top_p: options[row].top_p as f32,
-                    min_p: 0.0,
-                    repetition_penalty: options[row].repetition_penalty as f32,
-                    top_k: options[row].top_k as u32,
-                    seed: split(lane.seed + row as u64),
-                    turn0: earlier(row),
-                },
-                offset: earlier(row).wrapping_sub(positions[row] as u32),
-                last: last(row) as u32,
-                ..Choice::default()
-            })
-            .collect();
+            lane.normal(TEXTS * vocabulary).into_iter().map(|x| 2.0 * x).collect();
+        let positions: Vec<usize> = (0..TEXTS).map(|row| 11 * row).collect();
+        let choices: Vec<Choice> =
+            (0..TEXTS).map(|row| choice(&lane, row, &options[row], positions[row])).collect();
         let words = vocabulary.div_ceil(32);
         let operands = [
             Operand::floats(&logits),
-            Operand::words(&vec![0; ROWS * words]),
-            Operand::poison(ROWS),
-            Operand::poison(2 * TURNS * ROWS),
+            Operand::words(&vec![0; TEXTS * words]),
+            Operand::poison(TEXTS),
+            Operand::poison(2 * TURNS * TEXTS),
             Operand::words(&documents(&positions)),
             Operand::words(bytemuck::cast_slice(&choices)),
         ];
-        let made = lane.variants(|caps| k::sample_several(caps, vocabulary, ROWS)).map_err(text)?;
+        let made =
+            lane.variants(|caps| k::sample_several(caps, vocabulary, TEXTS)).map_err(text)?;
         let jobs: Vec<_> = made
             .iter()
-            .map(|kernel| Job { repeat: TURNS, ..Job::new(kernel, ROWS, operands.to_vec()) })
+            .map(|kernel| Job { repeat: TURNS, ..Job::new(kernel, TEXTS, operands.to_vec()) })
             .collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            let wrong = of(&job.kernel);
-            for row in 0..ROWS {
+            for row in 0..TEXTS {
                 let exact = wide(&logits[row * vocabulary..][..vocabulary]);
-                let mut history = vec![];
-                for turn in 0..TURNS {
-                    let [token, _] = [0, 1].map(|i| got.words(2)[2 * (turn * ROWS + row) + i]);
-                    if row == 3 && turn > 2 {
-                        if token != POISON {
-                            return Err(wrong(format!("turn {turn} of a row that had ended")));
-                        }
-                        continue;
-                    }
-                    let counter = [earlier(row) + turn as u32, 0, 0, STREAM];
-                    let seed = split(lane.seed + row as u64);
-                    let share = f64::from(uniform(philox(counter, seed)[0]));
-                    let near =
-                        [share - 2e-6, share, share + 2e-6].map(|x| x.clamp(0.0, 1.0 - 1e-9));
-                    let at = |u| sample_forward(&exact, &history, &[], &options[row], u).0;
-                    if !near.into_iter().any(|u| at(u) == token) {
-                        let twin = at(share);
-                        return Err(wrong(format!("row {row}, turn {turn}: {token}, not {twin}")));
-                    }
-                    history.push(token);
-                }
-                let moved = if row == 3 { 2 } else { TURNS };
-                let document = (row as u32).wrapping_sub((positions[row] + moved) as u32);
-                if got.words(3)[row] != document {
-                    return Err(wrong(format!("row {row} has not advanced by {moved}")));
-                }
-                let own = &got.words(0)[row * words..][..words];
-                if history.iter().any(|&t| own[t as usize / 32] >> (t % 32) & 1 == 0) {
-                    return Err(wrong(format!("row {row} has not seen its tokens")));
-                }
+                let row = (row, positions[row]);
+                text_drawn(&lane, &got, row, &exact, &options[row.0]).map_err(of(&job.kernel))?;
             }
         }
     }
     Ok(lane.summary())
+}
+
+/// What a row has drawn, and where it has come to.
+fn text_drawn(
+    lane: &Lane,
+    got: &Outputs,
+    (row, position): (usize, usize),
+    exact: &[f64],
+    options: &SamplingOptions,
+) -> Result<(), String> {
+    const STREAM: u32 = 0x7361_6d70;
+    let (mut history, words) = (vec![], exact.len().div_ceil(32));
+    for turn in 0..TURNS {
+        let token = got.words(2)[2 * (turn * TEXTS + row)];
+        if row == ENDING && turn > 2 {
+            if token != POISON {
+                return Err(format!("turn {turn} of a row that had ended"));
+            }
+            continue;
+        }
+        let counter = [earlier(row) + turn as u32, 0, 0, STREAM];
+        let share = f64::from(uniform(philox(counter, split(lane.seed + row as u64))[0]));
+        let near = [share - 2e-6, share, share + 2e-6].map(|x| x.clamp(0.0, 1.0 - 1e-9));
+        let at = |u| sample_forward(exact, &history, &[], options, u).0;
+        if !near.into_iter().any(|u| at(u) == token) {
+            return Err(format!("row {row}, turn {turn}: {token}, not {}", at(share)));
+        }
+        history.push(token);
+    }
+    let moved = if row == ENDING { 2 } else { TURNS };
+    if got.words(3)[row] != (row as u32).wrapping_sub((position + moved) as u32) {
+        return Err(format!("row {row} has not advanced by {moved}"));
+    }
+    let own = &got.words(0)[row * words..][..words];
+    if history.iter().any(|&t| own[t as usize / 32] >> (t % 32) & 1 == 0) {
+        return Err(format!("row {row} has not seen its tokens"));
+    }
+    if got.words(1)[row] != history[history.len() - 1] {
+        return Err(format!("the next input of row {row} is not its last token"));
+    }
+    Ok(())
 }

@@ -156,22 +156,16 @@ impl RawModel {
     }
 
     /// Generation of several prompts, one behind the other in `tokens`, each with its own options in a JSON array.
-    pub async fn batch(
-        &self,
-        tokens: Vec<u32>,
-        lengths: Vec<u32>,
-        options: String,
-    ) -> JsResult<RawBatch> {
-        let model = Rc::clone(&self.model);
-        let options: Vec<GenerateOptions> = read("generateBatch", &options)?;
-        let mut rest = &tokens[..];
+    pub fn batch(&self, tokens: &[u32], lengths: &[u32], options: &str) -> JsResult<RawBatch> {
+        let options: Vec<GenerateOptions> = read("generateBatch", options)?;
+        let mut rest = tokens;
         let mut prompts = vec![];
-        for (length, options) in lengths.into_iter().zip(options) {
+        for (&length, options) in lengths.iter().zip(options) {
             let (prompt, behind) = rest.split_at(rest.len().min(length as usize));
             prompts.push((prompt.to_vec(), options));
             rest = behind;
         }
-        let batch = Batch::start(&model, prompts).await.map_err(to_js)?;
+        let batch = Batch::start(&self.model, prompts).map_err(to_js)?;
         Ok(RawBatch { batch: Rc::new(RefCell::new(Some(batch))) })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::UNIT;
 use crate::kernels::shape::{MatvecRowsShape, Output};
@@ -32,7 +32,7 @@ fn products(caps: &Capabilities, n: usize) -> usize {
 pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel> {
     let spec = KernelSpec::MatvecRows(shape);
     let name = spec.name();
-    let MatvecRowsShape { n, k, rows, stride, output, weights } = shape;
+    let MatvecRowsShape { n, k, rows, stride, weights, .. } = shape;
     let (columns, products) = (rows.next_power_of_two().min(MOST_COLUMNS), products(caps, n));
     let sums = columns * products;
     let packed = weights.packs(k);
@@ -56,12 +56,41 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
         .unrolled("SUMS", sums)
         .module(shader!("lib/flat"))
         .module(shader!("lib/range"));
-    let by_vectors = k.is_multiple_of(4);
+    let (composer, bindings) = operands(composer, shape);
+    let (composer, meeting) = if caps.software {
+        (composer.module(shader!("lib/matvec_rows/meet_alone")), "")
+    } else if subgroups {
+        (composer.subgroup_module(shader!("lib/matvec_rows/meet_subgroup")), ", subgroup")
+    } else {
+        (composer.module(shader!("lib/matvec_rows/meet_shared")), "")
+    };
+    let width = match (packed, k.is_multiple_of(4)) {
+        (true, _) => weights.name(),
+        (false, true) => "vec4",
+        (false, false) => "scalar",
+    };
+    composer.module(shader!("03_matvec_rows")).finish(
+        caps,
+        &bindings,
+        Grid::Flat {
+            rows: columns,
+            per_block: n.div_ceil(products),
+            per_group: size as usize / lanes,
+        },
+        format!("{lanes} lanes for {products} rows by {columns}, {width}{meeting}"),
+        "a few rows: each weight is read once for all of them",
+    )
+}
+
+/// The modules that read rows and matrix and say what is added, and what is bound for them.
+fn operands(composer: Composer, shape: MatvecRowsShape) -> (Composer, Vec<Binding>) {
+    let MatvecRowsShape { n, k, output, weights, .. } = shape;
+    let packed = weights.packs(k);
     let composer = if packed {
         weights.module(composer, n * k).module(shader!("lib/matvec_rows/packed"))
     } else {
         composer
-            .module(if by_vectors {
+            .module(if k.is_multiple_of(4) {
                 shader!("lib/matvec_rows/vec4")
             } else {
                 shader!("lib/matvec_rows/scalar")
@@ -82,27 +111,5 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
     let matrix = if packed { "packed" } else { "b" };
     let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform("range")];
     bindings.extend(more.iter().copied().map(read));
-    let (composer, meeting) = if caps.software {
-        (composer.module(shader!("lib/matvec_rows/meet_alone")), "")
-    } else if subgroups {
-        (composer.subgroup_module(shader!("lib/matvec_rows/meet_subgroup")), ", subgroup")
-    } else {
-        (composer.module(shader!("lib/matvec_rows/meet_shared")), "")
-    };
-    let width = match (packed, by_vectors) {
-        (true, _) => weights.name(),
-        (false, true) => "vec4",
-        (false, false) => "scalar",
-    };
-    composer.module(shader!("03_matvec_rows")).finish(
-        caps,
-        &bindings,
-        Grid::Flat {
-            rows: columns,
-            per_block: n.div_ceil(products),
-            per_group: size as usize / lanes,
-        },
-        format!("{lanes} lanes for {products} rows by {columns}, {width}{meeting}"),
-        "a few rows: each weight is read once for all of them",
-    )
+    (composer, bindings)
 }

@@ -33,7 +33,7 @@ fn alone(model: &Rc<Model>, (prompt, options): &Prompt) -> Vec<Drawn> {
 }
 
 fn begun(model: &Rc<Model>, prompts: &[Prompt]) -> Batch {
-    block_on(Batch::start(model, prompts.to_vec())).unwrap()
+    Batch::start(model, prompts.to_vec()).unwrap()
 }
 
 /// All that is left of a batch, by text.
@@ -218,7 +218,7 @@ fn an_ended_text_gives_no_more_and_the_others_do() {
 #[test]
 fn what_cannot_be_is_refused() {
     let model = Pair::new(&Double::floor(), TIED).model;
-    let refused = |prompts: Vec<Prompt>| block_on(Batch::start(&model, prompts)).unwrap_err();
+    let refused = |prompts: Vec<Prompt>| Batch::start(&model, prompts).unwrap_err();
     assert!(refused(vec![]).message.contains("is 0; it must be from 1 to 256"));
     let error = refused(vec![(vec![1], greedy(4)), (vec![], greedy(4))]);
     assert!(error.message.starts_with("prompt 1: tokens is empty"), "{error}");
@@ -268,6 +268,6 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
     assert_eq!(block_on(batches[1].next()).unwrap_err().code, ErrorCode::Freed);
     drop(batches);
     let model = Pair::new(&Double::floor(), TIED).model;
-    let refused = block_on(Batch::start(&model, vec![(vec![1], greedy(4)); 257])).unwrap_err();
+    let refused = Batch::start(&model, vec![(vec![1], greedy(4)); 257]).unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidOptions);
 }
