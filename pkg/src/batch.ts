@@ -1,53 +1,66 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
 import { type TextOf, textOf } from "./decoding.js";
-import { throwIfAborted } from "./error.js";
-import {
-  type BatchOptions,
-  type BatchPrompt,
-  type BatchToken,
-  GENERATE,
-  type GenerateCall,
-  generateCall,
+import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
+import type {
+  BatchPrompt,
+  BatchToken,
+  batchGiven,
+  GenerateCall,
+  GenerateOptions,
 } from "./generate.js";
-import { end, type Handle, type Queue } from "./handle.js";
-import type { Adapter } from "./lora.js";
-import { check, inspect, invalid, type Rules, show } from "./options.js";
+import type { Handle } from "./handle.js";
+import type { Model } from "./model.js";
+import { invalid, show } from "./options.js";
 import type { RawBatch, RawModel } from "./raw.js";
 import type { TokenIds } from "./tokens.js";
 
-/** What `model.generateBatch` was called with, and whose call it is. */
-export interface BatchCall {
-  readonly prompts: unknown;
-  readonly options: unknown;
-  readonly vocabulary: number;
-  /** The format in which the model holds its matrices. */
-  readonly weights: string;
-  readonly queue: Queue;
-  over(adapter: Adapter | undefined): Handle<RawModel>;
-}
+/** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
+export type BatchCall = readonly [Given, Model, Handle<RawModel>];
+
+type Given = ReturnType<typeof batchGiven>;
 
 const WHERE = "generateBatch";
 
-const { alternatives: _, bias: __, promptLookup: ___, ...BATCH } = GENERATE;
-const { tokenizer, kvCache, weights, adapter, signal, ...OWN } = BATCH;
+/** Options of `generate` that a batch does not have, and those that are for all prompts. */
+const ABSENT = ["alternatives", "bias", "promptLookup"];
+const SHARED = ["tokenizer", "kvCache", "weights", "adapter", "signal"];
 
-/** The checked options of the call, and the calls of `generate` that give the same texts. */
-function calls({ prompts, options, vocabulary }: BatchCall): [BatchOptions, GenerateCall[]] {
-  const shared = check(WHERE, options, BATCH as Rules<BatchOptions>);
+/** Refuses options that `generate` has. */
+function refuse(where: string, options: object, names: readonly string[]): void {
+  const given = Object.entries(options).find(
+    ([name, value]) => value !== undefined && names.includes(name),
+  );
+  if (given) throw invalid(`${where} has no option "${given[0]}"; leave it out`);
+}
+
+/** The calls of `generate` that give the same texts. */
+function calls({ config }: Model, { prompts, call, ...shared }: Given): GenerateCall[] {
+  refuse(WHERE, shared, ABSENT);
   if (!Array.isArray(prompts) || prompts.length === 0) {
     throw invalid(
       `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
     );
   }
-  const all = (prompts as readonly unknown[]).map((one, index) => {
+  return (prompts as readonly unknown[]).map((one, index) => {
     const name = `prompts[${index}]`;
-    const given = isPrompt(one) ? one : { prompt: one as TokenIds };
-    const { prompt, ...rest } = inspect(WHERE, () => ({ ...given }));
-    const own = check(`${WHERE}: ${name}`, rest, OWN as Rules<Omit<BatchPrompt, "prompt">>);
-    return generateCall(prompt, { ...shared, ...own }, vocabulary, WHERE, name);
+    const { prompt, ...own } = isPrompt(one) ? one : { prompt: one as TokenIds };
+    refuse(`${WHERE}: ${name}`, own, [...ABSENT, ...SHARED]);
+    try {
+      const options = { ...shared, ...own } as GenerateOptions;
+      return call(prompt, options, config.vocab_size as number);
+    } catch (error) {
+      throw named(error, name);
+    }
   });
-  return [shared, all];
+}
+
+/** An error of `generate`, as one of a prompt of a batch. */
+function named(error: unknown, name: string): unknown {
+  if (!isTinyloomError(error)) return error;
+  const { code, message, cause } = error;
+  const said = message.replace(/^generate(:?) /, `${WHERE}$1 ${name} `).replace(/^prompt/, name);
+  return new TinyloomError(code, said, { cause });
 }
 
 const isPrompt = (one: unknown): one is BatchPrompt =>
@@ -96,11 +109,11 @@ class Text {
 
 /** {@link Model.generateBatch}. */
 export async function* generatedBatch(
-  call: BatchCall,
+  ...[given, model, handle]: BatchCall
 ): AsyncGenerator<BatchToken, void, undefined> {
-  const [{ signal, tokenizer, adapter }, all] = calls(call);
+  const all = calls(model, given);
+  const { signal, tokenizer } = given;
   throwIfAborted(signal, WHERE);
-  const handle = call.over(adapter);
   const texts: Text[] = [];
   for (const one of all) {
     texts.push(new Text(one, tokenizer && (await textOf(tokenizer, one.stop))));
@@ -110,12 +123,12 @@ export async function* generatedBatch(
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */
   const started = (raw: RawModel): RawBatch => {
     if (batch && by === raw) return batch;
-    if (batch) end(batch);
+    ended(batch);
     batch = undefined;
     by = raw;
     const tokens = texts.map((text) => text.tokens);
     const lengths = Uint32Array.from(tokens, ({ length }) => length);
-    const options = JSON.stringify(texts.map((text) => text.options(call.weights)));
+    const options = JSON.stringify(texts.map((text) => text.options(model.weights)));
     batch = raw.batch(Uint32Array.from(tokens.flat()), lengths, options);
     return batch;
   };
@@ -141,8 +154,14 @@ export async function* generatedBatch(
       }
     }
   } finally {
-    await call.queue.run(() => batch && end(batch));
+    await handle.settled();
+    ended(batch);
   }
+}
+
+function ended(batch: RawBatch | undefined): void {
+  batch?.release();
+  batch?.free();
 }
 
 function* triples(numbers: Float64Array): Generator<[number, number, number]> {

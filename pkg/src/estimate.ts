@@ -79,9 +79,10 @@ const OPTIONS: Rules<EstimateOptions> = {
   trainer: object,
   generate: object,
 };
+const count = integer(1, 0xffff_ffff);
 const TEXT: Rules<TextEstimate> = {
-  tokens: integer(1, 0xffff_ffff),
-  sequences: integer(1, 256),
+  tokens: count,
+  sequences: count,
   kvCache,
   weights,
 };

@@ -159,8 +159,7 @@ const [LEAST, MOST] = [1.2e-38, 3.4e38];
 export const adapter = (value: unknown) =>
   models.find(value)?.base ? undefined : "an Adapter of this model";
 
-/** @internal */
-export const GENERATE: Rules<GenerateOptions> = {
+const GENERATE: Rules<GenerateOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
     value === 0 || number(1e-3, MOST)(value) === undefined
@@ -211,27 +210,33 @@ export function generateCall(
   prompt: TokenIds,
   options: GenerateOptions,
   vocabulary: number,
-  where = "generate",
-  name = "prompt",
 ): GenerateCall {
-  const { signal, tokenizer, stop, bias, adapter, ...rest } = check(where, options, GENERATE);
+  const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
   if (stop && !tokenizer) {
-    throw invalid(`${where}: stop needs the tokenizer that turns tokens into text; give tokenizer`);
+    throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
   }
   const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
   const beyond = stopTokens?.find((id) => id >= vocabulary);
   if (beyond !== undefined) {
-    throw invalid(`${where}: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
+    throw invalid(`generate: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
   }
   return {
     signal,
     adapter,
     tokenizer,
     stop: stop?.slice(),
-    bias: typeof bias === "function" ? bias : inspect(where, () => structuredClone(bias)),
+    bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),
     alternatives: rest.alternatives ?? 0,
     maxTokens: rest.maxTokens ?? 128,
-    ids: toSomeTokens(name, prompt),
+    ids: toSomeTokens("prompt", prompt),
     json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };
+}
+
+/** What `generateBatch` was called with, copied, and what its lazy part checks each prompt by. @internal */
+export function batchGiven(prompts: unknown, options: BatchOptions) {
+  const shared = check<GenerateOptions>("generateBatch", options, GENERATE);
+  const { stop, stopTokens } = shared;
+  const copies = inspect("generateBatch", () => structuredClone({ stop, stopTokens, prompts }));
+  return { ...shared, ...copies, call: generateCall };
 }

@@ -22,8 +22,8 @@ interface Call extends Omit<GenerateCall, "adapter"> {
 export async function* generatedBatch(
   call: () => BatchCall,
 ): AsyncGenerator<BatchToken, void, undefined> {
-  const chosen = call();
-  yield* (await morePart()).generatedBatch(chosen);
+  const given = call();
+  yield* (await morePart()).generatedBatch(...given);
 }
 
 /** {@link Model.generate}. */

@@ -4,6 +4,7 @@ import {
   type BatchOptions,
   type BatchPrompt,
   type BatchToken,
+  batchGiven,
   type GeneratedToken,
   type GenerateOptions,
   generateCall,
@@ -34,7 +35,7 @@ import type {
   ModelOptions,
   PretrainedOptions,
 } from "./model-types.js";
-import { check, inspect, invalid, isA, object, type Rules, show } from "./options.js";
+import { check, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
@@ -317,16 +318,9 @@ export class Model {
     prompts: readonly (TokenIds | BatchPrompt)[],
     options: BatchOptions = {},
   ): AsyncGenerator<BatchToken, void, undefined> {
-    const call = evaluated(() => ({
-      ...inspect("generateBatch", () => ({
-        prompts: Array.isArray(prompts) ? prompts.map(kept) : prompts,
-        options: kept(options),
-      })),
-      vocabulary: this.config.vocab_size as number,
-      weights: this.weights,
-      queue: this.#inner.queue,
-      over: (adapter?: Adapter) => this.#over(adapter),
-    }));
+    const call = evaluated(
+      () => [batchGiven(prompts, options), this, this.#over(options?.adapter)] as const,
+    );
     return generatedBatch(call);
   }
 
@@ -386,15 +380,6 @@ export class Model {
     });
   }
 }
-
-const copied = (one: unknown) =>
-  Array.isArray(one) ? one.slice() : ArrayBuffer.isView(one) ? structuredClone(one) : one;
-
-/** An array, or an object of some: copies, since they are read when the loop begins. */
-const kept = (one: unknown): unknown =>
-  object(one)
-    ? copied(one)
-    : Object.fromEntries(Object.entries(one as object).map(([key, x]) => [key, copied(x)]));
 
 /** Refuses anything but a runtime, for callers without types. @internal */
 export function expectRuntime(
