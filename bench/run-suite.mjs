@@ -20,6 +20,10 @@ export async function runSuite(settings, gpu, load, report) {
     const { cacheSuite } = await import("./cache.mjs");
     return cacheSuite(await load.library(), gpu, settings, report);
   }
+  if (suite === "batch") {
+    const { batchSuite } = await import("./batch.mjs");
+    return batchSuite(await load.library(), gpu, settings, report);
+  }
   if (suite === "precision") {
     const { precisionSuite } = await import("./precision.mjs");
     return precisionSuite(await load.library(), await load.job(), gpu, settings, report);

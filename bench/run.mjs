@@ -1,4 +1,4 @@
-// npm run bench [-- [models|start|growth|attention|matmul|token|cache|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
+// npm run bench [-- [models|start|growth|attention|matmul|token|cache|batch|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
 //   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
@@ -37,7 +37,7 @@ const options = {
   subgroups: !values["no-subgroups"],
 };
 
-const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "precision", "peers"];
+const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "batch", "precision", "peers"];
 /** Milliseconds that one row of the peers may take. */
 const PATIENCE = 600_000;
 if (!SUITES.includes(options.suite)) {

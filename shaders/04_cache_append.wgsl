@@ -1,10 +1,10 @@
-// uses: step, flat, cache/key_row
+// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several
 // cache_append_forward: copies the (rotated) key and the value heads of each row behind the rows
 // that the cache already holds.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]         key and value heads from column KEY_OFFSET on
 //   1 cache  write  f32 [capacity, CACHE_STRIDE] rows of step.position … overwritten:
-//                                                lib/cache/key_row.wgsl
+//                                                lib/cache/key_row, cache/append_newest or cache/append_several.wgsl
 //   2 step   uniform
 //
 // Grid: one invocation per element of [tokens, CACHE_STRIDE].
@@ -17,6 +17,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let t = id / CACHE_STRIDE;
   let column = id % CACHE_STRIDE;
   if t < step.tokens {
-    cache[key_row(step.position + t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
+    cache[appended_row(t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
   }
 }

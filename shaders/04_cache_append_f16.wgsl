@@ -1,9 +1,9 @@
-// uses: step, flat, cache/key_row, finite
+// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several, finite
 // cache_append_forward into a cache of f16, two elements per word.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
 //   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
-//                                                    overwritten: lib/cache/key_row.wgsl
+//                                                    overwritten: lib/cache/key_row, cache/append_newest or cache/append_several.wgsl
 //   2 step   uniform
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
@@ -25,5 +25,5 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let vector = id % CACHE_VECTORS;
   let x = qkv[(t * STRIDE + KEY_OFFSET) / 4u + vector];
-  cache[key_row(step.position + t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
+  cache[appended_row(t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
 }

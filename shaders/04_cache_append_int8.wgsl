@@ -1,10 +1,10 @@
-// uses: step, flat, cache/key_row, finite
+// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several, finite
 // cache_append_forward into a cache of signed bytes with a scale per row and head: the largest
 // magnitude over 127.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
 //   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position …
-//                   overwritten (lib/cache/key_row.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
+//                   overwritten (lib/cache/key_row, cache/append_newest or cache/append_several.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
 //   2 step   uniform
 //
 // A head with a number that is not finite gets NaN as its scale.
@@ -35,7 +35,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let inverse = select(127.0 / largest, 0.0, vanishes);
   let scaled = clamp(round(qkv[first + vector] * inverse), vec4(-127.0), vec4(127.0));
   let bytes = bitcast<vec4<u32>>(vec4<i32>(scaled)) & vec4(0xffu);
-  let row = key_row(step.position + t) * CACHE_ROW;
+  let row = appended_row(t) * CACHE_ROW;
   cache[row + vector] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
   if vector % VECTORS == 0u {
     let scale = select(largest / 127.0, 0.0, vanishes);

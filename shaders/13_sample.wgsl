@@ -1,4 +1,4 @@
-// uses: step, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/tensors, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// uses: step or none, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -13,7 +13,7 @@
 // The log-probability is that of the model: before temperature and filters. Thresholds come from
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
-// Grid: one workgroup.
+// Grid: one workgroup; of several rows (lib/sample/tensors_several.wgsl) one for each.
 
 const LOGITS_PER_LANE: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
 // Of a lane's logits, those of one lane of a second turn.
@@ -123,10 +123,13 @@ fn take_largest(lane: u32, largest: f32) {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let terms = log_sum_exp(lane);
+  begin(workgroup.x);
+  // Of read-only memory, so that all invocations are known to go the same way.
+  let options = options_of(workgroup.x);
+  let terms = log_sum_exp(lane, first_logit);
   let log_sum = terms.x;
   var largest = terms.y;
-  if !scores_are_logits() {
+  if !scores_are_logits(options) {
     var best = -1e30;
     for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
       best = max(best, score(i));
@@ -147,16 +150,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if options.min_p > 0.0 {
       threshold = max(threshold, image(largest + log(options.min_p) * options.temperature));
     }
-    let bits = philox(vec4(step.draws, 0u, 0u, 0x73616d70u), vec2(options.seed_low, options.seed_high));
+    let bits = philox(vec4(draws_made(), 0u, 0u, 0x73616d70u), vec2(options.seed_low, options.seed_high));
     draw(lane, Kept(threshold, largest, inverse_temperature), uniform_float(bits.x));
   }
   if lane == 0u {
     let chosen = winner;
-    let turn = step.draws - options.turn0;
-    drawn[turn] = vec2(chosen, bitcast<u32>(logits[chosen] - log_sum));
-    token[0] = chosen;
-    seen[chosen / 32u] |= 1u << (chosen % 32u);
-    step.position += 1u;
-    step.draws += 1u;
+    end(workgroups.x, chosen, logits[first_logit + chosen] - log_sum);
   }
 }

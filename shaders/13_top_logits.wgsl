@@ -19,7 +19,7 @@
 const LEAST: f32 = -3.4e38;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let log_sum = log_sum_exp(lane).x;
+  let log_sum = log_sum_exp(lane, 0u).x;
   let turn = step.draws - options[1].w;
   var before = 0.0;
   var before_token = VOCABULARY;

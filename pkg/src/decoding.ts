@@ -14,18 +14,45 @@ type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
  */
 export function withText(tokenizer: TextDecoding, stop: readonly string[] = []) {
   return async function* (tokens: Tokens): Tokens {
-    const decoder = await decoderOf(tokenizer);
-    const waiting = new Waiting(stop);
+    const text = await textOf(tokenizer, stop);
     for await (const drawn of tokens) {
-      waiting.add(
-        drawn,
-        textOf(() => decoder.push(drawn.token)),
-      );
-      yield* waiting.decided();
-      if (waiting.stopped) return;
+      yield* text.push(drawn);
+      if (text.stopped) return;
     }
-    waiting.finish(textOf(() => decoder.end()));
-    yield* waiting.decided();
+    yield* text.end();
+  };
+}
+
+/** The text of one text's tokens as they are drawn. */
+export interface TextOf {
+  /** A stop string has ended it. */
+  readonly stopped: boolean;
+  /** The tokens that are decided with this one. */
+  push(drawn: GeneratedToken): Iterable<GeneratedToken>;
+  /** Those that are left when no token comes any more. */
+  end(): Iterable<GeneratedToken>;
+}
+
+/** What {@link withText} does, token by token. */
+export async function textOf(
+  tokenizer: TextDecoding,
+  stop: readonly string[] = [],
+): Promise<TextOf> {
+  const decoder = await decoderOf(tokenizer);
+  const waiting = new Waiting(stop);
+  return {
+    get stopped() {
+      return waiting.stopped;
+    },
+    push(drawn) {
+      const text = decodedText(() => decoder.push(drawn.token));
+      waiting.add(drawn, text);
+      return waiting.decided();
+    },
+    end() {
+      waiting.finish(decodedText(() => decoder.end()));
+      return waiting.decided();
+    },
   };
 }
 
@@ -102,7 +129,7 @@ async function decoderOf(tokenizer: TextDecoding): Promise<TokenDecoder> {
 }
 
 /** The text that a decoder gives. */
-function textOf(work: () => unknown): string {
+function decodedText(work: () => unknown): string {
   const text = decoded(work);
   if (typeof text === "string") return text;
   throw invalid(

@@ -15,6 +15,8 @@ import type { TrainerOptions } from "./trainer-types.js";
 export interface TextEstimate {
   /** Tokens of the prompt and of what is generated; default 256. */
   tokens?: number;
+  /** Texts of {@link Model.generateBatch}, 1 to 256; default 1. Operations and milliseconds stay those of a token. */
+  sequences?: number;
   /** As in {@link Model.generate}. */
   kvCache?: KvCache;
   /** As in {@link Model.generate}; default the model's own. */
@@ -77,7 +79,13 @@ const OPTIONS: Rules<EstimateOptions> = {
   trainer: object,
   generate: object,
 };
-const TEXT: Rules<TextEstimate> = { tokens: integer(1, 0xffff_ffff), kvCache, weights };
+const count = integer(1, 0xffff_ffff);
+const TEXT: Rules<TextEstimate> = {
+  tokens: count,
+  sequences: count,
+  kvCache,
+  weights,
+};
 
 /**
  * What a model of this config takes before it is created: bytes by kind, operations and, with a runtime's

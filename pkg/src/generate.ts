@@ -5,6 +5,7 @@ import type { Adapter } from "./lora.js";
 import {
   abortSignal,
   check,
+  flag,
   fraction,
   inspect,
   integer,
@@ -82,12 +83,37 @@ export interface GenerateOptions {
     | TokenBias
     | ((tokens: Uint32Array) => TokenBias | undefined | Promise<TokenBias | undefined>);
   /**
+   * Prompt lookup: where the last tokens occurred before in prompt or text, what followed there is checked, up to 15
+   * tokens in one pass. The text is the same as without it, up to the rounding of sums in another order. It is
+   * faster where a text repeats itself or its prompt, as edits, code and answers from a document do. Elsewhere checks
+   * do not begin: that is decided by how often they would have been right. Not with `alternatives`, `bias` and
+   * `repetitionPenalty`. Default false.
+   */
+  promptLookup?: boolean;
+  /**
    * An adapter of the model, which is read with it; without it the model alone generates. Adapters may take turns,
    * also while one is trained.
    */
   adapter?: Adapter;
   /** Ends with code "aborted". */
   signal?: AbortSignal;
+}
+
+/** Options of `model.generateBatch`: those of `generate` but for `alternatives`, `bias` and `promptLookup`. */
+export interface BatchOptions
+  extends Omit<GenerateOptions, "alternatives" | "bias" | "promptLookup"> {}
+
+/** A prompt of `model.generateBatch` with options of its own, before those of the call. */
+export interface BatchPrompt
+  extends Omit<BatchOptions, "tokenizer" | "kvCache" | "weights" | "adapter" | "signal"> {
+  /** At least one token. */
+  prompt: TokenIds;
+}
+
+/** A token that was sampled for one of several prompts. */
+export interface BatchToken extends Omit<GeneratedToken, "alternatives"> {
+  /** The number of its prompt in the list, from 0. */
+  readonly index: number;
 }
 
 /** The format in which matrices are read. */
@@ -158,6 +184,7 @@ const GENERATE: Rules<GenerateOptions> = {
     typeof value === "function" || Array.isArray(value) || value instanceof Float32Array
       ? undefined
       : "pairs of token and number, a Float32Array of vocab_size numbers, or a function that gives these",
+  promptLookup: flag,
   kvCache,
   weights,
   adapter,
@@ -204,4 +231,12 @@ export function generateCall(
     ids: toSomeTokens("prompt", prompt),
     json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };
+}
+
+/** What `generateBatch` was called with, copied, and what its lazy part checks each prompt by. @internal */
+export function batchGiven(prompts: unknown, options: BatchOptions) {
+  const shared = check<GenerateOptions>("generateBatch", options, GENERATE);
+  const { stop, stopTokens } = shared;
+  const copies = inspect("generateBatch", () => structuredClone({ stop, stopTokens, prompts }));
+  return { ...shared, ...copies, call: generateCall };
 }

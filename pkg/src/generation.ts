@@ -1,8 +1,9 @@
 /** The text that a model draws behind a prompt, token by token. */
 
+import type { BatchCall } from "./batch.js";
 import type { Biases } from "./decoding.js";
 import { throwIfAborted } from "./error.js";
-import type { GenerateCall, GeneratedToken } from "./generate.js";
+import type { BatchToken, GenerateCall, GeneratedToken } from "./generate.js";
 import { end, type Handle, type Queue } from "./handle.js";
 import { morePart } from "./lazy.js";
 import type { Model } from "./model.js";
@@ -15,6 +16,14 @@ interface Call extends Omit<GenerateCall, "adapter"> {
   /** Of the model, or of the adapter over it. */
   readonly handle: Handle<RawModel>;
   readonly queue: Queue;
+}
+
+/** {@link Model.generateBatch}. */
+export async function* generatedBatch(
+  call: () => BatchCall,
+): AsyncGenerator<BatchToken, void, undefined> {
+  const given = call();
+  yield* (await morePart()).generatedBatch(...given);
 }
 
 /** {@link Model.generate}. */

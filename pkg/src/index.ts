@@ -10,6 +10,9 @@ export type { DatasetOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
 export type {
+  BatchOptions,
+  BatchPrompt,
+  BatchToken,
   GeneratedToken,
   GenerateOptions,
   KvCache,
@@ -31,6 +34,7 @@ export type {
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,
+  LogitsOptions,
   ModelAttentionOptions,
   ModelFiles,
   ModelOptions,

@@ -4,6 +4,7 @@ import { adapter, kvCache, type WeightFormat, weights } from "./generate.js";
 import type {
   HiddenStatesOptions,
   InferenceOptions,
+  LogitsOptions,
   ModelAttentionOptions,
   ModelOptions,
   PretrainedOptions,
@@ -15,6 +16,7 @@ export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 
 export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
+export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
 export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 export const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 

@@ -10,7 +10,7 @@ export interface ModelOptions extends LongOptions {
   seed?: number;
 }
 
-/** Options of {@link Model.logits} and {@link Model.loss}. `onProgress` counts tokens. */
+/** Options of {@link Model.loss}, among those of {@link Model.logits}. `onProgress` counts tokens. */
 export interface InferenceOptions extends LongOptions {
   /**
    * The format of the keys and values that attention reads, as in {@link GenerateOptions}. The loss
@@ -21,6 +21,16 @@ export interface InferenceOptions extends LongOptions {
   weights?: WeightFormat;
   /** An adapter of the model; without it the model alone is asked. */
   adapter?: Adapter;
+}
+
+/** Options of {@link Model.logits}. */
+export interface LogitsOptions extends InferenceOptions {
+  /**
+   * The first position whose logits are given, below `tokens.length`; default 0. Above 0 the text before is not
+   * computed again where the last text with the same `kvCache` and `weights` began with it. To go back, give a text
+   * that has less in common with the last one.
+   */
+  from?: number;
 }
 
 /** Options of {@link Model.hiddenStates}. */

@@ -1,22 +1,35 @@
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
 import {
+  type BatchOptions,
+  type BatchPrompt,
+  type BatchToken,
+  batchGiven,
   type GeneratedToken,
   type GenerateOptions,
   generateCall,
   type WeightFormat,
 } from "./generate.js";
-import { generated } from "./generation.js";
+import { generated, generatedBatch } from "./generation.js";
 import { Handle, Queue } from "./handle.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { Adapter } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
-import { ATTENTION, INFERENCE, inference, MODEL, PRETRAINED, STATES } from "./model-options.js";
+import {
+  ATTENTION,
+  INFERENCE,
+  inference,
+  LOGITS,
+  MODEL,
+  PRETRAINED,
+  STATES,
+} from "./model-options.js";
 import type {
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,
+  LogitsOptions,
   ModelAttentionOptions,
   ModelFiles,
   ModelOptions,
@@ -161,14 +174,14 @@ export class Model {
   }
 
   /**
-   * The logits at each position.
+   * The logits at each position, or at those from `from` on.
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
-   * @returns `tokens.length × vocab_size` numbers, one row per position.
+   * @returns `(tokens.length - from) × vocab_size` numbers, one row per position.
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`.
    */
-  async logits(tokens: TokenIds, options: InferenceOptions = {}): Promise<Float32Array> {
-    return this.#look("logits", tokens, options, INFERENCE);
+  async logits(tokens: TokenIds, options: LogitsOptions = {}): Promise<Float32Array> {
+    return this.#look("logits", tokens, options, LOGITS);
   }
 
   /**
@@ -281,6 +294,34 @@ export class Model {
       return { ...chosen, queue: this.#inner.queue, handle: this.#over(adapter) };
     });
     return generated(this, call);
+  }
+
+  /**
+   * Continues several prompts at once: each pass over the model decodes a token of every text, so that sixteen texts
+   * take little longer than one. Each is the text that `generate` gives for its prompt and options, whatever the
+   * others are, up to the rounding of sums in another order. Tokens of all texts come in one order; `index` says
+   * whose each is. Leaving the loop ends the work.
+   *
+   * The texts have a key-value cache of their own, with room for the longest prompt and its `maxTokens` in each.
+   *
+   * @param prompts - 1 to 256 prompts, with options of their own where they have some.
+   * @throws {@link TinyloomError} as {@link Model.generate}, and `out-of-memory` for texts that do not fit together.
+   *
+   * @example
+   * ```ts
+   * const prompts = [tokenizer.encode("Once"), { prompt: tokenizer.encode("Red"), seed: 7, maxTokens: 20 }];
+   * const texts = prompts.map(() => "");
+   * for await (const { index, text } of model.generateBatch(prompts, { tokenizer })) texts[index] += text;
+   * ```
+   */
+  generateBatch(
+    prompts: readonly (TokenIds | BatchPrompt)[],
+    options: BatchOptions = {},
+  ): AsyncGenerator<BatchToken, void, undefined> {
+    const call = evaluated(
+      () => [batchGiven(prompts, options), this, this.#over(options?.adapter)] as const,
+    );
+    return generatedBatch(call);
   }
 
   /**

@@ -12,6 +12,7 @@ export {
 } from "./adapting.js";
 export { withAdvice } from "./advice.js";
 export { exchanged, saveAveraged } from "./averages.js";
+export { generatedBatch } from "./batch.js";
 export { biases, withText } from "./decoding.js";
 export { nonFinite } from "./diverged.js";
 export { gradients } from "./gradients.js";

@@ -103,6 +103,8 @@ export interface RawModel extends Releasable, RawWriter {
   ): Promise<number>;
   /** Begins a generation. `bias` has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
+  /** Begins a generation of several prompts, one behind the other. */
+  batch(tokens: Uint32Array, lengths: Uint32Array, optionsJson: string): RawBatch;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;
   /** A new adapter over it. */
@@ -115,6 +117,16 @@ export interface RawModel extends Releasable, RawWriter {
   checker(configJson: string): RawLoader;
   /** Adds an adapter to its base and frees it. */
   merge(ask: Ask): Promise<void>;
+}
+
+export interface RawBatch extends Releasable {
+  /**
+   * A text's number, a token and its log-probability, of each draw; of each text that has ended its number, -1 and
+   * 0. Empty when all have.
+   */
+  next(): Promise<Float64Array>;
+  /** Ends a text. */
+  end(index: number): void;
 }
 
 export interface RawGeneration extends Releasable {

@@ -15,5 +15,5 @@ struct Step {
   weight_decay: f32,
   one_minus_beta1: f32,
   one_minus_beta2: f32,
-  reserved: vec2<u32>,
+  reserved: vec2<u32>, // the seed of dropout; while several rows are decoded x is the rows of a text in the cache
 }

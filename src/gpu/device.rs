@@ -329,9 +329,9 @@ impl Gpu for WgpuDevice {
         })?
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
         self.loss.alive()?;
-        self.copy_buffer(from, to, bytes)
+        self.copy_buffer(from, to, at, bytes)
     }
 
     #[cfg(not(target_arch = "wasm32"))]

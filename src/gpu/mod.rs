@@ -75,9 +75,9 @@ pub trait Gpu {
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Copies the first `bytes` of a buffer into another, behind what has been submitted, under
-    /// [`Gpu::watch`].
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()>;
+    /// Copies the first `bytes` of a buffer into another, from byte `at` on, behind what has been submitted,
+    /// under [`Gpu::watch`]. Both are multiples of 4.
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()>;
 
     /// Lets the host do what waits for its thread: input, painting, other tasks.
     fn yield_now(&self) -> LocalFuture<()>;

@@ -27,10 +27,11 @@ pub use attention::batch::{
     attention_backward_query_with_tile, attention_delta, attention_forward,
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
-pub use attention::cache::{cache_append, cache_expand, ring_rows};
+pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
     PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    attention_decode_merge_tensors, attention_decode_tensors, decode_splits,
+    attention_decode_merge_several, attention_decode_merge_tensors, attention_decode_several,
+    attention_decode_tensors, decode_splits,
 };
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
@@ -47,6 +48,7 @@ pub use elementwise::{
 };
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
+pub use linear::several::matvec_rows;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
@@ -58,10 +60,10 @@ pub use optimizer::{
     CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, average, grad_norm, lion, muon,
     muon_parts, muon_polynomial, muon_scale, muon_update, sgd, step_decision,
 };
-pub use sample::{sample, top_logits};
+pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecShape, NormTerms,
-    Objective, Output, RopeShape, SplitReason,
+    DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
+    NormTerms, Objective, Output, RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;

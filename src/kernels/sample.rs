@@ -1,6 +1,6 @@
 //! Sampling on the GPU.
 
-use super::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant};
 use super::loss::with_logits;
 use super::spec::KernelSpec;
@@ -11,8 +11,6 @@ const ONE_WORKGROUP: Grid = Grid::Fixed { x: 1, y: 1 };
 
 /// `sample_forward` over a vocabulary, with a bias for each token or without. Grid: one workgroup.
 pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Kernel> {
-    let spec = KernelSpec::Sample { vocabulary, biased };
-    let (subgroups, why) = reduction(caps);
     let mut bindings = vec![
         read("logits"),
         read_write("seen"),
@@ -27,20 +25,51 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
     } else {
         (shader!("lib/sample/score"), "")
     };
+    let spec = KernelSpec::Sample { vocabulary, biased };
+    let modules = [shader!("lib/sample/tensors"), score];
+    draw(caps, (spec, vocabulary), modules, &bindings, (ONE_WORKGROUP, form))
+}
+
+/// `sample_forward` for each of `rows` texts. Grid: a workgroup each.
+pub fn sample_several(caps: &Capabilities, vocabulary: usize, rows: usize) -> Result<Kernel> {
+    let bindings = [
+        read("logits"),
+        read_write("seen"),
+        read_write("token"),
+        read_write("drawn"),
+        read_write("documents"),
+        read("choices"),
+    ];
+    let spec = KernelSpec::SampleSeveral { vocabulary, rows };
+    let modules = [shader!("lib/sample/tensors_several"), shader!("lib/sample/score")];
+    let grid = Grid::Fixed { x: rows as u32, y: 1 };
+    draw(caps, (spec, vocabulary), modules, &bindings, (grid, ", several rows"))
+}
+
+fn draw(
+    caps: &Capabilities,
+    (spec, vocabulary): (KernelSpec, usize),
+    [tensors, score]: [&'static Module; 2],
+    bindings: &[Binding],
+    (grid, form): (Grid, &str),
+) -> Result<Kernel> {
+    let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, vocabulary, spec.name())?;
     // The reduction's scratch, the running sums and the winner.
     check_storage(caps, 8 * size + 16, spec.name())?;
-    with_logits(caps, Composer::new(spec, size), vocabulary)
-        .module(shader!("lib/step"))
+    let composer = with_logits(caps, Composer::new(spec, size), vocabulary);
+    let step = matches!(spec, KernelSpec::Sample { .. });
+    let composer = if step { composer.module(shader!("lib/step")) } else { composer };
+    composer
         .module(shader!("lib/philox"))
         .reduction(subgroups)
         .module(shader!("lib/logit/online"))
-        .module(shader!("lib/sample/tensors"))
+        .module(tensors)
         .module(score)
         .module(shader!("lib/sample/thresholds"))
         .module(shader!("lib/sample/log_sum_exp"))
         .module(shader!("13_sample"))
-        .finish(caps, &bindings, ONE_WORKGROUP, variant(subgroups) + form, why)
+        .finish(caps, bindings, grid, variant(subgroups) + form, why)
 }
 
 /// `top_logits_forward`: the `count` likeliest tokens of a vocabulary, which has as many at least. Grid:

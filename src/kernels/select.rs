@@ -115,6 +115,17 @@ impl KernelSpec {
             Self::Sgd { count, momentum } => k::sgd(caps, count, momentum),
             Self::Lion { count } => k::lion(caps, count),
             Self::Sample { vocabulary, biased } => k::sample(caps, vocabulary, biased),
+            Self::MatvecRows(shape) => k::matvec_rows(caps, shape),
+            Self::CacheAppendSeveral { shape, cache } => {
+                k::cache_append_several(caps, shape, cache)
+            }
+            Self::AttentionDecodeSeveral { shape, cache, splits, rows } => {
+                k::attention_decode_several(caps, shape, cache, &splits, rows)
+            }
+            Self::AttentionDecodeMergeSeveral { shape, splits, rows } => {
+                k::attention_decode_merge_several(caps, shape, &splits, rows)
+            }
+            Self::SampleSeveral { vocabulary, rows } => k::sample_several(caps, vocabulary, rows),
             Self::TopLogits { vocabulary, count } => k::top_logits(caps, vocabulary, count),
         }
     }

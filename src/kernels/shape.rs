@@ -282,3 +282,17 @@ pub struct MatvecShape {
     /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
     pub weights: WeightFormat,
 }
+
+/// The product of up to `rows` rows of `k` elements with a matrix of `n` rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatvecRowsShape {
+    pub n: usize,
+    pub k: usize,
+    pub rows: usize,
+    /// Elements from one row of the result to the next.
+    pub stride: usize,
+    /// Never added to what is there.
+    pub output: Output,
+    /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
+    pub weights: WeightFormat,
+}

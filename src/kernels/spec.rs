@@ -5,7 +5,8 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecShape, NormTerms, Objective, Output, RopeShape,
+    DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
+    RopeShape,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -124,12 +125,18 @@ pub enum KernelSpec {
         splits: usize,
     },
     Matvec(MatvecShape),
+    MatvecRows(MatvecRowsShape),
     /// In place; backward rotates back.
     Rope {
         shape: RopeShape,
         forward: bool,
     },
     CacheAppend {
+        shape: AttentionShape,
+        cache: KvCache,
+    },
+    /// Rows of texts of their own, each behind its text's.
+    CacheAppendSeveral {
         shape: AttentionShape,
         cache: KvCache,
     },
@@ -179,6 +186,18 @@ pub enum KernelSpec {
     AttentionDecodeMerge {
         shape: AttentionShape,
         splits: DecodeSplits,
+    },
+    /// [`KernelSpec::AttentionDecode`] of each of `rows` fused rows, over its own text.
+    AttentionDecodeSeveral {
+        shape: AttentionShape,
+        cache: KvCache,
+        splits: DecodeSplits,
+        rows: usize,
+    },
+    AttentionDecodeMergeSeveral {
+        shape: AttentionShape,
+        splits: DecodeSplits,
+        rows: usize,
     },
     /// A pass of attention over tensors of `batch` items.
     AttentionTensors {
@@ -296,6 +315,11 @@ pub enum KernelSpec {
         vocabulary: usize,
         biased: bool,
     },
+    /// Draws a token for each of several rows.
+    SampleSeveral {
+        vocabulary: usize,
+        rows: usize,
+    },
     /// The `count` likeliest tokens, with their log-probabilities.
     TopLogits {
         vocabulary: usize,
@@ -338,9 +362,10 @@ impl KernelSpec {
             Self::Linear { shape, .. } => shape.form.name(),
             Self::LinearSum { .. } => "linear_sum",
             Self::Matvec(_) => "matvec_forward",
+            Self::MatvecRows(_) => "matvec_rows_forward",
             Self::Rope { forward: true, .. } => "rope_forward",
             Self::Rope { .. } => "rope_backward",
-            Self::CacheAppend { .. } => "cache_append_forward",
+            Self::CacheAppend { .. } | Self::CacheAppendSeveral { .. } => "cache_append_forward",
             Self::CacheExpand { .. } => "cache_expand_forward",
             Self::AttentionForward { .. } => AttentionPass::Forward.kernel_name(),
             Self::AttentionDelta { .. } | Self::AttentionDeltaTensors { .. } => {
@@ -351,16 +376,18 @@ impl KernelSpec {
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",
-            Self::AttentionDecode { splits, .. } | Self::AttentionDecodeTensors { splits, .. } => {
+            Self::AttentionDecode { splits, .. }
+            | Self::AttentionDecodeSeveral { splits, .. }
+            | Self::AttentionDecodeTensors { splits, .. } => {
                 if splits.count == 1 {
                     "attention_decode"
                 } else {
                     "attention_decode_split"
                 }
             }
-            Self::AttentionDecodeMerge { .. } | Self::AttentionDecodeMergeTensors { .. } => {
-                "attention_decode_merge"
-            }
+            Self::AttentionDecodeMerge { .. }
+            | Self::AttentionDecodeMergeSeveral { .. }
+            | Self::AttentionDecodeMergeTensors { .. } => "attention_decode_merge",
             Self::Softmax { .. } => "softmax_forward",
             Self::Activation(ActivationWidth { gated: false, .. }) => "activation_forward",
             Self::Activation(_) => "gated_activation_forward",
@@ -388,7 +415,7 @@ impl KernelSpec {
             Self::MuonUpdate { .. } => "muon_update_forward",
             Self::Sgd { .. } => "sgd_forward",
             Self::Lion { .. } => "lion_forward",
-            Self::Sample { .. } => "sample_forward",
+            Self::Sample { .. } | Self::SampleSeveral { .. } => "sample_forward",
             Self::TopLogits { .. } => "top_logits_forward",
         }
     }

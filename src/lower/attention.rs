@@ -34,7 +34,7 @@ impl Lowering<'_> {
     pub(super) fn shape(&self, attention: Attention) -> AttentionShape {
         let ring = match self.rows {
             Rows::Batch { .. } => None,
-            Rows::Chunk(cache) | Rows::One(cache) => cache.ring,
+            Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
         };
         attention_shape(attention, self.builder.tokens, ring)
     }
@@ -59,6 +59,7 @@ impl Lowering<'_> {
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
             Rows::One(cache) => self.attend_one(node, attention, cache),
+            Rows::Several { cache, .. } => self.attend_several(node, attention, cache),
         }
     }
 
@@ -121,7 +122,9 @@ impl Lowering<'_> {
     pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Slice {
         let layer = site.layer.expect("attention is in a layer");
         let bytes = cache_bytes(cache.format, &self.shape(attention), cache.sequences * cache.rows);
-        Slice::new(Buffer::Cache(layer), 0, bytes)
+        let of_batch = matches!(self.rows, Rows::Several { shared: false, .. });
+        let buffer = if of_batch { Buffer::BatchCache(layer) } else { Buffer::Cache(layer) };
+        Slice::new(buffer, 0, bytes)
     }
 
     /// Keys and values of `qkv` into the layer's cache, unless they are there.

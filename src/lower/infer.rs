@@ -1,7 +1,7 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::{Cache, Inputs, Lowering, Rows};
+use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -185,6 +185,32 @@ pub fn probe_plan(
     Ok(context.probe(probe)?.finish(slots))
 }
 
+/// Rows that are decoded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeveralRows {
+    /// The newest row of each of so many texts, in a cache of their own.
+    OfTexts(usize),
+    /// So many rows of the text of the model's cache.
+    OfOne(usize),
+}
+
+/// The plan of a pass over several rows: [`Buffer::BatchTokens`] through all layers, their keys and values appended,
+/// and a token drawn for each. `shape` is that of the cache that it reads, `slots` are a room's.
+///
+/// # Errors
+/// As [`inference_plans`].
+pub fn several_plan(
+    caps: &Capabilities,
+    params: &Params,
+    shape: CacheShape,
+    options: InferenceOptions,
+    slots: &[u64],
+    rows: SeveralRows,
+) -> Result<(Plan, usize)> {
+    let context = Context::new(caps, params, shape, options);
+    Ok((context.several(rows)?.finish(slots), context.cache.rows))
+}
+
 struct Context<'a> {
     caps: &'a Capabilities,
     params: &'a Params,
@@ -239,6 +265,22 @@ impl<'a> Context<'a> {
         let mut lowering = self.lowering(&self.one, builder, Rows::One(self.cache), token);
         lowering.bind(self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
         lowering
+    }
+
+    /// A pass over several decoded rows.
+    fn several(&'a self, of: SeveralRows) -> Result<Builder<'a>> {
+        let (SeveralRows::OfTexts(rows) | SeveralRows::OfOne(rows)) = of;
+        let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
+        let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
+        let shared = matches!(of, SeveralRows::OfOne(_));
+        let over = Rows::Several { cache: self.cache, shared };
+        let mut lowering = self.lowering(&self.many, builder, over, words(Buffer::BatchTokens));
+        lowering.inputs.documents = words(Buffer::BatchDocuments);
+        lowering.nodes(&self.many.nodes)?;
+        lowering.cap_logits()?;
+        let (logits, mut builder) = (lowering.logits(), lowering.builder);
+        several::sample(&mut builder, logits, self.params.architecture.vocab_size, TURNS)?;
+        Ok(builder)
     }
 
     fn lowering(

@@ -40,6 +40,9 @@ impl Lowering<'_> {
         if let Rows::One(_) = self.rows {
             return self.matvec(&label, weight, input, output, &added);
         }
+        if let Rows::Several { .. } = self.rows {
+            return self.few_rows(&label, weight, [input, output], (kind, &added));
+        }
         let token_rows = self.token_rows(weight);
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
     }

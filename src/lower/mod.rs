@@ -14,6 +14,7 @@ mod low_rank;
 mod norm;
 mod rope;
 mod row;
+mod several;
 mod train;
 
 #[cfg(feature = "testing")]
@@ -21,9 +22,10 @@ pub use attention::{attention_shape, cache_bytes};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
     CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
-    SampleChoices, inference_plans, probe_plan, sample_plan,
+    SampleChoices, SeveralRows, inference_plans, probe_plan, sample_plan, several_plan,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
+pub use several::CHOICE_BYTES;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};
@@ -66,6 +68,8 @@ enum Rows {
     Chunk(Cache),
     /// One decoded row over the cache.
     One(Cache),
+    /// Decoded rows of texts of their own, with one cache for all of them, or of the text of the model's cache.
+    Several { cache: Cache, shared: bool },
 }
 
 /// Turns nodes into the dispatches of one plan.

@@ -156,6 +156,9 @@ impl<'a> Builder<'a> {
         }
         let what = match slice.buffer {
             Buffer::Cache(_) => "the key-value cache of a layer".into(),
+            Buffer::BatchCache(_) => {
+                format!("the key-value cache of a layer for {} sequences", self.tokens)
+            }
             Buffer::RopeTable | Buffer::WindowRopeTable => "the table of rotary positions".into(),
             other => format!("{other:?}"),
         };

@@ -61,6 +61,18 @@ pub enum Buffer {
     Squares,
     /// Key-value cache of a layer.
     Cache(usize),
+    /// Key-value cache of a layer for several texts, one behind the other.
+    BatchCache(usize),
+    /// The token to decode next of each of several rows, what numbers its position (the row less the position, which
+    /// wraps), tokens seen by each, what was drawn.
+    BatchTokens,
+    BatchDocuments,
+    BatchSeen,
+    BatchDrawn,
+    /// How each of several rows draws.
+    Choices,
+    /// The `Step` of several decoded rows.
+    BatchStep,
     /// Output of the last layer for a chunk of a prompt.
     Hidden,
     /// The row whose next token is decoded.

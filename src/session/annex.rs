@@ -22,19 +22,23 @@ impl Annex {
     /// Makes a plan for a cache's room as it is, from its shape and slots, and binds it.
     ///
     /// # Arguments
+    /// `batch`: the shape of a cache of its own, where it has one.
     /// `prepare`: writes what the new buffers hold from the beginning.
     pub async fn new(
         model: &Weights,
         cache: &KeyValueCache,
+        batch: Option<CacheShape>,
         make: &dyn Fn(CacheShape, &[u64]) -> Result<Plan>,
         prepare: &dyn Fn(&Resources) -> Result<()>,
     ) -> Result<(Self, Plan)> {
         let (gpu, weights) = (&*model.gpu.0, model.buffers()?);
-        let (plan, room, shape) =
-            cache.with(|room| Ok((make(room.shape, &room.slots)?, room.mark(), room.shape)))?;
+        let (plan, room, shape) = cache.with(|room| {
+            let shape = batch.unwrap_or(room.shape);
+            Ok((make(shape, &room.slots)?, room.mark(), shape))
+        })?;
         let sizes = cache.lacking(&[&plan], &weights);
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges([&plan].iter().copied());
-        let purpose = Purpose::Inference { tokens: shape.capacity };
+        let purpose = Purpose::Inference { tokens: shape.capacity, sequences: shape.sequences };
         memory::judge(gpu, purpose, &asked)?;
         let install = || {
             let mut resources = Resources::new(&model.gpu.0);
@@ -46,6 +50,11 @@ impl Annex {
         let made = made(gpu, install).await;
         let (resources, id) = made.map_err(|error| memory::explained(error, purpose, &asked))?;
         Ok((Self { resources, plan: id, room }, plan))
+    }
+
+    /// Whether its plan is bound to what the cache has now.
+    pub fn is_of(&self, cache: &KeyValueCache) -> bool {
+        cache.mark() == Some(self.room)
     }
 
     /// Whether its plan is bound to what the room has now.

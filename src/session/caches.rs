@@ -55,14 +55,20 @@ impl Model {
 
     /// Gives a cache to a text, of which it may hold the first tokens already: how many of them it does.
     /// Matrices are packed as they are now. To be called in one's [turn](KeyValueCache::turn).
+    ///
+    /// # Arguments
+    /// `reused`: most tokens whose keys and values need not be computed again.
     pub(super) async fn begin_text(
         &self,
         cache: &KeyValueCache,
         text: &[u32],
-        reuse: bool,
+        reused: usize,
     ) -> Result<(Held, usize)> {
         cache.pack(&self.weights, &self.token_pace).await?;
-        let start = if reuse { cache.reusable(&self.weights, text)? } else { 0 };
+        let start = match reused {
+            0 => 0,
+            most => cache.reusable(&self.weights, text, most)?,
+        };
         Ok((cache.begin_text(&self.weights, self.next_epoch(), start, text.len()), start))
     }
 }

@@ -1,5 +1,6 @@
 //! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
 
+use super::batch::{batch_shape, check_count};
 use super::key_value_cache::capacity_for;
 use super::memory::MemoryBytes;
 use super::trainer::TrainerOptions;
@@ -9,9 +10,11 @@ use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{InferenceOptions, inference_plans, train_plans};
+use crate::lower::{
+    InferenceOptions, InferencePlans, SeveralRows, inference_plans, several_plan, train_plans,
+};
 use crate::params::Params;
-use crate::plan::Plan;
+use crate::plan::{Plan, buffers};
 use serde::{Deserialize, Serialize};
 
 /// What is to be estimated besides the weights.
@@ -34,6 +37,8 @@ pub struct EstimateOptions {
 pub struct TextOptions {
     /// Tokens of the prompt and of what is generated.
     pub tokens: usize,
+    /// Texts that are generated together.
+    pub sequences: usize,
     pub kv_cache: KvCache,
     /// None: as the model holds them.
     pub weights: Option<WeightFormat>,
@@ -41,7 +46,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { tokens: 256, kv_cache: KvCache::F32, weights: None }
+        Self { tokens: 256, sequences: 1, kv_cache: KvCache::F32, weights: None }
     }
 }
 
@@ -106,7 +111,7 @@ pub fn estimate(
         let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
         milliseconds.step = Some(waits + work);
     }
-    if let Some(TextOptions { tokens, kv_cache, weights }) = options.generate {
+    if let Some(TextOptions { tokens, sequences, kv_cache, weights }) = options.generate {
         let most = config.max_position_embeddings;
         if !(1..=most).contains(&tokens) {
             return Err(Error::options(format!(
@@ -114,18 +119,37 @@ pub fn estimate(
                 config.spelled("max_position_embeddings")
             )));
         }
+        check_count("generate.sequences is", sequences)?;
         let weights = weights.unwrap_or(layout.weights);
         check_format(&layout, weights)?;
         let options = InferenceOptions { kv_cache, weights };
         let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
         bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
-        operations.token = Some(plans.decode.flops() + plans.sample.flops());
-        let work = speed.milliseconds(&plans.decode) + speed.milliseconds(&plans.sample);
         // One readback serves the tokens of a submit, while the next is decoded.
-        milliseconds.token = Some(work);
+        let [flops, work] = if sequences == 1 {
+            let both = [&plans.decode, &plans.sample];
+            [both.map(Plan::flops), both.map(|plan| speed.milliseconds(plan))]
+                .map(|of| of.iter().sum::<f64>())
+        } else {
+            let shape = batch_shape(sequences, tokens, most);
+            let rows = SeveralRows::OfTexts(sequences);
+            let slots = &plans.sample.slots;
+            let (pass, _) = several_plan(caps, &layout, shape, options, slots, rows)?;
+            bytes = bytes.plus(beside(&plans, &pass));
+            [pass.flops(), speed.milliseconds(&pass)].map(|of| of / sequences as f64)
+        };
+        (operations.token, milliseconds.token) = (Some(flops), Some(work));
     }
     let milliseconds = given.is_some().then_some(milliseconds);
     Ok(Estimate { parameters, trainable, bytes, operations, milliseconds })
+}
+
+/// What a pass over several texts brings: what the plans of one text have not, or too small.
+fn beside(plans: &InferencePlans, pass: &Plan) -> MemoryBytes {
+    let held = buffers(plans.all());
+    let mut own = pass.buffers();
+    own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));
+    MemoryBytes::of_sizes(&own).with_ranges([pass])
 }
 
 /// How fast an adapter is taken to be.

@@ -222,9 +222,9 @@ impl Gpu for Fake {
         Ok(())
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
         let buffers = self.buffers.borrow();
-        assert!(bytes <= buffers[&from.0] && bytes <= buffers[&to.0]);
+        assert!(bytes <= buffers[&from.0] && at + bytes <= buffers[&to.0]);
         self.copied.set(self.copied.get() + bytes);
         Ok(())
     }

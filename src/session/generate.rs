@@ -2,10 +2,12 @@
 
 use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};
+use super::lookup::{self, Lookup};
 use super::model::Model;
 use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
 use super::sampler::{Bias, Sampler, check_alternatives};
-use super::step::{Sampling, Step};
+use super::several::{RowState, SeveralPass};
+use super::step::{Choice, Sampling, Step};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, watched};
@@ -20,9 +22,9 @@ use std::rc::Rc;
 
 /// Submits that are on their way together: while one is read the next is decoded, so that neither
 /// the GPU nor the host waits for the other.
-const SUBMITS_AHEAD: usize = 2;
+pub(super) const SUBMITS_AHEAD: usize = 2;
 /// Most tokens drawn in a submit, for which the cache must have room.
-const MOST_TURNS: usize = 16;
+pub(super) const MOST_TURNS: usize = 16;
 
 /// Options of `model.generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -54,6 +56,8 @@ pub struct GenerateOptions {
     /// infinity keeps a token out.
     #[serde(skip)]
     pub bias: Vec<f32>,
+    /// Tokens that repeat the text are checked several at a time.
+    pub prompt_lookup: bool,
     /// Each call of [`Generation::next`] draws one token, so that the bias may change before each.
     pub stepwise: bool,
 }
@@ -74,17 +78,31 @@ impl Default for GenerateOptions {
             weights: WeightFormat::F32,
             alternatives: 0,
             bias: Vec::new(),
+            prompt_lookup: false,
             stepwise: false,
         }
     }
 }
 
 impl GenerateOptions {
-    fn inference(&self) -> InferenceOptions {
+    pub(super) fn inference(&self) -> InferenceOptions {
         InferenceOptions { kv_cache: self.kv_cache, weights: self.weights }
     }
 
-    fn validate(&self) -> Result<()> {
+    /// How tokens are drawn, from the beginning of a text on.
+    pub(super) fn sampling(&self, top_k: u32) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            top_k,
+            seed: split(self.seed),
+            turn0: 0,
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
         let check = |good: bool, name: &str, value: f32, allowed: &str| {
             if good {
                 Ok(())
@@ -97,6 +115,12 @@ impl GenerateOptions {
         check(self.top_p > 0.0 && self.top_p <= 1.0, "topP", self.top_p, "above 0 and at most 1")?;
         check((0.0..1.0).contains(&self.min_p), "minP", self.min_p, "at least 0 and below 1")?;
         let penalty = self.repetition_penalty;
+        let more = !self.bias.is_empty() || self.stepwise || self.alternatives > 0;
+        if self.prompt_lookup && (more || penalty != 1.0) {
+            return Err(Error::options(
+                "promptLookup does not go with alternatives, bias and repetitionPenalty; leave these out",
+            ));
+        }
         check(
             penalty.is_finite() && penalty > 0.0,
             "repetitionPenalty",
@@ -137,7 +161,11 @@ pub struct Generation {
     sampler: Option<Sampler>,
     /// Submits that were not read yet, the oldest first, with the tokens each draws.
     ahead: VecDeque<Ahead>,
+    lookup: Option<Lookup>,
 }
+
+/// The rows of a check, and its pass.
+type Draft = ([u32; lookup::ROWS], SeveralPass);
 
 struct Ahead {
     turns: usize,
@@ -151,7 +179,7 @@ impl std::fmt::Debug for Ahead {
     }
 }
 
-fn not_finite() -> Error {
+pub(super) fn not_finite() -> Error {
     let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
                    so large that products overflow";
     Error::new(ErrorCode::NonFinite, message)
@@ -179,6 +207,7 @@ impl Generation {
         model.prepare_inference(prompt.len(), options.inference()).await?;
         let draws = options.drawn;
         let finished = options.max_tokens <= draws || prompt.len() == most;
+        let lookup = options.prompt_lookup.then(|| Lookup::new(model.gpu().capabilities()));
         Ok(Self {
             model: Rc::clone(model),
             options,
@@ -191,6 +220,7 @@ impl Generation {
             bias,
             sampler: None,
             ahead: VecDeque::new(),
+            lookup,
         })
     }
 
@@ -217,12 +247,19 @@ impl Generation {
         }
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
         self.prepare_sampler(&cache).await?;
+        let draft = self.prepare_check(&cache).await?;
         // Where the tokens do not arrive, the next call reads the text again.
         let held = self.held.take();
         let held =
             held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
         let (held, drawn) = match held {
-            Some(held) => (held, self.next_decoded(&cache).await?),
+            Some(held) => {
+                let drawn = match draft {
+                    Some(draft) => self.check(&cache, draft).await?,
+                    None => self.next_decoded(&cache).await?,
+                };
+                (held, drawn)
+            }
             None => {
                 // What is on its way was drawn before the model changed.
                 self.settle().await?;
@@ -234,6 +271,9 @@ impl Generation {
         self.held = Some(held);
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let given = self.take(self.turns_of(&drawn));
+        if let Some(lookup) = &mut self.lookup {
+            lookup.read(&self.text);
+        }
         // The last token's keys and values come with the next one.
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
@@ -306,6 +346,71 @@ impl Generation {
         self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
     }
 
+    /// Looks up what a check would be of, and makes its pass, before the cache is known to hold the text.
+    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Draft>> {
+        let Some(rows) = self.draft(cache) else { return Ok(None) };
+        let pass = self.lookup.as_mut().and_then(|lookup| lookup.pass.take());
+        let pass = match pass.filter(|pass| pass.fits(cache)) {
+            Some(pass) => pass,
+            None => {
+                let _turn = cache.turn().await;
+                SeveralPass::new(&self.model, cache, None, lookup::ROWS).await?
+            }
+        };
+        Ok(Some((rows, pass)))
+    }
+
+    /// What is foreseen, where a check is worth while, a whole one has room and nothing is on its way.
+    fn draft(&mut self, cache: &KeyValueCache) -> Option<[u32; lookup::ROWS]> {
+        let (left, len) = (self.left(), self.text.len());
+        let idle = self.ahead.is_empty();
+        let lookup = self.lookup.as_mut().filter(|lookup| idle && lookup.checking)?;
+        let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
+        let rows = lookup.draft(&self.text);
+        if rows.is_none() || left < lookup::ROWS || room.unwrap_or(0) < lookup::ROWS {
+            lookup.stop();
+            return None;
+        }
+        rows
+    }
+
+    /// Draws behind the last token and behind each one that is foreseen: those that count.
+    async fn check(&mut self, cache: &KeyValueCache, (rows, pass): Draft) -> Result<Vec<u8>> {
+        let first = self.text.len() - 1;
+        let lookup = self.lookup.as_mut().ok_or_else(|| Error::internal("nothing is foreseen"))?;
+        let sampling = self.options.sampling(self.options.top_k);
+        let draws = self.draws as u32;
+        let choice = |row: usize| Choice {
+            sampling: Sampling { turn0: draws + row as u32, ..sampling },
+            offset: draws.wrapping_sub(first as u32),
+            last: u32::MAX,
+            ..Choice::default()
+        };
+        let choices: [_; lookup::ROWS] = std::array::from_fn(choice);
+        let states: [_; lookup::ROWS] =
+            std::array::from_fn(|row| RowState { token: rows[row], position: first + row });
+        let gpu = &**self.model.gpu();
+        let queue = || {
+            pass.reset(&states, &[])?;
+            pass.choose(&choices)?;
+            let submits = lookup.pace.submits(pass.work, pass.largest);
+            let replays = [Replay::new(pass.plan(), lookup::ROWS)];
+            gpu.submit(&replays, submits, Some(pass.drawn(1)?))
+        };
+        lookup.astray = true;
+        let sent = lookup.pace.sent(gpu, pass.work);
+        let read = watched(gpu, queue)?;
+        cache.writes(first + lookup::ROWS);
+        let mut drawn = lookup.pace.arrival(gpu, sent, read).await?;
+        let words: &[[u32; 2]] = bytemuck::cast_slice(&drawn);
+        let right = words.iter().zip(&rows[1..]).take_while(|(drawn, row)| drawn[0] == **row);
+        let given = right.count() + 1;
+        drawn.truncate(8 * given);
+        lookup.checked(given);
+        lookup.pass = Some(pass);
+        Ok(drawn)
+    }
+
     async fn next_decoded(&mut self, cache: &KeyValueCache) -> Result<Vec<u8>> {
         self.decode_ahead(cache)?;
         let oldest = self.ahead.pop_front();
@@ -326,13 +431,18 @@ impl Generation {
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
     fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
-        while self.ahead.len() < self.submits_ahead() {
+        // What is on its way is read before a check.
+        let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
+        while self.ahead.len() < self.submits_ahead() && (!checking || self.ahead.is_empty()) {
             let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
             }
             self.ahead.push_back(self.decode(cache, left, queued)?);
+            if let Some(lookup) = &mut self.lookup {
+                lookup.astray = false;
+            }
         }
         Ok(())
     }
@@ -367,7 +477,7 @@ impl Generation {
     /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
     async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
         let (model, count) = (&self.model, self.text.len());
-        let (mut held, mut done) = model.begin_text(cache, &self.text, true).await?;
+        let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
         self.reset_decoding(cache).await?;
         loop {
             let part = model.next_chunk(cache, done, count)?;
@@ -382,7 +492,7 @@ impl Generation {
             let tokens = &self.text[part.clone()];
             let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, &chunk).await?
             else {
-                (held, done) = model.begin_text(cache, &self.text, true).await?;
+                (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
                 self.reset_decoding(cache).await?;
                 continue;
             };
@@ -422,6 +532,8 @@ impl Generation {
         let buffer = |name| room.resources.get(name);
         gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
         let position = self.text.len() as u32 - 1;
+        let last = self.text[position as usize];
+        gpu.write(buffer(Buffer::Token)?, 0, bytemuck::bytes_of(&last))?;
         let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
         gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
         self.write_sampling(buffer(Buffer::Sampling)?, 0)
@@ -430,13 +542,8 @@ impl Generation {
     /// The options of draws that come after `queued` ones which were not read yet.
     fn write_sampling(&self, buffer: crate::gpu::BufferId, queued: usize) -> Result<()> {
         let sampling = Sampling {
-            temperature: self.options.temperature,
-            top_p: self.options.top_p,
-            min_p: self.options.min_p,
-            repetition_penalty: self.options.repetition_penalty,
-            top_k: self.bias.top_k(self.options.top_k),
-            seed: split(self.options.seed),
             turn0: (self.draws + queued) as u32,
+            ..self.options.sampling(self.bias.top_k(self.options.top_k))
         };
         self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))
     }
@@ -461,6 +568,9 @@ impl Generation {
             let turns = turns.clamp(1, most).min(left);
             let work = token.times(turns);
             let submits = pace.submits(work, largest);
+            if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
+                self.write_decode_state(room)?;
+            }
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
             let turn = [room.decode, self.sample(room)].map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);

@@ -94,6 +94,23 @@ impl Model {
         Ok(position..tokens.min(position + rows))
     }
 
+    /// Reads what the cache does not hold of a text into it, in one's turn.
+    pub(super) async fn read_text(&self, cache: &KeyValueCache, text: &[u32]) -> Result<()> {
+        let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
+        while done < text.len() {
+            let part = self.next_chunk(cache, done, text.len())?;
+            let chunk = |room: &Room| Ok(Chunk::prefill(room, &[], None));
+            let read = self.run_chunk((cache, held), done, &text[part.clone()], None, &chunk);
+            if read.await?.is_some() {
+                done = part.end;
+            } else {
+                (held, done) = self.begin_text(cache, text, usize::MAX).await?;
+            }
+        }
+        cache.holds(held, text);
+        Ok(())
+    }
+
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors
@@ -119,7 +136,7 @@ impl Model {
         watch.at(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
         let _turn = cache.turn().await;
-        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
+        let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let (mut sum, mut count) = (0.0, 0.0);
         while done < total {
             watch.at(done, total, "loss")?;
@@ -133,7 +150,7 @@ impl Model {
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
             let read = self.run_chunk((&cache, held), done, inputs, Some(targets), &chunk).await?;
             let Some(read) = read else {
-                (held, done) = self.begin_text(&cache, tokens, false).await?;
+                (held, done) = self.begin_text(&cache, tokens, 0).await?;
                 (sum, count) = (0.0, 0.0);
                 continue;
             };

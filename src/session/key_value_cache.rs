@@ -126,6 +126,11 @@ impl KeyValueCache {
         use_it(room.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
     }
 
+    /// That of its room.
+    pub fn mark(&self) -> Option<PlanId> {
+        self.room.borrow().as_ref().map(Room::mark)
+    }
+
     /// Bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.room.borrow().as_ref().map_or(0, |room| room.resources.bytes())
@@ -165,7 +170,7 @@ impl KeyValueCache {
         let old = self.capacity();
         let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
         let asked = asked.with_ranges(plans.all().iter().copied());
-        let purpose = Purpose::Inference { tokens: capacity };
+        let purpose = Purpose::Inference { tokens: capacity, sequences: 1 };
         memory::judge(&**gpu, purpose, &asked)?;
         if old == 0 {
             gpu.prepare(&plans.all()).await;
@@ -255,7 +260,7 @@ impl KeyValueCache {
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
         for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
-                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, bytes)?;
+                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, 0, bytes)?;
             }
         }
         Ok(())
@@ -299,14 +304,14 @@ impl KeyValueCache {
     }
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
-    /// are wanted.
-    pub fn reusable(&self, model: &Weights, text: &[u32]) -> Result<usize> {
+    /// are wanted, and at most `most`.
+    pub fn reusable(&self, model: &Weights, text: &[u32], most: usize) -> Result<usize> {
         let held = self.text.borrow();
         if held.held.version != model.version() {
             return Ok(0);
         }
         let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
-        let start = same.min(text.len().saturating_sub(1));
+        let start = same.min(text.len().saturating_sub(1)).min(most);
         // Later positions have taken the rows of the first ones where the cache is a ring. What a
         // window reaches back to must still be there.
         let lost = self.with(|room| Ok(held.reach.saturating_sub(room.cache_rows)))?;

@@ -15,8 +15,9 @@ use std::rc::Rc;
 /// What to read back of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// The logits of every position: `tokens.len() × vocab_size`.
-    Logits,
+    /// The logits of every position from `from` on: `(tokens.len() - from) × vocab_size`. What the cache holds of the
+    /// text before is not read again.
+    Logits { from: usize },
     /// The hidden state of every position, counted as transformers counts `output_hidden_states`: 0 is the
     /// embedding, i the output of i layers, and with `num_hidden_layers` the final norm's.
     /// `tokens.len() × hidden_size`.
@@ -31,7 +32,7 @@ impl Look {
     fn probe(self, config: &ModelConfig) -> Result<Option<(Probe, usize)>> {
         let layers = config.num_hidden_layers;
         Ok(match self {
-            Self::Logits => None,
+            Self::Logits { .. } => None,
             Self::HiddenStates { layer } => {
                 check_index("layer", layer, "hidden states", layers)?;
                 Some((Probe::HiddenState(layer), 0))
@@ -44,10 +45,20 @@ impl Look {
         })
     }
 
+    /// The first position of `tokens` that is told.
+    fn first(self, tokens: usize) -> Result<usize> {
+        let Self::Logits { from } = self else { return Ok(0) };
+        if from < tokens {
+            return Ok(from);
+        }
+        let message = format!("from is {from}; of {tokens} tokens it must be below {tokens}");
+        Err(Error::options(message))
+    }
+
     /// A name, and the numbers of each position.
     fn shape(self, config: &ModelConfig, tokens: usize) -> (&'static str, usize) {
         match self {
-            Self::Logits => ("logits", config.vocab_size),
+            Self::Logits { .. } => ("logits", config.vocab_size),
             Self::HiddenStates { .. } => ("hidden states", config.hidden_size),
             Self::Attention { .. } => ("attention", tokens),
         }
@@ -72,7 +83,7 @@ impl Model {
         options: InferenceOptions,
         watch: Watch<'_>,
     ) -> Result<Vec<f32>> {
-        self.look(tokens, Look::Logits, options, watch).await
+        self.look(tokens, Look::Logits { from: 0 }, options, watch).await
     }
 
     /// What a text computes as one document.
@@ -91,8 +102,10 @@ impl Model {
         self.check_tokens(tokens)?;
         let count = tokens.len();
         let (stage, width) = look.shape(self.config(), count);
-        let what = format!("the result, {stage} of {count} tokens × {width} numbers,");
-        let mut result: Vec<f32> = room(&what, count as u64 * width as u64)?;
+        let from = look.first(count)?;
+        let told = count - from;
+        let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
+        let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;
         watch.at(0, count, stage)?;
         let cache = self.prepare_inference(count, options).await?;
         let _turn = cache.turn().await;
@@ -100,7 +113,7 @@ impl Model {
             Some((probe, head)) => Some((self.prober(&cache, probe).await?, head)),
             None => None,
         };
-        let (mut held, mut done) = self.begin_text(&cache, tokens, false).await?;
+        let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
             watch.at(done, count, stage)?;
             let mut part = self.next_chunk(&cache, done, count)?;
@@ -111,20 +124,27 @@ impl Model {
             }
             let chunk = |room: &Room| match &prober {
                 Some((prober, head)) => prober.chunk(&**self.gpu(), room, &part, *head),
+                None if part.end <= from => Ok(Chunk::prefill(room, &[], None)),
                 None => {
                     let buffer = room.resources.get(Buffer::Logits)?;
-                    let bytes = (part.len() * width) as u64 * 4;
-                    let read = Region { buffer, offset: 0, bytes };
+                    let rows = |tokens: usize| (tokens * width) as u64 * 4;
+                    let first = from.max(part.start);
+                    let offset = rows(first - part.start);
+                    let read = Region { buffer, offset, bytes: rows(part.end - first) };
                     Ok(Chunk::prefill(room, &[room.logits], Some(read)))
                 }
             };
             let inputs = &tokens[part.clone()];
             let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?
             else {
-                (held, done) = self.begin_text(&cache, tokens, false).await?;
+                (held, done) = self.begin_text(&cache, tokens, from).await?;
                 result.clear();
                 continue;
             };
+            if part.end <= from {
+                done = part.end;
+                continue; // what came back says only that it is done
+            }
             for row in read.chunks_exact(columns * 4) {
                 result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(row));
                 // Of attention: no row of the chunk sees a later key.

@@ -63,7 +63,7 @@ impl MemoryBytes {
                 | Buffer::Scales(_)
                 | Buffer::Average(_)
                 | Buffer::Optimizer => &mut sum.state,
-                Buffer::Cache(_) => &mut sum.cache,
+                Buffer::Cache(_) | Buffer::BatchCache(_) => &mut sum.cache,
                 _ => &mut sum.activations,
             };
             *kind += allocated_bytes(bytes);
@@ -136,9 +136,10 @@ pub(super) enum Purpose {
     Model,
     Adapter,
     Trainer,
-    /// The plans of texts of so many tokens.
+    /// The plans of texts of so many tokens, and how many of these.
     Inference {
         tokens: usize,
+        sequences: usize,
     },
     /// A copy of weights and moments, for as long as it takes to read it back.
     Snapshot,
@@ -153,7 +154,10 @@ impl Purpose {
             Self::Model => "the model".into(),
             Self::Adapter => "the adapter".into(),
             Self::Trainer => "the trainer".into(),
-            Self::Inference { tokens } => format!("inference over {tokens} tokens"),
+            Self::Inference { tokens, sequences: 1 } => format!("inference over {tokens} tokens"),
+            Self::Inference { tokens, sequences } => {
+                format!("inference over {sequences} sequences of up to {tokens} tokens")
+            }
             Self::Snapshot => "the snapshot".into(),
             Self::Tensor => "the tensor".into(),
             Self::Operation => "the operation".into(),
@@ -170,8 +174,15 @@ impl Purpose {
                 (asked.activations, "a smaller tokensPerStep, or recompute: true"),
                 (asked.gradients + asked.state + asked.weights, CONFIG),
             ],
-            Self::Inference { .. } => vec![
-                (asked.cache, "a shorter prompt, a smaller maxTokens, or kvCache: \"int8\""),
+            Self::Inference { sequences, .. } => vec![
+                (
+                    asked.cache,
+                    if sequences > 1 {
+                        "fewer or shorter prompts, a smaller maxTokens, or kvCache: \"int8\""
+                    } else {
+                        "a shorter prompt, a smaller maxTokens, or kvCache: \"int8\""
+                    },
+                ),
                 (asked.weights, "weights: \"int8\" or \"int4\""),
                 (asked.activations, "a smaller vocab_size or hidden_size"),
             ],

@@ -27,7 +27,7 @@ impl Prober {
         let (caps, options) = (model.gpu.0.capabilities(), cache.options);
         let make =
             |shape, slots: &[u64]| probe_plan(caps, &model.layout, shape, options, slots, probe);
-        let (annex, plan) = Annex::new(model, cache, &make, &|_| Ok(())).await?;
+        let (annex, plan) = Annex::new(model, cache, None, &make, &|_| Ok(())).await?;
         let hidden = model.config.hidden_size;
         Ok(Self { probe, options, annex, costs: ChunkCosts::new(&[&plan]), hidden })
     }

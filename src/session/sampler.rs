@@ -111,7 +111,7 @@ impl Sampler {
         let prepare = |resources: &Resources| {
             if choices.biased { write_bias(model, resources, bias) } else { Ok(()) }
         };
-        let (annex, plan) = Annex::new(&model.weights, cache, &make, &prepare).await?;
+        let (annex, plan) = Annex::new(&model.weights, cache, None, &make, &prepare).await?;
         model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
         let extra = plan.dispatches.iter().filter(|d| d.label == LIKELIEST);
         let extra = extra.map(Work::of_dispatch).fold(Work::default(), Work::plus);

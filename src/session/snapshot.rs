@@ -81,7 +81,7 @@ impl Snapshot {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;
-                gpu.copy(find(name)?, to, bytes)?;
+                gpu.copy(find(name)?, to, 0, bytes)?;
             }
             Ok(copies)
         })?;

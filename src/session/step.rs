@@ -6,6 +6,7 @@ use super::resources::Resources;
 use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
+use crate::lower::CHOICE_BYTES;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
 use crate::random::{WEIGHTS, split, weight_factor};
 use std::ops::Range;
@@ -49,6 +50,20 @@ pub(crate) struct Sampling {
     pub seed: [u32; 2],
     pub turn0: u32,
 }
+
+/// How one of several rows draws: the `Choice` of `lib/sample/tensors_several.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct Choice {
+    pub sampling: Sampling,
+    /// Draws made less position, which wraps.
+    pub offset: u32,
+    /// Position behind which the row does not advance.
+    pub last: u32,
+    pub reserved: [u32; 2],
+}
+
+const _: () = assert!(size_of::<Choice>() as u64 == CHOICE_BYTES);
 
 /// The options of `00_initialize.wgsl`.
 #[repr(C)]

@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionPass, AttentionShape, Constant, DenseMask, Element, Form,
     Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, LogitRow, MatvecInput,
-    MatvecOutput, MatvecShape, NormTerms, Objective, Output, RopeShape, WeightFormat, WriteMode,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, RopeShape,
+    WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -54,6 +55,7 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         }
         add("sample", k::sample(caps, width, false));
         add("sample with a bias", k::sample(caps, width, true));
+        add("sample for several", k::sample_several(caps, width, 3));
         add("likeliest", k::top_logits(caps, width, width.min(3)));
         add("decision", k::step_decision(caps, width));
         for element in [Element::F32, Element::F16] {
@@ -140,6 +142,18 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 let shape = MatvecShape { n, k, input, output, weights };
                 let what = format!("matvec of {n}x{k} in {}", weights.name());
                 entries.push((what, k::matvec(caps, shape)));
+            }
+        }
+        for (rows, output) in [
+            (1, Output::Mode(WriteMode::Overwrite)),
+            (3, Output::Residual),
+            (16, Output::Bias),
+            (40, Output::BiasedResidual),
+        ] {
+            for weights in WeightFormat::ALL {
+                let shape = MatvecRowsShape { n, k, rows, stride: n, output, weights };
+                let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
+                entries.push((what, k::matvec_rows(caps, shape)));
             }
         }
         for weights in WeightFormat::ALL.into_iter().filter(|weights| weights.packs(k)) {
@@ -259,6 +273,13 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let name = cache.name();
             add(&format!("{name} cache append"), k::cache_append(caps, shape, cache));
             add(&format!("{name} cache expand"), k::cache_expand(caps, shape, cache));
+            let several = k::cache_append_several(caps, shape, cache);
+            add(&format!("{name} cache append of several"), several);
+            for capacity in [64, 32_768] {
+                let made = k::decode_splits(caps, shape, capacity, 3)
+                    .and_then(|splits| k::attention_decode_several(caps, shape, cache, &splits, 3));
+                add(&format!("attention decode of several, {capacity} in {name}"), made);
+            }
             // Short caches and long ones: one range, several.
             for capacity in [64, 2048, 32_768] {
                 let made = k::decode_splits(caps, shape, capacity, 1)
@@ -273,6 +294,9 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         let merge = k::decode_splits(caps, shape, 32_768, 1)
             .and_then(|splits| k::attention_decode_merge(caps, shape, &splits));
         add("attention decode merge", merge);
+        let merge = k::decode_splits(caps, shape, 32_768, 3)
+            .and_then(|splits| k::attention_decode_merge_several(caps, shape, &splits, 3));
+        add("attention decode merge of several", merge);
         for element in [Element::F32, Element::F16] {
             for capacity in [64, 8192] {
                 let made = k::decode_splits(caps, shape, capacity, 2).and_then(|splits| {

@@ -39,6 +39,7 @@ mod pretend;
 mod probe;
 mod results;
 mod sample;
+mod several;
 mod softmax;
 mod tensor_problem;
 mod texts;
@@ -138,6 +139,7 @@ fn every_case() -> Vec<Case> {
         attention_tensors::cases(),
         cache::cases(),
         decode_tensors::cases(),
+        several::cases(),
         softmax::cases(),
         attention_bounds::cases(),
         attention_product::cases(),

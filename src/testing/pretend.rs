@@ -49,8 +49,8 @@ impl Gpu for Pretend {
         self.device.write(buffer, offset, data)
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
-        self.device.copy(from, to, bytes)
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
+        self.device.copy(from, to, at, bytes)
     }
 
     fn yield_now(&self) -> LocalFuture<()> {

@@ -10,6 +10,8 @@
 mod adapter_tests;
 mod attention;
 #[cfg(all(test, feature = "testing"))]
+mod batch_tests;
+#[cfg(all(test, feature = "testing"))]
 mod dropout_tests;
 #[cfg(all(test, feature = "testing"))]
 mod fault_tests;
@@ -18,6 +20,8 @@ mod faults;
 mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;
+#[cfg(all(test, feature = "testing"))]
+mod lookup_tests;
 mod memory;
 mod operands;
 mod optimizer;
@@ -262,7 +266,7 @@ impl Gpu for Double {
         self.memory.borrow_mut().write(buffer, offset, data)
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
         self.faults.alive()?;
         self.count(|c| c.submits += 1);
         if self.faults.strikes(Fault::RefusedSubmit) {
@@ -270,7 +274,7 @@ impl Gpu for Double {
             return Ok(());
         }
         let data = self.memory.borrow().read(Region { buffer: from, offset: 0, bytes })?;
-        self.memory.borrow_mut().write(to, 0, &data)
+        self.memory.borrow_mut().write(to, at, &data)
     }
 
     fn yield_now(&self) -> LocalFuture<()> {

@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch,
+    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch,
     estimate,
 };
 use js_sys::Function;
@@ -23,6 +23,9 @@ use wasm_bindgen::prelude::*;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct LookOptions {
     look: String,
+    /// Of logits the first position.
+    #[serde(default)]
+    from: usize,
     layer: Option<usize>,
     head: Option<usize>,
     #[serde(default)]
@@ -33,13 +36,13 @@ struct LookOptions {
 
 impl LookOptions {
     fn parts(self) -> Result<(Look, InferenceOptions)> {
-        let Self { look, layer, head, kv_cache, weights } = self;
+        let Self { look, from, layer, head, kv_cache, weights } = self;
         let missing = |name| {
             Error::options(format!("{look}: {name} is missing; give a whole number of at least 0"))
         };
         let layer = || layer.ok_or_else(|| missing("layer"));
         let look = match look.as_str() {
-            "logits" => Look::Logits,
+            "logits" => Look::Logits { from },
             "hiddenStates" => Look::HiddenStates { layer: layer()? },
             _ => {
                 let head = head.ok_or_else(|| missing("head"));
@@ -162,6 +165,20 @@ impl RawModel {
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
 
+    /// Generation of several prompts, one behind the other in `tokens`, each with its own options in a JSON array.
+    pub fn batch(&self, tokens: &[u32], lengths: &[u32], options: &str) -> JsResult<RawBatch> {
+        let options: Vec<GenerateOptions> = read("generateBatch", options)?;
+        let mut rest = tokens;
+        let mut prompts = vec![];
+        for (&length, options) in lengths.iter().zip(options) {
+            let (prompt, behind) = rest.split_at(rest.len().min(length as usize));
+            prompts.push((prompt.to_vec(), options));
+            rest = behind;
+        }
+        let batch = Batch::start(&self.model, prompts).map_err(to_js)?;
+        Ok(RawBatch { batch: Rc::new(RefCell::new(Some(batch))) })
+    }
+
     #[wasm_bindgen(js_name = saveHeader)]
     pub fn save_header(&self) -> JsResult<Vec<u8>> {
         self.model.expect_saved().map_err(to_js)?;
@@ -263,13 +280,7 @@ impl RawGeneration {
         let slot = Rc::clone(&self.generation);
         // Taken out for the await: a second call meanwhile fails instead of meeting a live borrow.
         let taken = slot.replace(None);
-        let busy = || {
-            to_js(Error::new(
-                ErrorCode::Freed,
-                "this generation is finished, or already producing tokens",
-            ))
-        };
-        let mut generation = taken.ok_or_else(busy)?;
+        let mut generation = taken.ok_or_else(|| busy("generation"))?;
         let drawn = match bias.map(|bias| generation.set_bias(bias)) {
             Some(Err(error)) => Err(error),
             _ => generation.next().await,
@@ -288,4 +299,46 @@ impl RawGeneration {
     pub fn release(&self) {
         self.generation.replace(None);
     }
+}
+
+/// A running generation of several texts.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawBatch {
+    batch: Rc<RefCell<Option<Batch>>>,
+}
+
+#[wasm_bindgen]
+impl RawBatch {
+    /// Of each draw the text's number, the token and its log-probability; of each text that has ended its number, -1
+    /// and 0. Empty when all have ended.
+    pub async fn next(&self) -> JsResult<Vec<f64>> {
+        let slot = Rc::clone(&self.batch);
+        let mut batch = slot.replace(None).ok_or_else(|| busy("batch"))?;
+        let drawn = batch.next().await;
+        let ended = batch.ended();
+        slot.replace(Some(batch));
+        let mut numbers = vec![];
+        for (index, drawn) in drawn.map_err(to_js)? {
+            numbers.extend([index as f64, f64::from(drawn.token), f64::from(drawn.logprob)]);
+        }
+        numbers.extend(ended.into_iter().flat_map(|index| [index as f64, -1.0, 0.0]));
+        Ok(numbers)
+    }
+
+    /// Ends a text.
+    pub fn end(&self, index: usize) {
+        if let Some(batch) = self.batch.borrow_mut().as_mut() {
+            batch.end(index);
+        }
+    }
+
+    pub fn release(&self) {
+        self.batch.replace(None);
+    }
+}
+
+fn busy(what: &str) -> JsValue {
+    let message = format!("this {what} is finished, or already producing tokens");
+    to_js(Error::new(ErrorCode::Freed, message))
 }

@@ -34,7 +34,7 @@ type WithIterators = {
 
 /** Every method of the API that gives an async iterator, by class. */
 const ITERATORS: { readonly [K in WithIterators]: IteratorsOf<InstanceOf<Direct[K]>> } = {
-  Model: { generate: true },
+  Model: { generate: true, generateBatch: true },
   Trainer: { run: true },
 };
 

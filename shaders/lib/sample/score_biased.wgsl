@@ -5,13 +5,13 @@
 //   6 bias     read        f32 [VOCABULARY]
 @group(0) @binding(6) var<storage, read> bias: array<f32>;
 
-fn scores_are_logits() -> bool {
+fn scores_are_logits(options: Sampling) -> bool {
   return false;
 }
 
 fn score(i: u32) -> f32 {
-  let x = logits[i];
-  if options.repetition_penalty == 1.0 || ((seen[i / 32u] >> (i % 32u)) & 1u) == 0u {
+  let x = logits[first_logit + i];
+  if options.repetition_penalty == 1.0 || ((seen[first_seen + i / 32u] >> (i % 32u)) & 1u) == 0u {
     return x + bias[i];
   }
   return select(x * options.repetition_penalty, x / options.repetition_penalty, x > 0.0) + bias[i];

@@ -18,3 +18,24 @@ struct Sampling {
 @group(0) @binding(5) var<uniform> options: Sampling;
 
 var<workgroup> winner: u32;
+
+const first_logit = 0u;
+const first_seen = 0u;
+
+fn begin(row: u32) {}
+
+fn options_of(row: u32) -> Sampling {
+  return options;
+}
+
+fn draws_made() -> u32 {
+  return step.draws;
+}
+
+fn end(rows: u32, chosen: u32, logprob: f32) {
+  drawn[step.draws - options.turn0] = vec2(chosen, bitcast<u32>(logprob));
+  token[0] = chosen;
+  seen[chosen / 32u] |= 1u << (chosen % 32u);
+  step.position += 1u;
+  step.draws += 1u;
+}

@@ -111,10 +111,16 @@ impl WgpuDevice {
         self.finish(encoding.end(), read)
     }
 
-    pub(super) fn copy_buffer(&self, from: BufferId, to: BufferId, bytes: u64) -> Result<()> {
+    pub(super) fn copy_buffer(
+        &self,
+        from: BufferId,
+        to: BufferId,
+        at: u64,
+        bytes: u64,
+    ) -> Result<()> {
         let mut encoder = self.encoder();
         let from = self.raw_buffer(from)?;
-        encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, 0, bytes);
+        encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, at, bytes);
         self.send(encoder);
         Ok(())
     }

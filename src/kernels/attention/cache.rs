@@ -18,10 +18,35 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
 /// `cache_append_forward`: key and value heads of fused rows into the cache. Grid: an invocation an
 /// element, or for the packed forms a vector of four.
 pub fn cache_append(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
-    let composer = key_rows(composer(caps, KernelSpec::CacheAppend { shape, cache })?, shape.ring)
+    append(caps, KernelSpec::CacheAppend { shape, cache }, shape, cache, false)
+}
+
+/// [`cache_append`] of rows of texts of their own. `documents` is bound last.
+pub fn cache_append_several(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cache: KvCache,
+) -> Result<Kernel> {
+    append(caps, KernelSpec::CacheAppendSeveral { shape, cache }, shape, cache, true)
+}
+
+fn append(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    shape: AttentionShape,
+    cache: KvCache,
+    several: bool,
+) -> Result<Kernel> {
+    let composer = key_rows(composer(caps, spec)?, shape.ring)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset());
-    let bindings = [read("qkv"), read_write("cache"), uniform("step")];
+    let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
+    let composer = if several {
+        bindings.push(read("documents"));
+        composer.module(shader!("lib/cache/append_several"))
+    } else {
+        composer.module(shader!("lib/cache/append_newest"))
+    };
     let width = shape.cache_stride();
     if cache == KvCache::F32 {
         let composer = composer.size("CACHE_STRIDE", width).module(shader!("04_cache_append"));

@@ -213,6 +213,21 @@ pub fn attention_decode(
     decode(caps, shape, DecodePlace::Cache(cache), splits)
 }
 
+/// [`attention_decode`] of the newest row of each of `rows` texts, which the cache has one behind the other.
+/// Bindings: query, cache, documents, output or partials (`rows` times [`DecodeSplits::partials`]), step.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn attention_decode_several(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    cache: KvCache,
+    splits: &DecodeSplits,
+    rows: usize,
+) -> Result<Kernel> {
+    decode(caps, shape, DecodePlace::Several(cache, rows), splits)
+}
+
 /// [`attention_decode`] of one query row of each batch item over tensors: a query sees the interval
 /// of keys that the mask's words give (`shape.window` is not looked at), an empty one gives zeros.
 /// Only the grid depends on `batch`. Bindings: query, keys, values, mask, then output and logsumexp,
@@ -239,6 +254,9 @@ fn decode(
     let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
     let spec = match place {
         DecodePlace::Cache(cache) => KernelSpec::AttentionDecode { shape, cache, splits: *splits },
+        DecodePlace::Several(cache, rows) => {
+            KernelSpec::AttentionDecodeSeveral { shape, cache, splits: *splits, rows }
+        }
         DecodePlace::Tensors(element, batch) => {
             KernelSpec::AttentionDecodeTensors { shape, element, splits: *splits, batch }
         }
@@ -335,6 +353,20 @@ pub fn attention_decode_merge(
     merge(caps, shape, DecodePlace::Cache(KvCache::F32), splits)
 }
 
+/// [`attention_decode_merge`] of what [`attention_decode_several`] left. Bindings: partials, documents, output,
+/// step.
+///
+/// # Errors
+/// `limit-exceeded` when not even one invocation fits.
+pub fn attention_decode_merge_several(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    splits: &DecodeSplits,
+    rows: usize,
+) -> Result<Kernel> {
+    merge(caps, shape, DecodePlace::Several(KvCache::F32, rows), splits)
+}
+
 /// [`attention_decode_merge`] of what [`attention_decode_tensors`] left. Bindings: partials, mask,
 /// output, logsumexp, the [`Geometry`](super::tensors::Geometry).
 ///
@@ -358,6 +390,9 @@ fn merge(
 ) -> Result<Kernel> {
     let spec = match place {
         DecodePlace::Cache(_) => KernelSpec::AttentionDecodeMerge { shape, splits: *splits },
+        DecodePlace::Several(_, rows) => {
+            KernelSpec::AttentionDecodeMergeSeveral { shape, splits: *splits, rows }
+        }
         DecodePlace::Tensors(element, batch) => {
             KernelSpec::AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }
         }

@@ -11,6 +11,8 @@ use crate::kernels::shape::AttentionShape;
 pub(in crate::kernels) enum DecodePlace {
     /// A model's cache, by the newest row of a text.
     Cache(KvCache),
+    /// A model's cache with the texts of this many rows, by the newest row of each.
+    Several(KvCache, usize),
     /// Tensors of this many batch items, one query row each.
     Tensors(Element, usize),
 }
@@ -30,23 +32,25 @@ impl DecodePlace {
     pub fn batch(self) -> usize {
         match self {
             Self::Cache(_) => 1,
-            Self::Tensors(_, batch) => batch,
+            Self::Several(_, batch) | Self::Tensors(_, batch) => batch,
         }
     }
 
     /// How elements are stored.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Cache(cache) => cache.name(),
+            Self::Cache(cache) | Self::Several(cache, _) => cache.name(),
             Self::Tensors(element, _) => element.name(),
         }
     }
 
-    /// What is read. Of tensors, the last is the mask.
+    /// What is read. Of tensors, the last is the mask, of several rows the documents.
     const fn reads(self, stage: DecodeStage) -> &'static [&'static str] {
         match (self, stage) {
             (Self::Cache(_), DecodeStage::Merge) => &["partials"],
             (Self::Cache(_), _) => &["query", "cache"],
+            (Self::Several(..), DecodeStage::Merge) => &["partials", "documents"],
+            (Self::Several(..), _) => &["query", "cache", "documents"],
             (Self::Tensors(..), DecodeStage::Merge) => &["partials", "mask"],
             (Self::Tensors(..), _) => &["query", "keys", "values", "mask"],
         }
@@ -56,7 +60,7 @@ impl DecodePlace {
     const fn writes(self, stage: DecodeStage) -> &'static [&'static str] {
         match (self, stage) {
             (_, DecodeStage::Split) => &["partials"],
-            (Self::Cache(_), _) => &["output"],
+            (Self::Cache(_) | Self::Several(..), _) => &["output"],
             (Self::Tensors(..), _) => &["output", "lse"],
         }
     }
@@ -65,7 +69,7 @@ impl DecodePlace {
         let mut bindings: Vec<Binding> = self.reads(stage).iter().copied().map(read).collect();
         bindings.extend(self.writes(stage).iter().copied().map(read_write));
         bindings.push(uniform(match self {
-            Self::Cache(_) => "step",
+            Self::Cache(_) | Self::Several(..) => "step",
             Self::Tensors(..) => "geometry",
         }));
         bindings
@@ -85,6 +89,11 @@ impl DecodePlace {
                 .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
                 .module(shader!("lib/step"))
                 .module(shader!("lib/attention/decode_seen_cache")),
+            Self::Several(..) => composer
+                .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
+                .size("ROW_VECTORS", shape.stride() / 4)
+                .module(shader!("lib/step"))
+                .module(shader!("lib/attention/decode_seen_several")),
             Self::Tensors(element, _) => element
                 .module(composer.size("MASK", reads - 1))
                 .module(shader!("lib/attention/geometry"))
@@ -101,7 +110,9 @@ impl DecodePlace {
         };
         match self {
             _ if stage == DecodeStage::Split => composer,
-            Self::Cache(_) => composer.module(shader!("lib/attention/decode_output_row")),
+            Self::Cache(_) | Self::Several(..) => {
+                composer.module(shader!("lib/attention/decode_output_row"))
+            }
             Self::Tensors(..) => composer.module(shader!("lib/attention/decode_output_tensors")),
         }
     }
@@ -110,6 +121,8 @@ impl DecodePlace {
         match self {
             Self::Cache(cache) => key_rows(cache.module(composer, &shape), shape.ring)
                 .module(shader!("lib/attention/decode_cache")),
+            Self::Several(cache, _) => key_rows(cache.module(composer, &shape), shape.ring)
+                .module(shader!("lib/attention/decode_several")),
             Self::Tensors(..) => {
                 key_rows(composer, None).module(shader!("lib/attention/decode_tensors"))
             }

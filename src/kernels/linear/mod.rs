@@ -1,6 +1,7 @@
-//! Products with matrices: of many rows, of one row, with packed weights.
+//! Products with matrices: of many rows, of one row and of a few, with packed weights.
 
 pub(super) mod matvec;
 pub(super) mod product;
+pub(super) mod several;
 pub(super) mod tile;
 pub(super) mod weights;

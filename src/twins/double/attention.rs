@@ -70,7 +70,8 @@ pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool) -> Result
     let step = on.step()?;
     let mut rows = on.first("qkv", step.tokens as usize * shape.stride)?.to_vec();
     let (table, documents) = (on.f32("table")?, on.u32("documents")?);
-    let position = |t: usize| step.position as usize + t - documents[t] as usize;
+    // The start of a document is said by the row: of rows of texts of their own it wraps.
+    let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
     rotated(&mut rows, shape, table, position, forward);
     on.write("qkv", 0, &rows)
 }
@@ -94,6 +95,32 @@ fn cached(
 }
 
 pub(super) fn append(on: &mut Operands, shape: &AttentionShape, cache: KvCache) -> Result<()> {
+    let position = on.step()?.position as usize;
+    append_at(on, shape, cache, |t| cache_row(shape, position + t))
+}
+
+/// The position of the newest row of each of several texts, and its first row in the cache.
+fn several(on: &Operands, rows: usize) -> Result<Vec<(usize, usize)>> {
+    let (documents, each) = (on.u32("documents")?, on.step()?.reserved[0] as usize);
+    let position = |t: usize| (t as u32).wrapping_sub(documents[t]) as usize;
+    Ok((0..rows).map(|t| (position(t), t * each)).collect())
+}
+
+pub(super) fn append_several(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    cache: KvCache,
+) -> Result<()> {
+    let places = several(on, on.tokens()?)?;
+    append_at(on, shape, cache, |t| places[t].1 + cache_row(shape, places[t].0))
+}
+
+fn append_at(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    cache: KvCache,
+    row_of: impl Fn(usize) -> usize,
+) -> Result<()> {
     let step = on.step()?;
     let rows = on.first("qkv", step.tokens as usize * shape.stride())?;
     let key_value: Vec<f32> =
@@ -106,7 +133,7 @@ pub(super) fn append(on: &mut Operands, shape: &AttentionShape, cache: KvCache) 
     let width = cache.row_words(shape);
     let kept = on.u32_mut("cache")?;
     for (t, row) in words.chunks(width).enumerate() {
-        let at = cache_row(shape, step.position as usize + t) * width;
+        let at = row_of(t) * width;
         kept[at..at + width].copy_from_slice(row);
     }
     Ok(())
@@ -278,9 +305,12 @@ pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()>
     Ok(())
 }
 
-/// The keys that the newest row sees in at most `splits` ranges.
-fn ranges(on: &Operands, shape: &AttentionShape, splits: usize) -> Result<Vec<Range<usize>>> {
-    let seen = twin(shape, 1)?.keys(0, on.step()?.position as usize);
+/// The keys that the row at a position sees in at most `splits` ranges.
+fn ranges(shape: &AttentionShape, position: usize, splits: usize) -> Result<Vec<Range<usize>>> {
+    let seen = twin(shape, 1)?.keys(0, position);
+    if splits == 1 {
+        return Ok(vec![seen]);
+    }
     let even = seen.len().div_ceil(splits);
     let length = even.div_ceil(RANGE_KEYS).max(1) * RANGE_KEYS;
     let range = |first: usize| first..seen.end.min(first + length);
@@ -295,23 +325,46 @@ pub(super) fn decode(
     cache: KvCache,
     splits: usize,
 ) -> Result<()> {
+    let position = on.step()?.position as usize;
+    decode_row(on, shape, cache, (splits, 0), (position, 0))
+}
+
+/// The same of each of several rows, over its own text.
+pub(super) fn decode_several(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    cache: KvCache,
+    (splits, rows): (usize, usize),
+) -> Result<()> {
+    for (row, place) in several(on, rows)?.into_iter().enumerate() {
+        decode_row(on, shape, cache, (splits, row), place)?;
+    }
+    Ok(())
+}
+
+/// One row's, whose text begins at a row of the cache.
+fn decode_row(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    cache: KvCache,
+    (splits, row): (usize, usize),
+    (position, first): (usize, usize),
+) -> Result<()> {
     let of = twin(shape, 1)?;
-    let ranges = if splits == 1 {
-        vec![of.keys(0, on.step()?.position as usize)]
-    } else {
-        ranges(on, shape, splits)?
-    };
-    for (split, range) in ranges.into_iter().enumerate() {
-        let rows = cached(shape, cache, on.u32("cache")?, range)?;
+    let base = first * cache.row_words(shape);
+    for (split, range) in ranges(shape, position, splits)?.into_iter().enumerate() {
+        let rows = cached(shape, cache, &on.u32("cache")?[base..], range)?;
         let seen = Seen::of_cache(shape, rows);
         for head in 0..shape.heads {
-            let query = on.f32("query")?[head * shape.head_dim..][..shape.head_dim].to_vec();
+            let at = row * shape.stride() + head * shape.head_dim;
+            let query = on.f32("query")?[at..][..shape.head_dim].to_vec();
             let [keys, values] = seen.heads(of.kv_head(head));
             let part = (0..seen.len()).fold(Part::empty(shape.head_dim), |sum, k| {
                 let largest = of.score(dot(&query, keys.row(k))).0 * LOG2_E;
                 let own = Part { sum: values.row(k).to_vec(), largest, total: 1.0 };
                 attention_decode_merge(&sum, &own)
             });
+            let head = row * shape.heads + head;
             if splits == 1 {
                 on.write("output", head * shape.head_dim, &result(&part))?;
             } else {
@@ -331,8 +384,29 @@ fn result(part: &Part<f32>) -> Vec<f32> {
 }
 
 pub(super) fn decode_merge(on: &mut Operands, shape: &AttentionShape, splits: usize) -> Result<()> {
-    let (count, each) = (ranges(on, shape, splits)?.len(), shape.head_dim + PARTIAL_STATE);
-    for head in 0..shape.heads {
+    let position = on.step()?.position as usize;
+    merge_row(on, shape, splits, (0, position))
+}
+
+pub(super) fn decode_merge_several(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    (splits, rows): (usize, usize),
+) -> Result<()> {
+    for (row, (position, _)) in several(on, rows)?.into_iter().enumerate() {
+        merge_row(on, shape, splits, (row, position))?;
+    }
+    Ok(())
+}
+
+fn merge_row(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    splits: usize,
+    (row, position): (usize, usize),
+) -> Result<()> {
+    let (count, each) = (ranges(shape, position, splits)?.len(), shape.head_dim + PARTIAL_STATE);
+    for head in row * shape.heads..(row + 1) * shape.heads {
         let partials = &on.f32("partials")?[head * splits * each..][..count * each];
         let part = |data: &[f32]| Part {
             sum: data[..shape.head_dim].to_vec(),

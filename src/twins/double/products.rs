@@ -5,8 +5,8 @@ use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecShape, Output, RopeShape,
-    WeightFormat,
+    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
+    Output, RopeShape, WeightFormat,
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;
@@ -171,6 +171,30 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
             to_heads(on, &heads, row)
         }
     }
+}
+
+pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<()> {
+    let MatvecRowsShape { n, k, stride, output, weights, .. } = *shape;
+    let matrix = if weights.packs(k) {
+        cast(&unpack_weights_forward(weights, on.u32("packed")?, n * k))
+    } else {
+        on.first("b", n * k)?.to_vec()
+    };
+    let range = on.range()?;
+    for row in 0..range.rows as usize {
+        let column = range.col0 as usize;
+        let at = row * stride + column;
+        let a = on.f32("a")?[row * k..][..k].to_vec();
+        let mut y = matvec_forward(&a, &matrix, None);
+        if matches!(output, Output::Residual | Output::BiasedResidual) {
+            add_assign(&mut y, &on.f32("residual")?[at..at + n]);
+        }
+        if matches!(output, Output::Bias | Output::BiasedResidual) {
+            add_assign(&mut y, &on.f32("bias")?[column..column + n]);
+        }
+        on.write("c", at, &y)?;
+    }
+    Ok(())
 }
 
 /// The fused row of a text's newest token: query heads to `c`, keys and values into the cache.

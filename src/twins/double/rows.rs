@@ -137,7 +137,7 @@ pub(super) fn positions(on: &mut Operands, hidden: usize) -> Result<()> {
     let documents = on.u32("documents")?[..step.tokens as usize].to_vec();
     for (t, start) in documents.into_iter().enumerate() {
         // Rows of the table that other dispatches hold are left to them.
-        let row = (step.position + t as u32 - start).wrapping_sub(range.col0);
+        let row = (step.position + t as u32).wrapping_sub(start).wrapping_sub(range.col0);
         if row < range.cols {
             let x = &mut on.f32_mut("x")?[t * hidden..][..hidden];
             position_forward(x, &weight, &[0], row as usize, hidden);

@@ -67,6 +67,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
             products::linear_sum(on, &shape, output, splits)
         }
         Spec::Matvec(shape) => products::matvec(on, &shape),
+        Spec::MatvecRows(shape) => products::matvec_rows(on, &shape),
         Spec::PackWeights { format, rows, columns } => products::pack(on, format, rows * columns),
         Spec::UnpackWeights { format, rows, columns } => {
             products::unpack(on, format, rows * columns)
@@ -78,6 +79,14 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
 fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
     match spec {
         Spec::CacheAppend { shape, cache } => attention::append(on, &shape, cache),
+        Spec::CacheAppendSeveral { shape, cache } => attention::append_several(on, &shape, cache),
+        Spec::AttentionDecodeSeveral { shape, cache, splits, rows } => {
+            attention::decode_several(on, &shape, cache, (splits.count, rows))
+        }
+        Spec::AttentionDecodeMergeSeveral { shape, splits, rows } => {
+            attention::decode_merge_several(on, &shape, (splits.count, rows))
+        }
+        Spec::SampleSeveral { vocabulary, rows } => sampling::sample_several(on, vocabulary, rows),
         Spec::CacheExpand { shape, cache } => attention::expand(on, &shape, cache),
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
         Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),

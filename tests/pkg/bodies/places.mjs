@@ -84,6 +84,15 @@ export const PLACES = {
     why: "text is joined in TypeScript, which is loaded when it is needed",
     smoke: ["each token comes with its text"],
   },
+  batch: {
+    whole: FIREFOX,
+    why: "as for decoding; another compiler sees the kernels of several rows in the lanes",
+    smoke: [
+      "texts are those of generate, whatever their neighbours are",
+      "a lost device in the midst of a batch",
+      "prompt lookup changes no text",
+    ],
+  },
   looks: {
     whole: FIREFOX,
     why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, all in Node and samples in the browsers",

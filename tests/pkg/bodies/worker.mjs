@@ -204,6 +204,14 @@ export const cases = {
     const [a, b] = [model.generate([1, 2], options), model.generate([1, 2], options)];
     // Tokens alone: who comes second has its text read again, which sums logarithms in another order.
     const ids = all.map(({ token }) => token);
+    const prompts = [[1, 2], { prompt: Uint32Array.of(1, 2), seed: 6, maxTokens: 5 }];
+    const texts = [[], []];
+    for await (const { index, token } of model.generateBatch(prompts, options)) {
+      texts[index].push(token);
+    }
+    equal(texts[0], ids, "a batch");
+    equal(texts[1].length, 5);
+    await refuses("invalid-options", "array of prompts", () => model.generateBatch([]));
     const turns = { a: [], b: [] };
     for (let index = 0; index < 4; index++) {
       turns.a.push((await a.next()).value.token);

@@ -2,6 +2,7 @@
 import {
   Adapter,
   type AdapterFiles,
+  type BatchPrompt,
   ByteTokenizer,
   type Capabilities,
   Dataset,
@@ -131,6 +132,18 @@ export async function looked(model: Model, signal: AbortSignal): Promise<number>
 export async function told(model: Model): Promise<void> {
   const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
   for await (const { text } of model.generate([1], told)) void text?.length;
+  const prompts: BatchPrompt[] = [{ prompt: [1], seed: 2, stop: ["a"], maxTokens: 3 }];
+  for await (const { index, token, text } of model.generateBatch([[1], ...prompts], told)) {
+    void (index + token + (text?.length ?? 0));
+  }
+  // @ts-expect-error one signal ends the whole call
+  void model.generateBatch([{ prompt: [1], signal: new AbortController().signal }]);
+  // @ts-expect-error a batch tells no alternatives
+  void model.generateBatch([[1]], { alternatives: 2 });
+  for await (const { token } of model.generate([1], { promptLookup: true })) void token;
+  const rows: Float32Array = await model.logits([1, 2], { from: 1 });
+  // @ts-expect-error the loss is of the whole text
+  void model.loss([1, 2], undefined, { from: rows.length });
   const pairs: TokenBias = [[1, 2]];
   const bias = (tokens: Uint32Array) => (tokens.length > 2 ? pairs : undefined);
   for await (const { alternatives } of model.generate([1], { bias, alternatives: 2 })) {

@@ -1,0 +1,171 @@
+/** Generation of several prompts at once; loaded when it is needed. */
+
+import { type TextOf, textOf } from "./decoding.js";
+import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
+import type {
+  BatchPrompt,
+  BatchToken,
+  batchGiven,
+  GenerateCall,
+  GenerateOptions,
+} from "./generate.js";
+import type { Handle } from "./handle.js";
+import type { Model } from "./model.js";
+import { invalid, show } from "./options.js";
+import type { RawBatch, RawModel } from "./raw.js";
+import type { TokenIds } from "./tokens.js";
+
+/** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
+export type BatchCall = readonly [Given, Model, Handle<RawModel>];
+
+type Given = ReturnType<typeof batchGiven>;
+
+const WHERE = "generateBatch";
+
+/** Options of `generate` that a batch does not have, and those that are for all prompts. */
+const ABSENT = ["alternatives", "bias", "promptLookup"];
+const SHARED = ["tokenizer", "kvCache", "weights", "adapter", "signal"];
+
+/** Refuses options that `generate` has. */
+function refuse(where: string, options: object, names: readonly string[]): void {
+  const given = Object.entries(options).find(
+    ([name, value]) => value !== undefined && names.includes(name),
+  );
+  if (given) throw invalid(`${where} has no option "${given[0]}"; leave it out`);
+}
+
+/** The calls of `generate` that give the same texts. */
+function calls({ config }: Model, { prompts, call, ...shared }: Given): GenerateCall[] {
+  refuse(WHERE, shared, ABSENT);
+  if (!Array.isArray(prompts) || prompts.length === 0) {
+    throw invalid(
+      `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
+    );
+  }
+  return (prompts as readonly unknown[]).map((one, index) => {
+    const name = `prompts[${index}]`;
+    const { prompt, ...own } = isPrompt(one) ? one : { prompt: one as TokenIds };
+    refuse(`${WHERE}: ${name}`, own, [...ABSENT, ...SHARED]);
+    try {
+      const options = { ...shared, ...own } as GenerateOptions;
+      return call(prompt, options, config.vocab_size as number);
+    } catch (error) {
+      throw named(error, name);
+    }
+  });
+}
+
+/** An error of `generate`, as one of a prompt of a batch. */
+function named(error: unknown, name: string): unknown {
+  if (!isTinyloomError(error)) return error;
+  const { code, message, cause } = error;
+  const said = message.replace(/^generate(:?) /, `${WHERE}$1 ${name} `).replace(/^prompt/, name);
+  return new TinyloomError(code, said, { cause });
+}
+
+const isPrompt = (one: unknown): one is BatchPrompt =>
+  typeof one === "object" && one !== null && !Array.isArray(one) && !ArrayBuffer.isView(one);
+
+/** One of the texts. */
+class Text {
+  readonly #call: GenerateCall;
+  readonly #drawn: number[] = [];
+  readonly #text: TextOf | undefined;
+  ended = false;
+
+  constructor(call: GenerateCall, text: TextOf | undefined) {
+    this.#call = call;
+    this.#text = text;
+  }
+
+  get tokens(): number[] {
+    return [...this.#call.ids, ...this.#drawn];
+  }
+
+  drew(token: number): void {
+    this.#drawn.push(token);
+  }
+
+  /** The module's own options, behind what has been drawn. */
+  options(weights: string): object {
+    const drawn = this.#drawn.length;
+    const maxTokens = this.ended ? drawn : this.#call.maxTokens;
+    return { weights, ...JSON.parse(this.#call.json), maxTokens, drawn };
+  }
+
+  /** The tokens that a draw decides, with their text; it may end the text. */
+  *given(index: number, token: number, logprob: number): Generator<BatchToken> {
+    if (token < 0) {
+      this.ended = true;
+      for (const one of this.#text?.end() ?? []) yield { index, ...one };
+    } else if (this.#text) {
+      for (const one of this.#text.push({ token, logprob })) yield { index, ...one };
+      this.ended = this.#text.stopped;
+    } else {
+      yield { index, token, logprob };
+    }
+  }
+}
+
+/** {@link Model.generateBatch}. */
+export async function* generatedBatch(
+  ...[given, model, handle]: BatchCall
+): AsyncGenerator<BatchToken, void, undefined> {
+  const all = calls(model, given);
+  const { signal, tokenizer } = given;
+  throwIfAborted(signal, WHERE);
+  const texts: Text[] = [];
+  for (const one of all) {
+    texts.push(new Text(one, tokenizer && (await textOf(tokenizer, one.stop))));
+  }
+  let by: RawModel | undefined;
+  let batch: RawBatch | undefined;
+  /** The first time, or after a lost device: then behind the tokens that were drawn before. */
+  const started = (raw: RawModel): RawBatch => {
+    if (batch && by === raw) return batch;
+    ended(batch);
+    batch = undefined;
+    by = raw;
+    const tokens = texts.map((text) => text.tokens);
+    const lengths = Uint32Array.from(tokens, ({ length }) => length);
+    const options = JSON.stringify(texts.map((text) => text.options(model.weights)));
+    batch = raw.batch(Uint32Array.from(tokens.flat()), lengths, options);
+    return batch;
+  };
+  const next = () =>
+    handle.run(async (raw) => {
+      const numbers = await started(raw).next();
+      for (const [index, token] of triples(numbers)) if (token >= 0) texts[index]?.drew(token);
+      return numbers;
+    }, signal);
+  try {
+    for (;;) {
+      throwIfAborted(signal, WHERE);
+      const numbers = await next();
+      if (numbers.length === 0) return;
+      for (const [index, token, logprob] of triples(numbers)) {
+        const text = texts[index] as Text;
+        if (text.ended) continue;
+        for (const given of text.given(index, token, logprob)) {
+          throwIfAborted(signal, WHERE);
+          yield given;
+        }
+        if (text.ended) batch?.end(index);
+      }
+    }
+  } finally {
+    await handle.settled();
+    ended(batch);
+  }
+}
+
+function ended(batch: RawBatch | undefined): void {
+  batch?.release();
+  batch?.free();
+}
+
+function* triples(numbers: Float64Array): Generator<[number, number, number]> {
+  for (let at = 0; at < numbers.length; at += 3) {
+    yield [numbers[at] as number, numbers[at + 1] as number, numbers[at + 2] as number];
+  }
+}

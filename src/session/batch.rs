@@ -1,0 +1,331 @@
+//! Generation of several texts: all are prefilled, then each pass decodes a token of every one.
+
+use super::generate::{Drawn, GenerateOptions, MOST_TURNS, SUBMITS_AHEAD, not_finite};
+use super::key_value_cache::{KeyValueCache, Room};
+use super::model::Model;
+use super::pace::{Pace, SUBMIT_MILLISECONDS, Sent};
+use super::several::{RowState, SeveralPass};
+use super::step::{Choice, Sampling};
+use crate::error::{Error, Result};
+use crate::gpu::{LocalFuture, Replay, made, watched};
+use crate::lower::{CacheShape, InferenceOptions};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Most texts of a batch.
+const MOST_TEXTS: usize = 256;
+/// Tokens by which the cache of a batch is longer or shorter.
+const CAPACITY_STEP: usize = 256;
+
+/// The cache of texts of up to `tokens` tokens, of a model with `most` positions.
+pub(super) fn batch_shape(sequences: usize, tokens: usize, most: usize) -> CacheShape {
+    CacheShape { sequences, capacity: tokens.next_multiple_of(CAPACITY_STEP).min(most) }
+}
+
+/// # Errors
+/// `invalid-options`.
+pub(super) fn check_count(what: &str, count: usize) -> Result<()> {
+    if (1..=MOST_TEXTS).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::options(format!("{what} {count}; it must be from 1 to {MOST_TEXTS}")))
+}
+
+/// One text.
+#[derive(Debug)]
+struct Text {
+    options: GenerateOptions,
+    /// Prompt and drawn tokens.
+    tokens: Vec<u32>,
+    draws: usize,
+    /// Positions that the whole text may take, prompt and all.
+    room: usize,
+    finished: bool,
+    /// Its end has been told.
+    told: bool,
+}
+
+impl Text {
+    /// Tokens still wanted and still within the model's positions.
+    fn left(&self) -> usize {
+        if self.finished {
+            return 0;
+        }
+        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.tokens.len()))
+    }
+
+    /// What is decoded next. What is left of a finished text is decoded for nothing.
+    fn state(&self) -> RowState {
+        let last = self.tokens.len() - 1;
+        let position = if self.finished { 0 } else { last };
+        RowState { token: self.tokens[last], position }
+    }
+
+    /// How it draws behind `queued` draws which were not read yet.
+    fn choice(&self, queued: usize, capacity: usize) -> Choice {
+        let position = self.tokens.len() as u32 - 1;
+        Choice {
+            sampling: Sampling {
+                turn0: (self.draws + queued) as u32,
+                ..self.options.sampling(self.options.top_k)
+            },
+            offset: (self.draws as u32).wrapping_sub(position),
+            last: capacity as u32 - 1,
+            ..Choice::default()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Ready {
+    pass: SeveralPass,
+    /// The weights for which it holds the texts.
+    version: u64,
+}
+
+impl Ready {
+    /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
+    fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
+        self.pass.fits(cache) && self.version == model.weights.version()
+    }
+}
+
+struct Ahead {
+    turns: usize,
+    sent: Sent,
+    drawn: LocalFuture<Result<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ahead").field("turns", &self.turns).finish_non_exhaustive()
+    }
+}
+
+/// A running generation of several texts. It has a key-value cache of its own; prompts are read through the
+/// model's, one after the other. Where the weights have changed, all texts are read again before the next token.
+#[derive(Debug)]
+pub struct Batch {
+    model: Rc<Model>,
+    inference: InferenceOptions,
+    texts: Vec<Text>,
+    capacity: usize,
+    ready: Option<Ready>,
+    pace: Pace,
+    /// A text's logits are not finite.
+    spoilt: bool,
+    /// Submits that were not read yet, the oldest first.
+    ahead: VecDeque<Ahead>,
+}
+
+impl Batch {
+    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length. `kv_cache` and `weights` are
+    /// the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options`.
+    pub fn start(model: &Rc<Model>, prompts: Vec<(Vec<u32>, GenerateOptions)>) -> Result<Self> {
+        check_count("the number of prompts is", prompts.len())?;
+        let most = model.config().max_position_embeddings;
+        let inference = prompts[0].1.inference();
+        let mut texts = vec![];
+        for (index, (tokens, options)) in prompts.into_iter().enumerate() {
+            let named = |error: Error| {
+                let message = format!("prompt {index}: {}", error.message);
+                Error::new(error.code, message)
+            };
+            model.check_tokens(&tokens).map_err(named)?;
+            options.validate().map_err(named)?;
+            let given = tokens.len().saturating_sub(options.drawn);
+            let room = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
+            if room > most {
+                let message = format!(
+                    "prompt {index} has {} tokens, more than {}, {most}; give a shorter one, such as its last tokens",
+                    tokens.len(),
+                    model.config().spelled("max_position_embeddings")
+                );
+                return Err(Error::tokens(message));
+            }
+            let draws = options.drawn;
+            let finished = options.max_tokens <= draws || tokens.len() == most;
+            texts.push(Text { options, tokens, draws, room, finished, told: false });
+        }
+        let longest = texts.iter().map(|text| text.room).max().unwrap_or(1);
+        Ok(Self {
+            model: Rc::clone(model),
+            inference,
+            texts,
+            capacity: batch_shape(1, longest, most).capacity,
+            ready: None,
+            pace: Pace::new(model.gpu().capabilities()),
+            spoilt: false,
+            ahead: VecDeque::new(),
+        })
+    }
+
+    /// Ends a text.
+    pub fn end(&mut self, index: usize) {
+        if let Some(text) = self.texts.get_mut(index) {
+            text.finished = true;
+        }
+    }
+
+    /// The texts that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<usize> {
+        let texts = self.texts.iter_mut().enumerate();
+        let ends = |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.told, true);
+        texts.filter_map(|(index, text)| ends(text).then_some(index)).collect()
+    }
+
+    /// Some more tokens of texts, each with the text's number; none when all have ended. A stop token ends its
+    /// text and is not given.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `non-finite` when the logits of a text have no
+    /// number to draw from.
+    pub async fn next(&mut self) -> Result<Vec<(usize, Drawn)>> {
+        let model = Rc::clone(&self.model);
+        let mut given = vec![];
+        while given.is_empty() {
+            if std::mem::take(&mut self.spoilt) {
+                return Err(not_finite());
+            }
+            if self.texts.iter().all(|text| text.left() == 0) {
+                // What is on its way was drawn behind the end: it may fail.
+                let _ = self.settle().await;
+                break;
+            }
+            let cache = model.prepare_inference(self.capacity, self.inference).await?;
+            // Where the tokens do not arrive, the next call reads the texts again.
+            let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
+            let ready = match ready {
+                Some(ready) => ready,
+                None => self.read_texts(&cache).await?,
+            };
+            self.decode_ahead(&cache, &ready.pass)?;
+            let oldest = self.ahead.pop_front();
+            let Ahead { turns, sent, drawn } =
+                oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
+            let drawn = self.pace.arrival(&**model.gpu(), sent, drawn).await?;
+            self.ready = Some(ready);
+            given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
+        }
+        Ok(given)
+    }
+
+    /// Waits for what is on its way, and drops it.
+    async fn settle(&mut self) -> Result<()> {
+        let mut settled = Ok(());
+        for Ahead { drawn, .. } in std::mem::take(&mut self.ahead) {
+            settled = settled.and(drawn.await.map(drop));
+        }
+        settled
+    }
+
+    /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
+    /// changed.
+    async fn read_texts(&mut self, cache: &KeyValueCache) -> Result<Ready> {
+        self.settle().await?;
+        let _turn = cache.turn().await;
+        let (model, rows) = (&self.model, self.texts.len());
+        let shape = CacheShape { sequences: rows, capacity: self.capacity };
+        let pass = SeveralPass::new(model, cache, Some(shape), rows).await?;
+        let version = loop {
+            let version = model.weights.version();
+            for (row, text) in self.texts.iter().enumerate() {
+                let read = text.tokens.len() - 1;
+                if !text.finished && read > 0 {
+                    model.read_text(cache, &text.tokens[..read]).await?;
+                    let copy = |room: &Room| pass.copy_text(room, row, read);
+                    made(&**model.gpu(), || cache.with(copy)).await?;
+                }
+            }
+            if version == model.weights.version() {
+                break version;
+            }
+        };
+        let states: Vec<_> = self.texts.iter().map(Text::state).collect();
+        made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
+        Ok(Ready { pass, version })
+    }
+
+    /// The tokens of each text as a bit set, where any text needs them.
+    fn seen(&self) -> Vec<u32> {
+        if self.texts.iter().all(|text| text.options.repetition_penalty == 1.0) {
+            return vec![];
+        }
+        let words = self.model.config().vocab_size.div_ceil(32);
+        let mut seen = vec![0; words * self.texts.len()];
+        for (row, text) in seen.chunks_exact_mut(words).zip(&self.texts) {
+            text.tokens.iter().for_each(|&token| row[token as usize / 32] |= 1 << (token % 32));
+        }
+        seen
+    }
+
+    /// Queues submits until as many are on their way as should be, or no token is left to draw.
+    fn decode_ahead(&mut self, cache: &KeyValueCache, pass: &SeveralPass) -> Result<()> {
+        while self.ahead.len() < SUBMITS_AHEAD {
+            let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
+            let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
+            let left = longest.saturating_sub(queued);
+            if left == 0 {
+                break;
+            }
+            self.ahead.push_back(self.decode(cache, pass, left, queued)?);
+        }
+        Ok(())
+    }
+
+    /// Some of `left` passes behind `queued` ones: as many as the GPU does in one submit.
+    fn decode(
+        &self,
+        cache: &KeyValueCache,
+        pass: &SeveralPass,
+        left: usize,
+        queued: usize,
+    ) -> Result<Ahead> {
+        let (gpu, pace) = (&**self.model.gpu(), &self.pace);
+        let counts = Cell::new(None);
+        let queue = |room: &Room| {
+            let turns = (SUBMIT_MILLISECONDS / pace.predict(pass.work)) as usize;
+            let turns = turns.clamp(1, room.turns.min(MOST_TURNS)).min(left);
+            let work = pass.work.times(turns);
+            let submits = pace.submits(work, pass.largest);
+            let choice = |text: &Text| text.choice(queued, self.capacity);
+            pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
+            let all = [Replay::new(pass.plan(), self.texts.len()); MOST_TURNS];
+            counts.set(Some((turns, pace.sent(gpu, work))));
+            gpu.submit(&all[..turns], submits, Some(pass.drawn(turns)?))
+        };
+        let drawn = watched(gpu, || cache.with(queue))?;
+        let queued_now = counts.take().ok_or_else(|| Error::internal("nothing was queued"))?;
+        let (turns, sent) = queued_now;
+        Ok(Ahead { turns, sent, drawn })
+    }
+
+    /// The tokens that count of those drawn; notes which texts have ended.
+    fn take(&mut self, turns: usize, words: &[[u32; 2]]) -> Vec<(usize, Drawn)> {
+        let mut given = vec![];
+        for row in words.chunks_exact(self.texts.len()).take(turns) {
+            for (index, (text, &[token, bits])) in self.texts.iter_mut().zip(row).enumerate() {
+                if text.left() == 0 {
+                    continue;
+                }
+                let logprob = f32::from_bits(bits);
+                if !logprob.is_finite() {
+                    (text.finished, self.spoilt) = (true, true);
+                    continue;
+                }
+                text.draws += 1;
+                if text.options.stop_tokens.contains(&token) {
+                    text.finished = true;
+                    continue;
+                }
+                text.tokens.push(token);
+                given.push((index, Drawn { token, logprob, alternatives: vec![] }));
+            }
+        }
+        given
+    }
+}
