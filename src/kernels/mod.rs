@@ -30,7 +30,8 @@ pub use attention::batch::{
 pub use attention::cache::{cache_append, cache_expand, ring_rows};
 pub use attention::decode::{
     PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    attention_decode_merge_tensors, attention_decode_tensors, cache_splits, decode_splits, near_keys,
+    attention_decode_merge_tensors, attention_decode_tensors, cache_splits, decode_splits,
+    near_keys,
 };
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,

@@ -186,9 +186,8 @@ fn pick(caps: &Capabilities, shape: AttentionShape, alone: bool) -> Result<Tile>
             }
             let mut size = invocations.min(range * lanes);
             while size >= lanes {
-                let most = (range * lanes / size)
-                    .min(IN_FLIGHT.div_ceil(own))
-                    .min(SCORES.div_ceil(group));
+                let most =
+                    (range * lanes / size).min(IN_FLIGHT.div_ceil(own)).min(SCORES.div_ceil(group));
                 let mut keys = 1 << most.ilog2();
                 while keys >= 1 {
                     let team = narrowest.clamp(lanes, size);
