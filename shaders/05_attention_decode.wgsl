@@ -30,21 +30,22 @@
 // Heads are counted over the batch: a query head of item b is b · HEADS + h.
 // Each key and value is read once for all query heads of the workgroup. LANES neighbours read
 // neighbouring vectors of a row, OWN each; a slot of LANES invocations takes TURN_KEYS keys a turn, SLOTS keys
-// apart, and keeps a softmax of its own. The slots meet at the end. Scores are kept in base 2: the
-// scale and log2(e) are folded into the query.
+// apart, and keeps a softmax of its own. At the end the slots of TEAM neighbours meet without workgroup memory, then
+// the teams in it. Scores are kept in base 2: the scale and log2(e) are folded into the query.
 // Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
 // ranges those without keys return at once; a single one without keys gives zeros. Workgroup memory:
-// 16 · VECTORS · (GROUP + SLOTS) + 8 · SLOTS · GROUP bytes, and what lib/attention/lanes_tree.wgsl takes.
+// 16 · VECTORS · (GROUP + TEAMS) + 8 · TEAMS · GROUP bytes, and what lib/attention/lanes_tree.wgsl takes.
 
 // The MEMBERS query heads of a key-value head come in blocks of GROUP.
 const BLOCKS: u32 = (MEMBERS + GROUP - 1u) / GROUP;
 const SLOTS: u32 = WORKGROUP / LANES;
+const TEAMS: u32 = WORKGROUP / TEAM;
 
 alias Scores = array<array<f32, GROUP>, TURN_KEYS>;
 
 var<workgroup> queries: array<vec4<f32>, GROUP * VECTORS>;
-var<workgroup> slot_states: array<vec2<f32>, SLOTS * GROUP>;
-var<workgroup> slot_sums: array<vec4<f32>, SLOTS * VECTORS>;
+var<workgroup> team_states: array<vec2<f32>, TEAMS * GROUP>;
+var<workgroup> team_sums: array<vec4<f32>, TEAMS * VECTORS>;
 
 // What a slot reads of a turn's keys.
 struct Turn {
@@ -148,33 +149,46 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 
   // The slots meet, one query head after the other. A slot that saw no key weighs nothing.
-  if part == 0u {
+  for (var g = 0u; g < GROUP; g++) {
+    let most = team_max(largest[g]);
+    let factor = exp2(largest[g] - most);
+    largest[g] = most;
+    totals[g] = team_sum(vec4(factor * totals[g])).x;
+    for (var i = 0u; i < OWN; i++) {
+      sums[g][i] = team_sum(factor * sums[g][i]);
+    }
+  }
+  let team = slot / (TEAM / LANES);
+  let leads = slot % (TEAM / LANES) == 0u;
+  if leads && part == 0u {
     for (var g = 0u; g < GROUP; g++) {
-      slot_states[g * SLOTS + slot] = vec2(largest[g], totals[g]);
+      team_states[g * TEAMS + team] = vec2(largest[g], totals[g]);
     }
   }
   workgroupBarrier();
   for (var g = 0u; g < GROUP; g++) {
     var best = MASKED;
-    for (var s = 0u; s < SLOTS; s++) {
-      best = max(best, slot_states[g * SLOTS + s].x);
+    for (var t = 0u; t < TEAMS; t++) {
+      best = max(best, team_states[g * TEAMS + t].x);
     }
-    let factor = exp2(largest[g] - best);
-    for (var i = 0u; i < OWN; i++) {
-      slot_sums[slot * VECTORS + i * LANES + part] = factor * sums[g][i];
+    if leads {
+      let factor = exp2(largest[g] - best);
+      for (var i = 0u; i < OWN; i++) {
+        team_sums[team * VECTORS + i * LANES + part] = factor * sums[g][i];
+      }
     }
     workgroupBarrier();
     let head = first + g;
     if head < MEMBERS {
       var total = 0.0;
-      for (var s = 0u; s < SLOTS; s++) {
-        let state = slot_states[g * SLOTS + s];
+      for (var t = 0u; t < TEAMS; t++) {
+        let state = team_states[g * TEAMS + t];
         total += state.y * exp2(state.x - best);
       }
       for (var v = lane; v < VECTORS; v += WORKGROUP) {
-        var sum = slot_sums[v];
-        for (var s = 1u; s < SLOTS; s++) {
-          sum += slot_sums[s * VECTORS + v];
+        var sum = team_sums[v];
+        for (var t = 1u; t < TEAMS; t++) {
+          sum += team_sums[t * VECTORS + v];
         }
         store_result(kv_head * MEMBERS + head, split, v, sum, best, total);
       }

@@ -178,8 +178,16 @@ impl Listing {
             let what = format!("{:?} cache, {:?} weights", options.kv_cache, options.weights);
             match inference_plans(caps, &layout, case.capacity, options) {
                 Ok(plans) => {
-                    let names =
-                        ["prefill", "logits", "loss", "last row", "decode", "sample", "pack"];
+                    let names = [
+                        "prefill",
+                        "logits",
+                        "loss",
+                        "last row",
+                        "decode",
+                        "sample",
+                        "pack",
+                        "decode a short text",
+                    ];
                     for (name, plan) in names.into_iter().zip(plans.all()) {
                         self.note(caps, &format!("{what}, {name}"), Ok(plan));
                     }

@@ -283,6 +283,32 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
 }
 
 #[test]
+fn short_texts_are_decoded_without_a_merge() {
+    for (head_dim, keys) in [(32, 1024), (64, 1024), (128, 512)] {
+        let rest = r#","max_position_embeddings":4096"#;
+        let config = body(256, 128, 384, [4, 2, head_dim], rest);
+        let layout =
+            Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+        for cache in KvCache::ALL {
+            let plans = inference_plans(&floor(), &layout, 256, cached(cache)).unwrap();
+            assert_eq!(plans.near_keys, keys);
+            let near = plans.near.as_ref().unwrap();
+            let names = |plan: &Plan, without: &str| {
+                let names = plan.dispatches.iter().map(|d| plan.kernels[d.kernel].name);
+                names.filter(|name| *name != without).collect::<Vec<_>>()
+            };
+            let far = names(&plans.decode, "attention_decode_merge").into_iter();
+            let whole =
+                |name| if name == "attention_decode_split" { "attention_decode" } else { name };
+            assert_eq!(names(near, ""), far.map(whole).collect::<Vec<_>>());
+        }
+        let software = Capabilities { software: true, ..floor() };
+        let plans = inference_plans(&software, &layout, 256, cached(KvCache::F32)).unwrap();
+        assert!(plans.near.is_none(), "a CPU has no plan more to compile");
+    }
+}
+
+#[test]
 fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile() {
     let rest = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":4096"#;
     let config = body(256, 128, 384, [4, 2, 32], rest);

@@ -31,7 +31,7 @@ pub use attention::cache::{cache_append, cache_append_several, cache_expand, rin
 pub use attention::decode::{
     PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
     attention_decode_merge_several, attention_decode_merge_tensors, attention_decode_several,
-    attention_decode_tensors, decode_splits,
+    attention_decode_tensors, cache_splits, decode_splits, near_keys,
 };
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,

@@ -182,10 +182,7 @@ impl Lowering<'_> {
         let query = self.read(node, 0);
         let keys = self.append(node.site, attention, cache, query)?;
         let (caps, shape) = (self.builder.caps, self.shape(attention));
-        // Of the positions that the model has, not of the capacity: a cache that grows compiles
-        // nothing.
-        let positions = self.params.architecture.positions;
-        let splits = k::decode_splits(caps, shape, positions, 1)?;
+        let splits = k::cache_splits(caps, shape, cache.keys)?;
         let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
         let output = self.written(node, 0)?;
         let flops = 4.0 * (cache.rows * attention.width()) as f64;

@@ -1,12 +1,13 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
+use super::attention::attention_shape;
 use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::graph::{self, Graph, Op, ValueId};
-use crate::kernels::{self as k, KvCache, WeightFormat};
+use crate::graph::{self, Graph, Node, Op, ValueId};
+use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub struct InferencePlans {
     pub last_row: Plan,
     /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
     pub decode: Plan,
+    /// The same of texts of up to [`Self::near_keys`] tokens, where other kernels are faster.
+    pub near: Option<Plan>,
+    pub near_keys: usize,
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
     pub sample: Plan,
     /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed. Empty where the model
@@ -42,9 +46,10 @@ pub struct InferencePlans {
 }
 
 impl InferencePlans {
-    pub fn all(&self) -> [&Plan; 7] {
-        let Self { prefill, logits, loss, last_row, decode, sample, pack, .. } = self;
-        [prefill, logits, loss, last_row, decode, sample, pack]
+    pub fn all(&self) -> Vec<&Plan> {
+        let Self { prefill, logits, loss, last_row, decode, near, sample, pack, .. } = self;
+        let plans = [prefill, logits, loss, last_row, decode, sample, pack];
+        plans.into_iter().chain(near).collect()
     }
 }
 
@@ -133,8 +138,16 @@ pub fn inference_plans(
     let logits = context.logits()?.finish(&prefill.slots);
     let loss = context.loss()?.finish(&logits.slots);
     let last_row = context.last_row()?.finish(&loss.slots);
-    let decode = context.decode()?.finish(&last_row.slots);
-    let sample = context.sample(SampleChoices::default())?.finish(&decode.slots);
+    let decode = context.decode(context.cache.keys)?.finish(&last_row.slots);
+    let near_keys = context.near_keys();
+    let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge { .. });
+    let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
+        Some(context.decode(near_keys)?.finish(&decode.slots))
+    } else {
+        None
+    };
+    let slots = &near.as_ref().unwrap_or(&decode).slots;
+    let sample = context.sample(SampleChoices::default())?.finish(slots);
     let (pack, packed) = context.pack()?;
     Ok(InferencePlans {
         prefill,
@@ -142,6 +155,8 @@ pub fn inference_plans(
         loss,
         last_row,
         decode,
+        near,
+        near_keys,
         sample,
         pack,
         packed,
@@ -239,7 +254,8 @@ impl<'a> Context<'a> {
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
         let many = graph::build(architecture);
         let one = graph::fuse(&many);
-        let cache = Cache { format: options.kv_cache, sequences, rows, ring };
+        let keys = architecture.positions;
+        let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
         Self { caps, params, capacity, chunk, cache, weights: options.weights, many, one }
     }
 
@@ -258,11 +274,23 @@ impl<'a> Context<'a> {
         lowering
     }
 
-    /// One decoded row.
-    fn one(&'a self) -> Lowering<'a> {
+    /// The longest text for which [`InferencePlans::near`] is.
+    fn near_keys(&self) -> usize {
+        let keys = |node: &Node| match node.op {
+            Op::Attention { attention, .. } => {
+                Some(k::near_keys(self.caps, attention_shape(attention, 1, None)))
+            }
+            _ => None,
+        };
+        self.one.nodes.iter().filter_map(keys).min().unwrap_or(0)
+    }
+
+    /// One decoded row, of a text of up to `keys` tokens.
+    fn one(&'a self, keys: usize) -> Lowering<'a> {
+        let rows = Rows::One(Cache { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
-        let mut lowering = self.lowering(&self.one, builder, Rows::One(self.cache), token);
+        let mut lowering = self.lowering(&self.one, builder, rows, token);
         lowering.bind(self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
         lowering
     }
@@ -387,14 +415,14 @@ impl<'a> Context<'a> {
         Ok(builder)
     }
 
-    fn decode(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.one();
+    fn decode(&self, keys: usize) -> Result<Builder<'_>> {
+        let mut lowering = self.one(keys);
         lowering.nodes(&self.one.nodes[..self.one.layers_end])?;
         Ok(lowering.builder)
     }
 
     fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
-        let mut lowering = self.one();
+        let mut lowering = self.one(self.cache.keys);
         lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
         lowering.cap_logits()?;
         let vocabulary = self.params.architecture.vocab_size;

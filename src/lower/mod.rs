@@ -57,6 +57,8 @@ struct Cache {
     rows: usize,
     /// Rows after which the cache of a layer with a window begins again.
     ring: Option<usize>,
+    /// Most tokens of a text, whatever there is room for: a cache that grows compiles nothing.
+    keys: usize,
 }
 
 /// What a plan covers at a time.

@@ -31,13 +31,14 @@ impl Model {
                 ..Sampling::default()
             };
             gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
-            Ok((room.decode, room.sample, room.shape))
+            Ok((room.decode(context + 1), room.sample, room.shape))
         };
         let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, self.layout(), shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
-        let mut rows = plans.decode.rows(most)?;
+        let near = plans.near.as_ref().filter(|_| context < plans.near_keys);
+        let mut rows = near.unwrap_or(&plans.decode).rows(most)?;
         rows.extend(plans.sample.rows(most)?);
         let mut times = vec![];
         // The first time a kernel runs it is slower than ever after.

@@ -572,7 +572,8 @@ impl Generation {
                 self.write_decode_state(room)?;
             }
             self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
-            let turn = [room.decode, self.sample(room)].map(|plan| Replay::new(plan, 1));
+            let reach = self.text.len() + queued + turns;
+            let turn = [room.decode(reach), self.sample(room)].map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
             let region = self.drawn(room, turns)?;
             let sent = pace.sent(gpu, work);

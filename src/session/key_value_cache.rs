@@ -44,7 +44,9 @@ pub(super) struct Room {
     pub logits: PlanId,
     pub loss: PlanId,
     pub last_row: PlanId,
-    pub decode: PlanId,
+    decode: PlanId,
+    /// The same of texts of up to so many tokens.
+    near: Option<(PlanId, usize)>,
     pub sample: PlanId,
     pack: PlanId,
     /// Most rows of a chunk.
@@ -84,6 +86,11 @@ impl Room {
     /// What another room of the model, or this one grown, has another of.
     pub const fn mark(&self) -> PlanId {
         self.prefill
+    }
+
+    /// What decodes a token of a text that reaches so far.
+    pub fn decode(&self, reach: usize) -> PlanId {
+        self.near.filter(|&(_, keys)| reach <= keys).map_or(self.decode, |(plan, _)| plan)
     }
 
     /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
@@ -233,7 +240,11 @@ impl KeyValueCache {
             install(&plans.sample)?,
             install(&plans.pack)?,
         ];
-        let InferencePlans { chunk, turns, cache_rows, shape, .. } = *plans;
+        let InferencePlans { chunk, turns, cache_rows, shape, near_keys, .. } = *plans;
+        let near = match &plans.near {
+            Some(near) => Some((install(near)?, near_keys)),
+            None => None,
+        };
         let costs = Costs::new(plans);
         Ok(Room {
             resources,
@@ -242,6 +253,7 @@ impl KeyValueCache {
             loss,
             last_row,
             decode,
+            near,
             sample,
             pack,
             chunk,

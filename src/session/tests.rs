@@ -213,6 +213,28 @@ fn a_fast_gpu_takes_a_chunk_and_sixteen_tokens_in_a_submit() {
     assert_eq!(count, 2 + 4, "two chunks with the first token, four times sixteen tokens");
 }
 
+/// Each submit of sixteen tokens takes the plan of the longest of its texts.
+#[test]
+fn a_text_is_decoded_by_the_plan_for_its_length() {
+    let run = |max_tokens| {
+        let fake = Fake::new(false, 3e10, 0.0);
+        let model = model(&fake, config(128, 2, 4096));
+        let before = fake.encoded.get().dispatches;
+        let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
+        assert_eq!(generated(&model, 900, options), max_tokens);
+        let options = InferenceOptions::default();
+        let plans = inference_plans(fake.capabilities(), model.layout(), 4096, options).unwrap();
+        (fake.encoded.get().dispatches - before, plans)
+    };
+    let ((long, plans), (short, _)) = (run(301), run(1));
+    assert_eq!(plans.near_keys, 1024);
+    let [near, far, sample] = [plans.near.as_ref().unwrap(), &plans.decode, &plans.sample]
+        .map(|plan| plan.dispatches.len());
+    // 900 tokens and the first one drawn, then seven submits.
+    let turns = (1024 - 901) / 16 * 16;
+    assert_eq!(long - short, turns * near + (300 - turns) * far + 300 * sample);
+}
+
 #[test]
 fn the_cache_grows_with_its_text_by_copies() {
     let fake = Fake::new(false, 3e10, 0.0);

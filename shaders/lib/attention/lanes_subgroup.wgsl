@@ -1,5 +1,6 @@
 // Sums over the LANES invocations that share a key by subgroup shuffles, with no barrier. LANES is
-// at most the narrowest subgroup, and both are powers of two, so a slot never crosses a subgroup.
+// at most TEAM, that at most the narrowest subgroup, and all are powers of two, so that neither a slot nor a team
+// crosses a subgroup.
 // Subgroup ids come from the builtin, never from dividing the invocation index.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
@@ -21,4 +22,21 @@ fn sum_lanes(lane: u32, parts: Scores) -> Scores {
     }
   }
   return sums;
+}
+
+// Over the slots of TEAM neighbours.
+fn team_max(x: f32) -> f32 {
+  var most = x;
+  for (var distance = LANES; distance < TEAM; distance *= 2u) {
+    most = max(most, subgroupShuffleXor(most, distance));
+  }
+  return most;
+}
+
+fn team_sum(x: vec4<f32>) -> vec4<f32> {
+  var sum = x;
+  for (var distance = LANES; distance < TEAM; distance *= 2u) {
+    sum += subgroupShuffleXor(sum, distance);
+  }
+  return sum;
 }

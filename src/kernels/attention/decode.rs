@@ -19,6 +19,8 @@ pub const PARTIAL_STATE: usize = 4;
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
+/// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
+const NEAR: usize = 1024 * 64;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
@@ -78,12 +80,34 @@ pub fn decode_splits(
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
-        let tile = pick(caps, shape)?;
+        let tile = pick(caps, shape, false)?;
         (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);
     Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
+}
+
+/// Most keys that a query reads in one range while a text is short: a merge would cost another dispatch. 0 on a CPU,
+/// whose dispatches cost little.
+pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
+    if caps.software { 0 } else { NEAR / shape.head_dim.max(64) }
+}
+
+/// The ranges of a query over the cache of a text of up to `capacity` tokens.
+///
+/// # Errors
+/// As [`decode_splits`].
+pub fn cache_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+) -> Result<DecodeSplits> {
+    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    if keys <= near_keys(caps, shape) {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
+    }
+    decode_splits(caps, shape, capacity, 1)
 }
 
 /// A workgroup of `size` invocations. `lanes` invocations share a key, each has `keys` keys per iteration,
@@ -92,6 +116,8 @@ pub fn decode_splits(
 struct Tile {
     size: usize,
     lanes: usize,
+    /// Neighbours whose keys meet without workgroup memory.
+    team: usize,
     keys: usize,
     group: usize,
 }
@@ -104,10 +130,11 @@ impl Tile {
     /// Workgroup memory.
     fn bytes(&self, shape: AttentionShape, subgroups: bool) -> usize {
         let (vectors, slots) = (shape.head_dim / 4, self.size / self.lanes);
+        let teams = self.size / self.team;
         let scores = self.keys * self.group;
         let sums = if subgroups { 0 } else { 4 * scores * (self.size + slots) };
         let aligned = |bytes: usize| bytes.next_multiple_of(16);
-        16 * vectors * (self.group + slots) + aligned(8 * slots * self.group) + aligned(sums) + 16
+        16 * vectors * (self.group + teams) + aligned(8 * teams * self.group) + aligned(sums) + 16
     }
 }
 
@@ -121,6 +148,8 @@ const SCORES: usize = 32;
 const LANES: usize = 8;
 /// Invocations of a workgroup, and most neighbours that share a key.
 const SIZE: usize = 128;
+/// The same where one range is all: a workgroup for each query head.
+const SIZE_ALONE: usize = 512;
 const MOST_LANES: usize = 32;
 
 /// Neighbours that share a key: more than [`LANES`] only where each would need too many registers.
@@ -136,30 +165,33 @@ fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
     lanes
 }
 
-/// The largest workgroup that fits, all query heads of a key-value head in it if they fit.
-fn pick(caps: &Capabilities, shape: AttentionShape) -> Result<Tile> {
+/// The largest workgroup that fits, all query heads of a key-value head in it if they fit. With `alone` it has one of
+/// them, and reads all keys.
+fn pick(caps: &Capabilities, shape: AttentionShape, alone: bool) -> Result<Tile> {
     let name = "attention_decode";
-    let invocations = workgroup_size(caps, SIZE as u32, 1, name)? as usize;
+    let (most, range) = if alone { (SIZE_ALONE, NEAR) } else { (SIZE, RANGE_KEYS) };
+    let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;
     let storage = caps.limits.max_compute_workgroup_storage_size as usize;
     let subgroups = caps.reduces_by_subgroup();
     let queries = shape.heads / shape.kv_heads;
+    let narrowest = if subgroups { caps.subgroup_size[0] as usize } else { 1 };
     let mut smallest = usize::MAX;
     for registers in [REGISTERS, usize::MAX] {
-        for blocks in 1..=queries {
+        for blocks in if alone { queries } else { 1 }..=queries {
             let group = queries.div_ceil(blocks);
             let lanes = lanes(caps, shape, group).min(invocations);
             let own = shape.head_dim / 4 / lanes;
             if group * own > registers {
                 continue;
             }
-            let mut size = invocations.min(RANGE_KEYS * lanes);
+            let mut size = invocations.min(range * lanes);
             while size >= lanes {
-                let most = (RANGE_KEYS * lanes / size)
-                    .min(IN_FLIGHT.div_ceil(own))
-                    .min(SCORES.div_ceil(group));
+                let most =
+                    (range * lanes / size).min(IN_FLIGHT.div_ceil(own)).min(SCORES.div_ceil(group));
                 let mut keys = 1 << most.ilog2();
                 while keys >= 1 {
-                    let tile = Tile { size, lanes, keys, group };
+                    let team = narrowest.clamp(lanes, size);
+                    let tile = Tile { size, lanes, team, keys, group };
                     let bytes = tile.bytes(shape, subgroups);
                     if bytes <= storage {
                         return Ok(tile);
@@ -264,10 +296,12 @@ fn decode(
     if caps.software {
         return row(caps, spec, shape, place, splits, stage);
     }
-    let tile = pick(caps, shape)?;
+    let alone = stage == DecodeStage::Whole && matches!(place, DecodePlace::Cache(_));
+    let tile = pick(caps, shape, alone)?;
     let subgroups = caps.reduces_by_subgroup();
     let composer = composer(spec, tile.size, shape, splits)
         .size("LANES", tile.lanes)
+        .size("TEAM", tile.team)
         .unrolled("TURN_KEYS", tile.keys)
         .unrolled("GROUP", tile.group)
         .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
