@@ -120,8 +120,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length. `kv_cache` and `weights` are
-    /// the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
+    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length.
+    /// `kv_cache` and `weights` are the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
     ///
     /// # Errors
     /// `invalid-tokens`, `invalid-options`.
