@@ -74,6 +74,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 b: WeightFormat::F32,
+                half: self.mirrored,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
@@ -115,6 +116,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 b: WeightFormat::F32,
+                half: self.mirrored,
             };
             let mode = if index == 0 { write } else { WriteMode::Add };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
@@ -157,6 +159,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 b: WeightFormat::F32,
+                half: self.mirrored,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let operands = [d_output, input, self.gradient(weight, index)];

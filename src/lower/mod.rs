@@ -77,7 +77,7 @@ struct Lowering<'a> {
     inputs: Inputs,
     /// How matrices are read.
     weights: WeightFormat,
-    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors.
+    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
     mirrored: bool,
     /// Layout of gradients and optimizer state.
     state: &'a Params,

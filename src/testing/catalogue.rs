@@ -121,12 +121,19 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for form in Form::ALL {
         entries.extend(products(caps, &padded(form)));
+        if caps.half_matrix().is_some() {
+            entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
+        }
     }
     for (n, k, tokens) in
         [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
     {
         for form in Form::ALL {
-            entries.extend(products(caps, &LinearShape::new(form, n, k, tokens)));
+            let shape = LinearShape::new(form, n, k, tokens);
+            entries.extend(products(caps, &shape));
+            if caps.half_matrix().is_some() {
+                entries.extend(products(caps, &LinearShape { half: true, ..shape }));
+            }
         }
         let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
         for (input, output) in [
@@ -193,7 +200,7 @@ fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
             }
         }
         add(what, k::linear(caps, shape, output));
-        for tile in k::linear_tiles(caps, form) {
+        for tile in k::linear_tiles(caps, shape) {
             let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
             let pick = LinearPick { tile, splits: 1, reason: String::new() };
             add(what, k::linear_with_tile(caps, shape, output, pick));

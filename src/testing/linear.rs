@@ -6,7 +6,7 @@ use super::measure::{ROUNDING, close, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{
     self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
@@ -16,22 +16,29 @@ use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward}
 use crate::twins::norm::rms_norm_forward;
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use crate::twins::{add_assign, cast};
+use half::f16;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Form::ALL
         .into_iter()
         .flat_map(|form| {
-            Rows::ALL.map(|rows| {
-                let name = format!("linear {} {}", form.name(), rows.name());
-                Case::new(name, move |lane| product(lane, form, rows))
+            Rows::ALL.into_iter().flat_map(move |rows| {
+                [false, true].map(|half| {
+                    let by = if half { " by matrices" } else { "" };
+                    let name = format!("linear {} {}{by}", form.name(), rows.name());
+                    Case::new(name, move |lane| product(lane, form, rows, half))
+                })
             })
         })
         .collect();
     for form in [Form::MatmulT, Form::Matmul] {
         for format in WeightFormat::ALL.into_iter().filter(|format| *format != WeightFormat::F32) {
-            let name = format!("linear {} with b in {}", form.name(), format.name());
-            cases.push(Case::new(name, move |lane| packed(lane, form, format)));
+            for half in [false, true] {
+                let by = if half { " by matrices" } else { "" };
+                let name = format!("linear {} with b in {}{by}", form.name(), format.name());
+                cases.push(Case::new(name, move |lane| packed(lane, form, format, half)));
+            }
         }
     }
     cases.push(Case::new("matvec", matvec));
@@ -107,10 +114,13 @@ fn products(
     output: Output,
     splits: usize,
 ) -> Result<Vec<Linear>> {
-    let tiles = k::linear_tiles(caps, shape.form);
+    if shape.half && caps.half_matrix().is_none() {
+        return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "a product by matrices"));
+    }
+    let tiles = k::linear_tiles(caps, shape);
     tiles
         .iter()
-        .filter(|tile| splits == 1 || matches!(tile, LinearTile::Tiled { .. }))
+        .filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }))
         .map(|&tile| {
             let pick = LinearPick { tile, splits, reason: String::new() };
             k::linear_with_tile(caps, shape, output, pick)
@@ -118,19 +128,20 @@ fn products(
         .collect()
 }
 
-async fn product(lane: Rc<Lane>, form: Form, rows: Rows) -> Outcome {
+async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome {
     for (index, &output) in outputs(form).iter().enumerate() {
         let biased = matches!(output, Output::Bias | Output::BiasedResidual);
-        let shape = shape(form, rows, index == 0 || biased);
+        let shape = LinearShape { half, ..shape(form, rows, index == 0 || biased) };
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
             .collect();
         let made = |splits: usize| {
-            lane.kernels(|caps| {
+            let make = |caps: &Capabilities| {
                 let all = products(caps, &shape, output, splits)?;
                 Ok(all.into_iter().map(|linear| linear.product).collect())
-            })
+            };
+            if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) }
         };
         // All tiles once; what a product is added to does not depend on them.
         let whole = made(1).map_err(text)?;
@@ -144,7 +155,8 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows) -> Outcome {
         }
         let sums = lane
             .kernels(|caps| {
-                let all = products(caps, &shape, output, SPLITS)?;
+                // The parts are added up alike, whatever made them.
+                let all = products(caps, &LinearShape { half: false, ..shape }, output, SPLITS)?;
                 Ok(all.into_iter().filter_map(|linear| linear.sum).map(|sum| sum.kernel).collect())
             })
             .map_err(text)?;
@@ -181,18 +193,18 @@ fn packed_shape(form: Form, vectors: bool) -> LinearShape {
 }
 
 /// A product whose B lies packed, in every tile.
-async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat) -> Outcome {
+async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) -> Outcome {
     let output = outputs(form)[0];
     for vectors in [true, false] {
-        let shape = LinearShape { b: format, ..packed_shape(form, vectors) };
+        let shape = LinearShape { b: format, half, ..packed_shape(form, vectors) };
         let runs = [(1, 0, false), (129, 5, true)]
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
-        let made = lane
-            .kernels(|caps| {
-                let all = products(caps, &shape, output, 1)?;
-                Ok(all.into_iter().map(|linear| linear.product).collect())
-            })
-            .map_err(text)?;
+        let make = |caps: &Capabilities| {
+            let all = products(caps, &shape, output, 1)?;
+            Ok(all.into_iter().map(|linear| linear.product).collect())
+        };
+        let made = if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) };
+        let made = made.map_err(text)?;
         for kernel in &made {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
             check(&lane, &jobs, &runs).await?;
@@ -309,6 +321,11 @@ impl Run {
     fn result(&self, adds: bool) -> Vec<f64> {
         let LinearShape { form, n, k, a_stride, c_stride, .. } = self.shape;
         let (tokens, [a, b, c]) = (self.tokens, self.operands.each_ref().map(|x| wide(x)));
+        // Products by matrices round what they multiply.
+        let as_read = |x: Vec<f64>| -> Vec<f64> {
+            if self.shape.half { x.iter().map(|x| f16::from_f64(*x).to_f64()).collect() } else { x }
+        };
+        let [a, b] = [a, b].map(as_read);
         // A bias is the same in each row.
         let each_row = |x: &Vec<f32>| wide(&x.repeat(c.len() / x.len()));
         let base = if adds { Some(c.clone()) } else { self.added.iter().map(each_row).reduce(sum) };

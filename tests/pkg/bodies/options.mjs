@@ -20,7 +20,8 @@ export const cases = {
   async "limits default and features false are honoured"({ tinyloom, gpu }) {
     const runtime = await tinyloom.Runtime.create({ gpu, limits: "default", features: false });
     const { limits, features } = runtime.capabilities;
-    equal(features, { subgroups: false, subgroupId: false, f16: false, timestamps: false });
+    const names = ["subgroups", "subgroupId", "f16", "timestamps", "subgroupMatrix"];
+    equal(features, Object.fromEntries(names.map((name) => [name, false])));
     equal(limits.maxComputeWorkgroupStorageSize, 16_384);
     equal(limits.maxStorageBufferBindingSize, 134_217_728);
     equal(runtime.device.features.has("subgroups"), false);
@@ -197,6 +198,7 @@ export const cases = {
     await wrong("maxBufferSize", () => Runtime.create({ gpu, limits: { maxBufferSize: -1 } }));
     const limits = { maxBufferSize: 2 ** 60 };
     await wrong("at most 9007199254740991", () => Runtime.create({ gpu, limits }));
+    await wrong("subgroupMatrix", () => Runtime.create({ gpu, features: { subgroupMatrix: 1 } }));
     await wrong("subgroups", () => Runtime.create({ gpu, features: { subgroups: true } }));
     await wrong("wasm", () => Runtime.create({ gpu, wasm: 5 }));
     await wrong(["seed", "-1"], () => Model.create(runtime, config, { seed: -1 }));
