@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
 // f16, with sums in f32.
 //
@@ -13,19 +13,19 @@
 // The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. Parts of K are those of
 // 03_matmul_tiled.wgsl.
 //
-// Tiles of both operands lie in workgroup memory as they are stored, in rows with a pad of 8 cells, which keeps the
-// loads of a matrix in different banks. The next tiles are loaded into registers while these are multiplied. A
-// subgroup has WM×WN results. They leave through workgroup memory, a matrix of each subgroup at a time, to be
-// added to what they are added to and cut at the edges. Where subgroups are narrower than the widest, there are more
-// of them than GROUPS, and the others only load and store.
+// Tiles of both operands lie in workgroup memory as they are stored, in panels of the WM rows or WN columns that a
+// subgroup multiplies. A line of a panel ends with a pad of 8 cells, which keeps the loads of a matrix in different
+// banks. The next tiles are loaded into registers while these are multiplied. A subgroup has WM×WN results. They
+// leave through workgroup memory, a matrix of each subgroup at a time, to be added to what they are added to and cut
+// at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
+// and store.
 //
 // Grid: x over column tiles and splits, y over row tiles.
-// Workgroup memory: 2 · (CELLS_A + CELLS_B) + 4 · GROUPS · RESULT_AREA bytes.
+// Workgroup memory: two bytes for each cell of the tiles, four for each of MATRIX_M · RESULT_PITCH results a subgroup.
 const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;
 const GROUPS_N: u32 = BN / WN;
-const GROUPS: u32 = BM / WM * GROUPS_N;
-const RESULT_AREA: u32 = MATRIX_M * RESULT_PITCH;
+const SUBGROUPS: u32 = BM / WM * GROUPS_N;
 
 fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane = invocation % WORKGROUP;
@@ -40,9 +40,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let k_end = min(k_begin + k_part, k_all);
   let column = column_of_a(range);
   let own = own_group(lane);
-  let group = own % GROUPS;
-  let group_m = group / GROUPS_N * WM;
-  let group_n = group % GROUPS_N * WN;
+  let group = own % SUBGROUPS;
 
   var next_a = array<vec4<f32>, LOADS_A>();
   var next_b = array<FetchedB, LOADS_B>();
@@ -71,18 +69,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
       }
     }
-    for (var s = 0u; s < MATRICES_K; s++) {
-      var left = array<Left, MATRICES_M>();
-      for (var i = 0u; i < MATRICES_M; i++) {
-        left[i] = left_at(group_m + i * MATRIX_M, s * MATRIX_K);
-      }
-      for (var j = 0u; j < MATRICES_N; j++) {
-        let right = right_at(s * MATRIX_K, group_n + j * MATRIX_N);
-        for (var i = 0u; i < MATRICES_M; i++) {
-          sums[i][j] = multiply(left[i], right, sums[i][j]);
-        }
-      }
-    }
+    multiply_tiles(group, &sums);
     workgroupBarrier();
   }
 
@@ -92,19 +79,23 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let owner_n = n0 + owner % GROUPS_N * WN;
   for (var i = 0u; i < MATRICES_M; i++) {
     for (var j = 0u; j < MATRICES_N; j++) {
-      if own < GROUPS {
-        put_sums(group * RESULT_AREA, sums[i][j]);
+      if own < SUBGROUPS {
+        put_sums(group, sums[i][j]);
       }
       workgroupBarrier();
-      for (var v = lane % LANES; v < MATRIX_M * MATRIX_N / 4u; v += LANES) {
+      for (var part = 0u; part < RESULTS; part++) {
+        let v = lane % LANES + part * LANES;
         let row = v / (MATRIX_N / 4u);
         let four = v % (MATRIX_N / 4u) * 4u;
-        let at = owner * RESULT_AREA + row * RESULT_PITCH + four;
+        let at = row * RESULT_PITCH + four;
         let m = owner_m + i * MATRIX_M + row;
         let n = owner_n + j * MATRIX_N + four;
         if m < m_end && (!CHECK_N || n < N) {
-          let value = vec4(results[at], results[at + 1u], results[at + 2u], results[at + 3u]);
-          store_c(split * PART_ROWS + m, n, column_of_c(range), value);
+          let x = results[owner][at];
+          let y = results[owner][at + 1u];
+          let z = results[owner][at + 2u];
+          let w = results[owner][at + 3u];
+          store_c(split * PART_ROWS + m, n, column_of_c(range), vec4(x, y, z, w));
         }
       }
       workgroupBarrier();

@@ -182,8 +182,8 @@ fn a_wrong_line_is_noticed() {
 
 /// Names that each of several files defines, of which a kernel is joined with one.
 const ALTERNATIVES: [(&str, &str); 10] = [
-    ("CELLS_A", "lib/matrix/a_"),
-    ("CELLS_B", "lib/matrix/b_"),
+    ("COLUMNS_A", "lib/matrix/a_"),
+    ("COLUMNS_B", "lib/matrix/b_"),
     ("CHECK_N", "03_matmul_"),
     ("TILES_N", "03_matmul_"),
     ("CHECK_K", "lib/linear/rows_"),

@@ -323,7 +323,11 @@ impl Run {
         let (tokens, [a, b, c]) = (self.tokens, self.operands.each_ref().map(|x| wide(x)));
         // Products by matrices round what they multiply.
         let as_read = |x: Vec<f64>| -> Vec<f64> {
-            if self.shape.half { x.iter().map(|x| f16::from_f64(*x).to_f64()).collect() } else { x }
+            if self.shape.half {
+                x.iter().map(|x| f16::from_f32(*x as f32).to_f64()).collect()
+            } else {
+                x
+            }
         };
         let [a, b] = [a, b].map(as_read);
         // A bias is the same in each row.

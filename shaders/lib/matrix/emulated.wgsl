@@ -1,34 +1,32 @@
-// What lib/matrix/subgroup.wgsl does, in plain WGSL: LANES neighbouring invocations stand in for a subgroup. A
-// matrix is where it lies, its sums are divided among the invocations. For tests on devices without matrices.
-// A place in a tile, and the steps to the next row and the next column.
-alias Left = vec3<u32>;
-alias Right = vec3<u32>;
+// What lib/matrix/subgroup.wgsl and matrix_step do, in plain WGSL: LANES neighbouring invocations stand in for a
+// subgroup, and the sums of a matrix are divided among them. For tests on devices without matrices.
 alias Sums = array<f32, MATRIX_M * MATRIX_N / LANES>;
 
 var<private> matrix_lane: u32;
-var<workgroup> tile_a: array<vec2<u32>, CELLS_A / 4u>;
-var<workgroup> tile_b: array<vec2<u32>, CELLS_B / 4u>;
-var<workgroup> results: array<f32, GROUPS * RESULT_AREA>;
+var<workgroup> tile_a: array<array<vec2<u32>, LINES_A * ROW_A / 4u>, PANELS_A>;
+var<workgroup> tile_b: array<array<vec2<u32>, LINES_B * ROW_B / 4u>, PANELS_B>;
+var<workgroup> results: array<array<f32, MATRIX_M * RESULT_PITCH>, SUBGROUPS>;
 
 fn own_group(lane: u32) -> u32 {
   matrix_lane = lane % LANES;
   return lane / LANES;
 }
 
-// Rounded to even where it lies halfway between two halves: WGSL lets adapters choose.
-fn halves(value: vec4<f32>) -> vec2<u32> {
-  let bits = bitcast<vec4<u32>>(value);
-  let even = (bits + vec4(0xfffu) + ((bits >> vec4(13u)) & vec4(1u))) & vec4(0xffffe000u);
-  let rounded = bitcast<vec4<f32>>(even);
-  return vec2(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
+fn put_a(vector: u32, value: vec4<f32>) {
+  let line = vector / ACROSS_A;
+  let four = vector % ACROSS_A;
+  let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
+  let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+  tile_a[line / LINES_A + four / FOURS_A][at] = halves;
 }
 
-fn put_cells_a(at: u32, value: vec4<f32>) {
-  tile_a[at / 4u] = halves(value);
-}
-
-fn put_cells_b(at: u32, value: vec4<f32>) {
-  tile_b[at / 4u] = halves(value);
+fn put_b(vector: u32, fetched: FetchedB) {
+  let line = vector / ACROSS_B;
+  let four = vector % ACROSS_B;
+  let value = elements_b(fetched);
+  let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;
+  let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+  tile_b[line / LINES_B + four / FOURS_B][at] = halves;
 }
 
 fn half_of(four: vec2<u32>, i: u32) -> f32 {
@@ -36,41 +34,32 @@ fn half_of(four: vec2<u32>, i: u32) -> f32 {
   return select(two.x, two.y, i % 2u == 1u);
 }
 
-fn left_of_rows(at: u32) -> Left {
-  return vec3(at, ROW_A, 1u);
-}
-
-fn left_of_columns(at: u32) -> Left {
-  return vec3(at, 1u, ROW_A);
-}
-
-fn right_of_rows(at: u32) -> Right {
-  return vec3(at, ROW_B, 1u);
-}
-
-fn right_of_columns(at: u32) -> Right {
-  return vec3(at, 1u, ROW_B);
-}
-
-fn multiply(left: Left, right: Right, before: Sums) -> Sums {
-  var sums = before;
-  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let i = matrix_lane + share * LANES;
-    let row = left.x + i / MATRIX_N * left.y;
-    let column = right.x + i % MATRIX_N * right.z;
-    for (var k = 0u; k < MATRIX_K; k++) {
-      let x = row + k * left.z;
-      let y = column + k * right.y;
-      sums[share] += half_of(tile_a[x / 4u], x) * half_of(tile_b[y / 4u], y);
+// Adds the product of a tile's rows and columns of a subgroup.
+fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>, MATRICES_M>>) {
+  let a = group / GROUPS_N;
+  let b = group % GROUPS_N;
+  for (var i = 0u; i < MATRICES_M; i++) {
+    for (var j = 0u; j < MATRICES_N; j++) {
+      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
+        let result = matrix_lane + share * LANES;
+        let row = i * MATRIX_M + result / MATRIX_N;
+        let column = j * MATRIX_N + result % MATRIX_N;
+        var sum = 0.0;
+        for (var k = 0u; k < BK; k++) {
+          let x = select(row * ROW_A + k, k * ROW_A + row, COLUMNS_A);
+          let y = select(column * ROW_B + k, k * ROW_B + column, COLUMNS_B);
+          sum += half_of(tile_a[a][x / 4u], x) * half_of(tile_b[b][y / 4u], y);
+        }
+        (*sums)[i][j][share] += sum;
+      }
     }
   }
-  return sums;
 }
 
-fn put_sums(at: u32, given: Sums) {
+fn put_sums(group: u32, given: Sums) {
   var sums = given;
   for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let i = matrix_lane + share * LANES;
-    results[at + i / MATRIX_N * RESULT_PITCH + i % MATRIX_N] = sums[share];
+    let result = matrix_lane + share * LANES;
+    results[group][result / MATRIX_N * RESULT_PITCH + result % MATRIX_N] = sums[share];
   }
 }

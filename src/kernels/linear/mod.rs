@@ -1,6 +1,7 @@
 //! Products with matrices: of many rows, of one row, with packed weights.
 
-pub(super) mod matrix;
+mod choice;
+mod matrix;
 pub(super) mod matvec;
 pub(super) mod product;
 pub(super) mod tile;

@@ -1,5 +1,6 @@
 //! Which tile a product takes, and into how many parts its K is split.
 
+use super::choice::Choice;
 use super::matrix::matrix_choices;
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
@@ -99,18 +100,6 @@ impl TunedProduct {
         };
         LinearPick { tile: self.tile, splits: self.splits, reason }
     }
-}
-
-/// A tile that selection may take, and what its cost is estimated from.
-#[derive(Debug)]
-pub(super) struct Choice {
-    pub tile: LinearTile,
-    /// Time of a multiply-add, the largest tile's being 1: a smaller one reads each operand more often.
-    pub factor: f64,
-    /// Workgroups that a compute unit must hold to be busy: it takes as long for fewer.
-    pub busy: f64,
-    /// Time of a workgroup before and after its part of K, in steps of K.
-    pub edges: f64,
 }
 
 const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
