@@ -1,7 +1,7 @@
 //! Products of matrices as data: their shapes, the tiles that compute them, and what was measured of
 //! them on a device, which takes the place of selection's estimate.
 
-use crate::format::WeightFormat;
+use crate::format::{Element, WeightFormat};
 
 /// Which product, and which of its dimensions is the batch of tokens (a run-time value).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,8 @@ pub struct LinearShape {
     pub padded: bool,
     /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
     pub b: WeightFormat,
+    /// How A lies: in f16, two elements to a word, only where products round it and rows are of vectors.
+    pub a: Element,
     /// Operands may be rounded to f16, where a device multiplies those faster.
     pub half: bool,
 }
@@ -51,8 +53,8 @@ impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
         let (a_stride, c_stride) = (k, n);
-        let b = WeightFormat::F32;
-        Self { form, n, k, a_stride, c_stride, tokens, padded: false, b, half: false }
+        let (a, b) = (Element::F32, WeightFormat::F32);
+        Self { form, n, k, a_stride, c_stride, tokens, padded: false, a, b, half: false }
     }
 
     /// Whether rows are read by vectors of four: each begins at a multiple of four and, its padding included,
@@ -112,9 +114,9 @@ pub struct TunedProduct {
 }
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
-const NUMBERS: usize = 18;
+const NUMBERS: usize = 19;
 /// The first of them, which are its shape's.
-const SHAPE_NUMBERS: usize = 9;
+const SHAPE_NUMBERS: usize = 10;
 
 impl TunedProduct {
     /// Tells the numbers of this version from others that may have been kept: how many of them there are,
@@ -124,7 +126,7 @@ impl TunedProduct {
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b, half } =
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half } =
                 product.shape;
             let (kind, tile) = match product.tile {
                 LinearTile::Tiled { bm, bn, bk, tm, tn } => (0, [bm, bn, bk, tm, tn]),
@@ -132,7 +134,7 @@ impl TunedProduct {
                 LinearTile::Matrix { bm, bn, bk, wm, wn } => (2, [bm, bn, bk, wm, wn]),
             };
             let [bm, bn, bk, tm, tn] = tile;
-            let (form, b) = (form as usize, b as usize);
+            let (form, a, b) = (form as usize, a as usize, b as usize);
             let (padded, half) = (usize::from(padded), usize::from(half));
             let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as usize);
             let [own, estimated] = times;
@@ -144,6 +146,7 @@ impl TunedProduct {
                 c_stride,
                 tokens,
                 padded,
+                a,
                 b,
                 half,
                 kind,
@@ -173,6 +176,7 @@ impl TunedProduct {
                 c_stride,
                 tokens,
                 padded,
+                a,
                 b,
                 half,
                 kind,
@@ -191,9 +195,10 @@ impl TunedProduct {
                 1 => LinearTile::Direct { tm, tn },
                 _ => LinearTile::Matrix { bm, bn, bk, wm: tm, wn: tn },
             };
+            let a = if a == Element::F16 as usize { Element::F16 } else { Element::F32 };
             let b = *WeightFormat::ALL.get(b)?;
             let (padded, half) = (padded == 1, half == 1);
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b, half };
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half };
             let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
             Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
         };
@@ -225,7 +230,8 @@ mod tests {
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
         let tile = LinearTile::Matrix { bm: 128, bn: 64, bk: 32, wm: 64, wn: 32 };
-        let matrix = TunedProduct { shape: LinearShape { half: true, ..shape }, tile, ..tiled };
+        let shape = LinearShape { half: true, a: Element::F16, ..shape };
+        let matrix = TunedProduct { shape, tile, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct, matrix]);
         assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct, matrix]);
         // Cut off; of a form that does not exist.

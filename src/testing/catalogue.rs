@@ -36,6 +36,10 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, TERMS, false));
+        if width % 4 == 0 {
+            add("norm in f16", k::rms_norm_halves(caps, width, TERMS));
+            add("shifted norm in f16", k::rms_norm_halves(caps, width, SHIFTED));
+        }
         add("norm backward", k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, 2));
         add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, false));
         add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, true));
@@ -108,9 +112,11 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
             for gated in [true, false] {
-                let shape = ActivationWidth { width, activation, gated };
-                add("activation", k::activation(caps, shape));
-                add("activation backward", k::activation_backward(caps, shape));
+                for half in [false, gated && width % 4 == 0] {
+                    let shape = ActivationWidth { width, activation, gated, half };
+                    add("activation", k::activation(caps, shape));
+                    add("activation backward", k::activation_backward(caps, shape));
+                }
             }
         }
     }
@@ -132,7 +138,11 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             let shape = LinearShape::new(form, n, k, tokens);
             entries.extend(products(caps, &shape));
             if caps.half_matrix().is_some() {
-                entries.extend(products(caps, &LinearShape { half: true, ..shape }));
+                let shape = LinearShape { half: true, ..shape };
+                entries.extend(products(caps, &shape));
+                if k::reads_halves(caps, &shape) {
+                    entries.extend(products(caps, &LinearShape { a: Element::F16, ..shape }));
+                }
             }
         }
         let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };

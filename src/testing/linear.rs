@@ -8,7 +8,7 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::{Error, Result};
 use crate::kernels::{
-    self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
+    self as k, Element, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
 use crate::twins::activation::gated_activation_forward;
@@ -41,6 +41,10 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.extend(Form::ALL.map(|form| {
+        let name = format!("linear {} with a in f16 by matrices", form.name());
+        Case::new(name, move |lane| halves(lane, form))
+    }));
     cases.push(Case::new("matvec", matvec));
     cases
 }
@@ -213,6 +217,28 @@ async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) ->
     Ok(lane.summary())
 }
 
+/// A product by matrices of activations that lie in f16: A, and of `MatmulAt` both or B alone.
+async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
+    let both = [(Element::F16, WeightFormat::F32), (Element::F16, WeightFormat::F16)];
+    let alone = (Element::F32, WeightFormat::F16);
+    let lie = if form == Form::MatmulAt { vec![both[0], both[1], alone] } else { both.to_vec() };
+    for (a, b) in lie {
+        let shape = LinearShape { a, b, half: true, ..shape(form, Rows::Fours, true) };
+        let output = outputs(form)[0];
+        let runs = [(1, 0, false), (129, 5, true)]
+            .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
+        let make = |caps: &Capabilities| {
+            let all = products(caps, &shape, output, 1)?;
+            Ok(all.into_iter().map(|linear| linear.product).collect())
+        };
+        for kernel in &lane.kernels_by_matrices(make).map_err(text)? {
+            let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
+            check(&lane, &jobs, &runs).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
 /// Holds what jobs leave in `c` against the runs that they are of.
 async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(), String> {
     let results = lane.run(jobs).await.map_err(text)?;
@@ -255,8 +281,18 @@ fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
     if format == WeightFormat::F32 {
         return (matrix, vec![]);
     }
+    if format == WeightFormat::F16 {
+        let words = in_halves(&matrix);
+        return (matrix.iter().map(|x| f16::from_f32(*x).to_f32()).collect(), words);
+    }
     let words = pack_weights_forward(format, &matrix);
     (cast(&unpack_weights_forward(format, &words, matrix.len())), words)
+}
+
+/// Numbers in f16, two to a word; the last word may end with nothing.
+fn in_halves(values: &[f32]) -> Vec<u32> {
+    let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
+    values.chunks(2).map(|two| bits(two[0]) | two.get(1).map_or(0, |x| bits(*x)) << 16).collect()
 }
 
 impl Run {
@@ -376,6 +412,9 @@ impl Run {
 
     fn job(&self, kernel: &Kernel) -> Job {
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
+        if self.shape.a == Element::F16 {
+            operands[0] = Operand::words(&in_halves(&self.operands[0]));
+        }
         if self.shape.b != WeightFormat::F32 {
             operands[1] = Operand::words(&self.words);
         }

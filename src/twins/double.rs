@@ -19,6 +19,8 @@ mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;
 mod memory;
+#[cfg(all(test, feature = "testing"))]
+mod mixed_tests;
 mod operands;
 mod optimizer;
 #[cfg(all(test, feature = "testing"))]

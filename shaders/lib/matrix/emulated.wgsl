@@ -12,7 +12,8 @@ fn own_group(lane: u32) -> u32 {
   return lane / LANES;
 }
 
-fn put_a(vector: u32, value: vec4<f32>) {
+fn put_a(vector: u32, fetched: FetchedA) {
+  let value = elements_a(fetched);
   let line = vector / ACROSS_A;
   let four = vector % ACROSS_A;
   let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;

@@ -17,13 +17,13 @@ fn own_group(lane: u32) -> u32 {
 }
 
 // Vector `i` of a tile. The remainders tell browsers that the place is within the tile.
-fn put_a(i: u32, fetched: vec4<f32>) {
+fn put_a(i: u32, fetched: FetchedA) {
   let vector = i % VECTORS_A;
   let line = vector / ACROSS_A;
   let four = vector % ACROSS_A;
   let panel = line / LINES_A + four / FOURS_A;
   let at = line % LINES_A * ROW_A + four % FOURS_A * 4u;
-  let cells = vec4<f16>(fetched);
+  let cells = cells_a(fetched);
   tile_a[panel][at] = cells.x;
   tile_a[panel][at + 1u] = cells.y;
   tile_a[panel][at + 2u] = cells.z;

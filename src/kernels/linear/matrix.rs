@@ -3,7 +3,7 @@
 use super::choice::Choice;
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::format::WeightFormat;
+use crate::format::{Element, WeightFormat};
 use crate::kernels::compose::{Composer, shader};
 use crate::products::{Form, LinearShape, LinearTile};
 use std::fmt::Write;
@@ -23,19 +23,25 @@ const fn choice(
     Choice { tile: LinearTile::Matrix { bm, bn, bk, wm, wn }, factor, busy, edges }
 }
 
-/// The figures are as in `tile.rs`, in the same unit.
+/// The figures are as in `tile.rs`, in the same unit. Fitted to a few products on an H100, so that what selection
+/// picks takes at most a fifth longer than the best.
 const CHOICES: [Choice; 5] = [
-    choice([128, 128, 64], [32, 64], 0.2, 2.0, 40.0),
-    choice([128, 128, 32], [64, 64], 0.2, 2.0, 40.0),
-    choice([64, 128, 32], [32, 64], 0.22, 3.0, 40.0),
-    choice([64, 64, 64], [32, 32], 0.28, 4.0, 40.0),
-    choice([64, 64, 32], [32, 32], 0.3, 4.0, 40.0),
+    choice([128, 128, 64], [32, 64], 0.2, 1.0, 200.0),
+    choice([128, 128, 32], [64, 64], 0.235, 1.1, 160.0),
+    choice([64, 128, 32], [32, 64], 0.265, 2.0, 140.0),
+    choice([64, 64, 64], [32, 32], 0.265, 1.5, 160.0),
+    choice([64, 64, 32], [32, 32], 0.285, 1.5, 180.0),
 ];
 
 /// The tiles that fit the device, where the operands may be rounded to f16.
 pub(super) fn matrix_choices(caps: &Capabilities, shape: &LinearShape) -> Vec<&'static Choice> {
     let Some(config) = caps.half_matrix().filter(|_| shape.half) else { return vec![] };
     CHOICES.iter().filter(|choice| fits(caps, config, choice.tile, shape.form)).collect()
+}
+
+/// Whether a product of this shape can read halves that it would round otherwise: by vectors, and by matrices.
+pub fn reads_halves(caps: &Capabilities, shape: &LinearShape) -> bool {
+    shape.by_vectors() && !matrix_choices(caps, shape).is_empty()
 }
 
 fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form) -> bool {
@@ -152,16 +158,15 @@ pub(super) fn matrix_constants(
 fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> String {
     let LinearTile::Matrix { bk, wm, wn, .. } = tile else { return String::new() };
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-    let cells = if shape.b == WeightFormat::F16 {
-        "bitcast<vec4<f16>>(fetched)"
-    } else {
-        "vec4<f16>(elements_b(fetched))"
+    let cells = |name: char, halves: bool| {
+        let of = if halves { "bitcast<vec4<f16>>(fetched)" } else { "vec4<f16>(elements_" };
+        let end = if halves { String::new() } else { format!("{name}(fetched))") };
+        let operand = name.to_ascii_uppercase();
+        format!("fn cells_{name}(fetched:Fetched{operand})->vec4<f16>{{return {of}{end};}}\n")
     };
-    let mut text = format!(
-        "fn cells_b(fetched:FetchedB)->vec4<f16>{{return {cells};}}\n\
-         fn multiply_tiles(group:u32,sums:ptr<function,array<array<Sums,MATRICES_N>,MATRICES_M>>){{\n\
-         let a=group/GROUPS_N%PANELS_A;\nlet b=group%GROUPS_N;\n"
-    );
+    let mut text = cells('a', shape.a == Element::F16) + &cells('b', shape.b == WeightFormat::F16);
+    text += "fn multiply_tiles(group:u32,sums:ptr<function,array<array<Sums,MATRICES_N>,MATRICES_M>>){\n\
+             let a=group/GROUPS_N%PANELS_A;\nlet b=group%GROUPS_N;\n";
     // Offset of the matrix `across` M or N and `along` K.
     let load = |kind, name, rows: bool, row, across, along| {
         let (x, y) = if rows { (across, along) } else { (along, across) };
@@ -193,7 +198,13 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
     text + "}\n"
 }
 
-pub(super) fn matrix_modules(composer: Composer, form: Form) -> Composer {
+pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
+    let form = shape.form;
+    let composer = match shape.a {
+        Element::F32 => composer.module(shader!("lib/matrix/a_f32")),
+        // With its binding, in lib/linear/vec4_half.
+        Element::F16 => composer,
+    };
     let a = if form == Form::MatmulAt {
         shader!("lib/matrix/a_columns")
     } else {

@@ -1,7 +1,7 @@
 //! Products with matrices: of many rows, of one row, with packed weights.
 
 mod choice;
-mod matrix;
+pub(super) mod matrix;
 pub(super) mod matvec;
 pub(super) mod product;
 pub(super) mod tile;

@@ -5,7 +5,7 @@ use super::matrix::{matrix_constants, matrix_modules};
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::{WeightFormat, WriteMode};
+use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
@@ -125,6 +125,10 @@ fn product(
             "only rows of whole groups, or in f16 of vectors, are read packed",
         ));
     }
+    let matrix = matches!(tile, LinearTile::Matrix { .. });
+    if shape.a == Element::F16 && !(matrix && shape.by_vectors()) {
+        return Err(Error::internal("only products by matrices read their first operand in f16"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
             tile.invocations(caps.matrix_lanes())
@@ -139,6 +143,9 @@ fn product(
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(target.output().added());
     let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
+    if shape.a == Element::F16 {
+        width += ", a in f16";
+    }
     if shape.b != WeightFormat::F32 {
         width = format!("{width}, b in {}", shape.b.name());
     }
@@ -305,7 +312,11 @@ fn modules(
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
-        .module(if vectors { shader!("lib/linear/vec4") } else { shader!("lib/linear/scalar") })
+        .module(match (vectors, shape.a) {
+            (true, Element::F16) => shader!("lib/linear/vec4_half"),
+            (true, Element::F32) => shader!("lib/linear/vec4"),
+            (false, _) => shader!("lib/linear/scalar"),
+        })
         .module(match (target.output(), vectors) {
             (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
             (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
@@ -345,7 +356,7 @@ fn modules(
                 shader!("lib/linear/tile_b_columns")
             })
             .module(shader!("03_matmul_tiled")),
-        (LinearTile::Matrix { .. }, form) => matrix_modules(composer, form),
+        (LinearTile::Matrix { .. }, _) => matrix_modules(composer, shape),
         (LinearTile::Direct { tm, tn }, form) => composer
             .module(shader!("03_matmul_direct"))
             .written("direct_block", &direct_block(form, shape.n, [tm, tn])),
