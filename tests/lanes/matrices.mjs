@@ -5,7 +5,10 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { create } from "webgpu";
 
-const FLAGS = ["backend=null", "enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia"];
+const FLAGS = [
+  "backend=null",
+  "enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia",
+];
 const FEATURES = ["chromium-experimental-subgroup-matrix", "shader-f16", "subgroups"];
 const root = join(import.meta.dirname, "../..");
 const load = (path) => import(pathToFileURL(join(root, path)).href);

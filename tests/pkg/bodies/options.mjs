@@ -28,6 +28,17 @@ export const cases = {
     runtime.destroy();
   },
 
+  async "subgroup matrices are listed where they are in use, and can be switched off"(host) {
+    const { Runtime } = host.tinyloom;
+    const seen = host.runtime.capabilities;
+    equal(seen.subgroupMatrixConfigs !== undefined, seen.features.subgroupMatrix);
+    const features = { subgroupMatrix: false };
+    const runtime = await Runtime.create({ gpu: host.gpu, features });
+    equal(runtime.capabilities.features.subgroupMatrix, false);
+    equal(runtime.capabilities.subgroupMatrixConfigs, undefined);
+    runtime.destroy();
+  },
+
   async "caps on limits are respected, by the plan and by what reaches the GPU"(host) {
     const { Runtime, Model, Trainer } = host.tinyloom;
     const limits = {
@@ -198,7 +209,6 @@ export const cases = {
     await wrong("maxBufferSize", () => Runtime.create({ gpu, limits: { maxBufferSize: -1 } }));
     const limits = { maxBufferSize: 2 ** 60 };
     await wrong("at most 9007199254740991", () => Runtime.create({ gpu, limits }));
-    await wrong("subgroupMatrix", () => Runtime.create({ gpu, features: { subgroupMatrix: 1 } }));
     await wrong("subgroups", () => Runtime.create({ gpu, features: { subgroups: true } }));
     await wrong("wasm", () => Runtime.create({ gpu, wasm: 5 }));
     await wrong(["seed", "-1"], () => Model.create(runtime, config, { seed: -1 }));
