@@ -14,7 +14,8 @@ pub(super) fn halves(
     tokens: usize,
 ) -> Vec<bool> {
     let columns = |value: ValueId| graph.values[value].columns;
-    let mut halves: Vec<bool> = (0..graph.values.len()).map(|v| columns(v) % 4 == 0).collect();
+    let mut halves: Vec<bool> =
+        (0..graph.values.len()).map(|v| columns(v).is_multiple_of(4)).collect();
     let mut written = vec![false; halves.len()];
     for node in &graph.nodes {
         let fits = |index: usize| read_by_matrices(caps, params, node, index, tokens);
@@ -61,7 +62,7 @@ fn read_by_matrices(
             let (rows, cols) = (part.rows, matrix.cols);
             let (n, k) = if form == Form::MatmulT { (rows, cols) } else { (cols, rows) };
             let shape = LinearShape { half: true, ..LinearShape::new(form, n, k, tokens) };
-            matrix.rows % 4 == 0 && reads_halves(caps, &shape)
+            matrix.rows.is_multiple_of(4) && reads_halves(caps, &shape)
         })
     };
     match node.op {

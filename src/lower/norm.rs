@@ -22,7 +22,6 @@ impl Lowering<'_> {
     }
 
     /// In f16 or not.
-
     pub(super) fn norm_rows(
         &mut self,
         label: String,

@@ -36,7 +36,7 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, TERMS, false));
-        if width % 4 == 0 {
+        if width.is_multiple_of(4) {
             add("norm in f16", k::rms_norm_halves(caps, width, TERMS));
             add("shifted norm in f16", k::rms_norm_halves(caps, width, SHIFTED));
         }
@@ -112,7 +112,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
             for gated in [true, false] {
-                for half in [false, gated && width % 4 == 0] {
+                for half in [false, gated && width.is_multiple_of(4)] {
                     let shape = ActivationWidth { width, activation, gated, half };
                     add("activation", k::activation(caps, shape));
                     add("activation backward", k::activation_backward(caps, shape));

@@ -50,7 +50,7 @@ fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form)
     let size = tile.invocations(caps.matrix_lanes());
     let lanes = caps.matrix_lanes() as usize;
     let whole = [wm % m, wn % n, bk % k, m * n / 4 % lanes].iter().all(|rest| *rest == 0);
-    let loads = |side: usize| side * bk / 4 % size as usize == 0;
+    let loads = |side: usize| (side * bk / 4).is_multiple_of(size as usize);
     whole
         && loads(bm)
         && loads(bn)
