@@ -65,12 +65,18 @@ const HALF = ["matmul_t", "matmul"].flatMap((form) =>
   [...[512, 1024, 2048, 4096].map(cube), [512, 4096, 768]].map((sides) => [form, sides]),
 );
 
-/** All products of the suite as `{ form, m, n, k, half }`. */
+/** Products on subgroup matrices, where the device has them: weights in f16, the rest rounded on its way. */
+const MATRIX = Object.entries(SHAPES).flatMap(([form, shapes]) =>
+  shapes.map((sides) => [form, sides]),
+);
+
+/** All products of the suite as `{ form, m, n, k, half, matrix }`. */
 export const PRODUCTS = [
   ...Object.entries(SHAPES).flatMap(([form, shapes]) =>
     [...shapes, ...OTHERS].map(([m, n, k]) => ({ form, m, n, k, half: false })),
   ),
   ...HALF.map(([form, [m, n, k]]) => ({ form, m, n, k, half: true })),
+  ...MATRIX.map(([form, [m, n, k]]) => ({ form, m, n, k, half: false, matrix: true })),
 ];
 
 /** Milliseconds from the submit of a product to the arrival of its last four results. */
@@ -110,10 +116,11 @@ async function toReadback(device, sequence, target, bytes) {
  */
 export async function products(module, runtime, work) {
   const device = runtime.device();
-  const { form, m, n, k, half } = work;
+  const { form, m, n, k, half, matrix = false } = work;
+  const packed = half || (matrix && form !== "matmul_at");
   const buffers = new Buffers(device);
   const a = buffers.make(noise(m * k));
-  const b = buffers.make(half ? halfNoise(2 * n * k) : noise(n * k));
+  const b = buffers.make(packed ? halfNoise(2 * n * k) : noise(n * k));
   const c = buffers.make(m * n * 4);
   const tokens = form === "matmul_at" ? k : m;
   const step = buffers.make(
@@ -139,7 +146,7 @@ export async function products(module, runtime, work) {
     const microseconds = times[i];
     const row = {
       ...work,
-      kernel: half ? `${form} by f16` : form,
+      kernel: half ? `${form} by f16` : matrix ? `${form} by matrices` : form,
       variant: stages[0].variant,
       picked,
       microseconds,

@@ -72,10 +72,12 @@ export async function attentionSuite(testing, gpu, settings, report) {
 export async function matmulSuite(testing, gpu, settings, report) {
   const { only = "" } = settings;
   const runtime = await open(testing, gpu, settings);
+  const { subgroupMatrix } = JSON.parse(runtime.capabilities()).features;
   const results = [];
   for (const work of PRODUCTS) {
-    const { form, m, n, k, half } = work;
-    if (!`${form}${half ? " by f16" : ""} ${m}x${n}x${k}`.includes(only)) continue;
+    const { form, m, n, k, half, matrix } = work;
+    const by = half ? " by f16" : matrix ? " by matrices" : "";
+    if (!`${form}${by} ${m}x${n}x${k}`.includes(only) || (matrix && !subgroupMatrix)) continue;
     for (const row of await products(testing, runtime, work)) {
       results.push(row);
       report(row);

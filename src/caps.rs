@@ -2,8 +2,10 @@
 //! can be tested against a table of adapters with no GPU present.
 
 mod class;
+mod matrix;
 
 pub use class::GpuClass;
+pub use matrix::{MATRIX_DIRECTIVES, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 
 use crate::error::{Error, Result};
 use crate::products::TunedProduct;
@@ -106,6 +108,8 @@ pub struct Features {
     pub subgroup_id: bool,
     pub f16: bool,
     pub timestamps: bool,
+    #[serde(default)]
+    pub subgroup_matrix: bool,
 }
 
 /// How an adapter names itself; any field may be empty.
@@ -136,6 +140,12 @@ pub struct Capabilities {
     pub features: Features,
     /// Smallest and largest subgroup width; both 0 when subgroups are absent.
     pub subgroup_size: [u32; 2],
+    /// Products of matrices that a subgroup computes; none without [`Features::subgroup_matrix`].
+    #[serde(default, rename = "subgroupMatrixConfigs", skip_serializing_if = "Vec::is_empty")]
+    pub matrices: Vec<MatrixConfig>,
+    /// Tests have the functions of matrices computed by plain WGSL.
+    #[serde(skip)]
+    pub emulated: bool,
     /// The adapter runs on the CPU, where workgroup memory and barriers cost more than they save.
     pub software: bool,
     #[serde(default)]
@@ -156,6 +166,8 @@ impl Capabilities {
             limits: Limits::default(),
             features: Features::default(),
             subgroup_size: [0, 0],
+            matrices: Vec::new(),
+            emulated: false,
             software: false,
             target,
             memory_budget: None,

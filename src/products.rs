@@ -1,7 +1,7 @@
 //! Products of matrices as data: their shapes, the tiles that compute them, and what was measured of
 //! them on a device, which takes the place of selection's estimate.
 
-use crate::format::WeightFormat;
+use crate::format::{Element, WeightFormat};
 
 /// Which product, and which of its dimensions is the batch of tokens (a run-time value).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,13 +43,18 @@ pub struct LinearShape {
     pub padded: bool,
     /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
     pub b: WeightFormat,
+    /// How A lies: in f16, two elements to a word, only where products round it and rows are of vectors.
+    pub a: Element,
+    /// Operands may be rounded to f16, where a device multiplies those faster.
+    pub half: bool,
 }
 
 impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
         let (a_stride, c_stride) = (k, n);
-        Self { form, n, k, a_stride, c_stride, tokens, padded: false, b: WeightFormat::F32 }
+        let (a, b) = (Element::F32, WeightFormat::F32);
+        Self { form, n, k, a_stride, c_stride, tokens, padded: false, a, b, half: false }
     }
 
     /// Whether rows are read by vectors of four: each begins at a multiple of four and, its padding included,
@@ -90,6 +95,8 @@ impl LinearShape {
 pub enum LinearTile {
     /// BM×BN results per workgroup through workgroup memory in steps of BK, TM×TN an invocation.
     Tiled { bm: usize, bn: usize, bk: usize, tm: usize, tn: usize },
+    /// BM×BN results per workgroup in steps of BK, WM×WN a subgroup, by matrices that it holds.
+    Matrix { bm: usize, bn: usize, bk: usize, wm: usize, wn: usize },
     /// TM×TN results per invocation, straight from storage.
     Direct { tm: usize, tn: usize },
 }
@@ -107,9 +114,9 @@ pub struct TunedProduct {
 }
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
-const NUMBERS: usize = 16;
+const NUMBERS: usize = 19;
 /// The first of them, which are its shape's.
-const SHAPE_NUMBERS: usize = 8;
+const SHAPE_NUMBERS: usize = 10;
 
 impl TunedProduct {
     /// Tells the numbers of this version from others that may have been kept: how many of them there are,
@@ -119,21 +126,40 @@ impl TunedProduct {
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
         let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b } = product.shape;
-            let tile = match product.tile {
-                LinearTile::Tiled { bm, bn, bk, tm, tn } => [bm, bn, bk, tm, tn],
-                LinearTile::Direct { tm, tn } => [0, 0, 0, tm, tn],
+            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half } =
+                product.shape;
+            let (kind, tile) = match product.tile {
+                LinearTile::Tiled { bm, bn, bk, tm, tn } => (0, [bm, bn, bk, tm, tn]),
+                LinearTile::Direct { tm, tn } => (1, [0, 0, 0, tm, tn]),
+                LinearTile::Matrix { bm, bn, bk, wm, wn } => (2, [bm, bn, bk, wm, wn]),
             };
-            let [bm, bn, bk, tm, tn] = tile.map(|x| x as f64);
-            let (form, padded, b) = (form as usize, usize::from(padded), b as usize);
-            let shape = [form, n, k, a_stride, c_stride, tokens, padded, b];
-            let [form, n, k, a_stride, c_stride, tokens, padded, b] = shape.map(|x| x as f64);
-            let splits = product.splits as f64;
-            let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as f64);
+            let [bm, bn, bk, tm, tn] = tile;
+            let (form, a, b) = (form as usize, a as usize, b as usize);
+            let (padded, half) = (usize::from(padded), usize::from(half));
+            let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as usize);
+            let [own, estimated] = times;
             [
-                form, n, k, a_stride, c_stride, tokens, padded, b, bm, bn, bk, tm, tn, splits,
-                times[0], times[1],
+                form,
+                n,
+                k,
+                a_stride,
+                c_stride,
+                tokens,
+                padded,
+                a,
+                b,
+                half,
+                kind,
+                bm,
+                bn,
+                bk,
+                tm,
+                tn,
+                product.splits,
+                own,
+                estimated,
             ]
+            .map(|number| number as f64)
         };
         products.iter().flat_map(numbers).collect()
     }
@@ -150,7 +176,10 @@ impl TunedProduct {
                 c_stride,
                 tokens,
                 padded,
+                a,
                 b,
+                half,
+                kind,
                 bm,
                 bn,
                 bk,
@@ -161,14 +190,15 @@ impl TunedProduct {
                 estimated,
             ] = numbers.map(|x| x as usize);
             let form = *Form::ALL.iter().find(|known| **known as usize == form)?;
-            let tile = if bm == 0 {
-                LinearTile::Direct { tm, tn }
-            } else {
-                LinearTile::Tiled { bm, bn, bk, tm, tn }
+            let tile = match kind {
+                0 => LinearTile::Tiled { bm, bn, bk, tm, tn },
+                1 => LinearTile::Direct { tm, tn },
+                _ => LinearTile::Matrix { bm, bn, bk, wm: tm, wn: tn },
             };
+            let a = if a == Element::F16 as usize { Element::F16 } else { Element::F32 };
             let b = *WeightFormat::ALL.get(b)?;
-            let padded = padded == 1;
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, b };
+            let (padded, half) = (padded == 1, half == 1);
+            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half };
             let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
             Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
         };
@@ -199,10 +229,13 @@ mod tests {
         };
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
-        let numbers = TunedProduct::to_numbers(&[tiled, direct]);
-        assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct]);
+        let tile = LinearTile::Matrix { bm: 128, bn: 64, bk: 32, wm: 64, wn: 32 };
+        let shape = LinearShape { half: true, a: Element::F16, ..shape };
+        let matrix = TunedProduct { shape, tile, ..tiled };
+        let numbers = TunedProduct::to_numbers(&[tiled, direct, matrix]);
+        assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct, matrix]);
         // Cut off; of a form that does not exist.
-        assert_eq!(TunedProduct::from_numbers(&numbers[..31]), [tiled]);
-        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..16]].concat()), []);
+        assert_eq!(TunedProduct::from_numbers(&numbers[..2 * NUMBERS - 1]), [tiled]);
+        assert_eq!(TunedProduct::from_numbers(&[&[7.0], &numbers[1..NUMBERS]].concat()), []);
     }
 }

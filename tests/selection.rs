@@ -63,6 +63,45 @@ fn reflect(kernel: &Kernel) -> Reflection {
     }
 }
 
+/// What a text says that naga cannot parse, since it has matrices of subgroups; workgroup memory as naga finds it
+/// where plain WGSL stands in for them.
+fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
+    let wgsl = kernel.wgsl.text();
+    let mut bindings = vec![];
+    for rest in wgsl.split("@group(0) @binding(").skip(1) {
+        let (index, rest) = rest.split_once(") var<").expect("a variable");
+        let (space, rest) = rest.split_once("> ").expect("an address space");
+        let access = match space.replace(' ', "").as_str() {
+            "storage,read" => Access::Read,
+            "storage,read_write" => Access::ReadWrite,
+            "uniform" => Access::Uniform,
+            other => panic!("{}: {other}", kernel.name),
+        };
+        let name = rest.split(':').next().expect("a name").to_owned();
+        bindings.push((index.parse::<usize>().expect("an index"), (name, access)));
+    }
+    bindings.sort_by_key(|(index, _)| *index);
+    assert!(bindings.iter().enumerate().all(|(i, (index, _))| i == *index), "{bindings:?}");
+    let entries: Vec<_> = wgsl.split("@compute @workgroup_size(").skip(1).collect();
+    let [entry] = entries[..] else { panic!("{} entry points", entries.len()) };
+    let (size, rest) = entry.split_once(")\nfn ").expect("an entry point");
+    let emulating = adapters::emulating(caps).expect("a device with matrices");
+    let emulated = kernel.spec.kernel(&emulating).expect("the same kernel");
+    let parsed = reflect(&emulated);
+    let found = Reflection {
+        bindings: bindings.into_iter().map(|(_, kind)| kind).collect(),
+        workgroup_size: [size.parse().expect("a size"), 1, 1],
+        workgroup_bytes: parsed.workgroup_bytes,
+        entry: rest.split('(').next().expect("a name").to_owned(),
+    };
+    assert_eq!(found.bindings, parsed.bindings, "{}", kernel.name);
+    assert_eq!(found.workgroup_size, parsed.workgroup_size, "{}", kernel.name);
+    let directives = "enable f16;\nenable chromium_experimental_subgroup_matrix;\n\
+                      diagnostic(off, chromium.subgroup_matrix_uniformity);\n";
+    assert!(wgsl.trim_start_matches("enable subgroups;\n").starts_with(directives), "{wgsl}");
+    found
+}
+
 /// Kernels already read, by text.
 #[derive(Default)]
 struct Known(std::collections::HashMap<String, Reflection>);
@@ -73,7 +112,11 @@ impl Known {
         let wgsl = kernel.wgsl.text();
         let subgroups = wgsl.contains("subgroup");
         let enabled = wgsl.starts_with("enable subgroups;");
-        let found = self.0.entry(wgsl).or_insert_with(|| reflect(kernel));
+        let matrices = wgsl.contains("subgroup_matrix");
+        assert!(!matrices || caps.half_matrix().is_some(), "{what} uses matrices");
+        let found = self.0.entry(wgsl).or_insert_with(|| {
+            if matrices { reflect_matrix(kernel, caps) } else { reflect(kernel) }
+        });
         let limits = &caps.limits;
         let table = kernel.bindings.iter().map(|b| (b.name.to_owned(), b.access));
         assert_eq!(found.bindings, table.collect::<Vec<_>>(), "{what}");

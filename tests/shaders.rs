@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use tinyloom::caps::Target;
+use tinyloom::caps::{Capabilities, Target};
 use tinyloom::testing::{adapters, catalogue};
 
 /// Words behind a kernel's name in the name of a file that has one form of it.
-const FORMS: [&str; 7] = ["row", "words", "kept", "tiled", "direct", "f16", "int8"];
+const FORMS: [&str; 8] = ["row", "words", "kept", "tiled", "direct", "matrix", "f16", "int8"];
 /// What entry points of one file add to its name: a direction, a form of product, a stage.
 const ENDINGS: [&str; 6] = ["", "_forward", "_backward", "_t", "_at", "_split"];
 
@@ -19,9 +19,15 @@ struct Use {
     lists: BTreeSet<Vec<&'static str>>,
 }
 
+/// The table, and the adapters on which plain WGSL stands in for matrices.
+fn every_adapter() -> Vec<Capabilities> {
+    let target = Target::Browser;
+    adapters::table(target).into_iter().chain(adapters::emulated(target)).collect()
+}
+
 fn uses() -> BTreeMap<&'static str, Use> {
     let mut found: BTreeMap<_, Use> = BTreeMap::new();
-    for caps in adapters::table(Target::Browser) {
+    for caps in every_adapter() {
         for (what, kernel) in catalogue::kernels(&caps) {
             let Ok(kernel) = kernel else { continue };
             let own: Vec<&&'static str> = kernel.modules.iter().filter(|m| numbered(m)).collect();
@@ -175,7 +181,11 @@ fn a_wrong_line_is_noticed() {
 }
 
 /// Names that each of several files defines, of which a kernel is joined with one.
-const ALTERNATIVES: [(&str, &str); 6] = [
+const ALTERNATIVES: [(&str, &str); 10] = [
+    ("COLUMNS_A", "lib/matrix/a_"),
+    ("COLUMNS_B", "lib/matrix/b_"),
+    ("CHECK_N", "03_matmul_"),
+    ("TILES_N", "03_matmul_"),
     ("CHECK_K", "lib/linear/rows_"),
     ("CHECK_M", "lib/linear/rows_"),
     ("DENSE", "lib/attention/dense_"),
@@ -211,7 +221,7 @@ fn a_constant_is_defined_in_one_place() {
             twice.insert(format!("{name} in {files:?}"));
         }
     }
-    for caps in adapters::table(Target::Browser) {
+    for caps in every_adapter() {
         for (_, kernel) in catalogue::kernels(&caps) {
             let Ok(kernel) = kernel else { continue };
             let files = || kernel.modules.iter().filter_map(|module| texts.get(*module));

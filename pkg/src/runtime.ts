@@ -26,11 +26,16 @@ export interface FeatureOptions {
   subgroups?: "auto" | false;
   /**
    * Arithmetic on 16-bit floats. Requested where the adapter has it, for shaders of your own on
-   * `runtime.device`; no kernel of tinyloom uses it yet.
+   * `runtime.device`. Of tinyloom's kernels those with subgroup matrices use it.
    */
   f16?: "auto" | false;
   /** GPU timestamps: what `trainer.profile()` measures with. */
   timestamps?: "auto" | false;
+  /**
+   * Products of small matrices by a subgroup, an experiment of Chromium behind `--enable-unsafe-webgpu`.
+   * Needs `subgroups`.
+   */
+  subgroupMatrix?: "auto" | false;
 }
 
 /** Options of {@link Runtime.create}. */
@@ -94,9 +99,18 @@ export interface Capabilities {
     readonly subgroupId: boolean;
     readonly f16: boolean;
     readonly timestamps: boolean;
+    readonly subgroupMatrix: boolean;
   };
   /** Narrowest and widest subgroup, in lanes. */
   readonly subgroupSize: readonly [min: number, max: number];
+  /** Products of matrices that a subgroup computes: M×K by K×N elements. Absent without `subgroupMatrix`. */
+  readonly subgroupMatrixConfigs?: readonly {
+    readonly componentType: string;
+    readonly resultComponentType: string;
+    readonly M: number;
+    readonly N: number;
+    readonly K: number;
+  }[];
   /** Whether the adapter computes on the CPU. */
   readonly software: boolean;
   /** The `memoryBudget` that the runtime was given. */
@@ -126,6 +140,7 @@ const FEATURES: Rules<FeatureOptions> = {
   subgroups: oneOf("auto", false),
   f16: oneOf("auto", false),
   timestamps: oneOf("auto", false),
+  subgroupMatrix: oneOf("auto", false),
 };
 
 const RULES: Rules<RuntimeOptions> = {
@@ -377,6 +392,7 @@ function features(given: FeatureOptions | false | undefined) {
     subgroups: on(chosen.subgroups),
     f16: on(chosen.f16),
     timestamps: on(chosen.timestamps),
+    subgroupMatrix: on(chosen.subgroupMatrix),
   };
 }
 

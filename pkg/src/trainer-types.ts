@@ -58,8 +58,9 @@ export interface TrainerOptions {
    */
   recompute?: boolean;
   /**
-   * With `"mixed"`, matrix products read the weights in f16, from a copy that each step writes. Sums,
-   * activations, gradients and the weights themselves stay f32, and so do moments that are not in 8 bits. Default `"f32"`.
+   * With `"mixed"`, matrix products read the weights in f16, from a copy that each step writes. On a GPU with
+   * subgroup matrices they also round activations and their gradients to f16 as they read them. Sums, activations,
+   * gradients and the weights themselves stay f32, and so do moments that are not in 8 bits. Default `"f32"`.
    */
   precision?: "f32" | "mixed";
   /**

@@ -1,6 +1,6 @@
 //! From a wgpu adapter to [`Capabilities`], and the device request that follows from them.
 
-use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
+use crate::caps::{AdapterName, Capabilities, Features, Limits, MatrixConfig, Target};
 use crate::error::{Error, ErrorCode, Result};
 use crate::order::SortedMap;
 
@@ -30,11 +30,12 @@ pub struct RequestedFeatures {
     pub subgroups: bool,
     pub f16: bool,
     pub timestamps: bool,
+    pub subgroup_matrix: bool,
 }
 
 impl Default for RequestedFeatures {
     fn default() -> Self {
-        Self { subgroups: true, f16: true, timestamps: true }
+        Self { subgroups: true, f16: true, timestamps: true, subgroup_matrix: true }
     }
 }
 
@@ -55,7 +56,17 @@ pub struct AdapterFacts {
     pub subgroups: bool,
     pub subgroup_id: bool,
     pub subgroup_size: [u32; 2],
+    /// None: the adapter has no subgroup matrices.
+    pub matrices: Vec<MatrixConfig>,
     pub fallback: bool,
+}
+
+impl AdapterFacts {
+    /// The products of matrices that a request leaves: none without subgroups.
+    pub fn matrices_for(&self, wanted: RequestedFeatures) -> &[MatrixConfig] {
+        let on = self.subgroups && wanted.subgroups && wanted.subgroup_matrix;
+        if on { &self.matrices } else { &[] }
+    }
 }
 
 /// The capabilities that a request leaves of an adapter.
@@ -74,6 +85,7 @@ pub(super) fn capabilities(
         description: format!("{} {}", info.driver, info.driver_info).trim().into(),
     });
     let subgroups = facts.subgroups && wanted.subgroups;
+    let matrices = facts.matrices_for(wanted);
     Ok(Capabilities {
         software: info.device_type == wgpu::DeviceType::Cpu
             || facts.fallback
@@ -85,8 +97,11 @@ pub(super) fn capabilities(
             subgroup_id: subgroups && facts.subgroup_id,
             f16: has.contains(wgpu::Features::SHADER_F16) && wanted.f16,
             timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY) && wanted.timestamps,
+            subgroup_matrix: !matrices.is_empty(),
         },
         subgroup_size: if subgroups { facts.subgroup_size } else { [0, 0] },
+        matrices: matrices.to_vec(),
+        emulated: false,
         target: if cfg!(target_arch = "wasm32") { Target::Browser } else { Target::Native },
         memory_budget: request.memory_budget,
         tuned: Vec::new(),

@@ -3,7 +3,7 @@
 
 use super::spec::KernelSpec;
 use super::unroll::unroll;
-use crate::caps::{Capabilities, Target};
+use crate::caps::{Capabilities, MATRIX_DIRECTIVES, MatrixConfig, Target};
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -170,6 +170,7 @@ pub(super) struct Composer {
     modules: Vec<&'static str>,
     body: String,
     subgroups: bool,
+    matrix: Option<MatrixConfig>,
     /// Constants up to which loops are unrolled.
     unrolled: Vec<(&'static str, usize)>,
 }
@@ -185,6 +186,7 @@ impl Composer {
             modules: Vec::new(),
             body: String::new(),
             subgroups: false,
+            matrix: None,
             unrolled: Vec::new(),
         }
     }
@@ -244,10 +246,37 @@ impl Composer {
         self.module(module)
     }
 
+    /// Adds the functions of matrices that a subgroup holds, for one product, with its constants.
+    pub fn matrix(mut self, caps: &Capabilities, config: MatrixConfig) -> Self {
+        self.matrix = Some(config);
+        let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+        let sized = self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k);
+        let composer = sized.size("LANES", caps.matrix_lanes() as usize);
+        #[cfg(any(test, feature = "testing"))]
+        if caps.emulated {
+            return composer.module(shader!("lib/matrix/emulated"));
+        }
+        composer.subgroup_module(shader!("lib/matrix/subgroup"))
+    }
+
+    /// The directives that a text begins with.
+    fn directives(&self, caps: &Capabilities) -> String {
+        let mut text = String::new();
+        if self.subgroups && caps.target == Target::Browser {
+            text += "enable subgroups;\n";
+        }
+        if self.matrix.is_some() && !caps.emulated {
+            text += "enable f16;\n";
+            text += MATRIX_DIRECTIVES;
+        }
+        text
+    }
+
     /// Finishes the text with the entry point.
     ///
     /// # Errors
-    /// `limit-exceeded` when the bindings need more storage buffers than a stage may have.
+    /// `limit-exceeded` when the bindings need more storage buffers than a stage may have, and as
+    /// [`Capabilities::allows_matrix`].
     pub fn finish(
         self,
         caps: &Capabilities,
@@ -267,11 +296,10 @@ impl Composer {
             ));
         }
         let name = self.spec.name();
-        let enable = if self.subgroups && caps.target == Target::Browser {
-            "enable subgroups;\n"
-        } else {
-            ""
-        };
+        if let Some(config) = self.matrix {
+            caps.allows_matrix(config, self.workgroup_size, name)?;
+        }
+        let enable = self.directives(caps);
         let (extra, store) = if self.subgroups {
             (
                 ",\n  @builtin(subgroup_id) subgroup: u32, @builtin(num_subgroups) subgroups: u32,\n  \

@@ -223,26 +223,38 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
 
 /// `gated_activation_forward` or `activation_forward`. Grid: `tokens · width` invocations.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let (kernel, input) = if shape.gated {
-        (shader!("06_gated_activation_forward"), "gate_up")
-    } else {
-        (shader!("06_activation_forward"), "input")
+    let (kernel, input) = match (shape.gated, shape.half) {
+        (true, false) => (shader!("06_gated_activation_forward"), "gate_up"),
+        (true, true) => (shader!("06_gated_activation_forward_f16"), "gate_up"),
+        (false, _) => (shader!("06_activation_forward"), "input"),
     };
     let composer =
         with_activation(composer(caps, KernelSpec::Activation(shape))?, shape).module(kernel);
-    finish(composer, caps, &[read(input), read_write("output"), uniform("step")], shape.width)
+    finish(
+        composer,
+        caps,
+        &[read(input), read_write("output"), uniform("step")],
+        shape.invocations(),
+    )
+}
+
+impl ActivationWidth {
+    /// For a row.
+    fn invocations(self) -> usize {
+        if self.half { self.width / 4 } else { self.width }
+    }
 }
 
 /// `gated_activation_backward` or `activation_backward`. Grid: `tokens · width` invocations.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    let (kernel, [input, d_input]) = if shape.gated {
-        (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"])
-    } else {
-        (shader!("09_activation_backward"), ["input", "d_input"])
+    let (kernel, [input, d_input]) = match (shape.gated, shape.half) {
+        (true, false) => (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"]),
+        (true, true) => (shader!("09_gated_activation_backward_f16"), ["gate_up", "d_gate_up"]),
+        (false, _) => (shader!("09_activation_backward"), ["input", "d_input"]),
     };
     let composer = with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape)
         .module(kernel);
     let bindings =
         [read(input), read("d_output"), read_write(d_input), read_write("output"), uniform("step")];
-    finish(composer, caps, &bindings, shape.width)
+    finish(composer, caps, &bindings, shape.invocations())
 }

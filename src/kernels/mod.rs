@@ -46,6 +46,7 @@ pub use elementwise::{
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
     position_forward, rope, scale, zero,
 };
+pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
@@ -54,7 +55,7 @@ pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
 pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
-    norm_rows, rms_norm_backward, rms_norm_forward,
+    norm_rows, rms_norm_backward, rms_norm_forward, rms_norm_halves,
 };
 pub use optimizer::{
     CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, average, grad_norm, lion, muon,

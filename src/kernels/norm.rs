@@ -31,10 +31,19 @@ pub fn rms_norm_forward(
     terms: NormTerms,
     residual: bool,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormForward { hidden, terms, residual };
+    let spec = KernelSpec::RmsNormForward { hidden, terms, residual, half: false };
     let end = if residual { shader!("lib/norm/residual") } else { shader!("lib/norm/plain") };
     let modules = [end, weight(terms), shader!("02_rms_norm_forward")];
     forward(caps, spec, (hidden, terms.epsilon.0), &modules, residual)
+}
+
+/// [`rms_norm_forward`] with results in f16, of rows of fours.
+pub fn rms_norm_halves(caps: &Capabilities, hidden: usize, terms: NormTerms) -> Result<Kernel> {
+    let spec = KernelSpec::RmsNormForward { hidden, terms, residual: false, half: true };
+    let modules = [weight(terms), shader!("02_rms_norm_forward_f16")];
+    let mut kernel = forward(caps, spec, (hidden, terms.epsilon.0), &modules, false)?;
+    kernel.variant += ", in f16";
+    Ok(kernel)
 }
 
 /// `layer_norm_forward`, as [`rms_norm_forward`].

@@ -227,6 +227,8 @@ pub struct ActivationWidth {
     pub activation: Activation,
     /// Rows have another `width` elements, which the activation of the first ones multiplies.
     pub gated: bool,
+    /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
+    pub half: bool,
 }
 
 /// What RMSNorm adds to the mean square, and what its weights are.

@@ -71,11 +71,13 @@ pub enum KernelSpec {
         hidden: usize,
         ends: usize,
     },
-    /// With `residual` that is added to the result.
+    /// With `residual` that is added to the result. With `half` that is in f16, two elements to a word: only without
+    /// a residual, and of rows of fours.
     RmsNormForward {
         hidden: usize,
         terms: NormTerms,
         residual: bool,
+        half: bool,
     },
     /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
     RmsNormBackward {

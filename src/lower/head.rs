@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, LogitRow, Objective, WriteMode};
+use crate::kernels::{self as k, Element, LogitRow, Objective, WriteMode};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
 
@@ -107,7 +107,8 @@ impl Lowering<'_> {
         for row0 in (0..tokens).step_by(chunk) {
             let rows = chunk.min(tokens - row0) as u32;
             let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
-            let token_rows = TokenRows { rows, stride: row.stride };
+            let operands = [Element::F32; 2];
+            let token_rows = TokenRows { rows, stride: row.stride, operands };
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + row0 as u64 * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,

@@ -327,6 +327,7 @@ impl<'a> Context<'a> {
             inputs: Inputs { tokens, documents, positions: self.capacity },
             weights: self.weights,
             mirrored: false,
+            halves: vec![],
             state: self.params,
             values: vec![None; graph.values.len()],
             appended: false,

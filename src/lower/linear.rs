@@ -4,7 +4,7 @@ use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, Form, LinearShape, Output, WeightFormat, WriteMode};
+use crate::kernels::{self as k, Element, Form, LinearShape, Output, WeightFormat, WriteMode};
 use crate::plan::{Buffer, Range, Slice};
 
 /// Rows of tokens, with a column for each row of a matrix.
@@ -13,6 +13,8 @@ pub(super) struct TokenRows {
     pub rows: Range,
     /// Elements from one row to the next; those past the matrix's rows are padding.
     pub stride: usize,
+    /// How the first operand lies, and in a product of two activations the second.
+    pub operands: [Element; 2],
 }
 
 /// A product of which nothing is kept but itself.
@@ -43,13 +45,21 @@ impl Lowering<'_> {
         if let Rows::Several { .. } = self.rows {
             return self.few_rows(&label, weight, [input, output], (kind, &added));
         }
-        let token_rows = self.token_rows(weight);
+        let token_rows = self.node_rows(node, weight);
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
     }
 
     /// The rows of all tokens, without padding.
     pub(super) fn token_rows(&self, weight: WeightId) -> TokenRows {
-        TokenRows { rows: self.builder.all_rows(), stride: self.params.matrices[weight].rows }
+        let stride = self.params.matrices[weight].rows;
+        TokenRows { rows: self.builder.all_rows(), stride, operands: [Element::F32; 2] }
+    }
+
+    /// The same of what a node reads.
+    fn node_rows(&self, node: &Node, weight: WeightId) -> TokenRows {
+        let half = |index: usize| node.reads.get(index).is_some_and(|&id| self.in_halves(id));
+        let lies = |index| if half(index) { Element::F16 } else { Element::F32 };
+        TokenRows { operands: [lies(0), lies(1)], ..self.token_rows(weight) }
     }
 
     /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
@@ -60,7 +70,7 @@ impl Lowering<'_> {
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        TokenRows { rows, stride }: TokenRows,
+        TokenRows { rows, stride, operands: lie }: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         debug_assert!(
@@ -76,7 +86,9 @@ impl Lowering<'_> {
                 c_stride: stride,
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
+                a: lie[0],
                 b: WeightFormat::F32,
+                half: self.mirrored,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
@@ -93,7 +105,7 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
-        let token_rows = self.token_rows(weight);
+        let token_rows = self.node_rows(node, weight);
         let label = super::label(node.site, "input");
         self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
     }
@@ -104,7 +116,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, d_input]: [Slice; 2],
-        TokenRows { rows, stride }: TokenRows,
+        TokenRows { rows, stride, operands: lie }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -117,7 +129,9 @@ impl Lowering<'_> {
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
+                a: lie[0],
                 b: WeightFormat::F32,
+                half: self.mirrored,
             };
             let mode = if index == 0 { write } else { WriteMode::Add };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
@@ -135,7 +149,7 @@ impl Lowering<'_> {
         write: WriteMode,
     ) -> Result<()> {
         let operands = [self.read(node, 0), self.read(node, 1)];
-        let token_rows = self.token_rows(weight);
+        let token_rows = self.node_rows(node, weight);
         let label = super::label(node.site, "weight");
         self.weight_gradient(&label, weight, operands, token_rows, write)
     }
@@ -146,7 +160,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, input]: [Slice; 2],
-        TokenRows { rows, stride }: TokenRows,
+        TokenRows { rows, stride, operands: lie }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -159,7 +173,9 @@ impl Lowering<'_> {
                 c_stride: matrix.cols,
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
-                b: WeightFormat::F32,
+                a: lie[0],
+                b: if lie[1] == Element::F16 { WeightFormat::F16 } else { WeightFormat::F32 },
+                half: self.mirrored,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let operands = [d_output, input, self.gradient(weight, index)];

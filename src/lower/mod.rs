@@ -6,6 +6,7 @@ mod checksum;
 mod dropout;
 mod embed;
 mod gate;
+mod halves;
 mod head;
 mod infer;
 mod initialize;
@@ -83,8 +84,10 @@ struct Lowering<'a> {
     inputs: Inputs,
     /// How matrices are read.
     weights: WeightFormat,
-    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors.
+    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
     mirrored: bool,
+    /// By value whether it lies in f16; empty: none does.
+    halves: Vec<bool>,
     /// Layout of gradients and optimizer state.
     state: &'a Params,
     values: Vec<Option<Slice>>,
@@ -156,9 +159,15 @@ impl Lowering<'_> {
             return Ok(slice);
         }
         let value = self.graph.values[id];
-        let slice = self.tensor(&value.to_string(), value.columns)?;
+        let columns = if self.in_halves(id) { value.columns / 2 } else { value.columns };
+        let slice = self.tensor(&value.to_string(), columns)?;
         self.values[id] = Some(slice);
         Ok(slice)
+    }
+
+    /// Whether a value lies in f16, two elements to a word.
+    fn in_halves(&self, id: ValueId) -> bool {
+        self.halves.get(id).is_some_and(|half| *half)
     }
 
     fn bind(&mut self, id: ValueId, slice: Slice) {

@@ -17,13 +17,15 @@ impl Lowering<'_> {
     pub(super) fn norm(&mut self, node: &Node, norm: Norm) -> Result<()> {
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
-        self.norm_rows(node.site.to_string(), norm, [input, output], residual)
+        let half = self.in_halves(node.writes[0]);
+        self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual)
     }
 
+    /// In f16 or not.
     pub(super) fn norm_rows(
         &mut self,
         label: String,
-        norm: Norm,
+        (norm, half): (Norm, bool),
         [input, output]: [Slice; 2],
         residual: Option<Slice>,
     ) -> Result<()> {
@@ -32,6 +34,8 @@ impl Lowering<'_> {
         let kernel = if norm.kind == NormKind::Layer {
             assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
             k::layer_norm_forward(caps, hidden, norm.epsilon)
+        } else if half {
+            k::rms_norm_halves(caps, hidden, terms(norm))
         } else {
             k::rms_norm_forward(caps, hidden, terms(norm), residual.is_some())
         }?;

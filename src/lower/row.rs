@@ -51,7 +51,7 @@ impl Lowering<'_> {
         let bias = bias.map(|bias| self.whole(bias));
         if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
-            self.norm_rows(label(site, "norm"), norm, [input, normed], None)?;
+            self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
             return self.matvec(&site.to_string(), weight, normed, output, bias.as_slice());
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             let gate_up = self.tensor("gate and up", 2 * gate.width)?;
             self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
             let output = self.written(node, 0)?;
-            return self.activate(label(site, "activation"), gate, gate_up, output);
+            return self.activate(label(site, "activation"), (gate, false), gate_up, output);
         }
         let output = self.written(node, 0)?;
         let shape = MatvecShape {

@@ -1,5 +1,6 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
+use super::halves::halves;
 use super::head::logits_chunk;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
@@ -61,10 +62,11 @@ pub struct TrainChoices {
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
 /// `recompute` the backward pass computes a layer's activations again from the layer's input
 /// ([`graph::remat`]): the same kernels, so the same bits; up to a quarter more arithmetic. With
-/// `mixed` the products of activations with weights, forward and backward, read these in f16. Sums,
-/// activations, gradients, the weights that the optimizer changes and its moments stay f32 (after
-/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740; gradients are f32, so they need
-/// no scaling).
+/// `mixed` the products of activations with weights, forward and backward, read these in f16. Where the device
+/// multiplies f16 by matrices, they also round activations and their gradients, and what only they read lies in f16.
+/// Sums, the gradients of weights, the weights that the optimizer changes and its moments stay f32 (after
+/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). The gradients of a loss that is a sum over
+/// tokens need no scaling.
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
@@ -120,6 +122,7 @@ pub fn train_plans_of(
             },
             weights: params.weights,
             mirrored: mixed,
+            halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],
             appended: false,

@@ -1,6 +1,8 @@
 //! Capabilities of adapters that people have, as data for selection.
 
-use crate::caps::{AdapterName, Capabilities, Features, Limits, Target};
+use crate::caps::{
+    AdapterName, Capabilities, Features, Limits, MatrixConfig, MatrixElement, Target,
+};
 
 /// What distinguishes an adapter here.
 struct Row {
@@ -14,13 +16,41 @@ struct Row {
     invocations: u32,
     /// Zeros: no subgroups.
     subgroup_size: [u32; 2],
+    /// Products of matrices, for which `shader-f16` is there too.
+    matrices: &'static [MatrixConfig],
     software: bool,
 }
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-const ROWS: [Row; 13] = [
+const fn matrix(
+    component: MatrixElement,
+    result: MatrixElement,
+    [m, n, k]: [u32; 3],
+) -> MatrixConfig {
+    MatrixConfig { component, result, m, n, k }
+}
+
+// As Chromium lists them on an H200. Those of 8-bit integers are left out.
+const NVIDIA: [MatrixConfig; 6] = [
+    matrix(MatrixElement::F16, MatrixElement::F32, [16, 16, 16]),
+    matrix(MatrixElement::F16, MatrixElement::F16, [16, 16, 16]),
+    matrix(MatrixElement::F16, MatrixElement::F32, [16, 8, 16]),
+    matrix(MatrixElement::F16, MatrixElement::F16, [16, 8, 16]),
+    matrix(MatrixElement::F16, MatrixElement::F32, [16, 8, 8]),
+    matrix(MatrixElement::F16, MatrixElement::F16, [16, 8, 8]),
+];
+const APPLE: [MatrixConfig; 2] = [
+    matrix(MatrixElement::F32, MatrixElement::F32, [8, 8, 8]),
+    matrix(MatrixElement::F16, MatrixElement::F16, [8, 8, 8]),
+];
+const INTEL: [MatrixConfig; 2] = [
+    matrix(MatrixElement::F16, MatrixElement::F32, [8, 16, 16]),
+    matrix(MatrixElement::F16, MatrixElement::F16, [8, 16, 16]),
+];
+
+const ROWS: [Row; 14] = [
     Row {
         name: "WebGPU floor",
         vendor: "",
@@ -30,6 +60,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 16 << 10,
         invocations: 256,
         subgroup_size: [0, 0],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -41,6 +72,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 1024,
         subgroup_size: [4, 64],
+        matrices: &APPLE,
         software: false,
     },
     Row {
@@ -52,6 +84,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 256,
         subgroup_size: [8, 32],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -63,6 +96,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 1024,
         subgroup_size: [64, 128],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -74,6 +108,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 16 << 10,
         invocations: 128,
         subgroup_size: [64, 64],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -85,6 +120,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 512,
         subgroup_size: [16, 16],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -96,6 +132,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 48 << 10,
         invocations: 1024,
         subgroup_size: [32, 32],
+        matrices: &NVIDIA,
         software: false,
     },
     Row {
@@ -107,6 +144,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 1024,
         subgroup_size: [32, 64],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -118,6 +156,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 16 << 10,
         invocations: 256,
         subgroup_size: [4, 4],
+        matrices: &[],
         software: true,
     },
     Row {
@@ -129,6 +168,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 1024,
         subgroup_size: [8, 8],
+        matrices: &[],
         software: true,
     },
     Row {
@@ -140,7 +180,20 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 32 << 10,
         invocations: 1024,
         subgroup_size: [0, 0],
+        matrices: &[],
         software: true,
+    },
+    Row {
+        name: "Intel, with matrices",
+        vendor: "intel",
+        architecture: "xe-2lpg",
+        storage_buffers: 10,
+        binding_bytes: 2 * GIB - 4,
+        workgroup_bytes: 32 << 10,
+        invocations: 1024,
+        subgroup_size: [16, 32],
+        matrices: &INTEL,
+        software: false,
     },
     Row {
         name: "crippled",
@@ -151,6 +204,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 4 << 10,
         invocations: 64,
         subgroup_size: [0, 0],
+        matrices: &[],
         software: false,
     },
     Row {
@@ -162,6 +216,7 @@ const ROWS: [Row; 13] = [
         workgroup_bytes: 8 << 10,
         invocations: 32,
         subgroup_size: [4, 16],
+        matrices: &[],
         software: false,
     },
 ];
@@ -169,6 +224,7 @@ const ROWS: [Row; 13] = [
 impl Row {
     fn capabilities(&self, target: Target) -> Capabilities {
         let subgroups = self.subgroup_size[1] > 0;
+        let matrices = !self.matrices.is_empty();
         Capabilities {
             adapter: AdapterName {
                 vendor: self.vendor.into(),
@@ -185,8 +241,15 @@ impl Row {
                 max_compute_workgroup_size_x: self.invocations,
                 ..Limits::default()
             },
-            features: Features { subgroups, subgroup_id: subgroups, ..Features::default() },
+            features: Features {
+                subgroups,
+                subgroup_id: subgroups,
+                f16: matrices,
+                subgroup_matrix: matrices,
+                ..Features::default()
+            },
             subgroup_size: self.subgroup_size,
+            matrices: self.matrices.to_vec(),
             software: self.software,
             ..Capabilities::floor(target)
         }
@@ -196,6 +259,21 @@ impl Row {
 /// The adapters, for a target.
 pub fn table(target: Target) -> Vec<Capabilities> {
     ROWS.iter().map(|row| row.capabilities(target)).collect()
+}
+
+/// The adapters with matrices as [`emulating`] makes them.
+pub fn emulated(target: Target) -> Vec<Capabilities> {
+    table(target).iter().filter_map(emulating).collect()
+}
+
+/// An adapter with matrices as one without features, where plain WGSL stands in for them; none where its sums are
+/// not in f32.
+pub fn emulating(adapter: &Capabilities) -> Option<Capabilities> {
+    adapter.half_matrix()?;
+    let (features, subgroup_size, emulated) = (Features::default(), [0, 0], true);
+    let mut adapter = Capabilities { features, subgroup_size, emulated, ..adapter.clone() };
+    adapter.adapter.description += ", emulated";
+    Some(adapter)
 }
 
 /// What is left of an adapter's capabilities on a device: what selection would say if the adapter's
@@ -216,6 +294,11 @@ pub fn restrict(adapter: &Capabilities, device: &Capabilities) -> Capabilities {
         have.max_compute_workgroup_size_x.min(most.max_compute_workgroup_size_x);
     left.features.subgroups &= device.features.subgroups;
     left.features.subgroup_id &= device.features.subgroup_id;
+    left.features.f16 &= device.features.f16;
+    left.features.subgroup_matrix &= device.features.subgroup_matrix;
+    if left.features.subgroup_matrix {
+        left.matrices.retain(|config| device.matrices.contains(config));
+    }
     if !left.features.subgroups {
         left.subgroup_size = [0, 0];
     } else if !left.software {
@@ -230,6 +313,24 @@ pub fn restrict(adapter: &Capabilities, device: &Capabilities) -> Capabilities {
 mod tests {
     use super::*;
     use crate::caps::GpuClass;
+
+    #[test]
+    fn matrices_have_sums_in_f32_or_are_not_used() {
+        let rows = table(Target::Browser);
+        let of = |name: &str| rows.iter().find(|caps| caps.adapter.description == name).unwrap();
+        let sizes = |caps: &Capabilities| caps.half_matrix().map(|c| [c.m, c.n, c.k]);
+        assert_eq!(sizes(of("NVIDIA")), Some([16, 16, 16]));
+        assert_eq!(sizes(of("Intel, with matrices")), Some([8, 16, 16]));
+        assert_eq!(sizes(of("Apple M-series")), None);
+        assert_eq!(sizes(of("AMD, 32 or 64 wide")), None);
+        let emulated = emulated(Target::Browser);
+        assert_eq!(emulated.len(), 2);
+        // What a device without the feature is left with, and one with another shape.
+        let floor = Capabilities::floor(Target::Browser);
+        assert_eq!(sizes(&restrict(of("NVIDIA"), &floor)), None);
+        assert_eq!(sizes(&restrict(&emulated[0], &floor)), Some([16, 16, 16]));
+        assert_eq!(sizes(&restrict(of("NVIDIA"), of("Intel, with matrices"))), None);
+    }
 
     #[test]
     fn every_class_has_a_row() {

@@ -19,6 +19,9 @@ pub struct LinearWork {
     /// The second operand lies in f16.
     #[serde(default)]
     pub half: bool,
+    /// Operands are rounded to f16 for subgroup matrices, and weights lie in f16.
+    #[serde(default)]
+    pub matrix: bool,
 }
 
 /// One way to compute it: a product, and where K is split the sum of `parts_bytes`.
@@ -46,14 +49,16 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
         Form::MatmulAt => (work.m, work.k),
         Form::MatmulT | Form::Matmul => (work.k, work.m),
     };
-    let b = if work.half { WeightFormat::F16 } else { WeightFormat::F32 };
-    let shape = LinearShape { b, ..LinearShape::new(form, work.n, k, tokens) };
+    let mirrored = (work.half || work.matrix) && form != Form::MatmulAt;
+    let b = if mirrored { WeightFormat::F16 } else { WeightFormat::F32 };
+    let half = work.matrix;
+    let shape = LinearShape { b, half, ..LinearShape::new(form, work.n, k, tokens) };
     let output = Output::Mode(WriteMode::Overwrite);
     let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
-    for tile in k::linear_tiles(caps, form) {
+    for tile in k::linear_tiles(caps, &shape) {
         for splits in 1..=8 {
             let deep = work.k / splits >= 32 && [work.n, work.k, work.m].iter().all(|x| x % 4 == 0);
-            let tiled = matches!(tile, LinearTile::Tiled { .. });
+            let tiled = !matches!(tile, LinearTile::Direct { .. });
             if splits > 1 && !(deep && tiled) || tile.groups(&shape) * splits > MOST_GROUPS {
                 continue;
             }

@@ -37,6 +37,10 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, TERMS, false));
+        if width.is_multiple_of(4) {
+            add("norm in f16", k::rms_norm_halves(caps, width, TERMS));
+            add("shifted norm in f16", k::rms_norm_halves(caps, width, SHIFTED));
+        }
         add("norm backward", k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, 2));
         add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, false));
         add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, true));
@@ -110,9 +114,11 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
             for gated in [true, false] {
-                let shape = ActivationWidth { width, activation, gated };
-                add("activation", k::activation(caps, shape));
-                add("activation backward", k::activation_backward(caps, shape));
+                for half in [false, gated && width.is_multiple_of(4)] {
+                    let shape = ActivationWidth { width, activation, gated, half };
+                    add("activation", k::activation(caps, shape));
+                    add("activation backward", k::activation_backward(caps, shape));
+                }
             }
         }
     }
@@ -123,12 +129,23 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for form in Form::ALL {
         entries.extend(products(caps, &padded(form)));
+        if caps.half_matrix().is_some() {
+            entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
+        }
     }
     for (n, k, tokens) in
         [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
     {
         for form in Form::ALL {
-            entries.extend(products(caps, &LinearShape::new(form, n, k, tokens)));
+            let shape = LinearShape::new(form, n, k, tokens);
+            entries.extend(products(caps, &shape));
+            if caps.half_matrix().is_some() {
+                let shape = LinearShape { half: true, ..shape };
+                entries.extend(products(caps, &shape));
+                if k::reads_halves(caps, &shape) {
+                    entries.extend(products(caps, &LinearShape { a: Element::F16, ..shape }));
+                }
+            }
         }
         let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
         for (input, output) in [
@@ -207,7 +224,7 @@ fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
             }
         }
         add(what, k::linear(caps, shape, output));
-        for tile in k::linear_tiles(caps, form) {
+        for tile in k::linear_tiles(caps, shape) {
             let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
             let pick = LinearPick { tile, splits: 1, reason: String::new() };
             add(what, k::linear_with_tile(caps, shape, output, pick));

@@ -1,6 +1,6 @@
 //! Families 00, 04, 06 and 09: helpers, RoPE, activations.
 
-use super::harness::{Job, Operand, Step};
+use super::harness::{Job, Operand, Outputs, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, same, text, wide};
 use super::{Case, Outcome};
@@ -226,10 +226,12 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
 /// Relative error that rounding explains in one element: the drivers' exp and tanh are good to a
 /// few units in the last place.
 const ACTIVATION: f64 = 4e-6;
+/// Half a step of f16, and that.
+const HALF: f64 = 1.0 / 2048.0 + ACTIVATION;
 
 async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
-    for (rows, width) in [(1, 1), (13, 67)] {
-        let shape = ActivationWidth { width, activation, gated: true };
+    for (rows, width, half) in [(1, 1, false), (13, 67, false), (13, 68, true)] {
+        let shape = ActivationWidth { width, activation, gated: true, half };
         let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
         let exact = wide(&gate_up);
         let output = gated_activation_forward(activation, &exact, width);
@@ -247,12 +249,21 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
             })
             .collect();
         let step = Operand::uniform(&Step::of(rows));
+        let poison = |elements: usize| Operand::poison(if half { elements / 2 } else { elements });
+        let tolerance = if half { HALF } else { ACTIVATION };
+        // Below that f16 has steps of one size.
+        let least = if half { 1.0 / 16384.0 } else { 0.0 };
+        let at_least = |terms: Vec<f64>| -> Vec<f64> {
+            terms.into_iter().map(|term| term.abs().max(least)).collect()
+        };
+        let (products, slopes) = (at_least(products), at_least(slopes));
+        let read = |got: &Outputs, i| if half { got.halves(i) } else { got.floats(i) };
 
         let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
-        let forward = [Operand::floats(&gate_up), Operand::poison(output.len()), step.clone()];
+        let forward = [Operand::floats(&gate_up), poison(output.len()), step.clone()];
         let forward = jobs(&made, rows, &forward);
         for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
-            each_close("output", &got.floats(0), &output, &products, ACTIVATION)
+            each_close("output", &read(&got, 0), &output, &products, tolerance)
                 .map_err(of(&job.kernel))?;
         }
 
@@ -261,16 +272,19 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
         let backward = [
             Operand::floats(&gate_up),
             Operand::floats(&d_output),
-            Operand::poison(gate_up.len()),
-            Operand::poison(output.len()),
+            poison(gate_up.len()),
+            poison(output.len()),
             step,
         ];
         let backward = jobs(&made, rows, &backward);
         for (job, got) in backward.iter().zip(lane.run(&backward).await.map_err(text)?) {
             let named = of(&job.kernel);
-            each_close("d_gate_up", &got.floats(0), &gradient, &slopes, ACTIVATION)
+            each_close("d_gate_up", &read(&got, 0), &gradient, &slopes, tolerance)
                 .map_err(&named)?;
-            each_close("output", &got.floats(1), &output, &products, ACTIVATION).map_err(&named)?;
+            each_close("output", &read(&got, 1), &output, &products, tolerance).map_err(&named)?;
+            if half {
+                continue;
+            }
             let loss =
                 |x: &[f64]| dot(&gated_activation_forward(activation, x, width), &wide(&d_output));
             directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
@@ -283,7 +297,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
 /// Without a gate: an element of each size, and the same of its gradient.
 async fn plain_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (rows, width) in [(1, 1), (13, 134)] {
-        let shape = ActivationWidth { width, activation, gated: false };
+        let shape = ActivationWidth { width, activation, gated: false, half: false };
         let (x, d_output) = (gates(&lane, rows, width.div_ceil(2)), lane.normal(rows * width));
         let x = &x[..rows * width];
         let (exact, d_exact) = (wide(x), wide(&d_output));

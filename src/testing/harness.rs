@@ -4,6 +4,8 @@ use super::lane::Lane;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, Region, Replay, made};
 use crate::kernels::{Access, Kernel};
+use half::f16;
+
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 
 pub(super) use crate::session::step::Step;
@@ -67,6 +69,12 @@ pub(super) struct Outputs(Vec<Vec<u32>>);
 impl Outputs {
     pub fn words(&self, index: usize) -> &[u32] {
         &self.0[index]
+    }
+
+    /// Of an output in f16, two elements to a word.
+    pub fn halves(&self, index: usize) -> Vec<f32> {
+        let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
+        self.0[index].iter().flat_map(|&word| [half(word & 0xffff), half(word >> 16)]).collect()
     }
 
     pub fn floats(&self, index: usize) -> Vec<f32> {

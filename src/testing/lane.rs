@@ -1,6 +1,6 @@
 //! What a case has here: the device, the table of adapters, random data.
 
-use super::adapters::{restrict, table};
+use super::adapters::{emulated, restrict, table};
 use super::harness::{self, Job, Outputs};
 use super::results::Results;
 use crate::caps::Capabilities;
@@ -144,7 +144,17 @@ impl Lane {
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
     ) -> Result<Vec<Kernel>> {
-        self.choose(make, |own| own.min(1))
+        self.choose(table(self.caps().target), make, |own| own.min(1))
+    }
+
+    /// [`Lane::kernels`] for products by matrices: by plain WGSL too, which all devices can run.
+    pub(super) fn kernels_by_matrices(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
+    ) -> Result<Vec<Kernel>> {
+        let target = self.caps().target;
+        let whole = table(target).into_iter().chain(emulated(target)).collect();
+        self.choose(whole, make, |own| own.min(1))
     }
 
     /// [`Lane::kernels`] where each kernel of the device's list is its own choice: all of them run.
@@ -152,17 +162,17 @@ impl Lane {
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
     ) -> Result<Vec<Kernel>> {
-        self.choose(make, |own| own)
+        self.choose(table(self.caps().target), make, |own| own)
     }
 
     /// `own` says how many of the device's list its own choice is.
     fn choose(
         &self,
+        whole: Vec<Capabilities>,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
         own: impl Fn(usize) -> usize,
     ) -> Result<Vec<Kernel>> {
         let device = self.caps();
-        let whole = table(device.target);
         let lowered: Vec<_> = whole.iter().map(|adapter| restrict(adapter, device)).collect();
         let all = distinct(&whole, &make)?;
         let mut possible = distinct(std::slice::from_ref(device), &make)?;

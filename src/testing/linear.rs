@@ -6,9 +6,9 @@ use super::measure::{ROUNDING, close, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{
-    self as k, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
+    self as k, Element, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
 use crate::twins::activation::gated_activation_forward;
@@ -16,24 +16,35 @@ use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward}
 use crate::twins::norm::rms_norm_forward;
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use crate::twins::{add_assign, cast};
+use half::f16;
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Form::ALL
         .into_iter()
         .flat_map(|form| {
-            Rows::ALL.map(|rows| {
-                let name = format!("linear {} {}", form.name(), rows.name());
-                Case::new(name, move |lane| product(lane, form, rows))
+            Rows::ALL.into_iter().flat_map(move |rows| {
+                [false, true].map(|half| {
+                    let by = if half { " by matrices" } else { "" };
+                    let name = format!("linear {} {}{by}", form.name(), rows.name());
+                    Case::new(name, move |lane| product(lane, form, rows, half))
+                })
             })
         })
         .collect();
     for form in [Form::MatmulT, Form::Matmul] {
         for format in WeightFormat::ALL.into_iter().filter(|format| *format != WeightFormat::F32) {
-            let name = format!("linear {} with b in {}", form.name(), format.name());
-            cases.push(Case::new(name, move |lane| packed(lane, form, format)));
+            for half in [false, true] {
+                let by = if half { " by matrices" } else { "" };
+                let name = format!("linear {} with b in {}{by}", form.name(), format.name());
+                cases.push(Case::new(name, move |lane| packed(lane, form, format, half)));
+            }
         }
     }
+    cases.extend(Form::ALL.map(|form| {
+        let name = format!("linear {} with a in f16 by matrices", form.name());
+        Case::new(name, move |lane| halves(lane, form))
+    }));
     cases.push(Case::new("matvec", matvec));
     cases
 }
@@ -107,10 +118,13 @@ fn products(
     output: Output,
     splits: usize,
 ) -> Result<Vec<Linear>> {
-    let tiles = k::linear_tiles(caps, shape.form);
+    if shape.half && caps.half_matrix().is_none() {
+        return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "a product by matrices"));
+    }
+    let tiles = k::linear_tiles(caps, shape);
     tiles
         .iter()
-        .filter(|tile| splits == 1 || matches!(tile, LinearTile::Tiled { .. }))
+        .filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }))
         .map(|&tile| {
             let pick = LinearPick { tile, splits, reason: String::new() };
             k::linear_with_tile(caps, shape, output, pick)
@@ -118,19 +132,20 @@ fn products(
         .collect()
 }
 
-async fn product(lane: Rc<Lane>, form: Form, rows: Rows) -> Outcome {
+async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome {
     for (index, &output) in outputs(form).iter().enumerate() {
         let biased = matches!(output, Output::Bias | Output::BiasedResidual);
-        let shape = shape(form, rows, index == 0 || biased);
+        let shape = LinearShape { half, ..shape(form, rows, index == 0 || biased) };
         let runs: Vec<Run> = [(1, 0, false), (129, 5, true)]
             .into_iter()
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later))
             .collect();
         let made = |splits: usize| {
-            lane.kernels(|caps| {
+            let make = |caps: &Capabilities| {
                 let all = products(caps, &shape, output, splits)?;
                 Ok(all.into_iter().map(|linear| linear.product).collect())
-            })
+            };
+            if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) }
         };
         // All tiles once; what a product is added to does not depend on them.
         let whole = made(1).map_err(text)?;
@@ -144,7 +159,8 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows) -> Outcome {
         }
         let sums = lane
             .kernels(|caps| {
-                let all = products(caps, &shape, output, SPLITS)?;
+                // The parts are added up alike, whatever made them.
+                let all = products(caps, &LinearShape { half: false, ..shape }, output, SPLITS)?;
                 Ok(all.into_iter().filter_map(|linear| linear.sum).map(|sum| sum.kernel).collect())
             })
             .map_err(text)?;
@@ -181,19 +197,41 @@ fn packed_shape(form: Form, vectors: bool) -> LinearShape {
 }
 
 /// A product whose B lies packed, in every tile.
-async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat) -> Outcome {
+async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) -> Outcome {
     let output = outputs(form)[0];
     for vectors in [true, false] {
-        let shape = LinearShape { b: format, ..packed_shape(form, vectors) };
+        let shape = LinearShape { b: format, half, ..packed_shape(form, vectors) };
         let runs = [(1, 0, false), (129, 5, true)]
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
-        let made = lane
-            .kernels(|caps| {
-                let all = products(caps, &shape, output, 1)?;
-                Ok(all.into_iter().map(|linear| linear.product).collect())
-            })
-            .map_err(text)?;
+        let make = |caps: &Capabilities| {
+            let all = products(caps, &shape, output, 1)?;
+            Ok(all.into_iter().map(|linear| linear.product).collect())
+        };
+        let made = if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) };
+        let made = made.map_err(text)?;
         for kernel in &made {
+            let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
+            check(&lane, &jobs, &runs).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// A product by matrices of activations that lie in f16: A, and of `MatmulAt` both or B alone.
+async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
+    let both = [(Element::F16, WeightFormat::F32), (Element::F16, WeightFormat::F16)];
+    let alone = (Element::F32, WeightFormat::F16);
+    let lie = if form == Form::MatmulAt { vec![both[0], both[1], alone] } else { both.to_vec() };
+    for (a, b) in lie {
+        let shape = LinearShape { a, b, half: true, ..shape(form, Rows::Fours, true) };
+        let output = outputs(form)[0];
+        let runs = [(1, 0, false), (129, 5, true)]
+            .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
+        let make = |caps: &Capabilities| {
+            let all = products(caps, &shape, output, 1)?;
+            Ok(all.into_iter().map(|linear| linear.product).collect())
+        };
+        for kernel in &lane.kernels_by_matrices(make).map_err(text)? {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
             check(&lane, &jobs, &runs).await?;
         }
@@ -243,8 +281,18 @@ fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
     if format == WeightFormat::F32 {
         return (matrix, vec![]);
     }
+    if format == WeightFormat::F16 {
+        let words = in_halves(&matrix);
+        return (matrix.iter().map(|x| f16::from_f32(*x).to_f32()).collect(), words);
+    }
     let words = pack_weights_forward(format, &matrix);
     (cast(&unpack_weights_forward(format, &words, matrix.len())), words)
+}
+
+/// Numbers in f16, two to a word; the last word may end with nothing.
+fn in_halves(values: &[f32]) -> Vec<u32> {
+    let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
+    values.chunks(2).map(|two| bits(two[0]) | two.get(1).map_or(0, |x| bits(*x)) << 16).collect()
 }
 
 impl Run {
@@ -309,6 +357,15 @@ impl Run {
     fn result(&self, adds: bool) -> Vec<f64> {
         let LinearShape { form, n, k, a_stride, c_stride, .. } = self.shape;
         let (tokens, [a, b, c]) = (self.tokens, self.operands.each_ref().map(|x| wide(x)));
+        // Products by matrices round what they multiply.
+        let as_read = |x: Vec<f64>| -> Vec<f64> {
+            if self.shape.half {
+                x.iter().map(|x| f16::from_f32(*x as f32).to_f64()).collect()
+            } else {
+                x
+            }
+        };
+        let [a, b] = [a, b].map(as_read);
         // A bias is the same in each row.
         let each_row = |x: &Vec<f32>| wide(&x.repeat(c.len() / x.len()));
         let base = if adds { Some(c.clone()) } else { self.added.iter().map(each_row).reduce(sum) };
@@ -355,6 +412,9 @@ impl Run {
 
     fn job(&self, kernel: &Kernel) -> Job {
         let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
+        if self.shape.a == Element::F16 {
+            operands[0] = Operand::words(&in_halves(&self.operands[0]));
+        }
         if self.shape.b != WeightFormat::F32 {
             operands[1] = Operand::words(&self.words);
         }

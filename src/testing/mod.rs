@@ -48,6 +48,7 @@ mod weights;
 
 pub use lane::{Lane, Mode, Others};
 pub use results::Results;
+pub use texts::matrix_texts;
 
 use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
 use serde::Serialize;

@@ -3,7 +3,8 @@
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{
-    ROUNDING, close, close_to_terms, directional, directional_to_terms, dot, of, text, wide,
+    ROUNDING, close, close_to_terms, directional, directional_to_terms, dot, each_close, of, text,
+    wide,
 };
 use super::{Case, Outcome};
 use crate::kernels::{self as k, NormTerms, WriteMode};
@@ -16,6 +17,8 @@ pub(super) const EPSILON: f64 = 1e-5;
 const WIDTHS: [usize; 4] = [1, 37, 260, 1028];
 /// One row; one past whole blocks of the backward kernel, whatever their size.
 const ROWS: [usize; 2] = [1, 17];
+/// Half a step of f16, and the rounding before it.
+const HALF: f64 = 1.0 / 2048.0 + 4e-6;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -37,7 +40,36 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
     for (hidden, residual) in [(1, true), (37, true), (260, false), (1028, true)] {
         one_forward(&lane, hidden, true, residual).await?;
     }
+    for (hidden, shifted) in [(4, false), (260, true), (1028, false)] {
+        halves(&lane, hidden, shifted).await?;
+    }
     Ok(lane.summary())
+}
+
+/// With results in f16.
+async fn halves(lane: &Lane, hidden: usize, shifted: bool) -> Result<(), String> {
+    let made = lane
+        .variants(|caps| k::rms_norm_halves(caps, hidden, norm_terms(shifted)))
+        .map_err(text)?;
+    for rows in ROWS {
+        let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
+        let expected = rms_norm_forward(&wide(&x), &norm_factors(&wide(&weight), shifted), EPSILON);
+        let operands = [
+            Operand::floats(&x),
+            Operand::floats(&weight),
+            Operand::poison(rows * hidden / 2),
+            Operand::uniform(&Step::of(rows)),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            // Below that f16 has steps of one size.
+            let terms: Vec<f64> = expected.iter().map(|y| y.abs().max(1.0 / 16384.0)).collect();
+            each_close(&format!("{rows}x{hidden}"), &got.halves(0), &expected, &terms, HALF)
+                .map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(())
 }
 
 async fn one_forward(

@@ -2,10 +2,11 @@
 //! compiler of WGSL. That takes milliseconds a text where a driver's compiler takes a second, so that a lane which
 //! draws the cases that it runs still has each text checked.
 
-use super::adapters::{restrict, table};
+use super::adapters::{emulated, restrict, table};
 use super::lane::Lane;
 use super::measure::text;
 use super::{Case, Outcome, catalogue, harness};
+use crate::caps::{Capabilities, MATRIX_DIRECTIVES, Target};
 use crate::gpu::Gpu;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,9 +20,26 @@ pub(super) fn cases() -> Vec<Case> {
     vec![Case::new("texts: every kernel over the table compiles", every_text)]
 }
 
+/// Every text with matrices of subgroups that selection returns over the table, with its kernel's name. No software
+/// adapter has the feature, and naga does not know it.
+pub fn matrix_texts() -> Vec<(&'static str, String)> {
+    let mut texts = HashMap::new();
+    let has = |caps: &Capabilities| caps.features.subgroup_matrix && caps.half_matrix().is_some();
+    for caps in table(Target::Browser).into_iter().filter(has) {
+        for kernel in catalogue::kernels(&caps).into_iter().filter_map(|(_, kernel)| kernel.ok()) {
+            let text = kernel.wgsl.text();
+            if text.contains(MATRIX_DIRECTIVES) {
+                texts.entry(text).or_insert(kernel.name);
+            }
+        }
+    }
+    texts.into_iter().map(|(text, name)| (name, text)).collect()
+}
+
 async fn every_text(lane: Rc<Lane>) -> Outcome {
     let device = lane.gpu.capabilities();
-    let lowered = table(device.target).into_iter().map(|adapter| restrict(&adapter, device));
+    let whole = table(device.target).into_iter().chain(emulated(device.target));
+    let lowered = whole.map(|adapter| restrict(&adapter, device));
     let mut texts = HashMap::new();
     for caps in lowered.chain([device.clone()]) {
         // A limit may forbid some: `tests/selection.rs` says when.

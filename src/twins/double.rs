@@ -23,6 +23,8 @@ mod last_layers_tests;
 #[cfg(all(test, feature = "testing"))]
 mod lookup_tests;
 mod memory;
+#[cfg(all(test, feature = "testing"))]
+mod mixed_tests;
 mod operands;
 mod optimizer;
 #[cfg(all(test, feature = "testing"))]

@@ -1,15 +1,15 @@
-//! The browser's adapter: what wgpu cannot tell of it, and a device with subgroups.
+//! The browser's adapter: what wgpu cannot tell of it, and a device with subgroups and their matrices.
 //!
-//! wgpu 30 does not know WebGPU's `subgroups` feature and so cannot request it
+//! wgpu 30 does not know WebGPU's `subgroups` feature, nor that of subgroup matrices, and so cannot request them
 //! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file reads the
 //! adapter's facts and hands a stand-in for it to wgpu through a stand-in for `navigator.gpu` that
-//! lives for one call. The stand-in's `requestDevice` adds the feature, and gives a device or a
+//! lives for one call. The stand-in's `requestDevice` adds the features, and gives a device or a
 //! rejection whatever the adapter's own does: an exception inside wgpu would end the module. Delete
-//! the feature's part when wgpu can ask by itself.
+//! the features' part when wgpu can ask by itself.
 
 use super::object;
 use super::webgpu::{AdapterInfo, Descriptor, Device, Names, WebAdapter, WebGpu};
-use crate::caps::AdapterName;
+use crate::caps::{AdapterName, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice, host};
 use js_sys::{Array, Function, Object, Promise, Reflect};
@@ -32,7 +32,14 @@ pub(super) async fn open(
     request: &DeviceRequest,
 ) -> Result<Rc<WgpuDevice>> {
     let facts = facts(gpu, adapter);
-    let adapter = checked(adapter, facts.subgroups && request.features.subgroups)?;
+    let mut features = vec![];
+    if facts.subgroups && request.features.subgroups {
+        features.push("subgroups");
+    }
+    if !facts.matrices_for(request.features).is_empty() {
+        features.push(MATRIX_FEATURE);
+    }
+    let adapter = checked(adapter, features)?;
     let instance =
         instance_with(&adapter).map_err(|e| thrown("standing in for navigator.gpu", &e))?;
     let adapter = WgpuDevice::adapter(&instance, request).await?;
@@ -53,6 +60,7 @@ fn facts(gpu: &WebGpu, adapter: &WebAdapter) -> AdapterFacts {
     let size = |got: Got| given(got).as_f64().unwrap_or(0.0) as u32;
     let truth = |got: Got| given(got).as_bool().unwrap_or(false);
     let subgroups = has(adapter.features(), "subgroups");
+    let matrices = has(adapter.features(), MATRIX_FEATURE).then(|| matrices(&info));
     AdapterFacts {
         name: Some(AdapterName {
             vendor: text(info.vendor()),
@@ -63,8 +71,32 @@ fn facts(gpu: &WebGpu, adapter: &WebAdapter) -> AdapterFacts {
         subgroups,
         subgroup_id: subgroups && has(gpu.wgsl_language_features(), "subgroup_id"),
         subgroup_size: [size(info.subgroup_min_size()), size(info.subgroup_max_size())],
+        matrices: matrices.unwrap_or_default(),
         fallback: truth(info.is_fallback()) || truth(adapter.is_fallback()),
     }
+}
+
+/// The products of matrices that an adapter lists; those of elements unknown here are left out.
+fn matrices(info: &AdapterInfo) -> Vec<MatrixConfig> {
+    let listed = given(info.subgroup_matrix_configs());
+    let listed = js_sys::try_iter(&listed).ok().flatten().into_iter().flatten();
+    let config = |entry: Got| {
+        let entry = entry.ok()?;
+        let field = |name: &str| given(Reflect::get(&entry, &name.into()));
+        let size = |name: &str| field(name).as_f64().map(|size| size as u32);
+        let element = |name: &str| {
+            let name = field(name).as_string()?;
+            MatrixElement::ALL.into_iter().find(|element| element.name() == name)
+        };
+        Some(MatrixConfig {
+            component: element("componentType")?,
+            result: element("resultComponentType")?,
+            m: size("M")?,
+            n: size("N")?,
+            k: size("K")?,
+        })
+    };
+    listed.filter_map(config).collect()
 }
 
 /// Membership in one of WebGPU's set-like objects.
@@ -83,7 +115,7 @@ fn part(name: &str, got: Got) -> Result<JsValue> {
 }
 
 /// A stand-in with what wgpu reads of an adapter, once it is there.
-fn checked(adapter: &WebAdapter, subgroups: bool) -> Result<JsValue> {
+fn checked(adapter: &WebAdapter, added: Vec<&'static str>) -> Result<JsValue> {
     let info = part("info", adapter.info())?;
     let features = part("features", adapter.features())?;
     let limits = part("limits", adapter.limits())?;
@@ -108,20 +140,22 @@ fn checked(adapter: &WebAdapter, subgroups: bool) -> Result<JsValue> {
         ("info", &info),
         ("features", &features),
         ("limits", &limits),
-        ("requestDevice", &requesting(adapter, own, subgroups)),
+        ("requestDevice", &requesting(adapter, own, added)),
     ])
     .into())
 }
 
-/// The stand-in's `requestDevice`, which asks the adapter's own.
-fn requesting(adapter: &WebAdapter, own: Function, subgroups: bool) -> JsValue {
+/// The stand-in's `requestDevice`, which asks the adapter's own with these features added.
+fn requesting(adapter: &WebAdapter, own: Function, added: Vec<&'static str>) -> JsValue {
     let adapter = JsValue::from(adapter);
     Closure::once_into_js(move |descriptor: JsValue| -> Promise {
         future_to_promise(async move {
-            if subgroups {
+            if !added.is_empty() {
                 let asked: &Descriptor = descriptor.unchecked_ref();
                 let features = Array::from(&given(asked.required_features()));
-                features.push(&"subgroups".into());
+                for name in added {
+                    features.push(&name.into());
+                }
                 Reflect::set(&descriptor, &"requiredFeatures".into(), &features)?;
             }
             let asked = own.call1(&adapter, &descriptor)?;

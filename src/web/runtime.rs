@@ -23,16 +23,17 @@ struct RuntimeOptions {
 }
 
 #[derive(Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct FeatureOptions {
     subgroups: bool,
     f16: bool,
     timestamps: bool,
+    subgroup_matrix: bool,
 }
 
 impl Default for FeatureOptions {
     fn default() -> Self {
-        Self { subgroups: true, f16: true, timestamps: true }
+        Self { subgroups: true, f16: true, timestamps: true, subgroup_matrix: true }
     }
 }
 
@@ -40,8 +41,8 @@ fn request(options: &str) -> Result<DeviceRequest> {
     let options: RuntimeOptions = serde_json::from_str(options)
         .map_err(|e| Error::options(format!("runtime options: {e}")))?;
     let limits = options.limits.as_ref().map_or(Ok(LimitsRequest::Adapter), limits)?;
-    let FeatureOptions { subgroups, f16, timestamps } = options.features;
-    let features = RequestedFeatures { subgroups, f16, timestamps };
+    let FeatureOptions { subgroups, f16, timestamps, subgroup_matrix } = options.features;
+    let features = RequestedFeatures { subgroups, f16, timestamps, subgroup_matrix };
     let memory_budget = options.memory_budget;
     Ok(DeviceRequest { limits, features, memory_budget, ..DeviceRequest::default() })
 }

@@ -53,6 +53,12 @@ pub async fn testing_run(
     json(&testing::run(&device, &name, seed as u64, mode).await)
 }
 
+/// The texts with matrices of subgroups that selection gives over the table, as JSON: names and texts.
+#[wasm_bindgen]
+pub fn testing_matrix_texts() -> JsResult<String> {
+    json(&testing::matrix_texts())
+}
+
 /// The training kernels of an [`AttentionWork`] as JSON, for the benchmark.
 #[wasm_bindgen]
 pub fn testing_attention(runtime: &RawRuntime, work: &str) -> JsResult<String> {

@@ -37,6 +37,8 @@ extern "C" {
     pub(super) fn subgroup_min_size(this: &AdapterInfo) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, getter, catch, js_name = subgroupMaxSize)]
     pub(super) fn subgroup_max_size(this: &AdapterInfo) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method, getter, catch, js_name = subgroupMatrixConfigs)]
+    pub(super) fn subgroup_matrix_configs(this: &AdapterInfo) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, getter, catch, js_name = isFallbackAdapter)]
     pub(super) fn is_fallback(this: &AdapterInfo) -> Result<JsValue, JsValue>;
 

@@ -1,10 +1,11 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
 //! keeps a GPU busy.
 
+use super::matrix::{matrix_constants, matrix_modules};
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::{WeightFormat, WriteMode};
+use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
@@ -114,7 +115,7 @@ fn product(
         return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
     }
     let LinearPick { tile, splits, reason } = pick;
-    if splits > 1 && !(shape.by_vectors() && matches!(tile, LinearTile::Tiled { .. })) {
+    if splits > 1 && !(shape.by_vectors() && tile.splits()) {
         return Err(Error::internal("only tiles of vectors can be summed in parts"));
     }
     let b_row = if shape.form == Form::MatmulT { shape.k } else { shape.n };
@@ -124,18 +125,27 @@ fn product(
             "only rows of whole groups, or in f16 of vectors, are read packed",
         ));
     }
+    let matrix = matches!(tile, LinearTile::Matrix { .. });
+    if shape.a == Element::F16 && !(matrix && shape.by_vectors()) {
+        return Err(Error::internal("only products by matrices read their first operand in f16"));
+    }
     let size = match tile {
-        LinearTile::Tiled { .. } => tile.invocations(),
+        LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
+            tile.invocations(caps.matrix_lanes())
+        }
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
     let target = Destination { output, splits };
     let spec = KernelSpec::Linear { shape: *shape, output, splits, tile: given };
-    let composer = constants(Composer::new(spec, size), shape, target, tile);
+    let composer = constants(caps, Composer::new(spec, size), shape, target, tile)?;
     let composer = modules(composer, shape, target, tile);
     let mut bindings =
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(target.output().added());
     let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
+    if shape.a == Element::F16 {
+        width += ", a in f16";
+    }
     if shape.b != WeightFormat::F32 {
         width = format!("{width}, b in {}", shape.b.name());
     }
@@ -217,7 +227,7 @@ fn grid(
     size: u32,
 ) -> Result<Grid> {
     let grid = match tile {
-        LinearTile::Tiled { bm, bn, .. } => {
+        LinearTile::Tiled { bm, bn, .. } | LinearTile::Matrix { bm, bn, .. } => {
             Grid::RowsByY { rows: bm, x: (shape.n.div_ceil(bn) * splits) as u32 }
         }
         LinearTile::Direct { tm, tn } => {
@@ -228,11 +238,12 @@ fn grid(
 }
 
 fn constants(
+    caps: &Capabilities,
     composer: Composer,
     shape: &LinearShape,
     target: Destination,
     tile: LinearTile,
-) -> Composer {
+) -> Result<Composer> {
     let (a_inner, b_inner, b_stride) = match shape.form {
         Form::MatmulT => (shape.k, shape.k, shape.k),
         Form::Matmul | Form::MatmulAt => (shape.k, shape.n, shape.n),
@@ -249,18 +260,17 @@ fn constants(
         .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
         .size("C_COLUMNS", usize::from(rows_of_c))
         .size("WRITE_MODE", target.output().write_mode());
-    match tile {
+    Ok(match tile {
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
-            let loads = |side: usize| side * bk / 4 / tile.invocations() as usize;
+            let size = composer.workgroup_size();
+            let loads = |side: usize| side * bk / 4 / size;
             let [pad_a, pad_b] = LinearTile::pads(shape.form);
             let composer = if tile.unrolls_depth(shape.form) {
                 composer.unrolled("VECTORS_K", bk / 4)
             } else {
                 composer.size("VECTORS_K", bk / 4)
             };
-            composer
-                .size("SPLITS", target.splits)
-                .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
+            split_constants(composer, shape, target)
                 .size("BM", bm)
                 .size("BN", bn)
                 .size("BK", bk)
@@ -275,10 +285,20 @@ fn constants(
                 .unrolled("LEFT_VECTORS", tm / 4)
                 .unrolled("RIGHT_VECTORS", tn / 4)
         }
+        LinearTile::Matrix { .. } => {
+            let composer = split_constants(composer, shape, target);
+            matrix_constants(caps, composer, shape, tile)?
+        }
         LinearTile::Direct { tm, tn } => {
             composer.size("BM", tm).size("BK", DIRECT_STEPS).size("TM", tm).size("TN", tn)
         }
-    }
+    })
+}
+
+fn split_constants(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
+    composer
+        .size("SPLITS", target.splits)
+        .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
 }
 
 fn modules(
@@ -293,7 +313,11 @@ fn modules(
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
-        .module(if vectors { shader!("lib/linear/vec4") } else { shader!("lib/linear/scalar") })
+        .module(match (vectors, shape.a) {
+            (true, Element::F16) => shader!("lib/linear/vec4_half"),
+            (true, Element::F32) => shader!("lib/linear/vec4"),
+            (false, _) => shader!("lib/linear/scalar"),
+        })
         .module(match (target.output(), vectors) {
             (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
             (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
@@ -333,6 +357,7 @@ fn modules(
                 shader!("lib/linear/tile_b_columns")
             })
             .module(shader!("03_matmul_tiled")),
+        (LinearTile::Matrix { .. }, _) => matrix_modules(composer, shape),
         (LinearTile::Direct { tm, tn }, form) => composer
             .module(shader!("03_matmul_direct"))
             .written("direct_block", &direct_block(form, shape.n, [tm, tn])),

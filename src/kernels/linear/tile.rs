@@ -1,5 +1,7 @@
 //! Which tile a product takes, and into how many parts its K is split.
 
+use super::choice::Choice;
+use super::matrix::matrix_choices;
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
 use crate::order::order;
@@ -18,11 +20,18 @@ impl LinearTile {
         Self::Tiled { bm, bn, bk, tm, tn }
     }
 
-    pub(in crate::kernels) fn invocations(self) -> u32 {
+    /// `lanes` is for matrices: invocations of a subgroup.
+    pub(in crate::kernels) fn invocations(self, lanes: u32) -> u32 {
         match self {
             Self::Tiled { bm, bn, tm, tn, .. } => (bm / tm * (bn / tn)) as u32,
+            Self::Matrix { bm, bn, wm, wn, .. } => (bm / wm * (bn / wn)) as u32 * lanes,
             Self::Direct { .. } => 1,
         }
+    }
+
+    /// Whether K may be cut into parts that a second kernel adds up.
+    pub(in crate::kernels) fn splits(self) -> bool {
+        !matches!(self, Self::Direct { .. })
     }
 
     /// Vectors behind each row of the two operands' tiles: where an operand is transposed on its way,
@@ -48,13 +57,13 @@ impl LinearTile {
                 let [pad_a, pad_b] = Self::pads(form);
                 (4 * self.buffers(form) * bk * (bm + tm * pad_a + bn + tn * pad_b)) as u32
             }
-            Self::Direct { .. } => 0,
+            Self::Matrix { .. } | Self::Direct { .. } => 0,
         }
     }
 
     fn results(self) -> usize {
         match self {
-            Self::Tiled { bm, bn, .. } => bm * bn,
+            Self::Tiled { bm, bn, .. } | Self::Matrix { bm, bn, .. } => bm * bn,
             Self::Direct { tm, tn } => tm * tn,
         }
     }
@@ -62,6 +71,9 @@ impl LinearTile {
     pub(in crate::kernels) fn label(self) -> String {
         match self {
             Self::Tiled { bm, bn, bk, tm, tn } => format!("tiled {bm}x{bn}x{bk}, {tm}x{tn} each"),
+            Self::Matrix { bm, bn, bk, wm, wn } => {
+                format!("matrix {bm}x{bn}x{bk}, {wm}x{wn} a subgroup")
+            }
             Self::Direct { tm, tn } => format!("direct, {tm}x{tn} each"),
         }
     }
@@ -75,7 +87,9 @@ impl LinearTile {
     /// Workgroups over the results of a product.
     pub fn groups(self, shape: &LinearShape) -> usize {
         match self {
-            Self::Tiled { bm, bn, .. } => shape.m().div_ceil(bm) * shape.n.div_ceil(bn),
+            Self::Tiled { bm, bn, .. } | Self::Matrix { bm, bn, .. } => {
+                shape.m().div_ceil(bm) * shape.n.div_ceil(bn)
+            }
             Self::Direct { tm, tn } => shape.m().div_ceil(tm) * shape.n.div_ceil(tn),
         }
     }
@@ -95,17 +109,8 @@ impl TunedProduct {
     }
 }
 
-/// A tile that selection may take, and what its cost is estimated from.
-struct Choice {
-    tile: LinearTile,
-    /// Time of a multiply-add, the largest tile's being 1: a smaller one reads each operand more often.
-    factor: f64,
-    /// Workgroups that a compute unit must hold to be busy: it takes as long for fewer.
-    busy: f64,
-}
-
 const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
-    Choice { tile: LinearTile::tiled(sizes, each), factor, busy }
+    Choice { tile: LinearTile::tiled(sizes, each), factor, busy, edges: EDGES }
 }
 
 /// Largest first. The second does for the first where that does not fit: with an operand to
@@ -126,7 +131,7 @@ const CHOICES_AT: [Choice; 4] = [
     choice([32, 32, 16], [4, 4], 1.75, 5.5),
 ];
 
-/// Time of a workgroup before and after its part of K, in steps of K.
+/// Those of a tile without matrices.
 const EDGES: f64 = 16.0;
 /// The second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: its dispatch, which
 /// takes a step some 4 µs, and an element of a part, which takes memory's time.
@@ -152,16 +157,21 @@ const LARGE_PRODUCT: u64 = 16 << 20;
 const MIDDLING_PRODUCT: u64 = 4 << 20;
 
 /// The tiles that `pick` may choose among on this device, largest first.
-pub fn linear_tiles(caps: &Capabilities, form: Form) -> Vec<LinearTile> {
-    let tiles: Vec<_> = choices(caps, form).into_iter().map(|choice| choice.tile).collect();
+pub fn linear_tiles(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearTile> {
+    let tiles: Vec<_> = choices(caps, shape).into_iter().map(|choice| choice.tile).collect();
     if tiles.is_empty() { DIRECT.to_vec() } else { tiles }
 }
 
-/// What fits the device; nothing on a CPU.
-fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
+/// What fits the device; nothing on a CPU. Matrices alone where operands may be rounded and the device has them.
+fn choices(caps: &Capabilities, shape: &LinearShape) -> Vec<&'static Choice> {
+    let form = shape.form;
+    let matrices = matrix_choices(caps, shape);
+    if !matrices.is_empty() {
+        return matrices;
+    }
     let fits = |tile: LinearTile| {
         !caps.software
-            && tile.invocations() <= caps.limits.workgroup_invocations()
+            && tile.invocations(1) <= caps.limits.workgroup_invocations()
             && tile.bytes(form) <= caps.limits.max_compute_workgroup_storage_size
     };
     let all: &[_] = if form == Form::MatmulAt { &CHOICES_AT } else { &CHOICES };
@@ -176,9 +186,9 @@ fn choices(caps: &Capabilities, form: Form) -> Vec<&'static Choice> {
 /// least time.
 pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     let measured = caps.tuned.iter().find(|tuned| tuned.shape == *shape);
-    let can = |tile, splits| {
-        let cut = matches!(tile, LinearTile::Tiled { .. }) && can_cut(caps, shape, splits);
-        linear_tiles(caps, shape.form).contains(&tile) && (splits == 1 || cut)
+    let can = |tile: LinearTile, splits| {
+        let cut = tile.splits() && can_cut(caps, shape, splits);
+        linear_tiles(caps, shape).contains(&tile) && (splits == 1 || cut)
     };
     if let Some(tuned) = measured.filter(|tuned| can(tuned.tile, tuned.splits)) {
         return tuned.pick();
@@ -220,7 +230,7 @@ pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<Linear
 /// Picks by their expected time, none much slower than the first.
 fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     let (mut picks, class) = (vec![], caps.class());
-    for choice in choices(caps, shape.form) {
+    for choice in choices(caps, shape) {
         for parts in 1..=MOST_PARTS {
             if parts > 1 && !can_cut(caps, shape, parts) {
                 break;
@@ -243,7 +253,8 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
         let (_, tile, splits) = picks[i];
         let groups = tile.groups(shape) * splits;
         let what = if splits > 1 { "tile and split of K" } else { "tile" };
-        let reason = format!("the {what} that should take the least time: {groups} workgroups");
+        let by = if matches!(tile, LinearTile::Matrix { .. }) { "subgroup matrices: " } else { "" };
+        let reason = format!("{by}the {what} that should take the least time: {groups} workgroups");
         LinearPick { tile, splits, reason }
     };
     ranked.into_iter().map(pick).collect()
@@ -259,9 +270,9 @@ fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
 /// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
 /// that gets the most of them ends last.
 fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
-    let Choice { tile, factor, busy } = *choice;
+    let Choice { tile, factor, busy, edges } = *choice;
     let groups = (tile.groups(shape) * parts).div_ceil(class.units) as f64;
-    let depth = shape.depth() as f64 / parts as f64 + EDGES;
+    let depth = shape.depth() as f64 / parts as f64 + edges;
     let product = groups.max(busy) * depth * tile.results() as f64 * factor;
     let element = SUM_ELEMENT * GpuClass::LARGE.gigabytes as f64 / class.gigabytes as f64;
     let sum = SUM_DISPATCH + element * (parts + 1) as f64 * shape.part_elements() as f64;

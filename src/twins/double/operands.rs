@@ -3,9 +3,10 @@
 use super::memory::{Bound, Memory};
 use super::uniforms::Step;
 use crate::error::{Error, Result};
-use crate::format::WriteMode;
+use crate::format::{Element, WriteMode};
 use crate::kernels::{Access, Kernel};
 use crate::plan::{RANGE_STRIDE, Range};
+use half::f16;
 
 pub(super) struct Operands<'a> {
     kernel: &'a Kernel,
@@ -81,6 +82,31 @@ impl<'a> Operands<'a> {
         let short = || Error::internal(format!("{name} is shorter than {}", at + data.len()));
         target.ok_or_else(short)?.copy_from_slice(data);
         Ok(())
+    }
+
+    /// Overwrites the first elements, in f16 two to a word or not.
+    pub fn write_as(&mut self, name: &str, data: &[f32], half: bool) -> Result<()> {
+        if !half {
+            return self.write(name, 0, data);
+        }
+        let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
+        let words: Vec<u32> = data.chunks(2).map(|two| bits(two[0]) | bits(two[1]) << 16).collect();
+        let target = self.u32_mut(name)?.get_mut(..words.len());
+        let short = || Error::internal(format!("{name} is shorter than {} words", words.len()));
+        target.ok_or_else(short)?.copy_from_slice(&words);
+        Ok(())
+    }
+
+    /// The elements of an operand that lies in f16, or in f32.
+    pub fn read_as(&self, name: &str, element: Element) -> Result<Vec<f32>> {
+        let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
+        Ok(match element {
+            Element::F32 => self.f32(name)?.to_vec(),
+            Element::F16 => {
+                let words = self.u32(name)?.iter();
+                words.flat_map(|&word| [half(word & 0xffff), half(word >> 16)]).collect()
+            }
+        })
     }
 
     /// Writes elements from `at` on as `mode` says.

@@ -5,8 +5,8 @@ use super::operands::Operands;
 use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    Output, RopeShape, WeightFormat,
+    AttentionShape, Element, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
+    MatvecShape, Output, RopeShape, WeightFormat,
 };
 use crate::twins::activation::gated_activation_forward;
 use crate::twins::add_assign;
@@ -34,12 +34,12 @@ fn part(
 ) -> Result<Vec<f32>> {
     let range = on.range()?;
     let rows = range.rows_of(on.tokens()?);
-    let (a, column) = (on.f32("a")?, range.col0 as usize);
+    let (a, column) = (on.read_as("a", shape.a)?, range.col0 as usize);
     let LinearShape { n, k, a_stride, .. } = *shape;
     let count = terms.len();
     let of_a = |offset: usize| {
         let columns = offset + terms.start..offset + terms.end;
-        gathered(a, a_stride, 0..rows, columns)
+        gathered(&a, a_stride, 0..rows, columns)
     };
     Ok(match shape.form {
         Form::MatmulT => {
@@ -51,7 +51,7 @@ fn part(
             matmul(Product { m: rows, n, k: count }, &of_a(column), b, None)
         }
         Form::MatmulAt => {
-            let a = gathered(a, a_stride, terms.clone(), column..column + k);
+            let a = gathered(&a, a_stride, terms.clone(), column..column + k);
             let b = &b[terms.start * n..terms.end * n];
             matmul_at(Product { m: k, n, k: count }, &a, b, None)
         }
@@ -66,6 +66,7 @@ pub(super) fn linear(
 ) -> Result<()> {
     let b = match shape.b {
         WeightFormat::F32 => on.f32("b")?.to_vec(),
+        WeightFormat::F16 if shape.form == Form::MatmulAt => on.read_as("b", Element::F16)?,
         format => cast(&unpack_weights_forward(format, on.u32("b")?, shape.n * shape.k)),
     };
     let rows = on.range()?.rows_of(on.tokens()?);

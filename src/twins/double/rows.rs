@@ -163,6 +163,7 @@ pub(super) fn norm(
     hidden: usize,
     terms: NormTerms,
     residual: bool,
+    half: bool,
 ) -> Result<()> {
     let all = on.tokens()? * hidden;
     let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
@@ -170,7 +171,7 @@ pub(super) fn norm(
     if residual {
         add_assign(&mut y, on.first("residual", all)?);
     }
-    on.write("y", 0, &y)
+    on.write_as("y", &y, half)
 }
 
 /// `rows` rows leave one partial sum.
@@ -267,7 +268,7 @@ pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
     } else {
         activation_forward(of.activation, on.first("input", count)?)
     };
-    on.write("output", 0, &y)
+    on.write_as("output", &y, of.half)
 }
 
 pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()> {
@@ -276,14 +277,14 @@ pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()
     let y = if of.gated {
         let x = on.first("gate_up", 2 * count)?;
         let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);
-        on.write("d_gate_up", 0, &d_x)?;
+        on.write_as("d_gate_up", &d_x, of.half)?;
         y
     } else {
         let (d_x, y) = activation_backward(of.activation, on.first("input", count)?, d_y);
         on.write("d_input", 0, &d_x)?;
         y
     };
-    on.write("output", 0, &y)
+    on.write_as("output", &y, of.half)
 }
 
 /// Rows of logits without their padding.

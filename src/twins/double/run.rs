@@ -39,7 +39,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
         Spec::PositionForward { hidden } => rows::positions(on, hidden),
         Spec::PositionBackward { hidden, ends } => rows::positions_backward(on, hidden, ends),
-        Spec::RmsNormForward { hidden, terms, residual } => rows::norm(on, hidden, terms, residual),
+        Spec::RmsNormForward { hidden, terms, residual, half } => {
+            rows::norm(on, hidden, terms, residual, half)
+        }
         Spec::RmsNormBackward { hidden, terms, mode, rows } => {
             rows::norm_backward(on, [hidden, rows], terms, mode)
         }

@@ -20,10 +20,22 @@ export const cases = {
   async "limits default and features false are honoured"({ tinyloom, gpu }) {
     const runtime = await tinyloom.Runtime.create({ gpu, limits: "default", features: false });
     const { limits, features } = runtime.capabilities;
-    equal(features, { subgroups: false, subgroupId: false, f16: false, timestamps: false });
+    const names = ["subgroups", "subgroupId", "f16", "timestamps", "subgroupMatrix"];
+    equal(features, Object.fromEntries(names.map((name) => [name, false])));
     equal(limits.maxComputeWorkgroupStorageSize, 16_384);
     equal(limits.maxStorageBufferBindingSize, 134_217_728);
     equal(runtime.device.features.has("subgroups"), false);
+    runtime.destroy();
+  },
+
+  async "subgroup matrices are listed where they are in use, and can be switched off"(host) {
+    const { Runtime } = host.tinyloom;
+    const seen = host.runtime.capabilities;
+    equal(seen.subgroupMatrixConfigs !== undefined, seen.features.subgroupMatrix);
+    const features = { subgroupMatrix: false };
+    const runtime = await Runtime.create({ gpu: host.gpu, features });
+    equal(runtime.capabilities.features.subgroupMatrix, false);
+    equal(runtime.capabilities.subgroupMatrixConfigs, undefined);
     runtime.destroy();
   },
 

@@ -18,6 +18,7 @@ interface PlanGroup {
 const USES: { readonly [feature: string]: string } = {
   subgroups: "faster sums and decoding",
   subgroupId: "shorter kernels with subgroups",
+  subgroupMatrix: "products of mixed precision",
   timestamps: "the times of kernels below, nothing else",
 };
 

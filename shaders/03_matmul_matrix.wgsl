@@ -1,0 +1,104 @@
+// uses: step, range, flat, write_mode, linear/vec4 or linear/vec4_half or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/a_f32 or none, matrix/subgroup or matrix/emulated, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
+// matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
+// f16, with sums in f32.
+//
+//   0 a         read        f32 or f16 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
+//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b_*.wgsl)
+//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
+//   3 step      uniform
+//   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
+//   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
+//   6 bias      read        f32 [C_STRIDE] (only behind a residual)
+//
+// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. Parts of K are those of
+// 03_matmul_tiled.wgsl.
+//
+// Tiles of both operands lie in workgroup memory as they are stored, in panels of the WM rows or WN columns that a
+// subgroup multiplies. A line of a panel ends with a pad of 8 cells, which keeps the loads of a matrix in different
+// banks. The next tiles are loaded into registers while these are multiplied. A subgroup has WM×WN results. They
+// leave through workgroup memory, a matrix of each subgroup at a time, to be added to what they are added to and cut
+// at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
+// and store.
+//
+// Grid: x over column tiles and splits, y over row tiles.
+// Workgroup memory: two bytes for each cell of the tiles, four for each of MATRIX_M · RESULT_PITCH results a subgroup.
+const CHECK_N: bool = N % BN != 0u;
+const TILES_N: u32 = (N + BN - 1u) / BN;
+const GROUPS_N: u32 = BN / WN;
+const SUBGROUPS: u32 = BM / WM * GROUPS_N;
+
+fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let lane = invocation % WORKGROUP;
+  let rows = range_rows(step.tokens, range);
+  let m_end = size_m(rows);
+  let k_all = size_k(rows);
+  let m0 = workgroup.y * BM;
+  let n0 = workgroup.x % TILES_N * BN;
+  let split = workgroup.x / TILES_N;
+  let k_part = (k_all + SPLITS * BK - 1u) / (SPLITS * BK) * BK;
+  let k_begin = split * k_part;
+  let k_end = min(k_begin + k_part, k_all);
+  let column = column_of_a(range);
+  let own = own_group(lane);
+  let group = own % SUBGROUPS;
+
+  var next_a = array<FetchedA, LOADS_A>();
+  var next_b = array<FetchedB, LOADS_B>();
+  if k_begin < k_end {
+    for (var i = 0u; i < LOADS_A; i++) {
+      next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
+    }
+  }
+  var sums = array<array<Sums, MATRICES_N>, MATRICES_M>();
+  for (var k0 = k_begin; k0 < k_end; k0 += BK) {
+    for (var i = 0u; i < LOADS_A; i++) {
+      put_a(lane + i * WORKGROUP, next_a[i]);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      put_b(lane + i * WORKGROUP, next_b[i]);
+    }
+    workgroupBarrier();
+    if k0 + BK < k_end {
+      for (var i = 0u; i < LOADS_A; i++) {
+        next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
+      }
+      for (var i = 0u; i < LOADS_B; i++) {
+        next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
+      }
+    }
+    multiply_tiles(group, &sums);
+    workgroupBarrier();
+  }
+
+  // Invocations store for the subgroup that they would be in if all were the widest.
+  let owner = lane / LANES;
+  let owner_m = m0 + owner / GROUPS_N * WM;
+  let owner_n = n0 + owner % GROUPS_N * WN;
+  for (var i = 0u; i < MATRICES_M; i++) {
+    for (var j = 0u; j < MATRICES_N; j++) {
+      if own < SUBGROUPS {
+        put_sums(group, sums[i][j]);
+      }
+      workgroupBarrier();
+      for (var part = 0u; part < RESULTS; part++) {
+        let v = lane % LANES + part * LANES;
+        let row = v / (MATRIX_N / 4u);
+        let four = v % (MATRIX_N / 4u) * 4u;
+        let at = row * RESULT_PITCH + four;
+        let m = owner_m + i * MATRIX_M + row;
+        let n = owner_n + j * MATRIX_N + four;
+        if m < m_end && (!CHECK_N || n < N) {
+          let x = results[owner][at];
+          let y = results[owner][at + 1u];
+          let z = results[owner][at + 2u];
+          let w = results[owner][at + 3u];
+          store_c(split * PART_ROWS + m, n, column_of_c(range), vec4(x, y, z, w));
+        }
+      }
+      workgroupBarrier();
+    }
+  }
+}

@@ -1,0 +1,15 @@
+//! What selection knows of a tile.
+
+use crate::products::LinearTile;
+
+/// A tile that selection may take, and what its cost is estimated from.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub tile: LinearTile,
+    /// Time of a multiply-add, the largest tile's being 1: a smaller one reads each operand more often.
+    pub factor: f64,
+    /// Workgroups that a compute unit must hold to be busy: it takes as long for fewer.
+    pub busy: f64,
+    /// Time of a workgroup before and after its part of K, in steps of K.
+    pub edges: f64,
+}

@@ -1,0 +1,219 @@
+//! Products on matrices that a subgroup holds: their tiles, constants and modules.
+
+use super::choice::Choice;
+use crate::caps::{Capabilities, MatrixConfig};
+use crate::error::{Error, Result};
+use crate::format::{Element, WeightFormat};
+use crate::kernels::compose::{Composer, shader};
+use crate::products::{Form, LinearShape, LinearTile};
+use std::fmt::Write;
+
+/// Cells behind each row of a tile: without them the loads of a matrix meet in the same banks.
+const PAD: usize = 8;
+/// Floats behind each row of results on their way out.
+const RESULT_PAD: usize = 4;
+
+const fn choice(
+    [bm, bn, bk]: [usize; 3],
+    [wm, wn]: [usize; 2],
+    factor: f64,
+    busy: f64,
+    edges: f64,
+) -> Choice {
+    Choice { tile: LinearTile::Matrix { bm, bn, bk, wm, wn }, factor, busy, edges }
+}
+
+/// The figures are as in `tile.rs`, in the same unit. Fitted to a few products on an H100, so that what selection
+/// picks takes at most a fifth longer than the best.
+const CHOICES: [Choice; 5] = [
+    choice([128, 128, 64], [32, 64], 0.2, 1.0, 200.0),
+    choice([128, 128, 32], [64, 64], 0.235, 1.1, 160.0),
+    choice([64, 128, 32], [32, 64], 0.265, 2.0, 140.0),
+    choice([64, 64, 64], [32, 32], 0.265, 1.5, 160.0),
+    choice([64, 64, 32], [32, 32], 0.285, 1.5, 180.0),
+];
+
+/// The tiles that fit the device, where the operands may be rounded to f16.
+pub(super) fn matrix_choices(caps: &Capabilities, shape: &LinearShape) -> Vec<&'static Choice> {
+    let Some(config) = caps.half_matrix().filter(|_| shape.half) else { return vec![] };
+    CHOICES.iter().filter(|choice| fits(caps, config, choice.tile, shape.form)).collect()
+}
+
+/// Whether a product of this shape can read halves that it would round otherwise: by vectors, and by matrices.
+pub fn reads_halves(caps: &Capabilities, shape: &LinearShape) -> bool {
+    shape.by_vectors() && !matrix_choices(caps, shape).is_empty()
+}
+
+fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form) -> bool {
+    let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else { return false };
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let size = tile.invocations(caps.matrix_lanes());
+    let lanes = caps.matrix_lanes() as usize;
+    let whole = [wm % m, wn % n, bk % k, m * n / 4 % lanes].iter().all(|rest| *rest == 0);
+    let loads = |side: usize| (side * bk / 4).is_multiple_of(size as usize);
+    whole
+        && loads(bm)
+        && loads(bn)
+        && size <= caps.limits.workgroup_invocations()
+        && bytes(config, tile, form) <= caps.limits.max_compute_workgroup_storage_size as usize
+}
+
+/// How the tile of an operand lies: in panels of the `w` of its `b` rows or columns that a subgroup multiplies.
+struct Panels {
+    count: usize,
+    /// Lines of a panel: along K where the operand is stored so, else along M or N.
+    lines: usize,
+    /// Elements of a line.
+    len: usize,
+}
+
+impl Panels {
+    fn new(along_k: bool, b: usize, w: usize, bk: usize) -> Self {
+        let (lines, len) = if along_k { (w, bk) } else { (bk, w) };
+        Self { count: b / w, lines, len }
+    }
+
+    /// Those of a and b.
+    fn of(form: Form, [bm, bn, bk]: [usize; 3], [wm, wn]: [usize; 2]) -> [Self; 2] {
+        let a = Self::new(form != Form::MatmulAt, bm, wm, bk);
+        [a, Self::new(form == Form::MatmulT, bn, wn, bk)]
+    }
+
+    fn row(&self) -> usize {
+        self.len + PAD
+    }
+
+    fn cells(&self) -> usize {
+        self.count * self.lines * self.row()
+    }
+}
+
+/// Bytes of workgroup memory.
+fn bytes(config: MatrixConfig, tile: LinearTile, form: Form) -> usize {
+    let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else { return 0 };
+    let [a, b] = Panels::of(form, [bm, bn, bk], [wm, wn]);
+    let results = config.m as usize * (config.n as usize + RESULT_PAD);
+    2 * (a.cells() + b.cells()) + 4 * (bm / wm) * (bn / wn) * results
+}
+
+/// # Errors
+/// `limit-exceeded` where the device has no matrices, or none that the tile is made of.
+pub(super) fn matrix_constants(
+    caps: &Capabilities,
+    composer: Composer,
+    shape: &LinearShape,
+    tile: LinearTile,
+) -> Result<Composer> {
+    let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else {
+        return Err(Error::internal("a tile of matrices is one"));
+    };
+    let form = shape.form;
+    let config = caps.half_matrix().filter(|config| fits(caps, *config, tile, form));
+    let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, form.name()))?;
+    let [a, b] = Panels::of(form, [bm, bn, bk], [wm, wn]);
+    let lanes = caps.matrix_lanes() as usize;
+    let size = composer.workgroup_size();
+    let [m, n] = [config.m, config.n].map(|size| size as usize);
+    let sizes = [
+        ("BM", bm),
+        ("BN", bn),
+        ("BK", bk),
+        ("WM", wm),
+        ("WN", wn),
+        ("PANELS_A", a.count),
+        ("LINES_A", a.lines),
+        ("ROW_A", a.row()),
+        ("FOURS_A", a.len / 4),
+        ("ACROSS_A", if form == Form::MatmulAt { bm / 4 } else { bk / 4 }),
+        ("VECTORS_A", bm * bk / 4),
+        ("PANELS_B", b.count),
+        ("LINES_B", b.lines),
+        ("ROW_B", b.row()),
+        ("FOURS_B", b.len / 4),
+        ("ACROSS_B", if form == Form::MatmulT { bk / 4 } else { bn / 4 }),
+        ("VECTORS_B", bn * bk / 4),
+        ("RESULT_PITCH", n + RESULT_PAD),
+    ];
+    let composer =
+        sizes.into_iter().fold(composer, |composer, (name, size)| composer.size(name, size));
+    let counts = [
+        ("MATRICES_M", wm / m),
+        ("MATRICES_N", wn / n),
+        ("RESULTS", m * n / 4 / lanes),
+        ("LOADS_A", bm * bk / 4 / size),
+        ("LOADS_B", bn * bk / 4 / size),
+    ];
+    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
+    let add = |composer: Composer, (name, count): (&'static str, usize)| {
+        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
+    };
+    let composer = counts.into_iter().fold(composer, add).matrix(caps, config);
+    if caps.emulated {
+        return Ok(composer);
+    }
+    Ok(composer.written("matrix_step", &matrix_step(shape, config, tile)))
+}
+
+/// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
+fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> String {
+    let LinearTile::Matrix { bk, wm, wn, .. } = tile else { return String::new() };
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let cells = |name: char, halves: bool| {
+        let of = if halves { "bitcast<vec4<f16>>(fetched)" } else { "vec4<f16>(elements_" };
+        let end = if halves { String::new() } else { format!("{name}(fetched))") };
+        let operand = name.to_ascii_uppercase();
+        format!("fn cells_{name}(fetched:Fetched{operand})->vec4<f16>{{return {of}{end};}}\n")
+    };
+    let mut text = cells('a', shape.a == Element::F16) + &cells('b', shape.b == WeightFormat::F16);
+    text += "fn multiply_tiles(group:u32,sums:ptr<function,array<array<Sums,MATRICES_N>,MATRICES_M>>){\n\
+             let a=group/GROUPS_N%PANELS_A;\nlet b=group%GROUPS_N;\n";
+    // Offset of the matrix `across` M or N and `along` K.
+    let load = |kind, name, rows: bool, row, across, along| {
+        let (x, y) = if rows { (across, along) } else { (along, across) };
+        // The left one has a row for each of M, the right one a column for each of N.
+        let major = if rows == (kind == "Left") { "row_major" } else { "col_major" };
+        let other = if kind == "Left" { 'a' } else { 'b' };
+        format!(
+            "let {name}=subgroupMatrixLoad<{kind},{major}>(&tile_{other}[{other}],{x}u*{row}+{y}u,{row});\n"
+        )
+    };
+    for s in (0..bk).step_by(k) {
+        text += "{\n";
+        for i in 0..wm / m {
+            let rows = shape.form != Form::MatmulAt;
+            text += &load("Left", format!("l{i}"), rows, "ROW_A", i * m, s);
+        }
+        for j in 0..wn / n {
+            let rows = shape.form == Form::MatmulT;
+            text += &load("Right", format!("r{j}"), rows, "ROW_B", j * n, s);
+            for i in 0..wm / m {
+                let _ = writeln!(
+                    text,
+                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate(l{i},r{j},(*sums)[{i}][{j}]);"
+                );
+            }
+        }
+        text += "}\n";
+    }
+    text + "}\n"
+}
+
+pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
+    let form = shape.form;
+    let composer = match shape.a {
+        Element::F32 => composer.module(shader!("lib/matrix/a_f32")),
+        // With its binding, in lib/linear/vec4_half.
+        Element::F16 => composer,
+    };
+    let a = if form == Form::MatmulAt {
+        shader!("lib/matrix/a_columns")
+    } else {
+        shader!("lib/matrix/a_rows")
+    };
+    let b = if form == Form::MatmulT {
+        shader!("lib/matrix/b_rows")
+    } else {
+        shader!("lib/matrix/b_columns")
+    };
+    composer.module(a).module(b).module(shader!("03_matmul_matrix"))
+}

@@ -1,0 +1,49 @@
+// Has every kernel text with matrices of subgroups checked by Dawn's compiler of WGSL, on its null backend: no
+// software adapter has the feature, and naga does not know it. Prints the count. From target/testing-wasm.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { create } from "webgpu";
+
+const FLAGS = [
+  "backend=null",
+  "enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia",
+];
+const FEATURES = ["chromium-experimental-subgroup-matrix", "shader-f16", "subgroups"];
+const root = join(import.meta.dirname, "../..");
+const load = (path) => import(pathToFileURL(join(root, path)).href);
+
+const gpu = create(FLAGS);
+await (await load("pkg/dist/host.js")).prepareHost(gpu);
+const testing = await load("target/testing-wasm/tinyloom.js");
+await testing.default({
+  module_or_path: readFileSync(join(root, "target/testing-wasm/tinyloom_bg.wasm")),
+});
+const adapter = await gpu.requestAdapter();
+const device = await adapter.requestDevice({ requiredFeatures: FEATURES });
+
+/** Errors and warnings of a text. */
+async function complaints(code) {
+  device.pushErrorScope("validation");
+  const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
+  const refused = await device.popErrorScope();
+  const found = messages.map(({ type, lineNum, message }) => `${type} ${lineNum}: ${message}`);
+  return found.length > 0 || !refused ? found : [refused.message];
+}
+
+const texts = JSON.parse(testing.testing_matrix_texts());
+let failed = 0;
+for (const [name, code] of texts) {
+  const found = await complaints(code);
+  if (found.length === 0) continue;
+  failed += 1;
+  console.error(`FAILED ${name}: ${found.join("; ")}\n${code.slice(0, 400)}`);
+}
+// A wrong type of a matrix is found, or nothing was checked.
+const wrong = texts[0][1].replace("subgroup_matrix_result<f32", "subgroup_matrix_result<u32");
+if ((await complaints(wrong)).length === 0) {
+  failed += 1;
+  console.error("FAILED: sums of u32 were accepted");
+}
+console.log(`${texts.length} texts with subgroup matrices, ${failed} failed`);
+process.exit(failed === 0 && texts.length >= 30 ? 0 : 1);
