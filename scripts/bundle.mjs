@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 import { Failure, root, step } from "./lib.mjs";
 
 /** Most bytes that `tinyloom` may add to an app's JavaScript, minified and gzipped, lazy parts aside. */
-const SCRIPT_BUDGET = 30_100;
+const SCRIPT_BUDGET = 30_300;
 
 const dist = join(root, "pkg", "dist");
 const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;
