@@ -7,6 +7,7 @@ the other, in three rounds; a step's loss is not read back.
 
 import argparse
 import datetime
+import gc
 import json
 import pathlib
 import statistics
@@ -111,6 +112,7 @@ def measured(shape, mode, steps):
     mode_name, precision, dtype, compiled = mode
     torch.set_float32_matmul_precision(precision)
     torch._dynamo.reset()
+    gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     step, parameters = training_of(config, documents, tokens, dtype, compiled)

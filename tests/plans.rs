@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use tinyloom::arch::Architecture;
-use tinyloom::caps::{Capabilities, Target};
+use tinyloom::caps::{Capabilities, Features, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{Access, GRAD_NORM_GROUPS, KvCache, WeightFormat};
@@ -284,13 +284,15 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
 
 #[test]
 fn short_texts_are_decoded_without_a_merge() {
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let caps = Capabilities { features, subgroup_size: [32, 32], ..floor() };
     for (head_dim, keys) in [(32, 1024), (64, 1024), (128, 512)] {
         let rest = r#","max_position_embeddings":4096"#;
         let config = body(256, 128, 384, [4, 2, head_dim], rest);
         let layout =
             Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
         for cache in KvCache::ALL {
-            let plans = inference_plans(&floor(), &layout, 256, cached(cache)).unwrap();
+            let plans = inference_plans(&caps, &layout, 256, cached(cache)).unwrap();
             assert_eq!(plans.near_keys, keys);
             let near = plans.near.as_ref().unwrap();
             let names = |plan: &Plan, without: &str| {
@@ -302,9 +304,10 @@ fn short_texts_are_decoded_without_a_merge() {
                 |name| if name == "attention_decode_split" { "attention_decode" } else { name };
             assert_eq!(names(near, ""), far.map(whole).collect::<Vec<_>>());
         }
-        let software = Capabilities { software: true, ..floor() };
-        let plans = inference_plans(&software, &layout, 256, cached(KvCache::F32)).unwrap();
-        assert!(plans.near.is_none(), "a CPU has no plan more to compile");
+        for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
+            let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
+            assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");
+        }
     }
 }
 

@@ -61,7 +61,8 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
 ]);
 
 /**
- * Every failure of tinyloom. After a failed call the object is as it was before the call.
+ * Every failure of tinyloom. After a failed call the object is as it was before the call. The exception is a
+ * training step of which the GPU refuses a part: its message says that the weights may have changed.
  *
  * It survives `structuredClone` and `postMessage`: the copy is plain data with `name`, `code`, `message`
  * and `stack`, and {@link TinyloomError.from} turns that copy back into an error.

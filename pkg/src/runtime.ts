@@ -33,7 +33,7 @@ export interface FeatureOptions {
   timestamps?: "auto" | false;
   /**
    * Products of small matrices by a subgroup, an experiment of Chromium behind `--enable-unsafe-webgpu`.
-   * Needs `subgroups`.
+   * Needs `subgroups`; tinyloom's products on them also need `f16`.
    */
   subgroupMatrix?: "auto" | false;
 }

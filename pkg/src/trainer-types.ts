@@ -59,8 +59,9 @@ export interface TrainerOptions {
   recompute?: boolean;
   /**
    * With `"mixed"`, matrix products read the weights in f16, from a copy that each step writes. On a GPU with
-   * subgroup matrices they also round activations and their gradients to f16 as they read them. Sums, activations,
-   * gradients and the weights themselves stay f32, and so do moments that are not in 8 bits. Default `"f32"`.
+   * subgroup matrices they also round activations and their gradients to f16, and what only products read is stored
+   * so. Sums, gradients of weights and the weights themselves stay f32, and so do moments that are not in 8 bits.
+   * Default `"f32"`.
    */
   precision?: "f32" | "mixed";
   /**

@@ -223,6 +223,7 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
 
 /// `gated_activation_forward` or `activation_forward`. Grid: `tokens · width` invocations.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
+    debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
     let (kernel, input) = match (shape.gated, shape.half) {
         (true, false) => (shader!("06_gated_activation_forward"), "gate_up"),
         (true, true) => (shader!("06_gated_activation_forward_f16"), "gate_up"),
@@ -247,6 +248,7 @@ impl ActivationWidth {
 
 /// `gated_activation_backward` or `activation_backward`. Grid: `tokens · width` invocations.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
+    debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
     let (kernel, [input, d_input]) = match (shape.gated, shape.half) {
         (true, false) => (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"]),
         (true, true) => (shader!("09_gated_activation_backward_f16"), ["gate_up", "d_gate_up"]),

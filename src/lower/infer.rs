@@ -46,6 +46,11 @@ pub struct InferencePlans {
 }
 
 impl InferencePlans {
+    /// What decodes texts of up to so many tokens.
+    pub fn decode_of(&self, tokens: usize) -> &Plan {
+        self.near.as_ref().filter(|_| tokens <= self.near_keys).unwrap_or(&self.decode)
+    }
+
     pub fn all(&self) -> Vec<&Plan> {
         let Self { prefill, logits, loss, last_row, decode, near, sample, pack, .. } = self;
         let plans = [prefill, logits, loss, last_row, decode, sample, pack];

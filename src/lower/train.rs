@@ -65,8 +65,8 @@ pub struct TrainChoices {
 /// `mixed` the products of activations with weights, forward and backward, read these in f16. Where the device
 /// multiplies f16 by matrices, they also round activations and their gradients, and what only they read lies in f16.
 /// Sums, the gradients of weights, the weights that the optimizer changes and its moments stay f32 (after
-/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). The gradients of a loss that is a sum over
-/// tokens need no scaling.
+/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). They are not scaled: the loss is a sum
+/// over tokens.
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;

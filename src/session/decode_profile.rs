@@ -37,8 +37,7 @@ impl Model {
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, self.layout(), shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;
-        let near = plans.near.as_ref().filter(|_| context < plans.near_keys);
-        let mut rows = near.unwrap_or(&plans.decode).rows(most)?;
+        let mut rows = plans.decode_of(context + 1).rows(most)?;
         rows.extend(plans.sample.rows(most)?);
         let mut times = vec![];
         // The first time a kernel runs it is slower than ever after.

@@ -127,7 +127,7 @@ pub fn estimate(
         bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
         // One readback serves the tokens of a submit, while the next is decoded.
         let [flops, work] = if sequences == 1 {
-            let both = [&plans.decode, &plans.sample];
+            let both = [plans.decode_of(tokens), &plans.sample];
             [both.map(Plan::flops), both.map(|plan| speed.milliseconds(plan))]
                 .map(|of| of.iter().sum::<f64>())
         } else {

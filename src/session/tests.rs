@@ -6,7 +6,7 @@ use super::{
     GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader, Resume,
     Trainer, TrainerOptions, UNWATCHED,
 };
-use crate::caps::{Capabilities, Target};
+use crate::caps::{Capabilities, Features, Target};
 use crate::config::ModelConfig;
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::ErrorCode;
@@ -216,8 +216,11 @@ fn a_fast_gpu_takes_a_chunk_and_sixteen_tokens_in_a_submit() {
 /// Each submit of sixteen tokens takes the plan of the longest of its texts.
 #[test]
 fn a_text_is_decoded_by_the_plan_for_its_length() {
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
     let run = |max_tokens| {
-        let fake = Fake::new(false, 3e10, 0.0);
+        let floor = Capabilities::floor(Target::Native);
+        let caps = Capabilities { features, subgroup_size: [32, 32], ..floor };
+        let fake = Fake::with(caps, 3e10, 0.0);
         let model = model(&fake, config(128, 2, 4096));
         let before = fake.encoded.get().dispatches;
         let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };

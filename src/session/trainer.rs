@@ -39,9 +39,14 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Submits that a step takes at least: one that is refused does not keep the others from running.
-const fn pieces(micro_step: Replay) -> usize {
-    if micro_step.early > 0 { 3 } else { 1 }
+/// Submits that a step is sent in. The GPU may refuse one and run the others.
+const fn pieces(micro_step: Replay, submits: usize) -> usize {
+    match (submits, micro_step.early) {
+        (1, 0) => 1,
+        (1, 1..4) => 2,
+        (1, _) => 3,
+        _ => submits,
+    }
 }
 
 /// What a step reports.
@@ -300,7 +305,7 @@ impl Trainer {
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
         progress.cursor += drawn;
-        let mut sent = self.flight.sent(progress, last, submits.max(pieces(replays[0])));
+        let mut sent = self.flight.sent(progress, last, pieces(replays[0], submits));
         if first {
             self.losses.take();
         }

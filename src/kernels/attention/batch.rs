@@ -99,6 +99,8 @@ impl Operands {
         let Some(Constant(rate)) = shape.dropout else {
             return composer.module(shader!("lib/attention/dropout_none"));
         };
+        // Tiles of keys then begin where blocks of random words do.
+        debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
         composer
             .size("PLACE", self.bindings(shape, pass).len() - 1)
             .size("THRESHOLD", dropout_threshold(rate))

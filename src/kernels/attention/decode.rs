@@ -21,6 +21,8 @@ pub const PARTIAL_STATE: usize = 4;
 const SHORT: usize = 256;
 /// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
 const NEAR: usize = 1024 * 64;
+/// Most query heads per key-value head with which that was measured, and one more.
+const MOST_NEAR: usize = 4;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
@@ -88,10 +90,15 @@ pub fn decode_splits(
     Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
 }
 
-/// Most keys that a query reads in one range while a text is short: a merge would cost another dispatch. 0 on a CPU,
-/// whose dispatches cost little.
+/// Most keys that a query reads in one range while a text is short: a merge would cost another dispatch. 0 where
+/// that is not expected to pay: on a CPU, whose dispatches cost little; without subgroups, where a wide workgroup
+/// waits at barriers; and where more query heads than were measured would read the same keys.
 pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
-    if caps.software { 0 } else { NEAR / shape.head_dim.max(64) }
+    let shared = shape.heads / shape.kv_heads;
+    if caps.software || !caps.reduces_by_subgroup() || shared > MOST_NEAR {
+        return 0;
+    }
+    NEAR / shape.head_dim.max(64)
 }
 
 /// The ranges of a query over the cache of a text of up to `capacity` tokens.
@@ -146,11 +153,12 @@ const IN_FLIGHT: usize = 8;
 const SCORES: usize = 32;
 /// Neighbours that share a key, where the head is wide enough: together they read 128 bytes of it.
 const LANES: usize = 8;
-/// Invocations of a workgroup, and most neighbours that share a key.
+/// Most neighbours that share a key.
+const MOST_LANES: usize = 32;
+/// Invocations of a workgroup.
 const SIZE: usize = 128;
 /// The same where one range is all: a workgroup for each query head.
 const SIZE_ALONE: usize = 512;
-const MOST_LANES: usize = 32;
 
 /// Neighbours that share a key: more than [`LANES`] only where each would need too many registers.
 fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {

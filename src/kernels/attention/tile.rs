@@ -75,8 +75,8 @@ impl AttentionTile {
         16 * (row_tile + column_tile + weight_tile) + 4 * statistics
     }
 
-    /// How many neighbours among an invocation's keys share a block of random words, which is of every eighth of 32
-    /// keys.
+    /// A block of random words is of four of 32 keys, eight apart. This many consecutive keys of an invocation are
+    /// of one block. The first of a tile is a multiple of the tile's keys.
     const fn keys_per_block(&self, pass: AttentionPass) -> usize {
         let (apart, keys) = match pass {
             AttentionPass::Forward | AttentionPass::Query => {

@@ -62,9 +62,13 @@ impl Step {
             return error;
         }
         let Error { code, message } = error;
+        let changed = if self.last {
+            "the weights may have changed; go on from a save"
+        } else {
+            "the accumulation of gradients begins again"
+        };
         let more = format!(
-            "{message}. The step was cut into {} submits, and others of them may have run: the weights may \
-             have changed; go on from a save",
+            "{message}. The step was cut into {} submits, and others of them may have run: {changed}",
             self.submits
         );
         Error::new(code, more)
@@ -78,7 +82,8 @@ impl Drop for Step {
         if self.failed {
             flight.failed.set(true);
             if self.submits > 1 {
-                arrived.counted = 0; // some of the gradients may be the failed step's
+                // Some of the gradients may be the failed step's: the accumulation begins again.
+                (arrived.micro_step, arrived.counted) = (0, 0);
             }
         } else {
             let step = arrived.step + u64::from(self.last);

@@ -36,11 +36,42 @@ fn a_refused_submit_rejects_the_step_and_leaves_the_trainer_as_before() {
     let error = block_on(trainer.step(&batch(&pair.config, 9, 24))).unwrap_err();
     assert_eq!(error.code, ErrorCode::Internal, "{error}");
     assert!(error.message.contains("refused"), "{error}");
+    assert!(error.message.contains("cut into 3 submits"), "{error}");
+    assert!(error.message.contains("weights may have changed"), "{error}");
     assert_eq!(trainer.steps(), 1);
     assert_eq!(weights(&pair.model), first.1);
     let second = run(&pair, &trainer, &[2]);
     assert_eq!([first.0, second.0].concat(), expected.0);
     assert_eq!(second.1, expected.1);
+}
+
+/// Others of its submits may have run, so that the gradients are not those of the micro-steps before.
+#[test]
+fn an_accumulation_with_a_refused_submit_begins_again() {
+    let trained = |refused: bool| {
+        let double = Double::floor();
+        let pair = Pair::new(&double, TIED);
+        let options = TrainerOptions {
+            tokens_per_step: 24,
+            gradient_accumulation: 2,
+            ..TrainerOptions::default()
+        };
+        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        if refused {
+            run(&pair, &trainer, &[8]);
+            double.fail(Fault::RefusedSubmit, 0);
+            let error = block_on(trainer.step(&batch(&pair.config, 9, 24))).unwrap_err();
+            assert!(error.message.contains("weights may have changed"), "{error}");
+            run(&pair, &trainer, &[8, 9]);
+            double.fail(Fault::RefusedSubmit, 0);
+            let error = block_on(trainer.step(&batch(&pair.config, 1, 24))).unwrap_err();
+            assert!(error.message.contains("accumulation of gradients begins again"), "{error}");
+        } else {
+            run(&pair, &trainer, &[8, 9]);
+        }
+        run(&pair, &trainer, &[1, 2])
+    };
+    assert_eq!(trained(true), trained(false));
 }
 
 #[test]
