@@ -10,10 +10,12 @@ import type {
   GenerateOptions,
 } from "./generate.js";
 import type { Handle } from "./handle.js";
+import { models } from "./internal.js";
 import type { Model } from "./model.js";
 import { invalid, show } from "./options.js";
 import type { RawBatch, RawModel } from "./raw.js";
 import type { TokenIds } from "./tokens.js";
+import { watched } from "./watch.js";
 
 /** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
 export type BatchCall = readonly [Given, Model, Handle<RawModel>];
@@ -42,9 +44,11 @@ function calls({ config }: Model, { prompts, call, ...shared }: Given): Generate
       `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
     );
   }
-  return (prompts as readonly unknown[]).map((one, index) => {
+  // Not `map`, which leaves out what a sparse array lacks.
+  return Array.from(prompts as readonly unknown[], (one, index) => {
     const name = `prompts[${index}]`;
-    const { prompt, ...own } = isPrompt(one) ? one : { prompt: one as TokenIds };
+    const { prompt, ...rest } = isPrompt(one) ? one : { prompt: one as TokenIds };
+    const own = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
     refuse(`${WHERE}: ${name}`, own, [...ABSENT, ...SHARED]);
     try {
       const options = { ...shared, ...own } as GenerateOptions;
@@ -134,10 +138,16 @@ export async function* generatedBatch(
   };
   const next = () =>
     handle.run(async (raw) => {
-      const numbers = await started(raw).next();
+      const numbers = await watched(WHERE, signal ? { signal } : {}, (ask) =>
+        started(raw).next((...place) => handle.freed || ask(...place)),
+      );
       for (const [index, token] of triples(numbers)) if (token >= 0) texts[index]?.drew(token);
       return numbers;
     }, signal);
+  const { queue, own, disown } = models.of(model);
+  // A loop that nobody ends must not keep the texts' cache when the model is freed.
+  const owned = { free: () => void queue.run(() => ended(batch)).catch(() => undefined) };
+  own(owned);
   try {
     for (;;) {
       throwIfAborted(signal, WHERE);
@@ -154,14 +164,18 @@ export async function* generatedBatch(
       }
     }
   } finally {
+    disown(owned);
     await handle.settled();
     ended(batch);
   }
 }
 
+/** Gives back what a batch holds; of a module that has panicked nothing, as the error of its call says. */
 function ended(batch: RawBatch | undefined): void {
-  batch?.release();
-  batch?.free();
+  try {
+    batch?.release();
+    batch?.free();
+  } catch {}
 }
 
 function* triples(numbers: Float64Array): Generator<[number, number, number]> {

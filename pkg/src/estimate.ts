@@ -15,7 +15,7 @@ import type { TrainerOptions } from "./trainer-types.js";
 export interface TextEstimate {
   /** Tokens of the prompt and of what is generated; default 256. */
   tokens?: number;
-  /** Texts of {@link Model.generateBatch}, 1 to 256; default 1. Operations and milliseconds stay those of a token. */
+  /** Texts of {@link Model.generateBatch}, 2 to 256. Default 1, a text of {@link Model.generate}. Operations and milliseconds stay those of a token. */
   sequences?: number;
   /** As in {@link Model.generate}. */
   kvCache?: KvCache;

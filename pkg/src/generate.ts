@@ -237,6 +237,8 @@ export function generateCall(
 export function batchGiven(prompts: unknown, options: BatchOptions) {
   const shared = check<GenerateOptions>("generateBatch", options, GENERATE);
   const { stop, stopTokens } = shared;
+  if (Array.isArray(prompts) && prompts.length > 256)
+    throw invalid(`generateBatch takes 1 to 256 prompts, not ${prompts.length}`);
   const copies = inspect("generateBatch", () => structuredClone({ stop, stopTokens, prompts }));
   return { ...shared, ...copies, call: generateCall };
 }

@@ -64,7 +64,8 @@ export async function* generated({ config, weights }: Model, call: () => Call): 
     const tokens = tokensOf(next, chosen, biases);
     yield* withText ? withText(tokens) : tokens;
   } finally {
-    await chosen.queue.run(() => generation && end(generation));
+    // Of a module that has panicked nothing is given back, as the error of its call says.
+    await chosen.queue.run(() => generation && end(generation)).catch(() => undefined);
   }
 }
 

@@ -318,9 +318,10 @@ export class Model {
     prompts: readonly (TokenIds | BatchPrompt)[],
     options: BatchOptions = {},
   ): AsyncGenerator<BatchToken, void, undefined> {
-    const call = evaluated(
-      () => [batchGiven(prompts, options), this, this.#over(options?.adapter)] as const,
-    );
+    const call = evaluated(() => {
+      const given = batchGiven(prompts, options);
+      return [given, this, this.#over(given.adapter)] as const;
+    });
     return generatedBatch(call);
   }
 

@@ -124,7 +124,7 @@ export interface RawBatch extends Releasable {
    * A text's number, a token and its log-probability, of each draw; of each text that has ended its number, -1 and
    * 0. Empty when all have.
    */
-  next(): Promise<Float64Array>;
+  next(ask: Ask): Promise<Float64Array>;
   /** Ends a text. */
   end(index: number): void;
 }

@@ -6,7 +6,8 @@ use super::model::Model;
 use super::pace::{Pace, SUBMIT_MILLISECONDS, Sent};
 use super::several::{RowState, SeveralPass};
 use super::step::{Choice, Sampling};
-use crate::error::{Error, Result};
+use super::watch::Watch;
+use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Replay, made, watched};
 use crate::lower::{CacheShape, InferenceOptions};
 use std::cell::Cell;
@@ -182,9 +183,9 @@ impl Batch {
     /// text and is not given.
     ///
     /// # Errors
-    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `non-finite` when the logits of a text have no
-    /// number to draw from.
-    pub async fn next(&mut self) -> Result<Vec<(usize, Drawn)>> {
+    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read, `non-finite` when
+    /// the logits of a text have no number to draw from.
+    pub async fn next(&mut self, watch: Watch<'_>) -> Result<Vec<(usize, Drawn)>> {
         let model = Rc::clone(&self.model);
         let mut given = vec![];
         while given.is_empty() {
@@ -201,7 +202,7 @@ impl Batch {
             let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
             let ready = match ready {
                 Some(ready) => ready,
-                None => self.read_texts(&cache).await?,
+                None => self.read_texts(&cache, watch).await?,
             };
             self.decode_ahead(&cache, &ready.pass)?;
             let oldest = self.ahead.pop_front();
@@ -225,17 +226,17 @@ impl Batch {
 
     /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
     /// changed.
-    async fn read_texts(&mut self, cache: &KeyValueCache) -> Result<Ready> {
+    async fn read_texts(&mut self, cache: &KeyValueCache, watch: Watch<'_>) -> Result<Ready> {
         self.settle().await?;
         let _turn = cache.turn().await;
         let (model, rows) = (&self.model, self.texts.len());
-        let shape = CacheShape { sequences: rows, capacity: self.capacity };
-        let pass = SeveralPass::new(model, cache, Some(shape), rows).await?;
+        let pass = self.pass(cache).await?;
         let version = loop {
             let version = model.weights.version();
             for (row, text) in self.texts.iter().enumerate() {
+                watch.at(row, rows, "read prompts")?;
                 let read = text.tokens.len() - 1;
-                if !text.finished && read > 0 {
+                if text.left() > 0 && read > 0 {
                     model.read_text(cache, &text.tokens[..read]).await?;
                     let copy = |room: &Room| pass.copy_text(room, row, read);
                     made(&**model.gpu(), || cache.with(copy)).await?;
@@ -248,6 +249,18 @@ impl Batch {
         let states: Vec<_> = self.texts.iter().map(Text::state).collect();
         made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
+    }
+
+    /// A pass with a cache for all texts. Where memory is short, the model's caches of other options go first.
+    async fn pass(&self, cache: &KeyValueCache) -> Result<SeveralPass> {
+        let (model, rows) = (&self.model, self.texts.len());
+        let shape = CacheShape { sequences: rows, capacity: self.capacity };
+        let pass = SeveralPass::new(model, cache, Some(shape), rows).await;
+        let short = pass.as_ref().is_err_and(|error| error.code == ErrorCode::OutOfMemory);
+        if short && model.give_up_caches_but(self.inference) {
+            return SeveralPass::new(model, cache, Some(shape), rows).await;
+        }
+        pass
     }
 
     /// The tokens of each text as a bit set, where any text needs them.

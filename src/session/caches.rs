@@ -46,7 +46,7 @@ impl Model {
     }
 
     /// Frees the caches of other options; false where there is none. A generation reads its text again.
-    fn give_up_caches_but(&self, options: InferenceOptions) -> bool {
+    pub(super) fn give_up_caches_but(&self, options: InferenceOptions) -> bool {
         let mut caches = self.caches.borrow_mut();
         let before = caches.len();
         caches.retain(|cache| cache.options == options);

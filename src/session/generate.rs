@@ -20,6 +20,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+/// Failures of a check's pass that plain decoding does not have.
+const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
+
 /// Submits that are on their way together: while one is read the next is decoded, so that neither
 /// the GPU nor the host waits for the other.
 pub(super) const SUBMITS_AHEAD: usize = 2;
@@ -354,7 +357,15 @@ impl Generation {
             Some(pass) => pass,
             None => {
                 let _turn = cache.turn().await;
-                SeveralPass::new(&self.model, cache, None, lookup::ROWS).await?
+                let made = SeveralPass::new(&self.model, cache, None, lookup::ROWS).await;
+                if made.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
+                    // The text goes on without checks, from where it is.
+                    if self.lookup.take().is_some_and(|lookup| lookup.astray) {
+                        self.held = None;
+                    }
+                    return Ok(None);
+                }
+                made?
             }
         };
         Ok(Some((rows, pass)))
@@ -368,7 +379,7 @@ impl Generation {
         let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
         let rows = lookup.draft(&self.text);
         if rows.is_none() || left < lookup::ROWS || room.unwrap_or(0) < lookup::ROWS {
-            lookup.stop();
+            lookup.pause();
             return None;
         }
         rows

@@ -21,7 +21,7 @@ const WORTH: usize = 4;
 /// often it would have been right.
 #[derive(Debug)]
 pub(super) struct Lookup {
-    /// Behind which token of the text a run of tokens occurred last, by their hash.
+    /// For each hash of three tokens the position behind their last occurrence.
     places: Vec<u32>,
     /// Tokens of the text that are in the table.
     known: usize,
@@ -33,7 +33,7 @@ pub(super) struct Lookup {
     wanted: usize,
     /// Checks are worth while.
     pub checking: bool,
-    /// Decoding counts on by itself from another place than the text's end.
+    /// The GPU's position and token are not those of the text's end: they are written before the next decoding.
     pub astray: bool,
     pub pass: Option<SeveralPass>,
     pub pace: Pace,
@@ -98,10 +98,15 @@ impl Lookup {
         }
     }
 
-    /// Nothing is checked before more has been foreseen than the last time.
-    pub fn stop(&mut self) {
+    /// Nothing is checked before as much has been foreseen again.
+    pub fn pause(&mut self) {
         self.checking = false;
         self.streak = 0;
+    }
+
+    /// Nothing is checked before more has been foreseen than the last time.
+    pub fn stop(&mut self) {
+        self.pause();
         self.wanted = (2 * self.wanted).min(MOST_STREAK);
     }
 }

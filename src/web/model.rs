@@ -312,10 +312,10 @@ pub struct RawBatch {
 impl RawBatch {
     /// Of each draw the text's number, the token and its log-probability; of each text that has ended its number, -1
     /// and 0. Empty when all have ended.
-    pub async fn next(&self) -> JsResult<Vec<f64>> {
-        let slot = Rc::clone(&self.batch);
+    pub async fn next(&self, ask: Function) -> JsResult<Vec<f64>> {
+        let (slot, ask) = (Rc::clone(&self.batch), asking(ask));
         let mut batch = slot.replace(None).ok_or_else(|| busy("batch"))?;
-        let drawn = batch.next().await;
+        let drawn = batch.next(Watch(&ask)).await;
         let ended = batch.ended();
         slot.replace(Some(batch));
         let mut numbers = vec![];

@@ -9,7 +9,7 @@ use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::TrainerOptions;
-use crate::session::{Batch, Drawn, GenerateOptions, Generation, Model, Trainer, UNWATCHED};
+use crate::session::{Batch, Drawn, GenerateOptions, Generation, Model, Trainer, UNWATCHED, Watch};
 use crate::twins::check::assert_close;
 use pollster::block_on;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ fn begun(model: &Rc<Model>, prompts: &[Prompt]) -> Batch {
 fn rest(batch: &mut Batch, texts: usize) -> Vec<Vec<Drawn>> {
     let mut all = vec![vec![]; texts];
     loop {
-        let some = block_on(batch.next()).unwrap();
+        let some = block_on(batch.next(UNWATCHED)).unwrap();
         if some.is_empty() {
             return all;
         }
@@ -145,7 +145,7 @@ fn a_pass_decodes_all_and_several_go_in_a_submit() {
         let double = Double::floor();
         let model = Pair::new(&double, UNTIED).model;
         let mut batch = begun(&model, &ragged(count, &greedy(20)));
-        block_on(batch.next()).unwrap();
+        block_on(batch.next(UNWATCHED)).unwrap();
         let before = double.counters().submits;
         rest(&mut batch, count);
         double.counters().submits - before
@@ -162,11 +162,11 @@ fn texts_go_on_when_the_weights_change_or_the_cache_grows() {
     let prompts = ragged(3, &greedy(60));
     let mut batch = begun(&pair.model, &prompts);
     let mut first = vec![vec![]; 3];
-    let some = block_on(batch.next()).unwrap();
+    let some = block_on(batch.next(UNWATCHED)).unwrap();
     some.into_iter().for_each(|(index, drawn)| first[index].push(drawn.token));
     // The model's cache grows.
     block_on(pair.model.logits(&integers(4, 400, 61), Default::default(), UNWATCHED)).unwrap();
-    let some = block_on(batch.next()).unwrap();
+    let some = block_on(batch.next(UNWATCHED)).unwrap();
     some.into_iter().for_each(|(index, drawn)| first[index].push(drawn.token));
     let whole: Vec<_> = prompts.iter().map(|prompt| tokens(&alone(&pair.model, prompt))).collect();
     for (first, whole) in first.iter().zip(&whole) {
@@ -192,11 +192,24 @@ fn a_batch_leaves_nothing_and_says_what_it_takes() {
     alone(&model, &prompts[0]);
     let (bytes, held) = (model.gpu_bytes(), double.counters().gpu_bytes);
     let mut batch = begun(&model, &prompts);
-    block_on(batch.next()).unwrap();
+    block_on(batch.next(UNWATCHED)).unwrap();
     // Keys and values of 4 × 256 tokens in two layers, and more.
     assert!(model.gpu_bytes() - bytes >= 4 * 256 * 2 * 32 * 4 * 2);
     drop(batch);
     assert_eq!((model.gpu_bytes(), double.counters().gpu_bytes), (bytes, held));
+}
+
+#[test]
+fn a_batch_that_was_given_up_while_it_read_goes_on() {
+    let model = Pair::new(&Double::floor(), UNTIED).model;
+    let prompts = ragged(3, &greedy(20));
+    let expected = rest(&mut begun(&model, &prompts), 3);
+    let mut batch = begun(&model, &prompts);
+    let second = |done, total, _: &'static str| done == 1 && total == 3;
+    let error = block_on(batch.next(Watch(&second))).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Aborted, "{error}");
+    let texts = |all: Vec<Vec<Drawn>>| all.iter().map(|text| tokens(text)).collect::<Vec<_>>();
+    assert_eq!(texts(rest(&mut batch, 3)), texts(expected));
 }
 
 #[test]
@@ -207,7 +220,7 @@ fn an_ended_text_gives_no_more_and_the_others_do() {
         .map(|(prompt, options)| (prompt, GenerateOptions { max_tokens: 40, ..options }))
         .collect();
     let mut batch = begun(&model, &prompts);
-    let first = block_on(batch.next()).unwrap();
+    let first = block_on(batch.next(UNWATCHED)).unwrap();
     batch.end(1);
     let later = rest(&mut batch, 3);
     let before = |index| first.iter().filter(|(of, _)| *of == index).count();
@@ -245,7 +258,7 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
         double.fail(Fault::RefusedSubmit, nth);
         let mut failed = 0;
         loop {
-            match block_on(batch.next()) {
+            match block_on(batch.next(UNWATCHED)) {
                 Err(error) => {
                     assert_eq!(error.code, ErrorCode::Internal, "{error}");
                     failed += 1;
@@ -261,11 +274,11 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
     let double = Double::floor();
     let model = Pair::new(&double, TIED).model;
     let mut batches = [0, 1].map(|_| begun(&model, &ragged(2, &greedy(40))));
-    block_on(batches[0].next()).unwrap();
+    block_on(batches[0].next(UNWATCHED)).unwrap();
     model.free();
-    assert_eq!(block_on(batches[0].next()).unwrap_err().code, ErrorCode::Freed);
+    assert_eq!(block_on(batches[0].next(UNWATCHED)).unwrap_err().code, ErrorCode::Freed);
     double.lose("a test");
-    assert_eq!(block_on(batches[1].next()).unwrap_err().code, ErrorCode::Freed);
+    assert_eq!(block_on(batches[1].next(UNWATCHED)).unwrap_err().code, ErrorCode::Freed);
     drop(batches);
     let model = Pair::new(&Double::floor(), TIED).model;
     let refused = Batch::start(&model, vec![(vec![1], greedy(4)); 257]).unwrap_err();

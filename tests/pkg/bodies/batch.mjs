@@ -199,7 +199,10 @@ export const cases = {
     ok(bytes.cache > 6 * one.bytes.cache && operations.token > 0, "a cache for each text");
     await running.return();
     await waitFor("the memory of a batch", () => bytesOf() - empty === one.bytes.total);
+    // Nobody ends this one.
+    await model.generateBatch(prompts, options).next();
     model.free();
+    await waitFor("the memory of a freed model", () => bytesOf() === empty);
   },
 
   async "nonsense is refused"(host) {
@@ -216,7 +219,27 @@ export const cases = {
     await wrong(["prompt 1", "tokens[1] is 256"], [[1], [2, 256]], {}, tokens);
     await wrong(["prompts[1] is undefined"], [[1], {}], {}, tokens);
     await wrong(["prompt 1 has 65 tokens", "64"], [[1], new Uint32Array(65)], {}, tokens);
-    await wrong(["257", "from 1 to 256"], Array(257).fill([1]));
+    await wrong(["takes 1 to 256 prompts", "257"], Array(257).fill([1]));
+    await wrong(["takes 1 to 256 prompts"], new Array(1e7));
+    const holes = [];
+    holes[1] = [1];
+    await wrong(["prompts[0] is undefined"], holes, {}, tokens);
+    const tokenizer = new host.tinyloom.ByteTokenizer();
+    await wrong(["prompts[0] is undefined"], new Array(3), { tokenizer }, tokens);
+    const once = () => {
+      let reads = 0;
+      return {
+        get adapter() {
+          if (reads++) throw new Error("a second read");
+          return undefined;
+        },
+        maxTokens: 1,
+      };
+    };
+    equal((await byPrompt([0], model.generateBatch([[1]], once())))[0].length, 1);
+    const seeded = { seed: 5, maxTokens: 12 };
+    const own = (more) => byPrompt([0], model.generateBatch([{ prompt: [1], ...more }], seeded));
+    equal(ids((await own({ seed: undefined }))[0]), ids((await own({}))[0]), "an undefined seed");
     await wrong(['generateBatch has no option "alternatives"'], [[1]], { alternatives: 2 });
     await wrong(['generateBatch has no option "bias"'], [[1]], { bias: [[1, 2]] });
     await wrong(['prompts[1] has no option "kvCache"'], [[1], { prompt: [1], kvCache: "f16" }]);
@@ -229,6 +252,39 @@ export const cases = {
     await wrong(["stopTokens has 256"], [[1]], { stopTokens: [256] });
     model.free();
     await refuses("freed", ["Model"], () => model.generateBatch([[1]]));
+  },
+
+  async "a signal ends a batch while it reads its prompts"(host) {
+    const model = await make(host, { max_position_embeddings: 512 });
+    const prompts = Array.from({ length: 64 }, (_, i) => new Uint32Array(300).fill(i));
+    const controller = new AbortController();
+    const begun = model.generateBatch(prompts, { signal: controller.signal, maxTokens: 2 }).next();
+    const ended = refuses("aborted", ["generateBatch"], () => begun);
+    const read = model.loss([1, 2, 3]); // waits behind it
+    await new Promise((done) => setTimeout(done, 20));
+    controller.abort();
+    await ended;
+    ok(Number.isFinite(await read), "the model goes on");
+    const freed = model.generateBatch(prompts, { maxTokens: 2 }).next();
+    const refused = refuses("freed", ["Model"], () => freed);
+    await new Promise((done) => setTimeout(done, 20));
+    model.free();
+    await refused;
+  },
+
+  async "lookup goes on without checks where memory is short"(host) {
+    const { tinyloom, gpu } = host;
+    const text = Array.from({ length: 24 }, (_, i) => [3, 14, 15, 9][i % 4]);
+    const options = { maxTokens: 40, temperature: 0 };
+    const probe = await make(host);
+    const expected = ids(await collect(probe.generate(text, options)));
+    probe.free();
+    const { bytes } = await tinyloom.estimate(config, { generate: { tokens: 64 } });
+    const runtime = await tinyloom.Runtime.create({ gpu, memoryBudget: bytes.total + 200 });
+    const model = await tinyloom.Model.create(runtime, config, { seed: 11 });
+    const looked = await collect(model.generate(text, { ...options, promptLookup: true }));
+    equal(ids(looked), expected);
+    runtime.destroy();
   },
 
   async "memory that is not there is refused with its sum"(host) {
