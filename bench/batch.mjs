@@ -66,7 +66,7 @@ async function lookups(model, { vocab_size: vocabulary }, report) {
 /** @returns rows `{ workload, tokensPerSecond, decodedPerSecond, runs }`: with prompts, without, and of each run. */
 export async function batchSuite(tinyloom, gpu, { limits = "adapter", only }, report) {
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
-  const { config } = CONFIGS[only ?? "seed"];
+  const { config } = CONFIGS[only || "seed"];
   const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
   const results = [];
   const told = (row) => {
