@@ -45,7 +45,7 @@ impl Look {
         })
     }
 
-    /// The first position of `tokens` that is told.
+    /// The first position of `tokens` whose logits are returned.
     fn first(self, tokens: usize) -> Result<usize> {
         let Self::Logits { from } = self else { return Ok(0) };
         if from < tokens {

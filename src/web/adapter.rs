@@ -1,4 +1,4 @@
-//! The browser's adapter: what wgpu cannot tell of it, and a device with subgroups and their matrices.
+//! Reads what wgpu does not report of the browser's adapter, and requests a device with subgroups and their matrices.
 //!
 //! wgpu 30 does not know WebGPU's `subgroups` feature, nor that of subgroup matrices, and so cannot request them
 //! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file reads the

@@ -1,5 +1,5 @@
-// The keys that the query of each row sees, of the text of that row: lib/cache/append_several.wgsl. The row's
-// own key is the last of them, of which it sees WINDOW.
+// Each row's query sees the keys of its own text (lib/cache/append_several.wgsl). It sees at most WINDOW keys. The
+// last of them is the row's own.
 @group(0) @binding(RESULT - 1u) var<storage, read> documents: array<u32>;
 @group(0) @binding(UNIFORM) var<uniform> step: Step;
 

@@ -65,7 +65,7 @@ fn same_as_alone(model: &Rc<Model>, prompts: &[Prompt]) -> Vec<Vec<u32>> {
     together.iter().map(|drawn| tokens(drawn)).collect()
 }
 
-/// Prompts of ragged lengths, one of a single token, of which some end early.
+/// Prompts of different lengths. One has a single token. Some texts end early.
 fn ragged(count: usize, options: &GenerateOptions) -> Vec<Prompt> {
     let length = |i: usize| if i == 1 { 1 } else { 3 + (i * 7) % 19 };
     let prompt = |i: usize| integers(i as u32, length(i), 61);
