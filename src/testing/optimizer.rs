@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand, Outputs, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, same, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::kernels as k;
 use crate::twins::optimizer::{
@@ -185,10 +185,12 @@ async fn adamw(lane: Rc<Lane>) -> Outcome {
             made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let named = of(&job.kernel);
-            for (index, (name, expected)) in
-                [("weights", &w), ("moment1", &m), ("moment2", &v)].into_iter().enumerate()
+            for (index, (name, expected, before)) in
+                [("weights", &w, &weights), ("moment1", &m, &moment1), ("moment2", &v, &moment2)]
+                    .into_iter()
+                    .enumerate()
             {
-                close(name, &got.floats(index), expected, ROUNDING).map_err(&named)?;
+                updated(name, &got.floats(index), expected, before).map_err(&named)?;
             }
             if !update {
                 same("weights", got.words(0), operands[0].contents()).map_err(&named)?;
@@ -223,6 +225,12 @@ fn adamw_by_parts(
     }
 }
 
+/// Holds what an update leaves to what is expected. An update can cancel almost all of what was there, which then is
+/// what the errors are relative to.
+fn updated(what: &str, got: &[f32], expected: &[f64], before: &[f32]) -> Result<(), String> {
+    close_to_terms(what, got, expected, &wide(before), ROUNDING)
+}
+
 /// Runs an update with one moment at most on every variant and holds weights and moment to what is expected.
 async fn hold(
     lane: &Lane,
@@ -247,9 +255,9 @@ async fn hold(
         if !update {
             same("weights", got.words(0), operands[0].contents()).map_err(&named)?;
         }
-        close("weights", &got.floats(0), w, ROUNDING).map_err(&named)?;
+        updated("weights", &got.floats(0), w, weights).map_err(&named)?;
         if bound == 6 {
-            close("moment1", &got.floats(1), m, ROUNDING).map_err(&named)?;
+            updated("moment1", &got.floats(1), m, moment).map_err(&named)?;
         }
     }
     Ok(())
@@ -421,9 +429,10 @@ async fn adamw_placed(lane: Rc<Lane>) -> Outcome {
             for (index, what, own, wanted) in
                 [(0, "weights", &own, &w), (1, "moment1", &own1, &m), (2, "moment2", &own2, &v)]
             {
-                let before = &operands[if index == 0 { 0 } else { index + 1 }];
-                close(what, &got.floats(index)[own.clone()], wanted, ROUNDING).map_err(&named)?;
-                around(what, got.words(index), before, own.clone()).map_err(&named)?;
+                let operand = &operands[if index == 0 { 0 } else { index + 1 }];
+                let before = &[&weights, &moment1, &moment2][index][own.clone()];
+                updated(what, &got.floats(index)[own.clone()], wanted, before).map_err(&named)?;
+                around(what, got.words(index), operand, own.clone()).map_err(&named)?;
             }
         }
     }
