@@ -48,7 +48,8 @@ struct Batch {
     lse: Vec<f64>,
     d_out: Vec<f32>,
     expected: Vec<f64>,
-    /// The gradient without its delta: a term that cancels wholly where a query sees one key.
+    /// The gradient without its delta, a term that cancels wholly where a query sees one key; and where the sum
+    /// over a head cancels that a slope is, as if that had the size of its terms.
     terms: Vec<f64>,
 }
 
@@ -62,6 +63,17 @@ impl Batch {
         let expected = attention_backward(shape, &exact, &documents, &out, &lse, &wide(&d_out));
         let nothing = vec![0.0; out.len()];
         let terms = attention_backward(shape, &exact, &documents, &nothing, &lse, &wide(&d_out));
+        // Σ |x| / √n over a head is at most √(Σ x²).
+        let mut sized = exact.clone();
+        for row in sized.chunks_exact_mut(shape.qkv_width()) {
+            let values = (shape.n_heads + shape.n_kv_heads) * shape.head_dim;
+            row[values..].iter_mut().for_each(|x| *x = x.abs());
+        }
+        let root = (shape.head_dim as f64).sqrt();
+        let d_sized: Vec<f64> = d_out.iter().map(|&x| f64::from(x).abs() / root).collect();
+        let sizes = attention_backward(shape, &sized, &documents, &nothing, &lse, &d_sized);
+        let terms =
+            terms.iter().zip(sizes).map(|(term, size)| term.abs().max(size.abs())).collect();
         Self { setting, shape, documents, qkv, out, lse, d_out, expected, terms }
     }
 

@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::config::Activation;
@@ -11,7 +11,7 @@ use crate::kernels::{
     self as k, Element, Form, Kernel, Linear, LinearPick, LinearShape, LinearTile, MatvecInput,
     MatvecOutput, MatvecShape, Output, WeightFormat, WriteMode,
 };
-use crate::twins::activation::gated_activation_forward;
+use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::linear::{Product, matmul, matmul_at, matmul_t, matvec_forward};
 use crate::twins::norm::rms_norm_forward;
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
@@ -511,6 +511,10 @@ pub(super) async fn row_by(
     let base = added.iter().map(|x| wide(&x[column..])).reduce(sum);
     let products = matvec_forward(&x, matrix, base.as_deref());
     let mut expected = wide(&c[..column]);
+    let mut terms = expected.clone();
+    if let MatvecOutput::Gated(activation) = output {
+        terms.extend(of_both(activation, &products, n));
+    }
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
         MatvecOutput::Plain | MatvecOutput::Residual | MatvecOutput::BiasedResidual => products,
@@ -520,7 +524,16 @@ pub(super) async fn row_by(
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-        close("c", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+        close_to_terms("c", &got.floats(0), &expected, &terms, ROUNDING)
+            .map_err(of(&job.kernel))?;
     }
     Ok(())
+}
+
+/// How much a gated output changes with a factor on one of its two products, and with one on the other: each is a sum
+/// that rounding may change.
+fn of_both(activation: Activation, products: &[f64], n: usize) -> Vec<f64> {
+    let (slopes, _) = gated_activation_backward(activation, products, &vec![1.0; n], n);
+    let by_one = |i: usize| (slopes[i] * products[i]).abs();
+    (0..n).map(|i| by_one(i) + by_one(n + i)).collect()
 }
