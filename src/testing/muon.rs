@@ -2,8 +2,8 @@
 
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, same, text, wide};
-use super::optimizer::{BEHIND, RUNS, around, decided, exact, step};
+use super::measure::{ROUNDING, close, close_to_terms, of, same, text, wide};
+use super::optimizer::{BEHIND, RUNS, around, decided, exact, step, updated};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Constant};
 use crate::twins::muon::{
@@ -46,14 +46,15 @@ async fn momentum(lane: Rc<Lane>) -> Outcome {
         let [own, written, sums] =
             [moment0..moment0 + count, first..first + count, part..part + parts];
         let g = wide(&gradients[gradient0..gradient0 + count]);
-        let mut m = wide(&moment[own.clone()]);
+        let before = &moment[own.clone()];
+        let mut m = wide(before);
         let direction = muon_forward(&g, &mut m, MOMENTUM, decision);
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let named = of(&job.kernel);
             around("moment1", got.words(0), &operands[1], own.clone()).map_err(&named)?;
-            close("moment1", &got.floats(0)[own.clone()], &m, ROUNDING).map_err(&named)?;
+            updated("moment1", &got.floats(0)[own.clone()], &m, before).map_err(&named)?;
             let Some(direction) = &direction else {
                 same("direction", got.words(1), operands[2].contents()).map_err(&named)?;
                 same("squares", got.words(2), operands[3].contents()).map_err(&named)?;
@@ -62,9 +63,11 @@ async fn momentum(lane: Rc<Lane>) -> Outcome {
             around("direction", got.words(1), &operands[2], written.clone()).map_err(&named)?;
             around("squares", got.words(2), &operands[3], sums.clone()).map_err(&named)?;
             let ahead = &got.floats(1)[written.clone()];
-            close("direction", ahead, direction, ROUNDING).map_err(&named)?;
+            // It is for the most part what the moment was.
+            updated("direction", ahead, direction, before).map_err(&named)?;
             let sum: f64 = got.floats(2)[sums.clone()].iter().map(|&x| f64::from(x)).sum();
-            let wanted: f64 = direction.iter().map(|x| x * x).sum();
+            // Of what was written: where that has cancelled, its error is no part of theirs.
+            let wanted: f64 = ahead.iter().map(|&x| f64::from(x).powi(2)).sum();
             close("squares", &[sum as f32], &[wanted], ROUNDING).map_err(&named)?;
         }
     }
@@ -95,11 +98,18 @@ async fn polynomial(lane: Rc<Lane>) -> Outcome {
         let [gram, square] = [(); 2].map(|()| lane.normal(side * side));
         let mut wanted = wide(&square);
         muon_polynomial_forward(&wide(&gram), &mut wanted, side);
+        // A matrix of one element can cancel.
+        let terms: Vec<f64> = gram
+            .iter()
+            .zip(&square)
+            .map(|(&gram, &square)| f64::from(gram).abs().max(f64::from(square).abs()))
+            .collect();
         let operands = [Operand::floats(&gram), Operand::floats(&square)];
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close("square", &got.floats(0), &wanted, ROUNDING).map_err(of(&job.kernel))?;
+            close_to_terms("square", &got.floats(0), &wanted, &terms, ROUNDING)
+                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())
@@ -129,7 +139,8 @@ async fn update(lane: Rc<Lane>) -> Outcome {
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let named = of(&job.kernel);
             around("weights", got.words(0), &operands[0], own.clone()).map_err(&named)?;
-            close("weights", &got.floats(0)[own.clone()], &w, ROUNDING).map_err(&named)?;
+            updated("weights", &got.floats(0)[own.clone()], &w, &weights[own.clone()])
+                .map_err(&named)?;
         }
     }
     Ok(lane.summary())
@@ -154,13 +165,12 @@ async fn average(lane: Rc<Lane>) -> Outcome {
                 made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                 let named = of(&job.kernel);
-                let [weights, averages, ..] = &operands;
-                let kept = if position == 2 { averages } else { weights };
+                let kept = &operands[if position == 2 { 1 } else { 0 }];
                 same("weights", got.words(0), kept.contents()).map_err(&named)?;
                 if position == 0 {
-                    close("averages", &got.floats(1), &wanted, ROUNDING).map_err(&named)?;
+                    updated("averages", &got.floats(1), &wanted, &averages).map_err(&named)?;
                 } else {
-                    same("averages", got.words(1), weights.contents()).map_err(&named)?;
+                    same("averages", got.words(1), operands[0].contents()).map_err(&named)?;
                 }
             }
         }

@@ -227,7 +227,12 @@ fn adamw_by_parts(
 
 /// Holds what an update leaves to what is expected. An update can cancel almost all of what was there, which then is
 /// what the errors are relative to.
-fn updated(what: &str, got: &[f32], expected: &[f64], before: &[f32]) -> Result<(), String> {
+pub(super) fn updated(
+    what: &str,
+    got: &[f32],
+    expected: &[f64],
+    before: &[f32],
+) -> Result<(), String> {
     close_to_terms(what, got, expected, &wide(before), ROUNDING)
 }
 
