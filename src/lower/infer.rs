@@ -336,6 +336,7 @@ impl<'a> Context<'a> {
             state: self.params,
             values: vec![None; graph.values.len()],
             appended: false,
+            ranges: None,
         }
     }
 

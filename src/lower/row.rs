@@ -9,12 +9,12 @@ use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, Ma
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, plus what is `added`: a residual or a bias, which are the same of one row, or both.
+    /// `output = matrix · input`, which lies as `from` says, plus what is `added`: a residual or a bias, which are the same of one row, or both.
     pub(super) fn matvec(
         &mut self,
         label: &str,
         weight: WeightId,
-        input: Slice,
+        (from, input): (MatvecInput, Slice),
         output: Slice,
         added: &[Slice],
     ) -> Result<()> {
@@ -23,7 +23,11 @@ impl Lowering<'_> {
             1 => MatvecOutput::Residual,
             _ => MatvecOutput::BiasedResidual,
         };
-        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], added)
+        let mut last = added.to_vec();
+        if matches!(from, MatvecInput::Ranges(..)) {
+            last.push(self.builder.step());
+        }
+        self.rows_of_matrix(label, weight, from, then, [input, output], &last)
     }
 
     pub(super) fn norm_linear(
@@ -52,7 +56,8 @@ impl Lowering<'_> {
         if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
             self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
-            return self.matvec(&site.to_string(), weight, normed, output, bias.as_slice());
+            let from = (MatvecInput::Plain, normed);
+            return self.matvec(&site.to_string(), weight, from, output, bias.as_slice());
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
         let io = [input, output];
@@ -145,7 +150,7 @@ impl Lowering<'_> {
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
-    /// A dispatch for each part of a matrix; `last` is what is added, or the norm's weight.
+    /// A dispatch for each part of a matrix; `last` is what is added and the step, or the norm's weight.
     fn rows_of_matrix(
         &mut self,
         label: &str,

@@ -1,7 +1,7 @@
 //! Every kernel that a model asks for, at shapes that reach every branch of selection: for tests
 //! that need no GPU.
 
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
@@ -125,6 +125,38 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
+/// Products by teams, which a class may take, and what they put together.
+fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let decoding = Decoding { rows: 2, packed_rows: 4, near_ranges: 8, ..Decoding::SHARED };
+    let caps = &Capabilities { decoding: Some(decoding), ..caps.clone() };
+    let heads =
+        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
+    let rows = AttentionShape { heads: n / 64, kv_heads: n / 128, head_dim: 64, ..heads };
+    let norm = MatvecInput::Norm { epsilon: Constant(1e-5) };
+    let mut entries = vec![];
+    let mut add = |input, output, weights: WeightFormat| {
+        let shape = MatvecShape { n, k, input, output, weights };
+        entries.push((format!("matvec by teams in {}", weights.name()), k::matvec(caps, shape)));
+    };
+    for weights in WeightFormat::ALL {
+        add(norm, MatvecOutput::Gated(Activation::Silu), weights);
+        add(norm, MatvecOutput::Heads(rows), weights);
+        add(MatvecInput::Plain, MatvecOutput::BiasedResidual, weights);
+        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+            add(MatvecInput::Ranges(heads, splits), MatvecOutput::Residual, weights);
+        }
+    }
+    add(norm, MatvecOutput::Plain, WeightFormat::F32);
+    add(norm, MatvecOutput::BiasedHeads(rows), WeightFormat::F32);
+    let ringed = AttentionShape { ring: Some(300), ..rows };
+    add(norm, MatvecOutput::Heads(ringed), WeightFormat::F32);
+    if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
+        entries.push(("attention decode of a short text".into(), kernel));
+    }
+    entries
+}
+
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for form in Form::ALL {
@@ -160,6 +192,9 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 let what = format!("matvec of {n}x{k} in {}", weights.name());
                 entries.push((what, k::matvec(caps, shape)));
             }
+        }
+        if (n, k) == (768, 2304) {
+            entries.extend(teams(caps, n, k));
         }
         for (rows, output) in [
             (1, Output::Mode(WriteMode::Overwrite)),

@@ -29,6 +29,7 @@ mod lane;
 mod layer_norm;
 mod linear;
 mod loss;
+mod matvec_ranges;
 mod measure;
 mod model;
 mod model_text;

@@ -4,6 +4,7 @@ use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close_to_terms, of, text, wide};
 use super::{Case, Outcome};
+use crate::caps::{Capabilities, Decoding};
 use crate::kernels as k;
 use crate::random::{philox, split, uniform};
 use crate::session::step::Sampling;
@@ -71,7 +72,15 @@ async fn sample(
     draws: usize,
 ) -> Result<Vec<(Job, Outputs)>, String> {
     let vocabulary = logits.len();
-    let made = lane.variants(|caps| k::sample(caps, vocabulary, !bias.is_empty())).map_err(text)?;
+    let chosen = |caps: &Capabilities| k::sample(caps, vocabulary, !bias.is_empty());
+    let mut made = lane.variants(chosen).map_err(text)?;
+    for draw in [64, 1024] {
+        let decoding = Some(Decoding { draw, ..Decoding::SHARED });
+        let formed = |caps: &Capabilities| chosen(&Capabilities { decoding, ..caps.clone() });
+        let others = lane.variants(formed).map_err(text)?;
+        let new: Vec<_> = others.into_iter().filter(|kernel| !made.contains(kernel)).collect();
+        made.extend(new);
+    }
     let sampling = Sampling {
         temperature: options.temperature as f32,
         top_p: options.top_p as f32,
