@@ -1,16 +1,9 @@
 // What packed key-value caches and packed weights cost in quality: a small model is trained on a text,
 // then its loss on the text's last part is computed through each form. Importable in a page and in Node.
+import configs from "./configs.json" with { type: "json" };
 
 /** The model of the README. */
-const CONFIG = {
-  vocab_size: 256,
-  hidden_size: 128,
-  intermediate_size: 384,
-  num_hidden_layers: 4,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  tie_word_embeddings: true,
-};
+const CONFIG = configs.tiny.config;
 const SEQUENCE = 128;
 /** Tokens that the loss is the mean over: whole sequences of the last tenth of the text. */
 const TOKENS = 160 * SEQUENCE;

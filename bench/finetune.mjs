@@ -12,25 +12,13 @@ import { commandLine } from "../scripts/lib.mjs";
 import { MODELS, writeCheckpoint } from "../scripts/random-checkpoint.mjs";
 import { serve } from "../scripts/server.mjs";
 import { launch } from "./browser.mjs";
+import configs from "./configs.json" with { type: "json" };
 import { RESULTS, writeResults } from "./results.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
 /** Configs of published models, and a Llama of the size and vocabulary of GPT-2 small. */
-const CONFIGS = {
-  ...MODELS,
-  "Llama-12x768": {
-    model_type: "llama",
-    vocab_size: 50_257,
-    hidden_size: 768,
-    intermediate_size: 2048,
-    num_hidden_layers: 12,
-    num_attention_heads: 12,
-    num_key_value_heads: 12,
-    max_position_embeddings: 1024,
-    tie_word_embeddings: true,
-  },
-};
+const CONFIGS = { ...MODELS, "Llama-12x768": configs["Llama-12x768"].config };
 
 /** What is trained: a model whole, or an adapter of this rank on every linear matrix of a base in these weights. */
 const ROWS = [
@@ -40,8 +28,8 @@ const ROWS = [
   { model: "Qwen3-0.6B", rank: 16, weights: "f16", tokens: 512 },
   { model: "Gemma-3-270M", rank: 16, weights: "int4", tokens: 512 },
   { model: "Gemma-3-270M", rank: 16, weights: "f16", tokens: 512 },
-  { model: "Qwen3-0.6B", tokens: 256 },
-  { model: "Llama-12x768", tokens: 1024 },
+  { model: "Qwen3-0.6B", tokens: configs["Qwen3-0.6B"].tokens },
+  { model: "Llama-12x768", tokens: configs["Llama-12x768"].tokens },
 ];
 
 const nameOf = ({ model, rank, weights }) =>

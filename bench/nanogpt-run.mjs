@@ -1,4 +1,5 @@
 // The run of nanoGPT's `shakespeare_char`: GPT-2 blocks on single characters. Importable in a page and in Node.
+import configs from "./configs.json" with { type: "json" };
 import { median } from "./workloads.mjs";
 
 /** Share of the text that is trained on, as nanoGPT's prepare.py cuts it. */
@@ -7,20 +8,8 @@ const SEED = 1337;
 
 /** nanoGPT's two configurations, with its optimizer's settings. */
 export const SIZES = {
-  small: {
-    config: { n_layer: 4, n_head: 4, n_embd: 128, n_positions: 64 },
-    dropout: 0,
-    batch: 12,
-    steps: 2000,
-    wanted: 1.9,
-  },
-  full: {
-    config: { n_layer: 6, n_head: 6, n_embd: 384, n_positions: 256 },
-    dropout: 0.2,
-    batch: 64,
-    steps: 5000,
-    wanted: 1.48,
-  },
+  small: { ...configs["nanoGPT-small"], steps: 2000, wanted: 1.9 },
+  full: { ...configs.nanoGPT, steps: 5000, wanted: 1.48 },
 };
 
 /** Ids of characters, in the order of their code points. */
@@ -48,7 +37,7 @@ async function evaluated(model, tokens, length) {
 }
 
 /** nanoGPT's options of the trainer for one of {@link SIZES}. */
-function optionsOf({ config, batch, steps }, seed) {
+function optionsOf({ tokens, documents, steps }, seed) {
   return {
     learningRate: 1e-3,
     minLearningRate: 1e-4,
@@ -57,7 +46,7 @@ function optionsOf({ config, batch, steps }, seed) {
     beta2: 0.99,
     weightDecay: 0.1,
     maxGradNorm: 1,
-    tokensPerStep: batch * config.n_positions,
+    tokensPerStep: documents * tokens,
     seed,
   };
 }
@@ -92,23 +81,15 @@ async function trainInTurns(trainer, dataset, { steps, every }, evaluate) {
  * @param report - called with each evaluation.
  */
 export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = SEED }, report) {
-  const { config: sizes, dropout, steps, wanted } = SIZES[size];
+  const { config: sizes, tokens: length, steps, wanted } = SIZES[size];
   const { tokens, vocabulary } = encoded(text);
   const boundary = Math.floor(TRAINED * tokens.length);
   const held = tokens.slice(boundary);
-  const config = {
-    model_type: "gpt2",
-    vocab_size: vocabulary,
-    ...sizes,
-    embd_pdrop: dropout,
-    attn_pdrop: dropout,
-    resid_pdrop: dropout,
-  };
+  const config = { ...sizes, vocab_size: vocabulary };
   const runtime = await tinyloom.Runtime.create(gpu ? { gpu } : {});
   const began = performance.now();
   const minutes = () => (performance.now() - began) / 60_000;
   const model = await tinyloom.Model.create(runtime, config, { seed });
-  const length = config.n_positions;
   const options = optionsOf(SIZES[size], seed);
   const trainer = await tinyloom.Trainer.create(model, options);
   const dataset = tinyloom.Dataset.fromTokens(tokens.slice(0, boundary), {

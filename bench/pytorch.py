@@ -19,48 +19,15 @@ import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parent
 
-LLAMA = dict(model_type="llama", tie_word_embeddings=True, max_position_embeddings=8192)
-SEED = LLAMA | dict(
-    num_hidden_layers=12,
-    hidden_size=768,
-    num_attention_heads=12,
-    num_key_value_heads=4,
-    intermediate_size=2048,
-    vocab_size=8192,
-)
-LLAMA_12X768 = SEED | dict(num_key_value_heads=12, vocab_size=50_257)
-QWEN3 = dict(
-    model_type="qwen3",
-    vocab_size=151_936,
-    hidden_size=1024,
-    intermediate_size=3072,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    num_key_value_heads=8,
-    head_dim=128,
-    max_position_embeddings=40_960,
-    rope_theta=1_000_000,
-    tie_word_embeddings=True,
-)
-NANOGPT = dict(
-    model_type="gpt2",
-    n_layer=6,
-    n_head=6,
-    n_embd=384,
-    n_positions=256,
-    vocab_size=65,
-    embd_pdrop=0.2,
-    attn_pdrop=0.2,
-    resid_pdrop=0.2,
-)
+CONFIGS = json.loads((ROOT / "configs.json").read_text())
 
-# name, config, documents and tokens of each.
+# name of the row and of its config, documents.
 SHAPES = [
-    ("Qwen3-0.6B, whole", QWEN3, 1, 256),
-    ("Llama-12x768, whole", LLAMA_12X768, 1, 1024),
-    ("nanoGPT", NANOGPT, 64, 256),
-    ("seed", SEED, 1, 512),
-    ("seed x 8", SEED, 8, 512),
+    ("Qwen3-0.6B, whole", "Qwen3-0.6B", 1),
+    ("Llama-12x768, whole", "Llama-12x768", 1),
+    ("nanoGPT", "nanoGPT", CONFIGS["nanoGPT"]["documents"]),
+    ("seed", "seed", 1),
+    ("seed x 8", "seed", 8),
 ]
 # name, precision of f32 products, dtype of autocast, whether the model is compiled.
 MODES = [
@@ -108,7 +75,8 @@ def milliseconds_of(step, steps):
 
 
 def measured(shape, mode, steps):
-    name, config, documents, tokens = shape
+    name, of, documents = shape
+    config, tokens = CONFIGS[of]["config"], CONFIGS[of]["tokens"]
     mode_name, precision, dtype, compiled = mode
     torch.set_float32_matmul_precision(precision)
     torch._dynamo.reset()

@@ -1,48 +1,12 @@
 // The measured work, importable in a page and in Node: training steps and decoding of the three
 // reference configurations.
+import configs from "./configs.json" with { type: "json" };
 import { arithmeticPeak, copyBandwidth } from "./kernels.mjs";
 
-const LLAMA = { model_type: "llama", tie_word_embeddings: true, max_position_embeddings: 8192 };
+const { tiny, mid, seed } = configs;
 
 /** The configurations of the benchmark: batch 1, one document of `tokens` tokens. */
-export const CONFIGS = {
-  tiny: {
-    tokens: 256,
-    config: {
-      ...LLAMA,
-      num_hidden_layers: 4,
-      hidden_size: 128,
-      num_attention_heads: 4,
-      num_key_value_heads: 2,
-      intermediate_size: 384,
-      vocab_size: 256,
-    },
-  },
-  mid: {
-    tokens: 256,
-    config: {
-      ...LLAMA,
-      num_hidden_layers: 6,
-      hidden_size: 384,
-      num_attention_heads: 6,
-      num_key_value_heads: 2,
-      intermediate_size: 1024,
-      vocab_size: 4096,
-    },
-  },
-  seed: {
-    tokens: 512,
-    config: {
-      ...LLAMA,
-      num_hidden_layers: 12,
-      hidden_size: 768,
-      num_attention_heads: 12,
-      num_key_value_heads: 4,
-      intermediate_size: 2048,
-      vocab_size: 8192,
-    },
-  },
-};
+export const CONFIGS = { tiny, mid, seed };
 
 /** A reproducible batch: tokens that follow no rule, so that a falling loss means learning by heart. */
 export function batch(tokens, vocabulary, documents = 1) {

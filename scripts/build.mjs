@@ -31,7 +31,7 @@ import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenNames } from "./shorten.mjs";
 
 /** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
-const WASM_BUDGET = 447_000;
+const WASM_BUDGET = 469_000;
 
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");
@@ -220,7 +220,8 @@ async function bundles() {
 /** What the page and the job are made of: their sources and the package as built. */
 function webInputs() {
   const built = filesBelow(["pkg/dist"], /\.d\.ts$/);
-  const sources = ["www", "package-lock.json", "bench/workloads.mjs", "bench/kernels.mjs"];
+  const bench = ["workloads.mjs", "kernels.mjs", "configs.json"].map((name) => `bench/${name}`);
+  const sources = ["www", "package-lock.json", ...bench];
   return fingerprint([...filesBelow(sources), ...built]);
 }
 

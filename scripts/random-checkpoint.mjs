@@ -1,61 +1,15 @@
 // Writes a checkpoint of random weights in BF16 with the names and sizes of a real model, for measurements where no
 // checkpoint can be fetched: node scripts/random-checkpoint.mjs MODEL FOLDER
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { isMain, main } from "./lib.mjs";
+import { isMain, main, root } from "./lib.mjs";
+
+const configs = JSON.parse(readFileSync(join(root, "bench", "configs.json"), "utf8"));
+const PUBLISHED = ["SmolLM2-135M", "Qwen3-0.6B", "Gemma-3-270M"];
 
 /** Configs as their publishers have them. */
-export const MODELS = {
-  "SmolLM2-135M": {
-    model_type: "llama",
-    vocab_size: 49_152,
-    hidden_size: 576,
-    intermediate_size: 1536,
-    num_hidden_layers: 30,
-    num_attention_heads: 9,
-    num_key_value_heads: 3,
-    max_position_embeddings: 8192,
-    rms_norm_eps: 1e-5,
-    rope_theta: 100_000,
-    tie_word_embeddings: true,
-  },
-  "Qwen3-0.6B": {
-    model_type: "qwen3",
-    vocab_size: 151_936,
-    hidden_size: 1024,
-    intermediate_size: 3072,
-    num_hidden_layers: 28,
-    num_attention_heads: 16,
-    num_key_value_heads: 8,
-    head_dim: 128,
-    max_position_embeddings: 40_960,
-    rms_norm_eps: 1e-6,
-    rope_theta: 1_000_000,
-    tie_word_embeddings: true,
-  },
-  "Gemma-3-270M": {
-    model_type: "gemma3_text",
-    vocab_size: 262_144,
-    hidden_size: 640,
-    intermediate_size: 2048,
-    num_hidden_layers: 18,
-    num_attention_heads: 4,
-    num_key_value_heads: 1,
-    head_dim: 256,
-    query_pre_attn_scalar: 256,
-    max_position_embeddings: 32_768,
-    rms_norm_eps: 1e-6,
-    rope_theta: 1_000_000,
-    rope_local_base_freq: 10_000,
-    sliding_window: 512,
-    layer_types: Array.from({ length: 18 }, (_, layer) =>
-      layer % 6 === 5 ? "full_attention" : "sliding_attention",
-    ),
-    hidden_activation: "gelu_pytorch_tanh",
-    tie_word_embeddings: true,
-  },
-};
+export const MODELS = Object.fromEntries(PUBLISHED.map((name) => [name, configs[name].config]));
 
 /** Model types that norm each head's queries and keys, and those with norms behind their blocks too. */
 const HEAD_NORMS = ["qwen3", "gemma3_text"];

@@ -1,36 +1,49 @@
-// uses: flat, range, weights/f16 or weights/int8 or weights/int4 or none, matvec_rows/vec4 or matvec_rows/scalar or none, matvec_rows/plain or matvec_rows/packed, matvec_rows/store or matvec_rows/store_residual or matvec_rows/store_bias or matvec_rows/store_biased_residual, matvec_rows/meet_subgroup or matvec_rows/meet_shared or matvec_rows/meet_alone
-// matvec_rows_forward: C = A·Bᵀ for a few rows of A, B stored [N, K]: the linear layer of several decoded
+// uses: flat, weights/f16 or weights/int8 or weights/int4 or none, matvec_rows/vec4 or matvec_rows/scalar or none, matvec_rows/plain or matvec_rows/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec_rows/norm or matvec_rows/norm_none, math or none, activation/silu or none, cache/key_row or none, range or step, matvec_rows/rows or matvec_rows/pairs or matvec_rows/heads, matvec_rows/added_none or matvec_rows/added_residual or matvec_rows/added_bias or matvec_rows/added_biased_residual or matvec_rows/heads_plain or matvec_rows/heads_biased or none, halving or none, matvec_rows/meet_subgroup or matvec_rows/meet_shared or matvec_rows/meet_alone
+// matvec_rows_forward: C = A·Bᵀ for a few rows of A, B stored [N · EACH, K]: the linear layer of several decoded
 // tokens. Each number of B is read once for COLUMNS rows of A.
 //
 //   0 a      read   f32 [rows, K]
-//   1 b      read   f32 [N, K]; or packed (lib/weights/)
-//   2 c      write  f32 [rows, STRIDE]   columns range.col0 … overwritten
-//   3 range  uniform                     the rows, and the first column
+//   1 b      read   f32 [N · EACH, K]; or packed (lib/weights/)
+//   2 c      write  f32, as lib/matvec_rows/rows.wgsl, pairs.wgsl or heads.wgsl says
+//   3 range or step, uniform
 //
-// and then, where the kernel has them: a residual, f32 as c; a bias, f32 [STRIDE].
+// and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual, f32 as c; a bias,
+// f32 [STRIDE]; what lib/matvec_rows/heads.wgsl binds. The modules say what A is (a, or its RMSNorm), which EACH rows
+// of B belong to a result, and what becomes of the sums.
 //
-// LANES invocations share PRODUCTS rows of B and COLUMNS rows of A, neighbours reading neighbouring
-// vectors. Rows past an end repeat the last one, and are not stored.
-// Grid: a unit of LANES invocations for each PRODUCTS rows of B, then the same for the next COLUMNS rows of A.
+// LANES invocations, a unit, share PRODUCTS rows of B and COLUMNS rows of A, neighbours reading neighbouring
+// vectors, UNROLLED of each row of B on their way together. Rows past an end repeat the last one, and are not
+// stored. How a sum is put together depends neither on COLUMNS nor on the rows.
+// Grid: UNIT_GROUPS workgroups for the rows of B, then the same for the next COLUMNS rows of A.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
-@group(0) @binding(3) var<uniform> range: Range;
 
-const SETS: u32 = (N + PRODUCTS - 1u) / PRODUCTS;
+const UNIT_RESULTS: u32 = PRODUCTS / EACH;
+const ROW_UNITS: u32 = WORKGROUP / LANES;
+const UNIT_GROUPS: u32 = (N + UNIT_RESULTS * ROW_UNITS - 1u) / (UNIT_RESULTS * ROW_UNITS);
 
-fn store(row: u32, n: u32, sum: f32) {
-  if row < range.rows && n < N {
-    let place = row * STRIDE + range.col0 + n;
-    c[place] = sum + added(place, range.col0 + n);
-  }
+// One rounding for each product, in one order.
+fn add_dot(sum: f32, x: vec4<f32>, y: vec4<f32>) -> f32 {
+  return fma(x.w, y.w, fma(x.z, y.z, fma(x.y, y.y, fma(x.x, y.x, sum))));
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let unit = flat_workgroup(workgroup, workgroups) * (WORKGROUP / LANES) + lane / LANES;
-  let first = unit % SETS * PRODUCTS;
-  let row0 = unit / SETS * COLUMNS;
+  let group = flat_workgroup(workgroup, workgroups);
+  let row0 = group / UNIT_GROUPS * COLUMNS;
+  let place = unit_place(lane);
+  let first = (group % UNIT_GROUPS * ROW_UNITS + place.x) * UNIT_RESULTS;
   var sums = array<f32, SUMS>();
-  for (var v = lane % LANES; v < VECTORS; v += LANES) {
-    add_products(&sums, first, row0, v);
+  for (var turn = 0u; turn < TURNS; turn += UNROLLED) {
+    add_products(&sums, first, row0, turn * LANES + place.y);
   }
-  finish(lane, first, row0, &sums);
+  meet(lane, place, &sums);
+  for (var i = place.y; i < COLUMNS * UNIT_RESULTS; i += LANES) {
+    let column = i / UNIT_RESULTS;
+    let row = row0 + column;
+    let n = first + i % UNIT_RESULTS;
+    if row < row_count() && n < N {
+      let at = i % UNIT_RESULTS * EACH * COLUMNS + column;
+      let pair = vec2(total(place.x, at), total(place.x, at + (EACH - 1u) * COLUMNS));
+      store(row, n, pair * row_scale(place.x, column));
+    }
+  }
 }

@@ -1,4 +1,4 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/forward_rows or attention/forward_tensors, attention/tile, cache/key_row or none, attention/dropout or attention/dropout_none, philox or none, range or none
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/forward_rows or attention/forward_tensors, attention/tile, attention/assigned, cache/key_row or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_forward: grouped-query attention with online softmax (Dao, "FlashAttention-2",
 // arXiv:2307.08691; Milakov and Gimelshein, arXiv:1805.02867). Leaves the output and the natural
 // logarithm of Σ exp(score). Bindings: lib/attention/forward_*.wgsl.

@@ -1,4 +1,4 @@
-// uses: math, attention/score, attention/backward_rows, attention/backward_rows_key_value, attention/kept, step, attention/mask_rows, attention/dense_none, attention/mask_rows_back, attention/tile, attention/key_value
+// uses: math, attention/score, attention/backward_rows, attention/backward_rows_key_value, attention/kept, step, attention/mask_rows, attention/dense_none, attention/mask_rows_back, attention/tile, attention/assigned, attention/key_value
 // attention_backward_key_value from the probabilities and score gradients that the kernel of queries
 // has kept: two products instead of four, for scratch that grows with the square of the tokens.
 //

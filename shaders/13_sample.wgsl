@@ -1,4 +1,4 @@
-// uses: step or none, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// uses: step or none, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.

@@ -33,6 +33,11 @@ pub enum Element {
 }
 
 impl Element {
+    /// F16 for halves, else f32.
+    pub const fn halved(half: bool) -> Self {
+        if half { Self::F16 } else { Self::F32 }
+    }
+
     /// Bytes of one element.
     pub const fn bytes(self) -> usize {
         match self {

@@ -125,84 +125,62 @@ impl TunedProduct {
 
     /// Products as plain numbers, to be kept where there is only text.
     pub fn to_numbers(products: &[Self]) -> Vec<f64> {
-        let numbers = |product: &Self| -> [f64; NUMBERS] {
-            let LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half } =
-                product.shape;
-            let (kind, tile) = match product.tile {
-                LinearTile::Tiled { bm, bn, bk, tm, tn } => (0, [bm, bn, bk, tm, tn]),
-                LinearTile::Direct { tm, tn } => (1, [0, 0, 0, tm, tn]),
-                LinearTile::Matrix { bm, bn, bk, wm, wn } => (2, [bm, bn, bk, wm, wn]),
-            };
-            let [bm, bn, bk, tm, tn] = tile;
-            let (form, a, b) = (form as usize, a as usize, b as usize);
-            let (padded, half) = (usize::from(padded), usize::from(half));
-            let times = [product.nanoseconds, product.estimated_nanoseconds].map(|x| x as usize);
-            let [own, estimated] = times;
-            [
-                form,
-                n,
-                k,
-                a_stride,
-                c_stride,
-                tokens,
-                padded,
-                a,
-                b,
-                half,
-                kind,
-                bm,
-                bn,
-                bk,
-                tm,
-                tn,
-                product.splits,
-                own,
-                estimated,
-            ]
-            .map(|number| number as f64)
-        };
-        products.iter().flat_map(numbers).collect()
+        let mut numbers = Vec::with_capacity(products.len() * NUMBERS);
+        for product in products {
+            product.with(&mut |number| {
+                numbers.push(number as f64);
+                number
+            });
+        }
+        numbers
     }
 
     /// The products of [`TunedProduct::to_numbers`]. What is no product is left out.
     pub fn from_numbers(numbers: &[f64]) -> Vec<Self> {
-        let product = |numbers: &[f64]| {
-            let numbers: [f64; NUMBERS] = numbers.try_into().ok()?;
-            let [
-                form,
-                n,
-                k,
-                a_stride,
-                c_stride,
-                tokens,
-                padded,
-                a,
-                b,
-                half,
-                kind,
-                bm,
-                bn,
-                bk,
-                tm,
-                tn,
-                splits,
-                own,
-                estimated,
-            ] = numbers.map(|x| x as usize);
-            let form = *Form::ALL.iter().find(|known| **known as usize == form)?;
-            let tile = match kind {
-                0 => LinearTile::Tiled { bm, bn, bk, tm, tn },
-                1 => LinearTile::Direct { tm, tn },
-                _ => LinearTile::Matrix { bm, bn, bk, wm: tm, wn: tn },
-            };
-            let a = if a == Element::F16 as usize { Element::F16 } else { Element::F32 };
-            let b = *WeightFormat::ALL.get(b)?;
-            let (padded, half) = (padded == 1, half == 1);
-            let shape = LinearShape { form, n, k, a_stride, c_stride, tokens, padded, a, b, half };
-            let [nanoseconds, estimated_nanoseconds] = [own as u64, estimated as u64];
-            Some(Self { shape, tile, splits, nanoseconds, estimated_nanoseconds })
+        let any = Self {
+            shape: LinearShape::new(Form::MatmulT, 0, 0, 0),
+            tile: LinearTile::Direct { tm: 0, tn: 0 },
+            splits: 0,
+            nanoseconds: 0,
+            estimated_nanoseconds: 0,
         };
-        numbers.chunks(NUMBERS).filter_map(product).collect()
+        let product = |numbers: &[f64]| {
+            let mut numbers = numbers.iter();
+            any.with(&mut |_| numbers.next().map_or(0, |&number| number as usize))
+        };
+        numbers.chunks_exact(NUMBERS).filter_map(product).collect()
+    }
+
+    /// The list of a product's numbers. Each is given to `each`, one after the other, and what that returns takes
+    /// its place: none where this is no product.
+    fn with(mut self, each: &mut dyn FnMut(usize) -> usize) -> Option<Self> {
+        let shape = &mut self.shape;
+        shape.form = *Form::ALL.get(each(shape.form as usize))?;
+        shape.n = each(shape.n);
+        shape.k = each(shape.k);
+        shape.a_stride = each(shape.a_stride);
+        shape.c_stride = each(shape.c_stride);
+        shape.tokens = each(shape.tokens);
+        shape.padded = each(usize::from(shape.padded)) == 1;
+        let f16 = each(shape.a as usize) == Element::F16 as usize;
+        shape.a = if f16 { Element::F16 } else { Element::F32 };
+        shape.b = *WeightFormat::ALL.get(each(shape.b as usize))?;
+        shape.half = each(usize::from(shape.half)) == 1;
+        let (kind, sizes) = match self.tile {
+            LinearTile::Tiled { bm, bn, bk, tm, tn } => (0, [bm, bn, bk, tm, tn]),
+            LinearTile::Direct { tm, tn } => (1, [0, 0, 0, tm, tn]),
+            LinearTile::Matrix { bm, bn, bk, wm, wn } => (2, [bm, bn, bk, wm, wn]),
+        };
+        let (kind, [bm, bn, bk, tm, tn]) = (each(kind), sizes.map(&mut *each));
+        self.tile = match kind {
+            0 => LinearTile::Tiled { bm, bn, bk, tm, tn },
+            1 => LinearTile::Direct { tm, tn },
+            _ => LinearTile::Matrix { bm, bn, bk, wm: tm, wn: tn },
+        };
+        self.splits = each(self.splits);
+        self.nanoseconds = each(self.nanoseconds as usize) as u64;
+        self.estimated_nanoseconds = each(self.estimated_nanoseconds as usize) as u64;
+        Some(self)
     }
 }
 
@@ -233,6 +211,14 @@ mod tests {
         let shape = LinearShape { half: true, a: Element::F16, ..shape };
         let matrix = TunedProduct { shape, tile, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct, matrix]);
+        // As FORMAT's version has them: another order or meaning asks for another version.
+        let rows: [[u32; NUMBERS]; 3] = [
+            [2, 768, 2048, 2048, 768, 511, 0, 0, 0, 0, 0, 64, 64, 16, 8, 4, 8, 31_250, 40_001],
+            [1, 768, 2048, 4096, 768, 511, 1, 0, 1, 0, 1, 0, 0, 0, 16, 16, 1, 31_250, 40_001],
+            [1, 768, 2048, 4096, 768, 511, 1, 1, 1, 1, 2, 128, 64, 32, 64, 32, 8, 31_250, 40_001],
+        ];
+        assert_eq!(numbers, rows.concat().into_iter().map(f64::from).collect::<Vec<_>>());
+        assert_eq!(TunedProduct::FORMAT, [NUMBERS, 10, 2]);
         assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct, matrix]);
         // Cut off; of a form that does not exist.
         assert_eq!(TunedProduct::from_numbers(&numbers[..2 * NUMBERS - 1]), [tiled]);

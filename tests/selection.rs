@@ -63,6 +63,12 @@ fn reflect(kernel: &Kernel) -> Reflection {
     }
 }
 
+/// The value of a constant that a kernel's text begins with.
+fn constant(wgsl: &str, name: &str) -> usize {
+    let (_, rest) = wgsl.split_once(&format!("const {name}: u32 = ")).expect("a constant");
+    rest.split_once("u;").expect("a value").0.parse().expect("a number")
+}
+
 /// What a text says that naga cannot parse, since it has matrices of subgroups; workgroup memory as naga finds it
 /// where plain WGSL stands in for them.
 fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
@@ -78,7 +84,9 @@ fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
             other => panic!("{}: {other}", kernel.name),
         };
         let name = rest.split(':').next().expect("a name").to_owned();
-        bindings.push((index.parse::<usize>().expect("an index"), (name, access)));
+        // A constant of the kernel says it where a binding comes last.
+        let index = index.parse().unwrap_or_else(|_| constant(&wgsl, index));
+        bindings.push((index, (name, access)));
     }
     bindings.sort_by_key(|(index, _)| *index);
     assert!(bindings.iter().enumerate().all(|(i, (index, _))| i == *index), "{bindings:?}");

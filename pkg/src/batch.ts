@@ -12,7 +12,7 @@ import type {
 import type { Handle } from "./handle.js";
 import { models } from "./internal.js";
 import type { Model } from "./model.js";
-import { invalid, show } from "./options.js";
+import { check, invalid, show } from "./options.js";
 import type { RawBatch, RawModel } from "./raw.js";
 import type { TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
@@ -24,34 +24,29 @@ type Given = ReturnType<typeof batchGiven>;
 
 const WHERE = "generateBatch";
 
-/** Options of `generate` that a batch does not have, and those that are for all prompts. */
-const ABSENT = ["alternatives", "bias", "promptLookup"];
-const SHARED = ["tokenizer", "kvCache", "weights", "adapter", "signal"];
-
-/** Refuses options that `generate` has. */
-function refuse(where: string, options: object, names: readonly string[]): void {
-  const given = Object.entries(options).find(
-    ([name, value]) => value !== undefined && names.includes(name),
-  );
-  if (given) throw invalid(`${where} has no option "${given[0]}"; leave it out`);
-}
-
 /** The calls of `generate` that give the same texts. */
-function calls({ config }: Model, { prompts, call, ...shared }: Given): GenerateCall[] {
-  refuse(WHERE, shared, ABSENT);
+function calls({ config }: Model, { prompts, call, rules, ...shared }: Given): GenerateCall[] {
   if (!Array.isArray(prompts) || prompts.length === 0) {
     throw invalid(
       `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
     );
   }
+  // What is for all prompts, none has for itself.
+  const {
+    tokenizer: _,
+    kvCache: __,
+    weights: ___,
+    adapter: ____,
+    signal: _____,
+    ...ownRules
+  } = rules;
   // Not `map`, which leaves out what a sparse array lacks.
   return Array.from(prompts as readonly unknown[], (one, index) => {
     const name = `prompts[${index}]`;
     const { prompt, ...rest } = isPrompt(one) ? one : { prompt: one as TokenIds };
-    const own = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-    refuse(`${WHERE}: ${name}`, own, [...ABSENT, ...SHARED]);
+    const own = check<Omit<BatchPrompt, "prompt">>(`${WHERE}: ${name}`, rest, ownRules);
+    const options = { ...shared, ...own } as GenerateOptions;
     try {
-      const options = { ...shared, ...own } as GenerateOptions;
       return call(prompt, options, config.vocab_size as number);
     } catch (error) {
       throw named(error, name);

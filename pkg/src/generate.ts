@@ -5,6 +5,7 @@ import type { Adapter } from "./lora.js";
 import {
   abortSignal,
   check,
+  copied,
   flag,
   fraction,
   inspect,
@@ -159,7 +160,8 @@ const [LEAST, MOST] = [1.2e-38, 3.4e38];
 export const adapter = (value: unknown) =>
   models.find(value)?.base ? undefined : "an Adapter of this model";
 
-const GENERATE: Rules<GenerateOptions> = {
+/** What texts of a batch take too. */
+const BATCH: Rules<BatchOptions> = {
   maxTokens: integer(1, 0xffff_ffff),
   temperature: (value) =>
     value === 0 || number(1e-3, MOST)(value) === undefined
@@ -179,16 +181,20 @@ const GENERATE: Rules<GenerateOptions> = {
     typeof (value as TextDecoding | null)?.decoder === "function"
       ? undefined
       : "a tokenizer, which has decoder()",
+  kvCache,
+  weights,
+  adapter,
+  signal: abortSignal,
+};
+
+const GENERATE: Rules<GenerateOptions> = {
+  ...BATCH,
   alternatives: integer(1, 32),
   bias: (value) =>
     typeof value === "function" || Array.isArray(value) || value instanceof Float32Array
       ? undefined
       : "pairs of token and number, a Float32Array of vocab_size numbers, or a function that gives these",
   promptLookup: flag,
-  kvCache,
-  weights,
-  adapter,
-  signal: abortSignal,
 };
 
 /** A checked call. @internal */
@@ -225,7 +231,7 @@ export function generateCall(
     adapter,
     tokenizer,
     stop: stop?.slice(),
-    bias: typeof bias === "function" ? bias : inspect("generate", () => structuredClone(bias)),
+    bias: typeof bias === "function" ? bias : inspect("generate", () => copied(bias)),
     alternatives: rest.alternatives ?? 0,
     maxTokens: rest.maxTokens ?? 128,
     ids: toSomeTokens("prompt", prompt),
@@ -235,10 +241,10 @@ export function generateCall(
 
 /** What `generateBatch` was called with, copied, and what its lazy part checks each prompt by. @internal */
 export function batchGiven(prompts: unknown, options: BatchOptions) {
-  const shared = check<GenerateOptions>("generateBatch", options, GENERATE);
+  const shared = check<BatchOptions>("generateBatch", options, BATCH);
   const { stop, stopTokens } = shared;
   if (Array.isArray(prompts) && prompts.length > 256)
     throw invalid(`generateBatch takes 1 to 256 prompts, not ${prompts.length}`);
-  const copies = inspect("generateBatch", () => structuredClone({ stop, stopTokens, prompts }));
-  return { ...shared, ...copies, call: generateCall };
+  const copies = inspect("generateBatch", () => copied({ stop, stopTokens, prompts }));
+  return { ...shared, ...copies, rules: BATCH, call: generateCall };
 }

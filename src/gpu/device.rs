@@ -2,7 +2,7 @@
 
 use super::adapter::{self, AdapterFacts, DeviceRequest};
 use super::program::Program;
-use super::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
+use super::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, TunedProduct};
@@ -329,9 +329,9 @@ impl Gpu for WgpuDevice {
         })?
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
+    fn copy(&self, copies: &[BufferCopy]) -> Result<()> {
         self.loss.alive()?;
-        self.copy_buffer(from, to, at, bytes)
+        self.copy_buffers(copies)
     }
 
     #[cfg(not(target_arch = "wasm32"))]

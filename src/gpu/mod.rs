@@ -57,6 +57,15 @@ pub struct Region {
     pub bytes: u64,
 }
 
+/// The first `bytes` of a buffer to another one, from byte `at` on: both are multiples of 4.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferCopy {
+    pub from: BufferId,
+    pub to: BufferId,
+    pub at: u64,
+    pub bytes: u64,
+}
+
 /// What `session` needs of a GPU. [`WgpuDevice`] implements it for GPUs; `testing::pretend` (one with other
 /// capabilities), `twins::Double` (a GPU on the CPU) and `session`'s fake (one that records calls) for tests.
 pub trait Gpu {
@@ -75,9 +84,8 @@ pub trait Gpu {
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Copies the first `bytes` of a buffer into another, from byte `at` on, behind what has been submitted,
-    /// under [`Gpu::watch`]. Both are multiples of 4.
-    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()>;
+    /// Copies between buffers in one submit, behind what has been submitted, under [`Gpu::watch`].
+    fn copy(&self, copies: &[BufferCopy]) -> Result<()>;
 
     /// Lets the host do what waits for its thread: input, painting, other tasks.
     fn yield_now(&self) -> LocalFuture<()>;

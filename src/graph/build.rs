@@ -91,7 +91,9 @@ impl Build<'_> {
             self.node(Op::HeadNorms { norms, attention }, "q, k norms", &[raw], &[qkv]);
         }
         if self.architecture.rope.is_some() {
-            self.node(Op::Rope { attention }, "rope", &[qkv], &[qkv]);
+            let rotated = self.value("rotated qkv", attention.stride());
+            self.node(Op::Rope { attention }, "rope", &[qkv], &[rotated]);
+            qkv = rotated;
         }
         let output = self.value("attention output", attention.width());
         let logsumexp = self.value("logsumexp", attention.heads);

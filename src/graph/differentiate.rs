@@ -144,7 +144,8 @@ impl Pass<'_> {
             Op::Dropout { dropout, .. } => self.dropout(node, dropout, d_y),
             Op::LowRank(low) => self.low_rank(node, low, d_y),
             Op::Rope { attention } => {
-                self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_y]);
+                let (d_x, _) = self.gradient(node.reads[0]);
+                self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_x]);
             }
             Op::HeadNorms { norms, attention } => {
                 let (raw, trained) = (node.reads[0], (self.trained)(norms.weight));

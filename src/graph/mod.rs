@@ -101,7 +101,7 @@ pub enum Op {
     LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.
     HeadNorms { norms: HeadNorms, attention: Attention },
-    /// qkv, rotated in place.
+    /// qkv → qkv rotated, which takes its place where both lie alike: nothing else reads it.
     Rope { attention: Attention },
     /// qkv → output, logsumexp. With dropout a query leaves out some of the keys that it attends to.
     Attention { attention: Attention, dropout: Option<Dropout> },

@@ -246,17 +246,18 @@ impl Composer {
         self.module(module)
     }
 
-    /// Adds the functions of matrices that a subgroup holds, for one product, with its constants.
-    pub fn matrix(mut self, caps: &Capabilities, config: MatrixConfig) -> Self {
+    /// Adds a module with types of matrices that a subgroup holds, for one product, with its constants.
+    pub fn matrix(
+        mut self,
+        caps: &Capabilities,
+        config: MatrixConfig,
+        module: &'static Module,
+    ) -> Self {
         self.matrix = Some(config);
         let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
         let sized = self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k);
         let composer = sized.size("LANES", caps.matrix_lanes() as usize);
-        #[cfg(any(test, feature = "testing"))]
-        if caps.emulated {
-            return composer.module(shader!("lib/matrix/emulated"));
-        }
-        composer.subgroup_module(shader!("lib/matrix/subgroup"))
+        if caps.emulated { composer.module(module) } else { composer.subgroup_module(module) }
     }
 
     /// The directives that a text begins with.

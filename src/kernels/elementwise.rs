@@ -8,7 +8,7 @@ use super::shape::{ActivationWidth, Constant, RopeShape};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::{WeightFormat, WriteMode};
+use crate::format::{Element, WeightFormat, WriteMode};
 
 pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
@@ -203,7 +203,7 @@ pub(in crate::kernels) fn dropout_threshold(rate: f64) -> usize {
 /// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.
 pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
     let RopeShape { heads, head_dim, dims, stride } = shape;
-    let composer = composer(caps, KernelSpec::Rope { shape, forward })?
+    let composer = composer(caps, KernelSpec::Rope { shape, forward, half: false })?
         .size("HEADS", heads)
         .size("HEAD_DIM", head_dim)
         .size("HALF", dims / 2)
@@ -212,6 +212,27 @@ pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kern
         .module(shader!("04_rope"));
     let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
     finish(composer, caps, &bindings, heads * dims / 2)
+}
+
+/// Whether [`rope_halves`] turns heads of this shape.
+pub const fn rope_has_halves(shape: RopeShape) -> bool {
+    shape.dims.is_multiple_of(4) && shape.head_dim.is_multiple_of(4)
+}
+
+/// `rope_forward` or `rope_backward` into rows in f16. Grid: `tokens · stride / 4` invocations.
+pub fn rope_halves(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
+    debug_assert!(rope_has_halves(shape), "{shape:?}");
+    let RopeShape { heads, head_dim, dims, stride } = shape;
+    let composer = composer(caps, KernelSpec::Rope { shape, forward, half: true })?
+        .size("HEADS", heads)
+        .size("HEAD_DIM", head_dim)
+        .size("HALF", dims / 2)
+        .size("STRIDE", stride)
+        .float("DIRECTION", if forward { 1.0 } else { -1.0 });
+    let composer = Element::F16.module(composer).module(shader!("04_rope_f16"));
+    let bindings =
+        [read("qkv"), read("table"), read("documents"), read_write("rotated"), uniform("step")];
+    finish(composer, caps, &bindings, stride / 4)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {

@@ -36,6 +36,8 @@ pub use attention::decode::{
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
 };
+pub use attention::matrix_backward::{attention_backward_halves, attention_matrix_tiles};
+pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
 pub use attention::probabilities::attention_probabilities;
 pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
@@ -44,12 +46,14 @@ pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
-    position_forward, rope, scale, zero,
+    position_forward, rope, rope_halves, rope_has_halves, scale, zero,
 };
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
+#[cfg(feature = "testing")]
+pub use linear::several::matvec_rows_forms;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
@@ -63,8 +67,8 @@ pub use optimizer::{
 };
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
-    ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    NormTerms, Objective, Output, RopeShape, SplitReason,
+    ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
+    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
+    MatvecShape, NormTerms, Objective, Output, RopeShape, RowsForm, SplitReason,
 };
 pub use spec::KernelSpec;

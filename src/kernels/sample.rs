@@ -64,6 +64,7 @@ fn draw(
         .module(shader!("lib/philox"))
         .reduction(subgroups)
         .module(shader!("lib/logit/online"))
+        .module(shader!("lib/sample/options"))
         .module(tensors)
         .module(score)
         .module(shader!("lib/sample/thresholds"))

@@ -53,6 +53,18 @@ pub struct AttentionShape {
     pub tokens: usize,
     /// Rows after which the key-value cache overwrites its first row; none where it holds every position.
     pub ring: Option<usize>,
+    /// Products of attention may round their operands to f16, where a device multiplies those faster.
+    pub half: bool,
+    pub halves: AttentionHalves,
+}
+
+/// Which rows of attention lie in f16, two elements to a word: only where its kernels multiply by matrices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AttentionHalves {
+    pub qkv: bool,
+    pub output: bool,
+    pub d_output: bool,
+    pub d_qkv: bool,
 }
 
 // No kernel is asked for NaN: equality is total, and equal floats have equal bits or are both zero.
@@ -60,11 +72,12 @@ impl Eq for AttentionShape {}
 
 impl Hash for AttentionShape {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, dropout, tokens, ring } =
+        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, dropout, tokens, .. } =
             *self;
         let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
         let floats = [bits(soft_cap), bits(scale)];
-        (heads, kv_heads, head_dim, window, floats, dropout, tokens, ring).hash(state);
+        (heads, kv_heads, head_dim, window, floats, dropout, tokens).hash(state);
+        (self.ring, self.half, self.halves).hash(state);
     }
 }
 
@@ -146,6 +159,9 @@ pub struct AttentionTile {
     pub size: usize,
     /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
     pub resident: bool,
+    /// By matrices that subgroups hold. Forward with a lane for each row; backward in `row_groups` strips with two
+    /// subgroups each, and two buffers of columns if `resident`.
+    pub matrix: bool,
 }
 
 /// Whose gradients of keys and values a workgroup adds up.
@@ -262,13 +278,15 @@ pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
     Residual,
-    /// The same with a bias, which is bound behind the residual.
+    /// Added to a bias: only of several rows, of which a residual has one each.
+    Bias,
+    /// Both: the bias is bound behind the residual.
     BiasedResidual,
     /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
     Gated(Activation),
     /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
     /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
-    /// rotations and the cache are bound last.
+    /// rotations and the cache are bound last, and of several rows the documents.
     Heads(AttentionShape),
     /// The same with a bias on the products, bound behind the cache.
     BiasedHeads(AttentionShape),
@@ -293,8 +311,24 @@ pub struct MatvecRowsShape {
     pub rows: usize,
     /// Elements from one row of the result to the next.
     pub stride: usize,
-    /// Never added to what is there.
-    pub output: Output,
+    pub input: MatvecInput,
+    /// A residual or a bias without a norm before it too.
+    pub output: MatvecOutput,
     /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
     pub weights: WeightFormat,
+    /// None: what selection picks.
+    pub form: Option<RowsForm>,
+}
+
+/// How the work of a product of a few rows is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowsForm {
+    /// Invocations of a workgroup.
+    pub size: usize,
+    /// Those that share rows of the matrix.
+    pub lanes: usize,
+    /// Rows of the matrix that they share.
+    pub products: usize,
+    /// Most vectors of each that an invocation has on their way together.
+    pub turns: usize,
 }

@@ -128,10 +128,11 @@ pub enum KernelSpec {
     },
     Matvec(MatvecShape),
     MatvecRows(MatvecRowsShape),
-    /// In place; backward rotates back.
+    /// In place; backward rotates back. With `half` from rows in f32 to rows in f16.
     Rope {
         shape: RopeShape,
         forward: bool,
+        half: bool,
     },
     CacheAppend {
         shape: AttentionShape,

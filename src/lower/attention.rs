@@ -3,8 +3,10 @@
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::Result;
-use crate::graph::{Dropout, Node, Site};
-use crate::kernels::{self as k, AttentionShape, Constant, KeyValueOwner, KvCache};
+use crate::graph::{Dropout, Node, Op, Site};
+use crate::kernels::{
+    self as k, AttentionHalves, AttentionShape, Constant, KeyValueOwner, KvCache,
+};
 use crate::plan::{Buffer, Slice};
 
 /// Bytes of [`Buffer::Probe`].
@@ -19,9 +21,9 @@ pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>)
         window: attention.window,
         soft_cap: attention.soft_cap.map(|cap| cap as f32),
         scale: attention.scale.map(|scale| scale as f32),
-        dropout: None,
         tokens,
         ring,
+        ..AttentionShape::default()
     }
 }
 
@@ -31,12 +33,27 @@ pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
 }
 
 impl Lowering<'_> {
+    /// The shape of a kernel over a batch whose operands lie as their values do.
+    fn lying(&self, node: &Node, attention: Attention, dropout: Option<Dropout>) -> AttentionShape {
+        let read = |index: usize| node.reads.get(index).is_some_and(|&id| self.in_halves(id));
+        let writes = self.in_halves(node.writes[0]);
+        let halves = match node.op {
+            Op::AttentionBackward { .. } => {
+                AttentionHalves { qkv: read(0), output: read(1), d_output: read(3), d_qkv: writes }
+            }
+            _ => AttentionHalves { qkv: read(0), output: writes, ..AttentionHalves::default() },
+        };
+        AttentionShape { halves, ..self.dropped(attention, dropout) }
+    }
+
     pub(super) fn shape(&self, attention: Attention) -> AttentionShape {
         let ring = match self.rows {
-            Rows::Batch { .. } => None,
+            Rows::Batch { .. } | Rows::Texts { .. } => None,
             Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
         };
-        attention_shape(attention, self.builder.tokens, ring)
+        // A chunk of a prompt reads its cache in f32.
+        let half = self.mirrored && matches!(self.rows, Rows::Batch { .. });
+        AttentionShape { half, ..attention_shape(attention, self.builder.tokens, ring) }
     }
 
     /// The shape of a kernel that leaves out probabilities.
@@ -58,6 +75,7 @@ impl Lowering<'_> {
                 self.attend_rows(node, (attention, dropout), qkv, false, flops)
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
+            Rows::Texts { cache, places } => self.attend_texts(node, attention, cache, places),
             Rows::One(cache) => self.attend_one(node, attention, cache),
             Rows::Several { cache, .. } => self.attend_several(node, attention, cache),
         }
@@ -94,7 +112,7 @@ impl Lowering<'_> {
     }
 
     /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
-    fn attend_rows(
+    pub(super) fn attend_rows(
         &mut self,
         node: &Node,
         (attention, dropout): (Attention, Option<Dropout>),
@@ -104,7 +122,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let qkv = self.read(node, 0);
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
-        let shape = self.dropped(attention, dropout);
+        let shape = self.lying(node, attention, dropout);
         let kernel = k::attention_forward(self.builder.caps, shape, cached)?;
         let step = self.builder.step();
         let mut slices = vec![qkv, keys, self.inputs.documents, output, logsumexp, step];
@@ -113,7 +131,7 @@ impl Lowering<'_> {
     }
 
     /// `products` of tokens × tokens / 2 × head_dim for every head.
-    fn attention_flops(&self, attention: Attention, products: f64) -> f64 {
+    pub(super) fn attention_flops(&self, attention: Attention, products: f64) -> f64 {
         let tokens = self.builder.tokens as f64;
         products * tokens * tokens * attention.width() as f64
     }
@@ -122,7 +140,8 @@ impl Lowering<'_> {
     pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Slice {
         let layer = site.layer.expect("attention is in a layer");
         let bytes = cache_bytes(cache.format, &self.shape(attention), cache.sequences * cache.rows);
-        let of_batch = matches!(self.rows, Rows::Several { shared: false, .. });
+        let of_batch =
+            matches!(self.rows, Rows::Several { shared: false, .. } | Rows::Texts { .. });
         let buffer = if of_batch { Buffer::BatchCache(layer) } else { Buffer::Cache(layer) };
         Slice::new(buffer, 0, bytes)
     }
@@ -182,7 +201,7 @@ impl Lowering<'_> {
         let query = self.read(node, 0);
         let keys = self.append(node.site, attention, cache, query)?;
         let (caps, shape) = (self.builder.caps, self.shape(attention));
-        let splits = k::cache_splits(caps, shape, cache.keys)?;
+        let splits = k::cache_splits(caps, shape, cache.keys, 1)?;
         let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
         let output = self.written(node, 0)?;
         let flops = 4.0 * (cache.rows * attention.width()) as f64;
@@ -208,7 +227,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (qkv, output) = (self.read(node, 0), self.read(node, 1));
         let (logsumexp, d_output) = (self.read(node, 2), self.read(node, 3));
-        let shape = self.shape(attention);
+        let shape = self.lying(node, attention, None);
         let delta = self.tensor("delta", shape.heads)?;
         let kernel = k::attention_delta(self.builder.caps, shape)?;
         let slices = vec![output, d_output, delta, self.builder.step()];
@@ -216,18 +235,19 @@ impl Lowering<'_> {
         self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
         let d_qkv = self.written(node, 0)?;
         let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
-        self.query_key_value_gradients(node.site, (attention, dropout), reads, d_qkv)
+        let shape = self.lying(node, attention, dropout);
+        self.query_key_value_gradients(node.site, (attention, shape, dropout), reads, d_qkv)
     }
 
     /// `reads` are the first bindings of both kernels.
     fn query_key_value_gradients(
         &mut self,
         site: Site,
-        (attention, dropout): (Attention, Option<Dropout>),
+        (attention, shape, dropout): (Attention, AttentionShape, Option<Dropout>),
         reads: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<()> {
-        let (caps, shape) = (self.builder.caps, self.dropped(attention, dropout));
+        let caps = self.builder.caps;
         let place = dropout.map(|dropout| self.place(dropout.place));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
@@ -258,7 +278,7 @@ impl Lowering<'_> {
         }
         let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        let kernel = k::attention_group_sum(caps, self.shape(attention))?;
+        let kernel = k::attention_group_sum(caps, AttentionShape { dropout: None, ..shape })?;
         let flops = (2 * self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
     }

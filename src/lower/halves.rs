@@ -1,9 +1,14 @@
 //! Which values of a training plan lie in f16: those that only products read, which would round them.
 
-use crate::arch::{NormKind, WeightId};
+use super::attention::attention_shape;
+use super::rope::rope_shape;
+use crate::arch::{Attention, NormKind, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, Op, ValueId};
-use crate::kernels::{Form, LinearShape, reads_halves};
+use crate::kernels::{
+    AttentionShape, Form, LinearShape, attention_backward_halves, attention_forward_halves,
+    reads_halves, rope_has_halves,
+};
 use crate::params::Params;
 
 /// By value, where products are by matrices.
@@ -23,15 +28,17 @@ pub(super) fn halves(
             halves[value] &= fits(index);
         }
         for &value in &node.writes {
-            halves[value] &= has_form(node);
+            halves[value] &= node.writes.iter().zip(0..).any(|(other, index)| {
+                *other == value && has_form(caps, params, node, index, tokens)
+            });
             written[value] = true;
         }
     }
-    // A kernel has all its results in f16 or none.
+    // Norms and gates have all their results in f16 or none.
     loop {
         let apart = |node: &&Node| {
             let count = node.writes.iter().filter(|value| halves[**value]).count();
-            count > 0 && count < node.writes.len()
+            count > 0 && count < node.writes.len() && !matches!(node.op, Op::Attention { .. })
         };
         let Some(node) = graph.nodes.iter().find(apart) else { break };
         node.writes.iter().for_each(|&value| halves[value] = false);
@@ -39,16 +46,35 @@ pub(super) fn halves(
     halves.iter().zip(written).map(|(half, written)| *half && written).collect()
 }
 
-/// Whether the kernel of a node that writes has a form with results in f16.
-fn has_form(node: &Node) -> bool {
+/// Whether attention over a batch is by matrices, in the forward and in the backward pass: both read what lies in f16,
+/// and a pass that computes activations again writes them as the first one did.
+fn attends_halves(caps: &Capabilities, attention: Attention, tokens: usize) -> bool {
+    let shape = AttentionShape { half: true, ..attention_shape(attention, tokens, None) };
+    attention_forward_halves(caps, shape) && attention_backward_halves(caps, shape)
+}
+
+/// Whether the kernel of a node that writes a value has a form with that in f16.
+fn has_form(
+    caps: &Capabilities,
+    params: &Params,
+    node: &Node,
+    index: usize,
+    tokens: usize,
+) -> bool {
     match node.op {
         Op::Norm(norm) => norm.kind != NormKind::Layer && node.reads.len() == 1,
         Op::Gate(gate) | Op::GateBackward(gate) => gate.gated,
+        Op::Rope { attention } | Op::RopeBackward { attention } => {
+            rope_has_halves(rope_shape(&params.architecture, attention))
+        }
+        Op::AttentionBackward { attention, .. } => attends_halves(caps, attention, tokens),
+        // Not the logsumexp.
+        Op::Attention { attention, .. } => index == 0 && attends_halves(caps, attention, tokens),
         _ => false,
     }
 }
 
-/// Whether a node reads a value as an operand of products that read halves.
+/// Whether a node reads a value as an operand of products that read halves, those of attention among them.
 fn read_by_matrices(
     caps: &Capabilities,
     params: &Params,
@@ -69,6 +95,11 @@ fn read_by_matrices(
         Op::Linear { weight, .. } => index == 0 && all(weight, Form::MatmulT),
         Op::LinearInput { weight, .. } => index == 0 && all(weight, Form::Matmul),
         Op::LinearWeight { weight, .. } => all(weight, Form::MatmulAt),
+        // Not the logsumexp.
+        Op::AttentionBackward { attention, .. } => {
+            index != 2 && attends_halves(caps, attention, tokens)
+        }
+        Op::Attention { attention, .. } => attends_halves(caps, attention, tokens),
         _ => false,
     }
 }

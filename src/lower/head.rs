@@ -67,7 +67,7 @@ impl Lowering<'_> {
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
         if let Rows::Several { .. } = self.rows {
-            return self.few_rows(&label, weight, [input, logits], (OVERWRITE, &[]));
+            return self.matvec(&label, weight, [input, logits], (OVERWRITE, &[]));
         }
         self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), token_rows)
     }

@@ -4,8 +4,8 @@
 use super::attention::attention_shape;
 use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
-use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::caps::{ALIGN, Capabilities};
+use crate::error::{ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
 use crate::params::Params;
@@ -64,6 +64,8 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
 const CHUNK: usize = 256;
+/// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
+const TEXT_ROWS: usize = 1024;
 /// Most tokens drawn in one submit: one readback for all of them.
 const TURNS: usize = 16;
 /// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
@@ -214,21 +216,43 @@ pub enum SeveralRows {
     OfOne(usize),
 }
 
-/// The plan of a pass over several rows: [`Buffer::BatchTokens`] through all layers, their keys and values appended,
-/// and a token drawn for each. `shape` is that of the cache that it reads, `slots` are a room's.
+/// What decodes several rows.
+#[derive(Debug)]
+pub struct SeveralPlans {
+    /// [`Buffer::BatchTokens`] through all layers, their keys and values appended, and a token drawn for each.
+    pub pass: Plan,
+    /// Whole texts into the cache, where they can be read together.
+    pub texts: Option<Plan>,
+    pub cache_rows: usize,
+}
+
+impl SeveralPlans {
+    pub fn all(&self) -> Vec<&Plan> {
+        std::iter::once(&self.pass).chain(&self.texts).collect()
+    }
+}
+
+/// The plans of several rows. `shape` is that of the cache that they read, `slots` are a room's.
 ///
 /// # Errors
 /// As [`inference_plans`].
-pub fn several_plan(
+pub fn several_plans(
     caps: &Capabilities,
     params: &Params,
     shape: CacheShape,
     options: InferenceOptions,
     slots: &[u64],
     rows: SeveralRows,
-) -> Result<(Plan, usize)> {
+) -> Result<SeveralPlans> {
     let context = Context::new(caps, params, shape, options);
-    Ok((context.several(rows)?.finish(slots), context.cache.rows))
+    let pass = context.several(rows)?.finish(slots);
+    let texts = match context.texts(rows) {
+        Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
+        // They are read one after the other.
+        Err(error) if error.code == ErrorCode::LimitExceeded => None,
+        Err(error) => return Err(error),
+    };
+    Ok(SeveralPlans { pass, texts, cache_rows: context.cache.rows })
 }
 
 struct Context<'a> {
@@ -238,7 +262,7 @@ struct Context<'a> {
     chunk: usize,
     cache: Cache,
     weights: WeightFormat,
-    /// The forward pass, and the same with joined nodes for one row.
+    /// The forward pass, and the same with joined nodes for decoded rows.
     many: Graph,
     one: Graph,
 }
@@ -306,14 +330,37 @@ impl<'a> Context<'a> {
         let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
         let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
         let shared = matches!(of, SeveralRows::OfOne(_));
-        let over = Rows::Several { cache: self.cache, shared };
-        let mut lowering = self.lowering(&self.many, builder, over, words(Buffer::BatchTokens));
+        let near = self.near_keys();
+        let keys = if self.capacity <= near { near } else { self.cache.keys };
+        let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
+        let mut lowering = self.lowering(&self.one, builder, over, words(Buffer::BatchTokens));
         lowering.inputs.documents = words(Buffer::BatchDocuments);
-        lowering.nodes(&self.many.nodes)?;
+        lowering.nodes(&self.one.nodes)?;
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
         several::sample(&mut builder, logits, self.params.architecture.vocab_size, TURNS)?;
         Ok(builder)
+    }
+
+    /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
+    /// attention reads them as they were before.
+    fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
+        if matches!(of, SeveralRows::OfOne(_)) || self.cache.format != KvCache::F32 {
+            return Ok(None);
+        }
+        let most = if self.caps.software { self.chunk } else { TEXT_ROWS };
+        let rows = most.min(self.cache.sequences * self.capacity.next_multiple_of(ALIGN));
+        let builder = Builder::new(self.caps, Phase::Prefill, rows, Buffer::BatchStep);
+        let bytes = rows.next_multiple_of(ALIGN) as u64 * 4;
+        let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
+        let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
+        let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
+        let mut lowering = self.lowering(&self.many, builder, over, tokens);
+        lowering.inputs.documents = documents;
+        let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
+        let end = self.many.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
+        lowering.nodes(&self.many.nodes[..end])?;
+        Ok(Some(lowering.builder))
     }
 
     fn lowering(

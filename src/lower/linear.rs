@@ -39,11 +39,8 @@ impl Lowering<'_> {
         let added: Vec<Slice> = residual.into_iter().chain(bias).collect();
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
-        if let Rows::One(_) = self.rows {
-            return self.matvec(&label, weight, input, output, &added);
-        }
-        if let Rows::Several { .. } = self.rows {
-            return self.few_rows(&label, weight, [input, output], (kind, &added));
+        if let Rows::One(_) | Rows::Several { .. } = self.rows {
+            return self.matvec(&label, weight, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)

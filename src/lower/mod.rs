@@ -23,7 +23,8 @@ pub use attention::{attention_shape, cache_bytes};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
     CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
-    SampleChoices, SeveralRows, inference_plans, probe_plan, sample_plan, several_plan,
+    SampleChoices, SeveralPlans, SeveralRows, inference_plans, probe_plan, sample_plan,
+    several_plans,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
 pub use several::CHOICE_BYTES;
@@ -71,6 +72,9 @@ enum Rows {
     Chunk(Cache),
     /// One decoded row over the cache.
     One(Cache),
+    /// The rows of whole texts, each a document, whose keys and values go to the cache of all: by `places`, for each row
+    /// its number less the row of the cache, which wraps.
+    Texts { cache: Cache, places: Slice },
     /// Decoded rows of texts of their own, with one cache for all of them, or of the text of the model's cache.
     Several { cache: Cache, shared: bool },
 }

@@ -7,25 +7,54 @@ use crate::graph::Node;
 use crate::kernels::{self as k, RopeShape};
 use crate::plan::{Buffer, Slice};
 
+/// What a layer turns by.
+pub(super) fn turning(architecture: &Architecture, attention: Attention) -> Rope {
+    let of_window = architecture.window_rope.filter(|_| attention.window.is_some());
+    of_window.or(architecture.rope).expect("what is rotated has angles")
+}
+
+/// The kernels' shape.
+pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {
+    RopeShape {
+        heads: attention.heads + attention.kv_heads,
+        head_dim: attention.head_dim,
+        dims: turning(architecture, attention).head_dim,
+        stride: attention.stride(),
+    }
+}
+
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
-        let rows = self.read(node, 0);
+        let (rows, rotated) = (self.read(node, 0), node.writes[0]);
+        if self.in_halves(rotated) {
+            return self.rotate_to_halves(node, attention, rows, forward);
+        }
+        self.bind(rotated, rows);
         self.rotate(node.site.to_string(), attention, rows, forward)
+    }
+
+    fn rotate_to_halves(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        rows: Slice,
+        forward: bool,
+    ) -> Result<()> {
+        let to = self.written(node, 0)?;
+        let shape = rope_shape(&self.params.architecture, attention);
+        let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
+        let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
+        let (table, step) = (self.angles(attention), self.builder.step());
+        let slices = vec![rows, table, self.inputs.documents, to, step];
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
     /// The table of the angles by which a layer turns.
     pub(super) fn angles(&self, attention: Attention) -> Slice {
         let of_window = self.params.architecture.turns_by_window(attention);
         let buffer = if of_window { Buffer::WindowRopeTable } else { Buffer::RopeTable };
-        let dims = self.turning(attention).head_dim;
+        let dims = turning(&self.params.architecture, attention).head_dim;
         Slice::new(buffer, 0, self.inputs.positions as u64 * dims as u64 * 4)
-    }
-
-    /// What a layer turns by.
-    pub(super) fn turning(&self, attention: Attention) -> Rope {
-        let Architecture { rope, window_rope, .. } = &self.params.architecture;
-        let of_window = window_rope.filter(|_| attention.window.is_some());
-        of_window.or(*rope).expect("what is rotated has angles")
     }
 
     /// Rotates rows of queries, keys and values in place.
@@ -36,12 +65,7 @@ impl Lowering<'_> {
         rows: Slice,
         forward: bool,
     ) -> Result<()> {
-        let shape = RopeShape {
-            heads: attention.heads + attention.kv_heads,
-            head_dim: attention.head_dim,
-            dims: self.turning(attention).head_dim,
-            stride: attention.stride(),
-        };
+        let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
         let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
         let table = self.angles(attention);

@@ -1,29 +1,36 @@
-//! Nodes of one decoded row: matrix-vector products, with the norm before and the activation or
+//! Nodes of one decoded row or of a few: products that read a matrix once, with the norm before and the activation or
 //! rotation after them in the same kernel where that is faster.
 
+use super::linear::OVERWRITE;
+use super::rope::turning;
 use super::{Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Gate, Node, Site};
-use crate::kernels::{self as k, Constant, KvCache, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::{
+    self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
+    Output,
+};
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, plus what is `added`: a residual or a bias, which are the same of one row, or both.
+    /// `output = matrix · input`, plus a residual, a bias or both, as the kind that comes with them says. Of one row
+    /// a residual and a bias are the same.
     pub(super) fn matvec(
         &mut self,
         label: &str,
         weight: WeightId,
-        input: Slice,
-        output: Slice,
-        added: &[Slice],
+        io: [Slice; 2],
+        (kind, added): (Output, &[Slice]),
     ) -> Result<()> {
-        let then = match added.len() {
-            0 => MatvecOutput::Plain,
-            1 => MatvecOutput::Residual,
-            _ => MatvecOutput::BiasedResidual,
+        let several = matches!(self.rows, Rows::Several { .. });
+        let then = match kind {
+            Output::Mode(_) => MatvecOutput::Plain,
+            Output::Bias if several => MatvecOutput::Bias,
+            Output::Residual | Output::Bias => MatvecOutput::Residual,
+            Output::BiasedResidual => MatvecOutput::BiasedResidual,
         };
-        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, [input, output], added)
+        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, io, added)
     }
 
     pub(super) fn norm_linear(
@@ -52,7 +59,9 @@ impl Lowering<'_> {
         if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
             self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
-            return self.matvec(&site.to_string(), weight, normed, output, bias.as_slice());
+            let kind = if bias.is_some() { Output::Bias } else { OVERWRITE };
+            let added = (kind, bias.as_slice());
+            return self.matvec(&site.to_string(), weight, [normed, output], added);
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
         let io = [input, output];
@@ -82,12 +91,12 @@ impl Lowering<'_> {
             output: MatvecOutput::Gated(gate.activation),
             weights: self.format(weight),
         };
-        let kernel = k::matvec(self.builder.caps, shape)?;
-        let range = Range { row0: 0, rows: 1, col0: 0, cols: gate.width as u32 };
+        let kernel = self.row_kernel(shape, gate.width)?;
+        let range = Range { cols: gate.width as u32, ..self.builder.all_rows() };
         let columns = self.builder.range(range);
         let slices =
             vec![input, self.row_operand(weight, 0), output, columns, self.whole(norm.weight)];
-        let flops = 4.0 * (gate.width * self.hidden()) as f64;
+        let flops = 4.0 * (self.builder.tokens * gate.width * self.hidden()) as f64;
         self.builder.dispatch(site.to_string(), kernel, slices, flops)
     }
 
@@ -102,7 +111,7 @@ impl Lowering<'_> {
         self.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
     }
 
-    /// The newest row's queries, rotated, at the beginning of a row; where one kernel can, with its
+    /// The newest rows' queries, rotated, at the beginning of a row; where one kernel can, with their
     /// keys and values in the cache.
     pub(super) fn norm_linear_rope(
         &mut self,
@@ -112,19 +121,22 @@ impl Lowering<'_> {
         attention: Attention,
         rope: Site,
     ) -> Result<()> {
-        let Rows::One(cache) = self.rows else { panic!("only one row is decoded by joined nodes") };
+        let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
+            panic!("only decoded rows are of joined nodes")
+        };
         let input = self.read(node, 0);
         // That kernel turns whole heads.
-        let whole = self.turning(attention).head_dim == attention.head_dim;
+        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
         if cache.format != KvCache::F32 || !whole || !self.fuses_pairs(norm, weight) {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
         }
-        let query = self.tensor("query", attention.width())?;
+        let (shape, several) = (self.shape(attention), matches!(self.rows, Rows::Several { .. }));
+        let width = if several { shape.stride() } else { attention.width() };
+        let query = self.tensor("query", width)?;
         self.bind(node.writes[0], query);
         self.appended = true;
-        let shape = self.shape(attention);
         let matvec = MatvecShape {
             n: shape.stride() / 2,
             k: self.hidden(),
@@ -135,13 +147,14 @@ impl Lowering<'_> {
             },
             weights: self.format(weight),
         };
-        let kernel = k::matvec(self.builder.caps, matvec)?;
+        let kernel = self.row_kernel(matvec, width)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
         let table = self.angles(attention);
         let mut slices = vec![input, rows, query, step, self.whole(norm.weight), table, keys];
+        slices.extend(several.then_some(self.inputs.documents));
         slices.extend(bias.map(|bias| self.whole(bias)));
-        let flops = 2.0 * (shape.stride() * self.hidden()) as f64;
+        let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
@@ -159,15 +172,25 @@ impl Lowering<'_> {
         for (index, part) in matrix.parts.iter().enumerate() {
             let weights = self.format(weight);
             let shape = MatvecShape { n: part.rows, k: matrix.cols, input, output, weights };
-            let kernel = k::matvec(self.builder.caps, shape)?;
-            let range = Range { row0: 0, rows: 1, col0: part.row0 as u32, cols: part.rows as u32 };
+            let kernel = self.row_kernel(shape, matrix.rows)?;
+            let (col0, cols) = (part.row0 as u32, part.rows as u32);
+            let range = Range { col0, cols, ..self.builder.all_rows() };
             let rows = self.row_operand(weight, index);
             let mut slices = vec![from, rows, to, self.builder.range(range)];
             slices.extend_from_slice(last);
-            let flops = 2.0 * (part.rows * matrix.cols) as f64;
+            let flops = 2.0 * (self.builder.tokens * part.rows * matrix.cols) as f64;
             self.builder.dispatch(label, kernel, slices, flops)?;
         }
         Ok(())
+    }
+
+    /// The kernel for one row, or for several rows `stride` elements apart.
+    fn row_kernel(&self, shape: MatvecShape, stride: usize) -> Result<Kernel> {
+        let Rows::Several { .. } = self.rows else { return k::matvec(self.builder.caps, shape) };
+        let MatvecShape { n, k, input, output, weights } = shape;
+        let rows = self.builder.tokens;
+        let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights, form: None };
+        k::matvec_rows(self.builder.caps, shape)
     }
 }
 

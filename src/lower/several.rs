@@ -1,44 +1,31 @@
 //! Nodes of a few decoded rows, each of a text of its own or of the next positions of one.
 
 use super::{Cache, Lowering, label};
-use crate::arch::{Attention, WeightId};
+use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, MatvecRowsShape, Output};
-use crate::plan::{Buffer, Builder, Range, Slice};
+use crate::kernels as k;
+use crate::plan::{Buffer, Builder, Slice};
 
 impl Lowering<'_> {
-    /// [`Lowering::product_rows`] where the matrix is read once, as it is held, for all rows.
-    pub(super) fn few_rows(
+    /// Keys and values of whole texts to the cache, and attention of each row to those of its own text.
+    pub(super) fn attend_texts(
         &mut self,
-        label: &str,
-        weight: WeightId,
-        [input, to]: [Slice; 2],
-        (output, added): (Output, &[Slice]),
+        node: &Node,
+        attention: Attention,
+        cache: Cache,
+        places: Slice,
     ) -> Result<()> {
-        let matrix = self.params.matrices[weight].clone();
-        for (index, part) in matrix.parts.iter().enumerate() {
-            let shape = MatvecRowsShape {
-                n: part.rows,
-                k: matrix.cols,
-                rows: self.builder.tokens,
-                stride: matrix.rows,
-                output,
-                weights: self.format(weight),
-            };
-            let kernel = k::matvec_rows(self.builder.caps, shape)?;
-            let (col0, cols) = (part.row0 as u32, part.rows as u32);
-            let range = Range { col0, cols, ..self.builder.all_rows() };
-            let rows = self.row_operand(weight, index);
-            let mut slices = vec![input, rows, to, self.builder.range(range)];
-            slices.extend_from_slice(added);
-            let flops = 2.0 * (shape.rows * shape.n * shape.k) as f64;
-            self.builder.dispatch_rows(label, kernel, slices, range, flops)?;
-        }
-        Ok(())
+        let (qkv, shape) = (self.read(node, 0), self.shape(attention));
+        let keys = self.cache(node.site, attention, cache);
+        let kernel = k::cache_append_several(self.builder.caps, shape, cache.format)?;
+        let slices = vec![qkv, keys, self.builder.step(), places];
+        self.builder.dispatch(label(node.site, "cache append"), kernel, slices, 0.0)?;
+        let flops = self.attention_flops(attention, 2.0);
+        self.attend_rows(node, (attention, None), qkv, false, flops)
     }
 
-    /// Attention of each row to its own text, its key and value appended.
+    /// Attention of each row to its own text, its key and value appended unless they are there.
     pub(super) fn attend_several(
         &mut self,
         node: &Node,
@@ -49,12 +36,13 @@ impl Lowering<'_> {
         let (caps, shape) = (self.builder.caps, self.shape(attention));
         let (rows, step) = (self.builder.tokens, self.builder.step());
         let keys = self.cache(node.site, attention, cache);
-        let kernel = k::cache_append_several(caps, shape, cache.format)?;
-        let site = Site { what: "cache append", ..node.site };
-        let slices = vec![qkv, keys, step, documents];
-        self.builder.dispatch(site.to_string(), kernel, slices, 0.0)?;
-        let positions = self.params.architecture.positions;
-        let splits = k::decode_splits(caps, shape, positions, rows)?;
+        if !std::mem::take(&mut self.appended) {
+            let kernel = k::cache_append_several(caps, shape, cache.format)?;
+            let site = Site { what: "cache append", ..node.site };
+            let slices = vec![qkv, keys, step, documents];
+            self.builder.dispatch(site.to_string(), kernel, slices, 0.0)?;
+        }
+        let splits = k::cache_splits(caps, shape, cache.keys, rows)?;
         let kernel = k::attention_decode_several(caps, shape, cache.format, &splits, rows)?;
         let output = self.written(node, 0)?;
         let flops = 4.0 * (rows * cache.rows * attention.width()) as f64;

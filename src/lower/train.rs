@@ -26,6 +26,9 @@ pub struct TrainPlans {
     /// Sizes of the activation slots, shared by the plans.
     pub slots: Vec<u64>,
     pub batch: BatchLayout,
+    /// What the gradients of a micro-step are multiplied by, up to the optimizer: a power of two, 1 unless some are
+    /// rounded to f16.
+    pub gradient_unit: f64,
     /// Rows of logits held at a time.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests hold plans to it"))]
     pub logits_rows: usize,
@@ -65,8 +68,8 @@ pub struct TrainChoices {
 /// `mixed` the products of activations with weights, forward and backward, read these in f16. Where the device
 /// multiplies f16 by matrices, they also round activations and their gradients, and what only they read lies in f16.
 /// Sums, the gradients of weights, the weights that the optimizer changes and its moments stay f32 (after
-/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). They are not scaled: the loss is a sum
-/// over tokens.
+/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). Those that are
+/// rounded to f16 are multiplied by [`TrainPlans::gradient_unit`].
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
@@ -144,5 +147,27 @@ pub fn train_plans_of(
     // What the optimizer computes with begins with the slots of the others.
     let last = if optimizer.slots.is_empty() { &evaluate } else { &optimizer };
     let (slots, state) = (last.slots.clone(), Rc::new(state));
-    Ok(TrainPlans { state, micro_step, optimizer, evaluate, averages, slots, batch, logits_rows })
+    let gradient_unit = if mixed && rounds(caps) { sums_over(tokens) } else { 1.0 };
+    Ok(TrainPlans {
+        state,
+        micro_step,
+        optimizer,
+        evaluate,
+        averages,
+        slots,
+        batch,
+        gradient_unit,
+        logits_rows,
+    })
+}
+
+/// Whether products round gradients to f16.
+fn rounds(caps: &Capabilities) -> bool {
+    caps.half_matrix().is_some()
+}
+
+/// The power of two by which gradients of a mean over so many tokens become about those of a sum, whose size does not
+/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`bench/NOTES.md`).
+fn sums_over(tokens: usize) -> f64 {
+    tokens.next_power_of_two() as f64
 }

@@ -63,30 +63,7 @@ impl Operation {
             let (values, others) =
                 values.split_at_checked(*count as usize).ok_or_else(|| wrong(*field))?;
             rest = others;
-            let one = || values.first().copied();
-            let mask = &mut call.mask;
-            match *field as usize {
-                role if role < TENSORS => {
-                    call.tensors[role] = Some(tensor(values).ok_or_else(|| wrong(*field))?);
-                }
-                CAUSAL => mask.causal = true,
-                WINDOW => mask.window = one(),
-                SCALE => call.scale = one(),
-                SOFT_CAP => call.soft_cap = one(),
-                QUERY_OFFSET => mask.query_offset = one().map(PerItem::All),
-                QUERY_OFFSETS => mask.query_offset = Some(PerItem::Each(values.to_vec())),
-                DOCUMENTS => mask.documents = Some(PerItem::All(values)),
-                DOCUMENTS_OF_ITEM => match &mut mask.documents {
-                    Some(PerItem::Each(lists)) => lists.push(values),
-                    _ => mask.documents = Some(PerItem::Each(vec![values])),
-                },
-                KEY_LENGTHS => mask.key_lengths = Some(values),
-                TREE => kind = Some(DenseKind::Tree { lists: None }),
-                TREE_PER_ITEM => kind = Some(DenseKind::Tree { lists: Some(values) }),
-                BOOLEAN => kind = Some(DenseKind::Boolean { shape: values }),
-                ADDITIVE => kind = Some(DenseKind::Additive { shape: values }),
-                _ => return Err(wrong(*field)),
-            }
+            set(&mut call, &mut kind, *field as usize, values).ok_or_else(|| wrong(*field))?;
         }
         call.mask.dense = match (kind, dense) {
             (Some(kind), Some(data)) => Some(DenseOption { kind, data }),
@@ -100,6 +77,38 @@ impl Operation {
         let [input, ..] = call.tensors;
         SoftmaxCall { input: input.ok_or_else(|| wrong(f64::from(Role::Query as u32)))? }.judge()
     }
+}
+
+/// Notes a field of a call, or of the kind of its dense mask; none where there is no such field.
+fn set<'a>(
+    call: &mut AttentionCall<'a>,
+    kind: &mut Option<DenseKind<'a>>,
+    field: usize,
+    values: &'a [f64],
+) -> Option<()> {
+    let one = || values.first().copied();
+    let mask = &mut call.mask;
+    match field {
+        role if role < TENSORS => call.tensors[role] = Some(tensor(values)?),
+        CAUSAL => mask.causal = true,
+        WINDOW => mask.window = one(),
+        SCALE => call.scale = one(),
+        SOFT_CAP => call.soft_cap = one(),
+        QUERY_OFFSET => mask.query_offset = one().map(PerItem::All),
+        QUERY_OFFSETS => mask.query_offset = Some(PerItem::Each(values.to_vec())),
+        DOCUMENTS => mask.documents = Some(PerItem::All(values)),
+        DOCUMENTS_OF_ITEM => match &mut mask.documents {
+            Some(PerItem::Each(lists)) => lists.push(values),
+            _ => mask.documents = Some(PerItem::Each(vec![values])),
+        },
+        KEY_LENGTHS => mask.key_lengths = Some(values),
+        TREE => *kind = Some(DenseKind::Tree { lists: None }),
+        TREE_PER_ITEM => *kind = Some(DenseKind::Tree { lists: Some(values) }),
+        BOOLEAN => *kind = Some(DenseKind::Boolean { shape: values }),
+        ADDITIVE => *kind = Some(DenseKind::Additive { shape: values }),
+        _ => return None,
+    }
+    Some(())
 }
 
 fn wrong(field: f64) -> Error {

@@ -64,7 +64,8 @@ pub enum Buffer {
     /// Key-value cache of a layer for several texts, one behind the other.
     BatchCache(usize),
     /// The token to decode next of each of several rows, what numbers its position (the row less the position, which
-    /// wraps), tokens seen by each, what was drawn.
+    /// wraps), tokens seen by each, what was drawn. Whole texts are read through the first two: all their tokens, the
+    /// start of each one's text, and its number less the row of the cache, which wraps.
     BatchTokens,
     BatchDocuments,
     BatchSeen,

@@ -1,4 +1,4 @@
-//! A plan that a cache does not bring, bound to its buffers and to those that it lacks.
+//! Plans that a cache does not bring, bound to its buffers and to those that it lacks.
 
 use super::key_value_cache::{KeyValueCache, Room};
 use super::memory::{self, MemoryBytes, Purpose};
@@ -9,17 +9,20 @@ use crate::gpu::{PlanId, made};
 use crate::lower::CacheShape;
 use crate::plan::Plan;
 
+/// Makes plans from a cache's shape and a room's slots.
+type Make<'a> = dyn Fn(CacheShape, &[u64]) -> Result<Vec<Plan>> + 'a;
+
 #[derive(Debug)]
 pub(super) struct Annex {
-    /// What the plan reads and writes besides.
+    /// What the plans read and write besides.
     pub resources: Resources,
-    pub plan: PlanId,
-    /// The room whose buffers the plan binds.
+    pub plans: Vec<PlanId>,
+    /// The room whose buffers the plans bind.
     room: PlanId,
 }
 
 impl Annex {
-    /// Makes a plan for a cache's room as it is, from its shape and slots, and binds it.
+    /// Makes plans for a cache's room as it is, from its shape and slots, and binds them.
     ///
     /// # Arguments
     /// `batch`: the shape of a cache of its own, where it has one.
@@ -28,36 +31,40 @@ impl Annex {
         model: &Weights,
         cache: &KeyValueCache,
         batch: Option<CacheShape>,
-        make: &dyn Fn(CacheShape, &[u64]) -> Result<Plan>,
+        make: &Make<'_>,
         prepare: &dyn Fn(&Resources) -> Result<()>,
-    ) -> Result<(Self, Plan)> {
+    ) -> Result<(Self, Vec<Plan>)> {
         let (gpu, weights) = (&*model.gpu.0, model.buffers()?);
-        let (plan, room, shape) = cache.with(|room| {
+        let (plans, room, shape) = cache.with(|room| {
             let shape = batch.unwrap_or(room.shape);
             Ok((make(shape, &room.slots)?, room.mark(), shape))
         })?;
-        let sizes = cache.lacking(&[&plan], &weights);
-        let asked = MemoryBytes::of_sizes(&sizes).with_ranges([&plan].iter().copied());
+        let all: Vec<&Plan> = plans.iter().collect();
+        let sizes = cache.lacking(&all, &weights);
+        let asked = MemoryBytes::of_sizes(&sizes).with_ranges(all.iter().copied());
         let purpose = Purpose::Inference { tokens: shape.capacity, sequences: shape.sequences };
         memory::judge(gpu, purpose, &asked)?;
         let install = || {
             let mut resources = Resources::new(&model.gpu.0);
             resources.allocate(&sizes, &[])?;
-            let id = cache.with(|room| resources.install(&plan, &[&room.resources, &weights]))?;
+            let mut ids = vec![];
+            for plan in &plans {
+                ids.push(cache.with(|room| resources.install(plan, &[&room.resources, &weights]))?);
+            }
             prepare(&resources)?;
-            Ok((resources, id))
+            Ok((resources, ids))
         };
         let made = made(gpu, install).await;
-        let (resources, id) = made.map_err(|error| memory::explained(error, purpose, &asked))?;
-        Ok((Self { resources, plan: id, room }, plan))
+        let (resources, ids) = made.map_err(|error| memory::explained(error, purpose, &asked))?;
+        Ok((Self { resources, plans: ids, room }, plans))
     }
 
-    /// Whether its plan is bound to what the cache has now.
+    /// Whether its plans are bound to what the cache has now.
     pub fn is_of(&self, cache: &KeyValueCache) -> bool {
         cache.mark() == Some(self.room)
     }
 
-    /// Whether its plan is bound to what the room has now.
+    /// Whether its plans are bound to what the room has now.
     pub fn fits(&self, room: &Room) -> bool {
         room.mark() == self.room
     }

@@ -1,17 +1,16 @@
 //! Generation of several texts: all are prefilled, then each pass decodes a token of every one.
 
-use super::generate::{Drawn, GenerateOptions, MOST_TURNS, SUBMITS_AHEAD, not_finite};
+use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
+use super::generate::{Drawn, GenerateOptions, not_finite};
 use super::key_value_cache::{KeyValueCache, Room};
 use super::model::Model;
-use super::pace::{Pace, SUBMIT_MILLISECONDS, Sent};
+use super::pace::Pace;
 use super::several::{RowState, SeveralPass};
 use super::step::{Choice, Sampling};
 use super::watch::Watch;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Replay, made, watched};
+use crate::gpu::{Replay, made};
 use crate::lower::{CacheShape, InferenceOptions};
-use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Most texts of a batch.
@@ -92,18 +91,6 @@ impl Ready {
     }
 }
 
-struct Ahead {
-    turns: usize,
-    sent: Sent,
-    drawn: LocalFuture<Result<Vec<u8>>>,
-}
-
-impl std::fmt::Debug for Ahead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ahead").field("turns", &self.turns).finish_non_exhaustive()
-    }
-}
-
 /// A running generation of several texts. It has a key-value cache of its own; prompts are read through the
 /// model's, one after the other. Where the weights have changed, all texts are read again before the next token.
 #[derive(Debug)]
@@ -116,8 +103,7 @@ pub struct Batch {
     pace: Pace,
     /// A text's logits are not finite.
     spoilt: bool,
-    /// Submits that were not read yet, the oldest first.
-    ahead: VecDeque<Ahead>,
+    ahead: Ahead,
 }
 
 impl Batch {
@@ -161,7 +147,7 @@ impl Batch {
             ready: None,
             pace: Pace::new(model.gpu().capabilities()),
             spoilt: false,
-            ahead: VecDeque::new(),
+            ahead: Ahead::default(),
         })
     }
 
@@ -194,7 +180,7 @@ impl Batch {
             }
             if self.texts.iter().all(|text| text.left() == 0) {
                 // What is on its way was drawn behind the end: it may fail.
-                let _ = self.settle().await;
+                let _ = self.ahead.settle().await;
                 break;
             }
             let cache = model.prepare_inference(self.capacity, self.inference).await?;
@@ -205,42 +191,38 @@ impl Batch {
                 None => self.read_texts(&cache, watch).await?,
             };
             self.decode_ahead(&cache, &ready.pass)?;
-            let oldest = self.ahead.pop_front();
-            let Ahead { turns, sent, drawn } =
-                oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-            let drawn = self.pace.arrival(&**model.gpu(), sent, drawn).await?;
+            let (turns, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
             self.ready = Some(ready);
             given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
         }
         Ok(given)
     }
 
-    /// Waits for what is on its way, and drops it.
-    async fn settle(&mut self) -> Result<()> {
-        let mut settled = Ok(());
-        for Ahead { drawn, .. } in std::mem::take(&mut self.ahead) {
-            settled = settled.and(drawn.await.map(drop));
-        }
-        settled
-    }
-
     /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
     /// changed.
     async fn read_texts(&mut self, cache: &KeyValueCache, watch: Watch<'_>) -> Result<Ready> {
-        self.settle().await?;
+        self.ahead.settle().await?;
         let _turn = cache.turn().await;
         let (model, rows) = (&self.model, self.texts.len());
         let pass = self.pass(cache).await?;
         let version = loop {
             let version = model.weights.version();
-            for (row, text) in self.texts.iter().enumerate() {
-                watch.at(row, rows, "read prompts")?;
-                let read = text.tokens.len() - 1;
-                if text.left() > 0 && read > 0 {
-                    model.read_text(cache, &text.tokens[..read]).await?;
-                    let copy = |room: &Room| pass.copy_text(room, row, read);
+            let mut waiting = self.unread();
+            let mut done = 0;
+            while let Some(&(row, text)) = waiting.first() {
+                let together = self.together(&pass, &waiting);
+                for _ in 0..together.max(1) {
+                    watch.at(done, rows, "read prompts")?;
+                    done += 1;
+                }
+                if let (Some(texts), 1..) = (&pass.texts, together) {
+                    pass.read_whole(texts, &waiting[..together]).await?;
+                } else {
+                    model.read_text(cache, text).await?;
+                    let copy = |room: &Room| pass.copy_text(room, row, text.len());
                     made(&**model.gpu(), || cache.with(copy)).await?;
                 }
+                waiting.drain(..together.max(1));
             }
             if version == model.weights.version() {
                 break version;
@@ -249,6 +231,28 @@ impl Batch {
         let states: Vec<_> = self.texts.iter().map(Text::state).collect();
         made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
+    }
+
+    /// The texts that go on, short of their last tokens, each with its row.
+    fn unread(&self) -> Vec<(usize, &[u32])> {
+        let texts = self.texts.iter().enumerate().filter(|(_, text)| text.left() > 0);
+        let read = texts.map(|(row, text)| (row, &text.tokens[..text.tokens.len() - 1]));
+        read.filter(|(_, text)| !text.is_empty()).collect()
+    }
+
+    /// How many of the texts that wait, from the first on, are read at a time; 0 where the first is read by itself: it
+    /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
+    fn together(&self, pass: &SeveralPass, waiting: &[(usize, &[u32])]) -> usize {
+        let Some(texts) = &pass.texts else { return 0 };
+        let mut room = texts.most_rows(&self.model.chunk_pace);
+        let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
+        for &(_, text) in waiting {
+            let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= room) else { break };
+            let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+            (count, alike, all) = (count + 1, alike + same, all + text.len());
+            (room, before) = (room - rows, text);
+        }
+        if 2 * alike > all { 0 } else { count }
     }
 
     /// A pass with a cache for all texts. Where memory is short, the model's caches of other options go first.
@@ -279,13 +283,13 @@ impl Batch {
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
     fn decode_ahead(&mut self, cache: &KeyValueCache, pass: &SeveralPass) -> Result<()> {
         while self.ahead.len() < SUBMITS_AHEAD {
-            let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
+            let queued = self.ahead.turns();
             let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
             let left = longest.saturating_sub(queued);
             if left == 0 {
                 break;
             }
-            self.ahead.push_back(self.decode(cache, pass, left, queued)?);
+            self.ahead.push(self.decode(cache, pass, left, queued)?);
         }
         Ok(())
     }
@@ -297,24 +301,19 @@ impl Batch {
         pass: &SeveralPass,
         left: usize,
         queued: usize,
-    ) -> Result<Ahead> {
+    ) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.pace);
-        let counts = Cell::new(None);
         let queue = |room: &Room| {
-            let turns = (SUBMIT_MILLISECONDS / pace.predict(pass.work)) as usize;
-            let turns = turns.clamp(1, room.turns.min(MOST_TURNS)).min(left);
+            let turns = Submit::turns(pace, pass.work, room.turns.min(MOST_TURNS)).min(left);
             let work = pass.work.times(turns);
             let submits = pace.submits(work, pass.largest);
             let choice = |text: &Text| text.choice(queued, self.capacity);
             pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
             let all = [Replay::new(pass.plan(), self.texts.len()); MOST_TURNS];
-            counts.set(Some((turns, pace.sent(gpu, work))));
-            gpu.submit(&all[..turns], submits, Some(pass.drawn(turns)?))
+            let sent = pace.sent(gpu, work);
+            Ok((turns, sent, gpu.submit(&all[..turns], submits, Some(pass.drawn(turns)?))?))
         };
-        let drawn = watched(gpu, || cache.with(queue))?;
-        let queued_now = counts.take().ok_or_else(|| Error::internal("nothing was queued"))?;
-        let (turns, sent) = queued_now;
-        Ok(Ahead { turns, sent, drawn })
+        Submit::queued(gpu, || cache.with(queue))
     }
 
     /// The tokens that count of those drawn; notes which texts have ended.

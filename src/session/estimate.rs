@@ -7,11 +7,12 @@ use super::trainer::TrainerOptions;
 use super::weights::check_format;
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
-use crate::config::{LoraConfig, ModelConfig};
+use crate::config::{DropoutRates, LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::{
-    InferenceOptions, InferencePlans, SeveralRows, inference_plans, several_plan, train_plans,
+    InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans, several_plans,
+    train_plans,
 };
 use crate::params::Params;
 use crate::plan::{Plan, buffers};
@@ -85,7 +86,6 @@ pub fn estimate(
 ) -> Result<Estimate> {
     let floor = Capabilities::floor(Target::Browser);
     let caps = given.unwrap_or(&floor);
-    let speed = Speed::of(caps);
     let architecture = Architecture::of(config);
     let parameters = architecture.parameter_count();
     let layout = Params::packed(architecture, caps.limits.shard_bytes(), options.weights)?;
@@ -100,56 +100,91 @@ pub fn estimate(
     let mut trainable = layout.parameter_count();
     let (mut operations, mut milliseconds) = (PerCall::default(), PerCall::default());
     if let Some(options) = &options.trainer {
-        options.validate()?;
-        let plans = train_plans(caps, &layout, options.choices(config.dropout))?;
-        trainable = plans.state.parameter_count();
-        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
-        let micro_steps = options.gradient_accumulation as f64;
-        let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);
-        operations.step = Some(micro_steps * micro_step.flops() + optimizer.flops());
-        let waits = micro_steps * speed.readback;
-        let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
-        milliseconds.step = Some(waits + work);
+        let (trained, step) = training(caps, &layout, options, config.dropout)?;
+        trainable = trained;
+        bytes = bytes.plus(step.bytes);
+        (operations.step, milliseconds.step) = (Some(step.operations), Some(step.milliseconds));
     }
-    if let Some(TextOptions { tokens, sequences, kv_cache, weights }) = options.generate {
-        let most = config.max_position_embeddings;
-        if !(1..=most).contains(&tokens) {
-            return Err(Error::options(format!(
-                "generate.tokens is {tokens}; it must be from 1 to {}, {most}",
-                config.spelled("max_position_embeddings")
-            )));
-        }
-        check_count("generate.sequences is", sequences)?;
-        let weights = weights.unwrap_or(layout.weights);
-        check_format(&layout, weights)?;
-        let options = InferenceOptions { kv_cache, weights };
-        let plans = inference_plans(caps, &layout, capacity_for(tokens, most), options)?;
-        bytes = bytes.plus(MemoryBytes::of_plans(&layout, plans.all()));
-        // One readback serves the tokens of a submit, while the next is decoded.
-        let [flops, work] = if sequences == 1 {
-            let both = [plans.decode_of(tokens), &plans.sample];
-            [both.map(Plan::flops), both.map(|plan| speed.milliseconds(plan))]
-                .map(|of| of.iter().sum::<f64>())
-        } else {
-            let shape = batch_shape(sequences, tokens, most);
-            let rows = SeveralRows::OfTexts(sequences);
-            let slots = &plans.sample.slots;
-            let (pass, _) = several_plan(caps, &layout, shape, options, slots, rows)?;
-            bytes = bytes.plus(beside(&plans, &pass));
-            [pass.flops(), speed.milliseconds(&pass)].map(|of| of / sequences as f64)
-        };
-        (operations.token, milliseconds.token) = (Some(flops), Some(work));
+    if let Some(options) = &options.generate {
+        let token = generation(caps, &layout, options, config)?;
+        bytes = bytes.plus(token.bytes);
+        (operations.token, milliseconds.token) = (Some(token.operations), Some(token.milliseconds));
     }
     let milliseconds = given.is_some().then_some(milliseconds);
     Ok(Estimate { parameters, trainable, bytes, operations, milliseconds })
 }
 
-/// What a pass over several texts brings: what the plans of one text have not, or too small.
-fn beside(plans: &InferencePlans, pass: &Plan) -> MemoryBytes {
+/// What one kind of work takes: the bytes of all of it, the rest of a call.
+struct Part {
+    bytes: MemoryBytes,
+    operations: f64,
+    milliseconds: f64,
+}
+
+/// An optimizer step, and the parameters that it trains.
+fn training(
+    caps: &Capabilities,
+    layout: &Params,
+    options: &TrainerOptions,
+    dropout: DropoutRates,
+) -> Result<(u64, Part)> {
+    options.validate()?;
+    let speed = Speed::of(caps);
+    let plans = train_plans(caps, layout, options.choices(dropout))?;
+    let bytes = MemoryBytes::of_plans(layout, plans.all());
+    let micro_steps = options.gradient_accumulation as f64;
+    let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);
+    let operations = micro_steps * micro_step.flops() + optimizer.flops();
+    let waits = micro_steps * speed.readback;
+    let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
+    let part = Part { bytes, operations, milliseconds: waits + work };
+    Ok((plans.state.parameter_count(), part))
+}
+
+/// A token of a text, or of several together.
+fn generation(
+    caps: &Capabilities,
+    layout: &Params,
+    options: &TextOptions,
+    config: &ModelConfig,
+) -> Result<Part> {
+    let &TextOptions { tokens, sequences, kv_cache, weights } = options;
+    let (speed, most) = (Speed::of(caps), config.max_position_embeddings);
+    if !(1..=most).contains(&tokens) {
+        return Err(Error::options(format!(
+            "generate.tokens is {tokens}; it must be from 1 to {}, {most}",
+            config.spelled("max_position_embeddings")
+        )));
+    }
+    check_count("generate.sequences is", sequences)?;
+    let weights = weights.unwrap_or(layout.weights);
+    check_format(layout, weights)?;
+    let options = InferenceOptions { kv_cache, weights };
+    let plans = inference_plans(caps, layout, capacity_for(tokens, most), options)?;
+    let mut bytes = MemoryBytes::of_plans(layout, plans.all());
+    // One readback serves the tokens of a submit, while the next is decoded.
+    let [operations, milliseconds] = if sequences == 1 {
+        let both = [plans.decode_of(tokens), &plans.sample];
+        [both.map(Plan::flops), both.map(|plan| speed.milliseconds(plan))]
+            .map(|of| of.iter().sum::<f64>())
+    } else {
+        let shape = batch_shape(sequences, tokens, most);
+        let rows = SeveralRows::OfTexts(sequences);
+        let slots = &plans.sample.slots;
+        let several = several_plans(caps, layout, shape, options, slots, rows)?;
+        bytes = bytes.plus(beside(&plans, &several));
+        let pass = &several.pass;
+        [pass.flops(), speed.milliseconds(pass)].map(|of| of / sequences as f64)
+    };
+    Ok(Part { bytes, operations, milliseconds })
+}
+
+/// What several texts bring: what the plans of one text have not, or too small.
+fn beside(plans: &InferencePlans, several: &SeveralPlans) -> MemoryBytes {
     let held = buffers(plans.all());
-    let mut own = pass.buffers();
+    let mut own = buffers(several.all());
     own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));
-    MemoryBytes::of_sizes(&own).with_ranges([pass])
+    MemoryBytes::of_sizes(&own).with_ranges(several.all())
 }
 
 /// How fast an adapter is taken to be.

@@ -6,7 +6,7 @@ use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
 use crate::gpu::cuts::Cuts;
 use crate::gpu::program::{Encoder, Program, encode};
-use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::gpu::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
 use std::cell::{Cell, RefCell};
@@ -222,10 +222,12 @@ impl Gpu for Fake {
         Ok(())
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
+    fn copy(&self, copies: &[BufferCopy]) -> Result<()> {
         let buffers = self.buffers.borrow();
-        assert!(bytes <= buffers[&from.0] && at + bytes <= buffers[&to.0]);
-        self.copied.set(self.copied.get() + bytes);
+        for &BufferCopy { from, to, at, bytes } in copies {
+            assert!(bytes <= buffers[&from.0] && at + bytes <= buffers[&to.0]);
+            self.copied.set(self.copied.get() + bytes);
+        }
         Ok(())
     }
 

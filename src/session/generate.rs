@@ -1,137 +1,25 @@
 //! Generation: prefill, then several tokens per submit.
 
+mod options;
+
+use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
 use super::chunk::Chunk;
 use super::key_value_cache::{Held, KeyValueCache, Room};
-use super::lookup::{self, Lookup};
+use super::lookup::{Lookup, Rows};
 use super::model::Model;
-use super::pace::{SUBMIT_MILLISECONDS, Sent, Work};
+use super::pace::Work;
 use super::sampler::{Bias, Sampler, check_alternatives};
-use super::several::{RowState, SeveralPass};
-use super::step::{Choice, Sampling, Step};
-use crate::decimal::Decimal;
+use super::step::{Sampling, Step};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, PlanId, Region, Replay, made, watched};
-use crate::kernels::{KvCache, WeightFormat};
-use crate::lower::{InferenceOptions, LIKELIEST_OFFSET, SampleChoices};
+use crate::gpu::{PlanId, Region, Replay, made};
+use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
-use crate::random::split;
-use serde::Deserialize;
-use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
+
+pub use options::GenerateOptions;
 
 /// Failures of a check's pass that plain decoding does not have.
 const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
-
-/// Submits that are on their way together: while one is read the next is decoded, so that neither
-/// the GPU nor the host waits for the other.
-pub(super) const SUBMITS_AHEAD: usize = 2;
-/// Most tokens drawn in a submit, for which the cache must have room.
-pub(super) const MOST_TURNS: usize = 16;
-
-/// Options of `model.generate`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct GenerateOptions {
-    pub max_tokens: usize,
-    /// How many of the last tokens of the prompt an earlier generation with these options has drawn, which
-    /// this one continues.
-    pub drawn: usize,
-    /// 0 takes the likeliest token.
-    pub temperature: f32,
-    /// 0: off.
-    pub top_k: u32,
-    /// 1: off.
-    pub top_p: f32,
-    /// 0: off.
-    pub min_p: f32,
-    /// 1: off.
-    pub repetition_penalty: f32,
-    pub seed: u64,
-    pub stop_tokens: Vec<u32>,
-    /// How keys and values are kept between tokens.
-    pub kv_cache: KvCache,
-    /// How matrices are read.
-    pub weights: WeightFormat,
-    /// How many of the likeliest tokens each step tells; 0: none.
-    pub alternatives: usize,
-    /// One number for each token that is added to its logit behind the penalty, or none at all. Negative
-    /// infinity keeps a token out.
-    #[serde(skip)]
-    pub bias: Vec<f32>,
-    /// Tokens that repeat the text are checked several at a time.
-    pub prompt_lookup: bool,
-    /// Each call of [`Generation::next`] draws one token, so that the bias may change before each.
-    pub stepwise: bool,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> Self {
-        Self {
-            max_tokens: 128,
-            drawn: 0,
-            temperature: 0.8,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repetition_penalty: 1.0,
-            seed: 0,
-            stop_tokens: Vec::new(),
-            kv_cache: KvCache::F32,
-            weights: WeightFormat::F32,
-            alternatives: 0,
-            bias: Vec::new(),
-            prompt_lookup: false,
-            stepwise: false,
-        }
-    }
-}
-
-impl GenerateOptions {
-    pub(super) fn inference(&self) -> InferenceOptions {
-        InferenceOptions { kv_cache: self.kv_cache, weights: self.weights }
-    }
-
-    /// How tokens are drawn, from the beginning of a text on.
-    pub(super) fn sampling(&self, top_k: u32) -> Sampling {
-        Sampling {
-            temperature: self.temperature,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            top_k,
-            seed: split(self.seed),
-            turn0: 0,
-        }
-    }
-
-    pub(super) fn validate(&self) -> Result<()> {
-        let check = |good: bool, name: &str, value: f32, allowed: &str| {
-            if good {
-                Ok(())
-            } else {
-                Err(Error::options(format!("{name} is {}; it must be {allowed}", Decimal(value))))
-            }
-        };
-        let t = self.temperature;
-        check(t == 0.0 || (t.is_finite() && t >= 1e-3), "temperature", t, "0, or from 0.001 up")?;
-        check(self.top_p > 0.0 && self.top_p <= 1.0, "topP", self.top_p, "above 0 and at most 1")?;
-        check((0.0..1.0).contains(&self.min_p), "minP", self.min_p, "at least 0 and below 1")?;
-        let penalty = self.repetition_penalty;
-        let more = !self.bias.is_empty() || self.stepwise || self.alternatives > 0;
-        if self.prompt_lookup && (more || penalty != 1.0) {
-            return Err(Error::options(
-                "promptLookup does not go with alternatives, bias and repetitionPenalty; leave these out",
-            ));
-        }
-        check(
-            penalty.is_finite() && penalty > 0.0,
-            "repetitionPenalty",
-            penalty,
-            "above 0; 1 turns it off",
-        )
-    }
-}
 
 /// A token and its log-probability (nats) under the model, before bias, temperature and filters.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,24 +50,8 @@ pub struct Generation {
     bias: Bias,
     /// What draws the tokens where the cache's own plan does not; none before it is needed.
     sampler: Option<Sampler>,
-    /// Submits that were not read yet, the oldest first, with the tokens each draws.
-    ahead: VecDeque<Ahead>,
+    ahead: Ahead,
     lookup: Option<Lookup>,
-}
-
-/// The rows of a check, and its pass.
-type Draft = ([u32; lookup::ROWS], SeveralPass);
-
-struct Ahead {
-    turns: usize,
-    sent: Sent,
-    drawn: LocalFuture<Result<Vec<u8>>>,
-}
-
-impl std::fmt::Debug for Ahead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ahead").field("turns", &self.turns).finish_non_exhaustive()
-    }
 }
 
 pub(super) fn not_finite() -> Error {
@@ -222,7 +94,7 @@ impl Generation {
             spoilt: false,
             bias,
             sampler: None,
-            ahead: VecDeque::new(),
+            ahead: Ahead::default(),
             lookup,
         })
     }
@@ -250,22 +122,27 @@ impl Generation {
         }
         let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
         self.prepare_sampler(&cache).await?;
-        let draft = self.prepare_check(&cache).await?;
+        let rows = self.prepare_check(&cache).await?;
         // Where the tokens do not arrive, the next call reads the text again.
         let held = self.held.take();
         let held =
             held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
         let (held, drawn) = match held {
             Some(held) => {
-                let drawn = match draft {
-                    Some(draft) => self.check(&cache, draft).await?,
-                    None => self.next_decoded(&cache).await?,
+                let drawn = if let (Some(rows), Some(lookup)) = (rows, self.lookup.as_mut()) {
+                    let sampling = self.options.sampling(self.options.top_k);
+                    let sampling = Sampling { turn0: self.draws as u32, ..sampling };
+                    let rows = (rows, self.text.len() - 1);
+                    lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
+                } else {
+                    self.decode_ahead(&cache)?;
+                    self.ahead.read(&**self.model.gpu(), &self.model.token_pace).await?.1
                 };
                 (held, drawn)
             }
             None => {
                 // What is on its way was drawn before the model changed.
-                self.settle().await?;
+                self.ahead.settle().await?;
                 let _turn = cache.turn().await;
                 self.prepare_sampler(&cache).await?;
                 self.prefill(&cache).await?
@@ -281,7 +158,7 @@ impl Generation {
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
             // What is on its way was drawn behind the end: it may fail.
-            let _ = self.settle().await;
+            let _ = self.ahead.settle().await;
         }
         if given.is_empty() && std::mem::take(&mut self.spoilt) {
             return Err(not_finite());
@@ -349,95 +226,20 @@ impl Generation {
         self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
     }
 
-    /// Looks up what a check would be of, and makes its pass, before the cache is known to hold the text.
-    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Draft>> {
-        let Some(rows) = self.draft(cache) else { return Ok(None) };
-        let pass = self.lookup.as_mut().and_then(|lookup| lookup.pass.take());
-        let pass = match pass.filter(|pass| pass.fits(cache)) {
-            Some(pass) => pass,
-            None => {
-                let _turn = cache.turn().await;
-                let made = SeveralPass::new(&self.model, cache, None, lookup::ROWS).await;
-                if made.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
-                    // The text goes on without checks, from where it is.
-                    if self.lookup.take().is_some_and(|lookup| lookup.astray) {
-                        self.held = None;
-                    }
-                    return Ok(None);
-                }
-                made?
+    /// The rows of a check with a pass made for it, where a check is worth while and nothing is on its way:
+    /// before the cache is known to hold the text.
+    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Rows>> {
+        let (left, idle) = (self.left(), self.ahead.is_empty());
+        let Some(lookup) = self.lookup.as_mut().filter(|_| idle) else { return Ok(None) };
+        let rows = lookup.prepare(&self.model, cache, &self.text, left).await;
+        if rows.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
+            // The text goes on without checks, from where it is.
+            if self.lookup.take().is_some_and(|lookup| lookup.astray) {
+                self.held = None;
             }
-        };
-        Ok(Some((rows, pass)))
-    }
-
-    /// What is foreseen, where a check is worth while, a whole one has room and nothing is on its way.
-    fn draft(&mut self, cache: &KeyValueCache) -> Option<[u32; lookup::ROWS]> {
-        let (left, len) = (self.left(), self.text.len());
-        let idle = self.ahead.is_empty();
-        let lookup = self.lookup.as_mut().filter(|lookup| idle && lookup.checking)?;
-        let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
-        let rows = lookup.draft(&self.text);
-        if rows.is_none() || left < lookup::ROWS || room.unwrap_or(0) < lookup::ROWS {
-            lookup.pause();
-            return None;
+            return Ok(None);
         }
         rows
-    }
-
-    /// Draws behind the last token and behind each one that is foreseen: those that count.
-    async fn check(&mut self, cache: &KeyValueCache, (rows, pass): Draft) -> Result<Vec<u8>> {
-        let first = self.text.len() - 1;
-        let lookup = self.lookup.as_mut().ok_or_else(|| Error::internal("nothing is foreseen"))?;
-        let sampling = self.options.sampling(self.options.top_k);
-        let draws = self.draws as u32;
-        let choice = |row: usize| Choice {
-            sampling: Sampling { turn0: draws + row as u32, ..sampling },
-            offset: draws.wrapping_sub(first as u32),
-            last: u32::MAX,
-            ..Choice::default()
-        };
-        let choices: [_; lookup::ROWS] = std::array::from_fn(choice);
-        let states: [_; lookup::ROWS] =
-            std::array::from_fn(|row| RowState { token: rows[row], position: first + row });
-        let gpu = &**self.model.gpu();
-        let queue = || {
-            pass.reset(&states, &[])?;
-            pass.choose(&choices)?;
-            let submits = lookup.pace.submits(pass.work, pass.largest);
-            let replays = [Replay::new(pass.plan(), lookup::ROWS)];
-            gpu.submit(&replays, submits, Some(pass.drawn(1)?))
-        };
-        lookup.astray = true;
-        let sent = lookup.pace.sent(gpu, pass.work);
-        let read = watched(gpu, queue)?;
-        cache.writes(first + lookup::ROWS);
-        let mut drawn = lookup.pace.arrival(gpu, sent, read).await?;
-        let words: &[[u32; 2]] = bytemuck::cast_slice(&drawn);
-        let right = words.iter().zip(&rows[1..]).take_while(|(drawn, row)| drawn[0] == **row);
-        let given = right.count() + 1;
-        drawn.truncate(8 * given);
-        lookup.checked(given);
-        lookup.pass = Some(pass);
-        Ok(drawn)
-    }
-
-    async fn next_decoded(&mut self, cache: &KeyValueCache) -> Result<Vec<u8>> {
-        self.decode_ahead(cache)?;
-        let oldest = self.ahead.pop_front();
-        let Ahead { sent, drawn, .. } =
-            oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-        self.model.token_pace.arrival(&**self.model.gpu(), sent, drawn).await
-    }
-
-    /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error
-    /// does.
-    async fn settle(&mut self) -> Result<()> {
-        let mut settled = Ok(());
-        for Ahead { drawn, .. } in std::mem::take(&mut self.ahead) {
-            settled = settled.and(drawn.await.map(drop));
-        }
-        settled
     }
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw.
@@ -445,12 +247,13 @@ impl Generation {
         // What is on its way is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
         while self.ahead.len() < self.submits_ahead() && (!checking || self.ahead.is_empty()) {
-            let queued: usize = self.ahead.iter().map(|ahead| ahead.turns).sum();
+            let queued = self.ahead.turns();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
             }
-            self.ahead.push_back(self.decode(cache, left, queued)?);
+            let submit = self.decode(cache, left, queued)?;
+            self.ahead.push(submit);
             if let Some(lookup) = &mut self.lookup {
                 lookup.astray = false;
             }
@@ -569,14 +372,12 @@ impl Generation {
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
-    fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Ahead> {
+    fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
-        let counts = Cell::new(None);
         let queue = |room: &Room| {
             let [token, largest] = self.work(room);
-            let turns = (SUBMIT_MILLISECONDS / pace.predict(token)) as usize;
             let most = if self.options.stepwise { 1 } else { room.turns.min(MOST_TURNS) };
-            let turns = turns.clamp(1, most).min(left);
+            let turns = Submit::turns(pace, token, most).min(left);
             let work = token.times(turns);
             let submits = pace.submits(work, largest);
             if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
@@ -588,13 +389,10 @@ impl Generation {
             let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
             let region = self.drawn(room, turns)?;
             let sent = pace.sent(gpu, work);
-            counts.set(Some((turns, sent)));
-            gpu.submit(&all[..2 * turns], submits, Some(region))
+            Ok((turns, sent, gpu.submit(&all[..2 * turns], submits, Some(region))?))
         };
-        let drawn = watched(gpu, || cache.with(queue))?;
-        let queued_now = counts.take().ok_or_else(|| Error::internal("nothing was queued"))?;
-        let (turns, sent) = queued_now;
-        cache.writes(self.text.len() + queued + turns);
-        Ok(Ahead { turns, sent, drawn })
+        let submit = Submit::queued(gpu, || cache.with(queue))?;
+        cache.writes(self.text.len() + queued + submit.turns);
+        Ok(submit)
     }
 }

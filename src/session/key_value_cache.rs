@@ -7,7 +7,7 @@ use super::resources::Resources;
 use super::step::write_rope_tables;
 use super::weights::Weights;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Replay, made};
+use crate::gpu::{BufferCopy, PlanId, Replay, made};
 use crate::kernels::WeightFormat;
 use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -270,12 +270,14 @@ impl KeyValueCache {
         let room = self.room.borrow();
         let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
+        let mut copies = vec![];
         for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
-                model.gpu.0.copy(old.get(name)?, larger.resources.get(name)?, 0, bytes)?;
+                let (from, to) = (old.get(name)?, larger.resources.get(name)?);
+                copies.push(BufferCopy { from, to, at: 0, bytes });
             }
         }
-        Ok(())
+        model.gpu.0.copy(&copies)
     }
 
     /// Moves into a larger room, which has what was to be copied.

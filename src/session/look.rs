@@ -10,6 +10,7 @@ use crate::error::{Error, Result, room};
 use crate::gpu::Region;
 use crate::lower::{InferenceOptions, Probe};
 use crate::plan::Buffer;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// What to read back of a text.
@@ -72,6 +73,18 @@ fn check_index(name: &str, index: usize, of: &str, last: usize) -> Result<()> {
     Err(Error::options(format!("{name} is {index}; this model has {of} 0 to {last}")))
 }
 
+/// A part of a text, whose logits are read back from position `from` on.
+fn logits_of(room: &Room, part: &Range<usize>, from: usize, width: usize) -> Result<Chunk> {
+    if part.end <= from {
+        return Ok(Chunk::prefill(room, &[], None));
+    }
+    let buffer = room.resources.get(Buffer::Logits)?;
+    let rows = |tokens: usize| (tokens * width) as u64 * 4;
+    let first = from.max(part.start);
+    let read = Region { buffer, offset: rows(first - part.start), bytes: rows(part.end - first) };
+    Ok(Chunk::prefill(room, &[room.logits], Some(read)))
+}
+
 impl Model {
     /// [`Look::Logits`].
     ///
@@ -124,15 +137,7 @@ impl Model {
             }
             let chunk = |room: &Room| match &prober {
                 Some((prober, head)) => prober.chunk(&**self.gpu(), room, &part, *head),
-                None if part.end <= from => Ok(Chunk::prefill(room, &[], None)),
-                None => {
-                    let buffer = room.resources.get(Buffer::Logits)?;
-                    let rows = |tokens: usize| (tokens * width) as u64 * 4;
-                    let first = from.max(part.start);
-                    let offset = rows(first - part.start);
-                    let read = Region { buffer, offset, bytes: rows(part.end - first) };
-                    Ok(Chunk::prefill(room, &[room.logits], Some(read)))
-                }
+                None => logits_of(room, &part, from, width),
             };
             let inputs = &tokens[part.clone()];
             let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?

@@ -1,14 +1,20 @@
 //! Prompt lookup: what follows where the last tokens of a text occurred before (Saxena, "Prompt lookup decoding",
 //! 2023), and when it pays to check it.
 
+use super::key_value_cache::KeyValueCache;
+use super::model::Model;
 use super::pace::Pace;
-use super::several::SeveralPass;
+use super::several::{RowState, SeveralPass};
+use super::step::{Choice, Sampling};
 use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, Replay, watched};
+use std::rc::Rc;
 
 /// Tokens that have to occur again.
 const NGRAM: usize = 3;
 /// Rows of a check: the last token, and as many behind it as are looked up.
-pub(super) const ROWS: usize = 16;
+const ROWS: usize = 16;
 /// Places in the table of what has occurred.
 const PLACES: usize = 4096;
 /// Tokens in a row that were foreseen before checks begin, at first and at most: each failure doubles them.
@@ -16,6 +22,9 @@ const LEAST_STREAK: usize = 12;
 const MOST_STREAK: usize = 192;
 /// Tokens that a check has to give to be worth its round trip.
 const WORTH: usize = 4;
+
+/// The tokens of a check: the text's last one, and those that are foreseen behind it.
+pub(super) type Rows = [u32; ROWS];
 
 /// What foresees a text, and whether that is checked now. Before it is, plain decoding tells at no cost how
 /// often it would have been right.
@@ -35,8 +44,9 @@ pub(super) struct Lookup {
     pub checking: bool,
     /// The GPU's position and token are not those of the text's end: they are written before the next decoding.
     pub astray: bool,
-    pub pass: Option<SeveralPass>,
-    pub pace: Pace,
+    /// What checks, bound to a cache as it was.
+    pass: Option<SeveralPass>,
+    pace: Pace,
 }
 
 impl Lookup {
@@ -77,8 +87,89 @@ impl Lookup {
         self.checking |= self.streak >= self.wanted;
     }
 
+    /// The rows of a check, where one is worth while and has room in the cache and among the `left` tokens that
+    /// are still wanted. The pass is made that takes them.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`.
+    pub async fn prepare(
+        &mut self,
+        model: &Rc<Model>,
+        cache: &KeyValueCache,
+        text: &[u32],
+        left: usize,
+    ) -> Result<Option<Rows>> {
+        let Some(rows) = self.worthwhile(cache, text, left) else { return Ok(None) };
+        if !self.pass.as_ref().is_some_and(|pass| pass.fits(cache)) {
+            // That of a cache as it was goes first: there may be no memory for both.
+            self.pass = None;
+            let _turn = cache.turn().await;
+            self.pass = Some(SeveralPass::new(model, cache, None, ROWS).await?);
+        }
+        Ok(Some(rows))
+    }
+
+    /// What is foreseen, where there is room for a whole check of it.
+    fn worthwhile(&mut self, cache: &KeyValueCache, text: &[u32], left: usize) -> Option<Rows> {
+        if !self.checking {
+            return None;
+        }
+        let len = text.len();
+        let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
+        let rows = self.draft(text);
+        if rows.is_none() || left < ROWS || room.unwrap_or(0) < ROWS {
+            self.pause();
+            return None;
+        }
+        rows
+    }
+
+    /// Draws behind each row, of which the first is at position `first`: those draws that count.
+    ///
+    /// # Arguments
+    /// `sampling`: that of the first row's draw.
+    ///
+    /// # Errors
+    /// `device-lost`, `out-of-memory`, `internal` where nothing has been prepared.
+    pub async fn check(
+        &mut self,
+        gpu: &dyn Gpu,
+        cache: &KeyValueCache,
+        (rows, first): (Rows, usize),
+        sampling: Sampling,
+    ) -> Result<Vec<u8>> {
+        let pass = self.pass.as_ref().ok_or_else(|| Error::internal("no check is prepared"))?;
+        let draws = sampling.turn0;
+        let choice = |row: usize| Choice {
+            sampling: Sampling { turn0: draws + row as u32, ..sampling },
+            offset: draws.wrapping_sub(first as u32),
+            last: u32::MAX,
+            ..Choice::default()
+        };
+        let choices: [_; ROWS] = std::array::from_fn(choice);
+        let states: [_; ROWS] =
+            std::array::from_fn(|row| RowState { token: rows[row], position: first + row });
+        let queue = || {
+            pass.reset(&states, &[])?;
+            pass.choose(&choices)?;
+            let submits = self.pace.submits(pass.work, pass.largest);
+            gpu.submit(&[Replay::new(pass.plan(), ROWS)], submits, Some(pass.drawn(1)?))
+        };
+        self.astray = true;
+        let sent = self.pace.sent(gpu, pass.work);
+        let read = watched(gpu, queue)?;
+        cache.writes(first + ROWS);
+        let mut drawn = self.pace.arrival(gpu, sent, read).await?;
+        let words = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
+        let right = words.iter().zip(&rows[1..]).take_while(|(drawn, row)| drawn[0] == **row);
+        let given = right.count() + 1;
+        drawn.truncate(8 * given);
+        self.checked(given);
+        Ok(drawn)
+    }
+
     /// The tokens of a check, the text's last one first; none where nothing is foreseen.
-    pub fn draft(&self, text: &[u32]) -> Option<[u32; ROWS]> {
+    fn draft(&self, text: &[u32]) -> Option<Rows> {
         let next = self.next?;
         let mut rows = [text[text.len() - 1]; ROWS];
         // Where the run reaches the text's end it goes on with what is foreseen.
@@ -90,7 +181,7 @@ impl Lookup {
     }
 
     /// Learns from a check that gave so many tokens.
-    pub fn checked(&mut self, given: usize) {
+    fn checked(&mut self, given: usize) {
         if given >= WORTH {
             self.wanted = (self.wanted / 2).max(LEAST_STREAK);
         } else {
@@ -99,13 +190,13 @@ impl Lookup {
     }
 
     /// Nothing is checked before as much has been foreseen again.
-    pub fn pause(&mut self) {
+    fn pause(&mut self) {
         self.checking = false;
         self.streak = 0;
     }
 
     /// Nothing is checked before more has been foreseen than the last time.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         self.pause();
         self.wanted = (2 * self.wanted).min(MOST_STREAK);
     }
@@ -120,6 +211,10 @@ fn hash(tokens: &[u32]) -> usize {
 mod tests {
     use super::*;
     use crate::caps::Target;
+    use crate::session::fake::Fake;
+    use crate::session::tests::{config, model};
+    use crate::session::{GenerateOptions, Generation};
+    use pollster::block_on;
 
     fn lookup() -> Lookup {
         Lookup::new(&Capabilities::floor(Target::Native))
@@ -159,5 +254,32 @@ mod tests {
         assert!(lookup.checking);
         lookup.checked(ROWS);
         assert!(lookup.checking);
+    }
+
+    #[test]
+    fn the_pass_of_checks_stays_where_another_text_has_used_the_cache() {
+        // A GPU that draws token 0 again and again.
+        let fake = Fake::new(false, 3e10, 0.0);
+        let model = model(&fake, config(128, 2, 4096));
+        let begun = |options| block_on(Generation::start(&model, &[1; 4], options)).unwrap();
+        let options = GenerateOptions { max_tokens: 2000, ..GenerateOptions::default() };
+        let mut text =
+            begun(GenerateOptions { max_tokens: 240, prompt_lookup: true, ..options.clone() });
+        let mut other = begun(options);
+        let next = |text: &mut Generation| block_on(text.next()).unwrap().len();
+        next(&mut other);
+        let plans = || fake.plans.borrow().len();
+        let before = plans();
+        while plans() == before {
+            assert!(next(&mut text) > 0, "no check was made");
+        }
+        let mut checks = 0;
+        for _ in 0..4 {
+            next(&mut other);
+            assert_eq!(next(&mut text), 1, "the text is read again");
+            checks += usize::from(next(&mut text) == ROWS);
+        }
+        assert_eq!(checks, 4);
+        assert_eq!(plans(), before + 1);
     }
 }

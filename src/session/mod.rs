@@ -2,6 +2,7 @@
 //! through [`crate::gpu::Gpu`].
 
 mod adapter;
+mod ahead;
 #[cfg(test)]
 mod allocations;
 mod annex;

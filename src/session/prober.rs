@@ -25,11 +25,13 @@ pub(super) struct Prober {
 impl Prober {
     pub async fn new(model: &Weights, cache: &KeyValueCache, probe: Probe) -> Result<Self> {
         let (caps, options) = (model.gpu.0.capabilities(), cache.options);
-        let make =
-            |shape, slots: &[u64]| probe_plan(caps, &model.layout, shape, options, slots, probe);
-        let (annex, plan) = Annex::new(model, cache, None, &make, &|_| Ok(())).await?;
+        let make = |shape, slots: &[u64]| {
+            let plan = probe_plan(caps, &model.layout, shape, options, slots, probe)?;
+            Ok(vec![plan])
+        };
+        let (annex, plans) = Annex::new(model, cache, None, &make, &|_| Ok(())).await?;
         let hidden = model.config.hidden_size;
-        Ok(Self { probe, options, annex, costs: ChunkCosts::new(&[&plan]), hidden })
+        Ok(Self { probe, options, annex, costs: ChunkCosts::new(&[&plans[0]]), hidden })
     }
 
     /// Whether it answers the probe from the cache as it is.
@@ -81,6 +83,6 @@ impl Prober {
         };
         let bytes = (part.len() * self.columns(part)) as u64 * 4;
         let read = Region { buffer, offset: 0, bytes };
-        Ok(Chunk { plans: vec![self.annex.plan], costs: self.costs, read: Some(read) })
+        Ok(Chunk { plans: self.annex.plans.clone(), costs: self.costs, read: Some(read) })
     }
 }

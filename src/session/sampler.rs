@@ -107,21 +107,23 @@ impl Sampler {
         let caps = model.gpu().capabilities();
         let make = |shape, slots: &[u64]| {
             sample_plan(caps, model.layout(), shape, cache.options, slots, choices)
+                .map(|plan| vec![plan])
         };
         let prepare = |resources: &Resources| {
             if choices.biased { write_bias(model, resources, bias) } else { Ok(()) }
         };
-        let (annex, plan) = Annex::new(&model.weights, cache, None, &make, &prepare).await?;
+        let (annex, plans) = Annex::new(&model.weights, cache, None, &make, &prepare).await?;
         model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
+        let plan = &plans[0];
         let extra = plan.dispatches.iter().filter(|d| d.label == LIKELIEST);
         let extra = extra.map(Work::of_dispatch).fold(Work::default(), Work::plus);
-        let largest = Work::of_largest(&plan);
+        let largest = Work::of_largest(plan);
         Ok(Self { model: Rc::clone(model), annex, extra, largest, choices })
     }
 
     /// What draws a token.
-    pub const fn plan(&self) -> PlanId {
-        self.annex.plan
+    pub fn plan(&self) -> PlanId {
+        self.annex.plans[0]
     }
 
     /// Whether its plan is bound to what the room has now.

@@ -3,12 +3,13 @@
 use super::annex::Annex;
 use super::key_value_cache::{KeyValueCache, Room};
 use super::model::Model;
-use super::pace::Work;
+use super::pace::{Pace, SUBMIT_MILLISECONDS, Work};
 use super::step::{Choice, Step};
-use crate::error::Result;
-use crate::gpu::{BufferId, PlanId, Region};
-use crate::lower::{CacheShape, SeveralRows, several_plan};
-use crate::plan::Buffer;
+use crate::caps::ALIGN;
+use crate::error::{Error, Result};
+use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, watched};
+use crate::lower::{CacheShape, SeveralRows, several_plans};
+use crate::plan::{Buffer, Plan};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -30,6 +31,39 @@ pub(super) struct SeveralPass {
     stride: usize,
     pub work: Work,
     pub largest: Work,
+    pub texts: Option<Texts>,
+}
+
+/// The plan that reads whole texts, and what it costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Texts {
+    plan: PlanId,
+    /// Most rows of it.
+    rows: usize,
+    work: Work,
+    largest: Work,
+}
+
+impl Texts {
+    fn new(plan: &Plan, id: PlanId) -> Self {
+        let (work, largest) = (Work::of(plan), Work::of_largest(plan));
+        Self { plan: id, rows: plan.tokens, work, largest }
+    }
+
+    /// What so many rows cost.
+    fn of_rows(&self, rows: usize, work: Work) -> Work {
+        Work { flops: work.flops * rows as f64 / self.rows as f64, ..work }
+    }
+
+    /// Rows to read at a time: as many as the GPU does in dispatches of half a submit.
+    pub fn most_rows(&self, pace: &Pace) -> usize {
+        let mut rows = self.rows;
+        while rows > 1 && pace.predict(self.of_rows(rows, self.largest)) > SUBMIT_MILLISECONDS / 2.0
+        {
+            rows /= 2;
+        }
+        rows
+    }
 }
 
 impl SeveralPass {
@@ -47,20 +81,66 @@ impl SeveralPass {
         let of =
             if batch.is_some() { SeveralRows::OfTexts(rows) } else { SeveralRows::OfOne(rows) };
         let make = |shape, slots: &[u64]| {
-            let (plan, cache_rows) =
-                several_plan(caps, model.layout(), shape, cache.options, slots, of)?;
-            stride.set(cache_rows);
-            Ok(plan)
+            let plans = several_plans(caps, model.layout(), shape, cache.options, slots, of)?;
+            stride.set(plans.cache_rows);
+            Ok(std::iter::once(plans.pass).chain(plans.texts).collect())
         };
-        let (annex, plan) = Annex::new(&model.weights, cache, batch, &make, &|_| Ok(())).await?;
+        let (annex, plans) = Annex::new(&model.weights, cache, batch, &make, &|_| Ok(())).await?;
         model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
         let stride = if batch.is_some() { stride.get() } else { 0 };
-        let (work, largest) = (Work::of(&plan), Work::of_largest(&plan));
-        Ok(Self { model: Rc::clone(model), annex, rows, stride, work, largest })
+        let (work, largest) = (Work::of(&plans[0]), Work::of_largest(&plans[0]));
+        let texts = plans.get(1).map(|plan| Texts::new(plan, annex.plans[1]));
+        Ok(Self { model: Rc::clone(model), annex, rows, stride, work, largest, texts })
     }
 
-    pub const fn plan(&self) -> PlanId {
-        self.annex.plan
+    pub fn plan(&self) -> PlanId {
+        self.annex.plans[0]
+    }
+
+    /// Rows that a text of so many tokens takes of [`Texts`]; none where the cache has no room beyond it. It begins
+    /// where tiles do, so that its bits do not depend on the texts before it.
+    pub fn rows_of(&self, tokens: usize) -> Option<usize> {
+        (tokens < self.stride).then_some(tokens.next_multiple_of(ALIGN))
+    }
+
+    /// Reads texts into the cache, each with the row that it is of. Together they take no more rows than
+    /// [`Texts::most_rows`].
+    pub async fn read_whole(&self, texts: &Texts, read: &[(usize, &[u32])]) -> Result<()> {
+        let (mut tokens, mut documents, mut places) = (vec![], vec![], vec![]);
+        for &(row, text) in read {
+            let start = tokens.len();
+            let end = start + self.rows_of(text.len()).unwrap_or(text.len());
+            tokens.extend_from_slice(text);
+            documents.resize(tokens.len(), start as u32);
+            // What is behind the text, each row a document of its own, goes where the text's next tokens will.
+            documents.extend((tokens.len()..end).map(|t| t as u32));
+            tokens.resize(end, 0);
+            let place = |t: usize| row * self.stride + (t - start).min(self.stride - 1);
+            places.extend((start..end).map(|t| (t as u32).wrapping_sub(place(t) as u32)));
+        }
+        self.model.weights.buffers()?;
+        let (gpu, pace) = (&**self.model.gpu(), &self.model.chunk_pace);
+        let work = texts.of_rows(tokens.len(), texts.work);
+        let sent = Cell::new(None);
+        let queue = || {
+            let [batch, documents_at, step] =
+                [Buffer::BatchTokens, Buffer::BatchDocuments, Buffer::BatchStep]
+                    .map(|name| self.buffer(name));
+            let (documents_at, step) = (documents_at?, step?);
+            let offset = texts.rows.next_multiple_of(ALIGN) as u64 * 4;
+            gpu.write(batch?, 0, bytemuck::cast_slice(&tokens))?;
+            gpu.write(documents_at, 0, bytemuck::cast_slice(&documents))?;
+            gpu.write(documents_at, offset, bytemuck::cast_slice(&places))?;
+            gpu.write(step, 0, bytemuck::bytes_of(&Step::of(tokens.len())))?;
+            let submits = pace.submits(work, texts.of_rows(tokens.len(), texts.largest));
+            sent.set(Some(pace.sent(gpu, work)));
+            // What is read back tells when the texts are read.
+            let region = Region { buffer: step, offset: 0, bytes: 4 };
+            gpu.submit(&[Replay::new(texts.plan, tokens.len())], submits, Some(region))
+        };
+        let done = watched(gpu, queue)?;
+        let sent = sent.take().ok_or_else(|| Error::internal("nothing was queued"))?;
+        pace.arrival(gpu, sent, done).await.map(drop)
     }
 
     /// Whether its plan is bound to what the cache has now.
@@ -74,6 +154,7 @@ impl SeveralPass {
 
     /// Copies the keys and values of `tokens` tokens from a room's text to that of a row.
     pub fn copy_text(&self, room: &Room, row: usize, tokens: usize) -> Result<()> {
+        let mut copies = vec![];
         for layer in 0..self.model.config().num_hidden_layers {
             let from = room.resources.get(Buffer::Cache(layer))?;
             let to = self.buffer(Buffer::BatchCache(layer))?;
@@ -81,9 +162,9 @@ impl SeveralPass {
             let row_bytes = all / (self.rows * self.stride) as u64;
             let count = tokens.min(room.cache_rows).min(self.stride) as u64;
             let at = (row * self.stride) as u64 * row_bytes;
-            self.model.gpu().copy(from, to, at, count * row_bytes)?;
+            copies.push(BufferCopy { from, to, at, bytes: count * row_bytes });
         }
-        Ok(())
+        self.model.gpu().copy(&copies)
     }
 
     /// Puts all rows to where their texts are.

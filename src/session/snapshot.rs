@@ -7,7 +7,7 @@ use super::place::{header_of, read_stored};
 use super::resources::Resources;
 use super::trainer::{Trainer, TrainerState};
 use crate::error::{Error, Result, room};
-use crate::gpu::{BufferId, LocalFuture, Region, queued};
+use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queued};
 use crate::optim::{StateSet, Stored, stored_sets};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Snapshot {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;
-                gpu.copy(find(name)?, to, 0, bytes)?;
+                gpu.copy(&[BufferCopy { from: find(name)?, to, at: 0, bytes }])?;
             }
             Ok(copies)
         })?;

@@ -1,4 +1,4 @@
-//! The `Step` uniform of `lib/step.wgsl`, the `Sampling` uniform of `13_sample.wgsl`, and what the
+//! The `Step` uniform of `lib/step.wgsl`, the `Sampling` of `lib/sample/options.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
 use super::pace::Pauses;

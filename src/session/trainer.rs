@@ -29,7 +29,7 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
-use crate::kernels::Wgsl;
+use crate::kernels::{TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, PlanRow, buffers};
@@ -113,14 +113,10 @@ impl Trainer {
         let options = options.filled(model.config().dropout);
         watch.at(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let choices = options.choices(model.config().dropout);
-        let plans_on = |caps: &Capabilities| train_plans(caps, model.layout(), choices);
-        let mut plans = plans_on(gpu.capabilities())?;
-        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
-        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
+        let mut plans = Self::planned(model, &options, None)?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
         if !tuned.is_empty() {
-            plans = plans_on(&Capabilities { tuned, ..gpu.capabilities().clone() })?;
+            plans = Self::planned(model, &options, Some(tuned))?;
         }
         watch.at(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
@@ -168,6 +164,25 @@ impl Trainer {
         });
         trainer.begin_averages().await?;
         Ok(trainer)
+    }
+
+    /// The plans, with tiles of products that were measured. What cannot have room is refused.
+    fn planned(
+        model: &Model,
+        options: &TrainerOptions,
+        tuned: Option<Vec<TunedProduct>>,
+    ) -> Result<TrainPlans> {
+        let (gpu, choices) = (&**model.gpu(), options.choices(model.config().dropout));
+        let plans = match tuned {
+            Some(tuned) => {
+                let caps = Capabilities { tuned, ..gpu.capabilities().clone() };
+                train_plans(&caps, model.layout(), choices)?
+            }
+            None => train_plans(gpu.capabilities(), model.layout(), choices)?,
+        };
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
+        memory::judge(gpu, Purpose::Trainer, &asked)?;
+        Ok(plans)
     }
 
     fn allocate(model: &Model, weights: &Resources, plans: &TrainPlans) -> Result<Resources> {
@@ -278,14 +293,11 @@ impl Trainer {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
-        let mut progress = self.flight.progress();
+        let (mut progress, own) = (self.flight.progress(), batch.counted() as u64);
         let accumulation = self.options.borrow().gradient_accumulation;
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
-        if first {
-            progress.counted = 0;
-        }
-        progress.counted += batch.counted() as u64;
+        progress.counted = own + if first { 0 } else { progress.counted };
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
@@ -311,7 +323,6 @@ impl Trainer {
         }
         let losses = Rc::clone(&self.losses.borrow());
         let trainer = Rc::clone(self);
-        let own = batch.counted() as u64;
         Ok(Box::pin(async move {
             let read = read.await;
             accepted.await.map_err(|error| sent.failed(error))?;
@@ -321,9 +332,7 @@ impl Trainer {
             let on_gpu = LossSum { nats: f64::from(result.total_loss), counted: progress.counted };
             let whole = losses.get().through(own, on_gpu);
             losses.set(whole);
-            let ended = trainer.model.gpu().now();
-            let milliseconds = ended - started.max(trainer.ended.replace(ended));
-            trainer.learn(milliseconds, share);
+            let milliseconds = trainer.took(started, share);
             Ok(Metrics {
                 step: progress.step,
                 loss: if last { whole } else { own }.mean(),
@@ -335,6 +344,15 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
+    }
+
+    /// Milliseconds of a micro-step that ends now: since it was queued or, where it waited for another, since that
+    /// ended. It was `share` of a full one.
+    fn took(&self, started: f64, share: f64) -> f64 {
+        let ended = self.model.gpu().now();
+        let milliseconds = ended - started.max(self.ended.replace(ended));
+        self.learn(milliseconds, share);
+        milliseconds
     }
 
     /// The micro-step's plan. Its forward pass goes to the GPU first, where that would wait for the whole step's
@@ -417,7 +435,7 @@ impl Trainer {
         // A rule reads the numbers that it has; SGD reads its momentum as the first.
         let beta1 = numbers.beta1.or(numbers.momentum).unwrap_or(0.0);
         let beta2 = numbers.beta2.unwrap_or(0.0);
-        let nominal = self.plans.micro_step.tokens as f64;
+        let nominal = self.nominal_tokens();
         Step {
             tokens: tokens as u32,
             accumulate: u32::from(accumulate),
@@ -437,6 +455,11 @@ impl Trainer {
         }
     }
 
+    /// Gradients in memory are those of the sum of a micro-step's losses, divided by this.
+    fn nominal_tokens(&self) -> f64 {
+        self.plans.micro_step.tokens as f64 / self.plans.gradient_unit
+    }
+
     /// Gradient of a tensor in the last step, averaged over its counted targets, before clipping.
     ///
     /// # Errors
@@ -452,7 +475,7 @@ impl Trainer {
         }
         let tensor = tensor_at(self.layout(), index)?;
         let bytes = self.read_set(tensor, Buffer::Gradients, None).await?;
-        let scale = (self.plans.micro_step.tokens as f64 / progress.counted as f64) as f32;
+        let scale = (self.nominal_tokens() / progress.counted as f64) as f32;
         Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
     }
 

@@ -4,7 +4,8 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, Access, AttentionPass, AttentionShape, Binding, DecodeSplits, Kernel, KvCache,
+    self as k, Access, AttentionHalves, AttentionPass, AttentionShape, Binding, DecodeSplits,
+    Kernel, KvCache,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,14 @@ pub struct AttentionWork {
     pub kv_heads: usize,
     pub head_dim: usize,
     pub tokens: usize,
+    /// Operands may be rounded to f16; with `halves` they, and the results, lie in f16.
+    #[serde(default)]
+    pub half: bool,
+    #[serde(default)]
+    pub halves: bool,
+    /// So do the gradients that the backward pass reads and writes.
+    #[serde(default)]
+    pub gradients: bool,
 }
 
 /// A kernel as a benchmark runs it.
@@ -63,8 +72,13 @@ impl Candidate {
 /// # Errors
 /// `limit-exceeded` when the device has no kernel for the shape.
 pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candidate>> {
-    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let AttentionWork { heads, kv_heads, head_dim, tokens, half, halves, gradients } = work;
     let shape = AttentionShape { heads, kv_heads, head_dim, tokens, ..AttentionShape::default() };
+    if half {
+        let [qkv, output, d_output, d_qkv] = [halves, halves, gradients, gradients];
+        let halves = AttentionHalves { qkv, output, d_output, d_qkv };
+        return by_matrices(caps, AttentionShape { half, halves, ..shape });
+    }
     let mut candidates =
         vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
     let owner = k::key_value_owner(caps, shape);
@@ -108,13 +122,45 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
     Ok(candidates)
 }
 
+/// The passes of a training step in each tile of matrices.
+fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candidate>> {
+    let tokens = shape.tokens;
+    let mut candidates =
+        vec![Candidate::new(caps, k::attention_delta(caps, shape)?, tokens, true)?];
+    let mut add = |picked: &Kernel, kernel: Result<Kernel>| -> Result<()> {
+        let kernel = kernel?;
+        let is_picked = kernel.wgsl == picked.wgsl;
+        candidates.push(Candidate::new(caps, kernel, tokens, is_picked)?);
+        Ok(())
+    };
+    let picked = k::attention_forward(caps, shape, false)?;
+    for tile in k::matrix_forward_tiles(caps, shape) {
+        add(&picked, k::attention_forward_with_tile(caps, shape, false, tile))?;
+    }
+    let picked = k::attention_backward_query(caps, shape)?;
+    for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::Query) {
+        add(&picked, k::attention_backward_query_with_tile(caps, shape, tile))?;
+    }
+    let own = k::key_value_owner(caps, shape);
+    let picked = k::attention_backward_key_value(caps, shape, own, tokens)?;
+    for owner in [k::KeyValueOwner::Group, k::KeyValueOwner::Head] {
+        for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::KeyValue) {
+            let made = k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile);
+            add(&picked, made)?;
+        }
+    }
+    let sum = k::attention_group_sum(caps, shape)?;
+    candidates.push(Candidate::new(caps, sum, tokens, own == k::KeyValueOwner::Head)?);
+    Ok(candidates)
+}
+
 /// One decoded token over a cache of `tokens` tokens: each form of the cache, cut into no more
 /// ranges than selection says, and into half and twice as many.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no kernel for the shape.
 pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCandidate>> {
-    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let AttentionWork { heads, kv_heads, head_dim, tokens, .. } = work;
     let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
     let picked = k::decode_splits(caps, shape, tokens, 1)?;
     let mut counts = vec![picked.count, 1, picked.count / 2, picked.count * 2];

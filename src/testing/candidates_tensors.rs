@@ -120,7 +120,7 @@ fn tensor_bytes(work: AttentionWork, element: Element) -> u64 {
 }
 
 fn key(work: AttentionWork, element: Element, operation: AttentionOperation) -> AttentionKey {
-    let AttentionWork { heads, kv_heads, head_dim, tokens } = work;
+    let AttentionWork { heads, kv_heads, head_dim, tokens, .. } = work;
     AttentionKey {
         operation,
         batch: 1,

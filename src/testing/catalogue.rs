@@ -5,10 +5,10 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionPass, AttentionShape, Constant, DenseMask, Element, Form,
-    Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, RopeShape,
-    WeightFormat, WriteMode,
+    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, Constant,
+    DenseMask, Element, Form, Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape,
+    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective,
+    Output, RopeShape, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -24,6 +24,7 @@ pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
     entries.extend(elementwise(caps));
     entries.extend(linear(caps));
     entries.extend(attention(caps));
+    entries.extend(attention_by_matrices(caps));
     entries.extend(attention_over_tensors(caps));
     entries
 }
@@ -161,14 +162,17 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 entries.push((what, k::matvec(caps, shape)));
             }
         }
-        for (rows, output) in [
-            (1, Output::Mode(WriteMode::Overwrite)),
-            (3, Output::Residual),
-            (16, Output::Bias),
-            (40, Output::BiasedResidual),
+        for (rows, input, output) in [
+            (1, MatvecInput::Plain, MatvecOutput::Plain),
+            (3, MatvecInput::Plain, MatvecOutput::Residual),
+            (16, norm, MatvecOutput::Plain),
+            (16, norm, MatvecOutput::Bias),
+            (16, norm, MatvecOutput::Gated(Activation::Silu)),
+            (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
         ] {
             for weights in WeightFormat::ALL {
-                let shape = MatvecRowsShape { n, k, rows, stride: n, output, weights };
+                let (stride, form) = (n, None);
+                let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights, form };
                 let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
                 entries.push((what, k::matvec_rows(caps, shape)));
             }
@@ -253,10 +257,16 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
                 weights,
             };
             add(&format!("matvec of heads in {}", weights.name()), k::matvec(caps, matvec));
+            let MatvecShape { n, k, input, output, .. } = matvec;
+            let (rows, stride, form) = (5, shape.stride(), None);
+            let several = MatvecRowsShape { n, k, rows, stride, input, output, weights, form };
+            add("rows to heads", k::matvec_rows(caps, several));
             if weights == WeightFormat::F32 {
                 let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
                 let kernel = k::matvec(caps, MatvecShape { output, ..matvec });
                 add("matvec of heads with biases", kernel);
+                let biased = MatvecRowsShape { output, ..several };
+                add("rows to heads with biases", k::matvec_rows(caps, biased));
             }
         }
         add("attention prefill", k::attention_forward(caps, shape, true));
@@ -279,12 +289,27 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
                 k::attention_backward_key_value_kept(caps, short, KeyValueOwner::Group, 1024);
             add("attention key, value from kept", kernel);
         }
+        for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {
+            for halves in [false, true] {
+                let halves = AttentionHalves { qkv: halves, output: halves, ..shape.halves };
+                let shape = AttentionShape { halves, ..shape };
+                for tile in k::matrix_forward_tiles(caps, shape) {
+                    let kernel = k::attention_forward_with_tile(caps, shape, false, tile);
+                    add("attention by matrices", kernel);
+                    add("attention by picked matrices", k::attention_forward(caps, shape, false));
+                }
+            }
+        }
         add("attention group sum", k::attention_group_sum(caps, shape));
         let (heads, stride) = (heads + kv_heads, shape.stride());
         for dims in [head_dim, head_dim / 4 * 2] {
             let shape = RopeShape { heads, head_dim, dims, stride };
             add("rope", k::rope(caps, shape, true));
             add("rope backward", k::rope(caps, shape, false));
+            if k::rope_has_halves(shape) {
+                add("rope into f16", k::rope_halves(caps, shape, true));
+                add("rope backward into f16", k::rope_halves(caps, shape, false));
+            }
         }
         for cache in KvCache::ALL {
             let name = cache.name();
@@ -336,6 +361,39 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             add(&format!("attention decode with a ring in {name}"), made);
         }
         add("attention prefill with a ring", k::attention_forward(caps, ringed, true));
+    }
+    entries
+}
+
+/// The backward kernels by matrices: every tile, and rows in f32 and in f16.
+fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    let dropped = |shape| AttentionShape { dropout: Some(Constant(0.1)), ..shape };
+    for (heads, kv_heads, head_dim) in [(4, 2, 32), (12, 4, 64), (12, 4, 96), (8, 2, 128)] {
+        let plain = AttentionShape { heads, kv_heads, head_dim, half: true, ..Default::default() };
+        let all = AttentionHalves { qkv: true, output: true, d_output: true, d_qkv: true };
+        for shape in [plain, dropped(plain), AttentionShape { halves: all, ..plain }] {
+            if shape.halves.output {
+                let what = |name: &str| format!("{name} of {head_dim} in f16");
+                entries.push((what("attention delta"), k::attention_delta(caps, shape)));
+                entries.push((what("attention group sum"), k::attention_group_sum(caps, shape)));
+            }
+            let mut add = |pass: AttentionPass, kernel| {
+                entries.push((format!("{} of {head_dim} by matrices", pass.kernel_name()), kernel));
+            };
+            for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::Query) {
+                let kernel = k::attention_backward_query_with_tile(caps, shape, tile);
+                add(AttentionPass::Query, kernel);
+            }
+            let owners = [KeyValueOwner::Group, KeyValueOwner::Head];
+            for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::KeyValue) {
+                for owner in owners {
+                    let kernel =
+                        k::attention_backward_key_value_with_tile(caps, shape, owner, 1024, tile);
+                    add(AttentionPass::KeyValue, kernel);
+                }
+            }
+        }
     }
     entries
 }

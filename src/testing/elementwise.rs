@@ -191,7 +191,9 @@ async fn dropout(lane: Rc<Lane>, residual: bool) -> Outcome {
 
 async fn rope(lane: Rc<Lane>) -> Outcome {
     const THETA: f64 = 10_000.0;
-    for (n_heads, n_kv_heads, head_dim, dims) in [(1, 1, 4, 4), (6, 2, 12, 6), (3, 1, 80, 80)] {
+    for (n_heads, n_kv_heads, head_dim, dims) in
+        [(1, 1, 4, 4), (6, 2, 12, 6), (6, 2, 12, 4), (3, 1, 80, 80)]
+    {
         for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
             let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
             let (heads, stride) = (n_heads + n_kv_heads, shape.qkv_width());
@@ -201,21 +203,40 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
             let angles = Rope::plain(dims, THETA);
             let table: Vec<f32> =
                 rope_table(64, &angles).iter().flat_map(|pair| narrow(pair)).collect();
+            let step = Step { position: position as u32, ..Step::of(tokens) };
+            let mut operands = vec![
+                Operand::floats(&qkv),
+                Operand::floats(&table),
+                Operand::words(&documents),
+                Operand::uniform(&step),
+            ];
             for forward in [true, false] {
                 let made = lane.variants(|caps| k::rope(caps, turned, forward)).map_err(text)?;
                 let mut expected = wide(&qkv);
                 let rotate = if forward { rope_forward } else { rope_backward };
                 rotate(shape, &mut expected, &documents, position, &angles);
-                let step = Step { position: position as u32, ..Step::of(tokens) };
-                let operands = [
-                    Operand::floats(&qkv),
-                    Operand::floats(&table),
-                    Operand::words(&documents),
-                    Operand::uniform(&step),
-                ];
                 let jobs = jobs(&made, tokens, &operands);
                 for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                     close("qkv", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+                }
+            }
+            if !k::rope_has_halves(turned) {
+                continue;
+            }
+            operands.insert(3, Operand::poison(qkv.len() / 2));
+            for forward in [true, false] {
+                let mut expected = wide(&qkv);
+                let rotate = if forward { rope_forward } else { rope_backward };
+                rotate(shape, &mut expected, &documents, position, &angles);
+                // A sum that cancels is rounded in f32 before it is in f16; below 2^-14 f16 has steps of one size.
+                let terms: Vec<f64> = expected.iter().map(|x| x.abs().max(0.01)).collect();
+                let allowed = 1.0 / 2048.0 + ROUNDING;
+                let made =
+                    lane.variants(|caps| k::rope_halves(caps, turned, forward)).map_err(text)?;
+                let jobs = jobs(&made, tokens, &operands);
+                for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                    each_close("rotated", &got.halves(0), &expected, &terms, allowed)
+                        .map_err(of(&job.kernel))?;
                 }
             }
         }
@@ -229,34 +250,39 @@ const ACTIVATION: f64 = 4e-6;
 /// Half a step of f16, and that.
 const HALF: f64 = 1.0 / 2048.0 + ACTIVATION;
 
+/// What rounding is relative to in a gated output and in the gradients, since in the tail of an activation
+/// 1 + erf or 1 + tanh cancels.
+fn gated_terms(gate_up: &[f64], d_output: &[f64], width: usize) -> [Vec<f64>; 2] {
+    let products = gate_up
+        .chunks_exact(2 * width)
+        .flat_map(|row| (0..width).map(|i| row[i] * row[width + i]))
+        .collect();
+    let slopes = gate_up
+        .chunks_exact(2 * width)
+        .zip(d_output.chunks_exact(width))
+        .flat_map(|(row, d)| {
+            let (gate, up) = row.split_at(width);
+            up.iter().chain(gate).zip(d.iter().cycle()).map(|(x, d)| x * d)
+        })
+        .collect();
+    [products, slopes]
+}
+
 async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (rows, width, half) in [(1, 1, false), (13, 67, false), (13, 68, true)] {
         let shape = ActivationWidth { width, activation, gated: true, half };
         let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
         let exact = wide(&gate_up);
         let output = gated_activation_forward(activation, &exact, width);
-        // In the tail of an activation 1 + erf or 1 + tanh cancels: rounding is relative to these.
-        let products: Vec<f64> = exact
-            .chunks_exact(2 * width)
-            .flat_map(|row| (0..width).map(|i| row[i] * row[width + i]))
-            .collect();
-        let slopes: Vec<f64> = exact
-            .chunks_exact(2 * width)
-            .zip(d_output.chunks_exact(width))
-            .flat_map(|(row, d)| {
-                let (gate, up) = row.split_at(width);
-                up.iter().chain(gate).zip(d.iter().cycle()).map(|(x, &d)| x * f64::from(d))
-            })
-            .collect();
         let step = Operand::uniform(&Step::of(rows));
         let poison = |elements: usize| Operand::poison(if half { elements / 2 } else { elements });
         let tolerance = if half { HALF } else { ACTIVATION };
         // Below that f16 has steps of one size.
         let least = if half { 1.0 / 16384.0 } else { 0.0 };
-        let at_least = |terms: Vec<f64>| -> Vec<f64> {
+        let terms = gated_terms(&exact, &wide(&d_output), width);
+        let [products, slopes] = terms.map(|terms| -> Vec<f64> {
             terms.into_iter().map(|term| term.abs().max(least)).collect()
-        };
-        let (products, slopes) = (at_least(products), at_least(slopes));
+        });
         let read = |got: &Outputs, i| if half { got.halves(i) } else { got.floats(i) };
 
         let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;

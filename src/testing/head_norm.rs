@@ -69,6 +69,19 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
+/// The size of each weight's gradient, a sum over rows and heads, unless its terms cancel.
+fn weight_slopes(twin: AttentionShape, x: &[f64], d_y: &[f64]) -> Vec<f64> {
+    let (head_dim, queries) = (twin.head_dim, twin.n_heads);
+    let normed = head_norm_forward(twin, x, &vec![1.0; 2 * head_dim], EPSILON);
+    let slope = |column: usize| {
+        let heads = if column < head_dim { 0..queries } else { queries..queries + twin.n_kv_heads };
+        let at = |t: usize, head: usize| t * twin.qkv_width() + head * head_dim + column % head_dim;
+        let all = (0..twin.tokens).flat_map(|t| heads.clone().map(move |head| at(t, head)));
+        all.map(|i| (normed[i] * d_y[i]).powi(2)).sum::<f64>().sqrt()
+    };
+    (0..2 * head_dim).map(slope).collect()
+}
+
 /// `each` rows per workgroup.
 async fn one_backward(
     lane: &Lane,
@@ -83,28 +96,11 @@ async fn one_backward(
     let (wide_x, wide_d) = (wide(&x), wide(&d_y));
     let wide_weight = norm_factors(&wide(&weight), shifted);
     let (d_x, d_weight) = head_norm_backward(twin, &wide_x, &wide_weight, &wide_d, EPSILON);
-    // Terms that may cancel: a row's own slope, and a weight's sum over rows and heads.
-    let ones = vec![1.0; 2 * head_dim];
-    let normed = head_norm_forward(twin, &wide_x, &ones, EPSILON);
+    // A row's own slope, and the sums over rows and heads.
     let terms = head_norm_forward(twin, &wide_x, &wide_weight, EPSILON);
     let terms: Vec<f64> =
         (0..elements).map(|i| (terms[i] / wide_x[i] * wide_d[i]).abs().max(d_x[i].abs())).collect();
-    let slopes: Vec<f64> = (0..2 * head_dim)
-        .map(|column| {
-            let all = if column < head_dim {
-                0..twin.n_heads
-            } else {
-                twin.n_heads..twin.n_heads + twin.n_kv_heads
-            };
-            let at =
-                |t: usize, head: usize| t * twin.qkv_width() + head * head_dim + column % head_dim;
-            let squares = (0..rows).flat_map(|t| all.clone().map(move |head| (t, head)));
-            squares
-                .map(|(t, head)| (normed[at(t, head)] * wide_d[at(t, head)]).powi(2))
-                .sum::<f64>()
-                .sqrt()
-        })
-        .collect();
+    let slopes = weight_slopes(twin, &wide_x, &wide_d);
     let made = lane
         .variants(|caps| k::head_norm_backward(caps, kernel_shape(twin), norm_terms(shifted), each))
         .map_err(text)?;

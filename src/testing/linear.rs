@@ -290,7 +290,7 @@ fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
 }
 
 /// Numbers in f16, two to a word; the last word may end with nothing.
-fn in_halves(values: &[f32]) -> Vec<u32> {
+pub(super) fn in_halves(values: &[f32]) -> Vec<u32> {
     let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
     values.chunks(2).map(|two| bits(two[0]) | two.get(1).map_or(0, |x| bits(*x)) << 16).collect()
 }
@@ -518,8 +518,8 @@ pub(super) async fn row_by(
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
         MatvecOutput::Plain | MatvecOutput::Residual | MatvecOutput::BiasedResidual => products,
-        MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
-            return Err("heads have bindings and a case of their own".into());
+        MatvecOutput::Bias | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
+            return Err("heads have a case of their own, one row has no bias alone".into());
         }
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();

@@ -11,6 +11,8 @@ mod attention_backward;
 mod attention_batch;
 mod attention_bounds;
 mod attention_decode;
+mod attention_matrix;
+mod attention_matrix_forward;
 mod attention_probabilities;
 mod attention_product;
 mod attention_tensors;
@@ -30,7 +32,7 @@ mod layer_norm;
 mod linear;
 mod loss;
 mod measure;
-mod model;
+pub(crate) mod model;
 mod model_text;
 mod muon;
 mod norm;
@@ -136,7 +138,9 @@ fn every_case() -> Vec<Case> {
         linear::cases(),
         attention::cases(),
         attention_backward::cases(),
+        attention_matrix_forward::cases(),
         attention_decode::cases(),
+        attention_matrix::cases(),
         attention_tensors::cases(),
         cache::cases(),
         decode_tensors::cases(),

@@ -15,7 +15,7 @@ use crate::twins::model::{Model as Reference, Tensors, random_tensors};
 use std::rc::Rc;
 
 /// Grouped heads, tied embeddings, sizes that are no multiples of four.
-pub(super) const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
+pub(crate) const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
     "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
     "tie_word_embeddings":true,"initializer_range":0.2,"max_position_embeddings":512}"#;
 /// Untied, all sizes multiples of four, another activation.
@@ -24,14 +24,14 @@ pub(super) const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermedia
     "hidden_act":"gelu_pytorch_tanh","initializer_range":0.2,"max_position_embeddings":512}"#;
 
 /// With a window shorter than the texts, and capped scores.
-pub(super) const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":32,
+pub(crate) const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":32,
     "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
 /// With a window in one of two layers, norms behind blocks, and capped scores and logits; otherwise as the
 /// windowed one.
-pub(super) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
+pub(crate) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
     "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"final_logit_softcapping":2.5,
     "query_pre_attn_scalar":20,"initializer_range":0.2,"max_position_embeddings":512}"#;
@@ -53,12 +53,12 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
 
 /// With layer norms, learned positions, biases everywhere and no gate: matrices stored transposed, an odd
 /// vocabulary.
-pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
+pub(crate) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
     "n_head":3,"initializer_range":0.2,"n_positions":512,
     "embd_pdrop":0,"attn_pdrop":0,"resid_pdrop":0}"#;
 
 /// With blocks that read one input, rotation of half of each head, and queries, keys and values stored head by head.
-pub(super) const PARALLEL: &str = r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":48,"intermediate_size":58,
+pub(crate) const PARALLEL: &str = r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":48,"intermediate_size":58,
     "num_hidden_layers":2,"num_attention_heads":3,"rotary_pct":0.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 

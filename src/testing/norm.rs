@@ -117,6 +117,20 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
+/// What an error of the gradients is relative to, since their terms can cancel: of the input's the first of its
+/// two, and of a weight's the size that a sum over the rows has unless they do.
+fn gradient_terms(x: &[f64], factor: &[f64], d_y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let hidden = factor.len();
+    let normed = rms_norm_forward(x, &vec![1.0; hidden], EPSILON);
+    let terms = (0..x.len()).map(|i| normed[i] / x[i] * factor[i % hidden] * d_y[i]).collect();
+    let slopes = (0..hidden)
+        .map(|i| (i..x.len()).step_by(hidden))
+        .map(|column| column.map(|i| normed[i] * d_y[i]))
+        .map(|terms| terms.map(|term| term * term).sum::<f64>().sqrt())
+        .collect();
+    (terms, slopes)
+}
+
 /// `each` rows per workgroup.
 async fn one_backward(
     lane: &Lane,
@@ -137,17 +151,7 @@ async fn one_backward(
         // The twins' weight. Its gradient is that of the kernel's.
         let factor = norm_factors(&wide(&weight), shifted);
         let (d_x, d_weight) = rms_norm_backward(&wide(&x), &factor, &wide(&d_y), EPSILON);
-        // The two terms of d_x cancel where a row has few elements; this is the first.
-        let inverse = rms_norm_forward(&wide(&x), &vec![1.0; hidden], EPSILON);
-        let terms: Vec<f64> = (0..rows * hidden)
-            .map(|i| inverse[i] / f64::from(x[i]) * factor[i % hidden] * f64::from(d_y[i]))
-            .collect();
-        // A weight's gradient is a sum over the rows, of this size unless its terms cancel.
-        let slopes: Vec<f64> = (0..hidden)
-            .map(|i| (i..rows * hidden).step_by(hidden))
-            .map(|column| column.map(|i| inverse[i] * f64::from(d_y[i])))
-            .map(|terms| terms.map(|term| term * term).sum::<f64>().sqrt())
-            .collect();
+        let (terms, slopes) = gradient_terms(&wide(&x), &factor, &wide(&d_y));
         let before = if adds { before } else { vec![f32::NAN; rows * hidden] };
         let expected: Vec<f64> = d_x
             .iter()

@@ -3,7 +3,9 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay, WgpuDevice};
+use crate::gpu::{
+    BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay, WgpuDevice,
+};
 use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Plan};
 use std::rc::Rc;
@@ -49,8 +51,8 @@ impl Gpu for Pretend {
         self.device.write(buffer, offset, data)
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
-        self.device.copy(from, to, at, bytes)
+    fn copy(&self, copies: &[BufferCopy]) -> Result<()> {
+        self.device.copy(copies)
     }
 
     fn yield_now(&self) -> LocalFuture<()> {

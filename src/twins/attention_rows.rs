@@ -42,13 +42,20 @@ impl<'a, R: Real> Pass<'a, R> {
 
     /// What is kept of the probability of a key that the query sees, and the gradient of their product.
     fn weights(&self, head: usize, s: usize, j: usize) -> (R, R) {
+        let (kept, whole, shared) = self.weight_terms(head, s, j);
+        (kept, whole - shared)
+    }
+
+    /// The same with the gradient's two terms: that of the probability, and what all keys share of it.
+    pub fn weight_terms(&self, head: usize, s: usize, j: usize) -> (R, R, R) {
         let (shape, kv_head) = (self.shape, self.shape.kv_head(head));
         let at = s * shape.n_heads + head;
         let value = self.fused(j, shape.value_offset(), kv_head);
         let (score, slope) = shape.score(dot(self.query(head, s), self.key(kv_head, j)));
         let p = (score - self.lse[at]).exp();
         let kept = shape.kept::<R>(head, s, j);
-        (kept * p, slope * p * (kept * dot(self.d_output(head, s), value) - self.delta[at]))
+        let slope = slope * p;
+        (kept * p, slope * kept * dot(self.d_output(head, s), value), slope * self.delta[at])
     }
 
     /// d_query of row `s`: Σ dS k.

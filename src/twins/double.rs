@@ -45,13 +45,15 @@ mod sampling;
 mod session_tests;
 #[cfg(all(test, feature = "testing"))]
 mod tests;
+#[cfg(all(test, feature = "testing"))]
+mod underflow_tests;
 mod uniforms;
 
 pub use faults::Fault;
 
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
+use crate::gpu::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Dispatch, Plan};
 use faults::Faults;
@@ -176,10 +178,12 @@ impl Double {
         found.ok_or_else(|| Error::internal(format!("plan {} is not installed", plan.0)))
     }
 
-    fn execute(&self, replay: &Replay) -> Result<()> {
+    /// A plan's dispatches from one on.
+    fn execute(&self, replay: &Replay, first: usize) -> Result<()> {
         let installed = self.installed(replay.plan)?;
         let most = self.caps.limits.max_compute_workgroups_per_dimension;
-        for (dispatch, bound) in installed.plan.dispatches.iter().zip(&installed.bound) {
+        for (dispatch, bound) in installed.plan.dispatches.iter().zip(&installed.bound).skip(first)
+        {
             let kernel = &installed.plan.kernels[dispatch.kernel];
             if kernel.grid.resolve(dispatch.range.rows_of(replay.rows), most)?.is_none() {
                 continue;
@@ -205,8 +209,14 @@ impl Double {
         if self.faults.strikes(Fault::RefusedSubmit) {
             self.refused(Error::internal("the GPU refused a command: the submit"));
         } else {
+            let mut first = 0;
+            if self.faults.strikes(Fault::RefusedPart) {
+                assert!(submits > 1 || replays[0].early > 0, "a submit of one part");
+                self.refused(Error::internal("the GPU refused a command: a part of the submit"));
+                first = self.installed(replays[0].plan)?.plan.dispatches.len() / 2;
+            }
             for replay in replays {
-                self.execute(replay)?;
+                self.execute(replay, std::mem::take(&mut first))?;
             }
             if let Some(region) = read {
                 data = self.memory.borrow().read(region)?;
@@ -268,15 +278,18 @@ impl Gpu for Double {
         self.memory.borrow_mut().write(buffer, offset, data)
     }
 
-    fn copy(&self, from: BufferId, to: BufferId, at: u64, bytes: u64) -> Result<()> {
+    fn copy(&self, copies: &[BufferCopy]) -> Result<()> {
         self.faults.alive()?;
         self.count(|c| c.submits += 1);
         if self.faults.strikes(Fault::RefusedSubmit) {
             self.refused(Error::internal("the GPU refused a command: the copy"));
             return Ok(());
         }
-        let data = self.memory.borrow().read(Region { buffer: from, offset: 0, bytes })?;
-        self.memory.borrow_mut().write(to, at, &data)
+        for &BufferCopy { from, to, at, bytes } in copies {
+            let data = self.memory.borrow().read(Region { buffer: from, offset: 0, bytes })?;
+            self.memory.borrow_mut().write(to, at, &data)?;
+        }
+        Ok(())
     }
 
     fn yield_now(&self) -> LocalFuture<()> {

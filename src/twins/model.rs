@@ -454,9 +454,10 @@ impl<'a, R: Real> Run<'a, R> {
         let architecture = self.architecture;
         let of_window = architecture.window_rope.as_ref().filter(|_| attention.window.is_some());
         let rope = of_window.or(architecture.rope.as_ref()).expect("what is rotated has angles");
-        let rows = &mut self.values[node.writes[0]];
+        let mut rows = self.read(node, 0).to_vec();
         let rotate = if forward { rope_forward } else { rope_backward };
-        rotate(shape, rows, documents, 0, rope);
+        rotate(shape, &mut rows, documents, 0, rope);
+        self.put(node, rows);
     }
 
     /// The columns of a module, of the first value that a node reads.

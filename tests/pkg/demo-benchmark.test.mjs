@@ -130,7 +130,7 @@ test("what does not fit is skipped, with the reason", async () => {
   const needed = (width) => ({ total: width > 700 ? 1e12 : 1e6, step: width > 300 ? 60_000 : 10 });
   const { results } = await measure(fake({ software: true, needed }));
   const said = results.map(({ workload, skipped = "measured" }) => `${workload}: ${skipped}`);
-  const memory = "needs 931.3 GiB, and this page takes at most 2 GiB";
+  const memory = "needs 1,000 GB, and this page takes at most 2.1 GB";
   assert.deepEqual(said, [
     "train tiny: measured",
     "decode tiny: measured",

@@ -302,7 +302,7 @@ async function benchmark(t, demo) {
   // Of a few tokens the time may be anything.
   assert.match(decode[1], / tokens per second$/);
   assert.equal(skipped.length, 4);
-  for (const [, why] of skipped) assert.match(why, /^skipped: needs .+ GiB, and this page takes/);
+  for (const [, why] of skipped) assert.match(why, /^skipped: needs .+ GB, and this page takes/);
   const { name, text } = await demo.saved("benchmark-json");
   assert.match(name, /^tinyloom-\d{4}-\d\d-\d\d\.json$/);
   const { adapter, software, results } = JSON.parse(text);
@@ -326,9 +326,10 @@ async function editor(t, demo) {
   await demo.fill("size", "own");
   assert.ok(await demo.page.$("#own-vocabulary:disabled"), "problems are of letters");
   await slide(demo, { layers: 11, width: 11, heads: 4 });
-  const said =
-    /^This model does not fit: weights .+ GiB \+ .+ = .+ GiB, and this page takes at most/;
+  const said = /^This model does not fit: weights .+ GB \+ .+ = .+ GB, and this page takes at most/;
   await demo.until("refusal", async () => said.test(await demo.text("estimate-note")), 30);
+  const advice = /GB\. Make it narrower, or give it fewer layers\.$/;
+  assert.match(await demo.text("estimate-note"), advice, "the vocabulary is the least already");
   await demo.axe("light", "refused");
   const before = await demo.state();
   await demo.click("start");

@@ -322,5 +322,14 @@ test("the page whose GPU is gone for good", LONG, async (t) => {
     all.filter((one) => !one.disabled).map(({ id }) => id),
   );
   assert.deepEqual(alive, [], "controls that do nothing");
+  assert.match(await demo.text("inside-step"), /GPU is gone|^Of the model after step/);
+  await demo.page.$eval("#tune", (one) => {
+    one.open = true;
+  });
+  await demo.until(
+    "its status",
+    async () => /GPU is gone/.test(await demo.text("tune-status")),
+    30,
+  );
   assert.ok((await demo.export(name)).size > 100_000, "an export with the text");
 });

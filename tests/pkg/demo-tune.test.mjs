@@ -56,6 +56,8 @@ async function empty(tune) {
   await tune.said(/no model yet/);
   const dead = { start: false, pause: false, stop: false, save: false, again: false };
   assert.deepEqual(await tune.buttons(), dead);
+  assert.equal(await tune.base(), "No model yet");
+  assert.ok(await tune.page.$("#tune-takes[hidden]"), "nothing is counted before there is a model");
 }
 
 /** What is wrong with a folder or a file is said in a visitor's words. */
@@ -74,14 +76,14 @@ async function refuses(tune) {
   ]) {
     await tune.drop(files);
     await demo.until(`${words}`, async () => words.test(await tune.text("error")), 30);
+    assert.doesNotMatch(await tune.base(), /a folder/, "what is no model is not chosen any more");
   }
   const large = { ...JSON.parse(FILES["config.json"].toString()), num_hidden_layers: 90 };
   Object.assign(large, { hidden_size: 8192, intermediate_size: 28672, num_attention_heads: 64 });
   const files = { "config.json": new Blob([JSON.stringify(large)]), "model.safetensors": weights };
   await tune.drop({ ...files, "tokenizer.json": tokenizer });
   await tune.until("ready", 30);
-  const sum =
-    /^This does not fit: weights .+ GiB \+ .+ = .+ GiB, and this page takes at most .+ GiB/;
+  const sum = /^This does not fit: weights .+ GB \+ .+ = .+ GB, and this page takes at most .+ GB/;
   assert.match(await tune.text("refused"), sum);
   await demo.click("tune-start");
   await tune.said(sum);
@@ -195,7 +197,7 @@ async function predicted(tune) {
   ]) {
     await demo.fill(`tune-${id}`, String(value));
   }
-  assert.match(await tune.text("sum"), /^: [\d.]+ (K|M)iB, about [\d.]+ s$/);
+  assert.match(await tune.text("sum"), /^: [\d.]+ (k|M)B, about [\d.]+ s$/);
   // What a field does not allow keeps the page from beginning. The field is shown, and named.
   await demo.page.click("#tune-choices summary");
   assert.ok(await demo.page.$("#tune-choices details:not([open])"));

@@ -1,5 +1,5 @@
 /** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
-import { download } from "./dom.ts";
+import { download, whole } from "./dom.ts";
 import type { Score } from "./exam.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
 import { type Lab, openLab } from "./lab.ts";
@@ -65,7 +65,12 @@ const SOLVED = 0.98;
 /** Of a run that storage has no place for. */
 const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
-const tune = new TuneDoor({ opened: () => opened, training: () => training, busy });
+const tune = new TuneDoor({
+  opened: () => opened,
+  lost: () => everOpened && !opened,
+  training: () => training,
+  busy,
+});
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
@@ -117,7 +122,7 @@ export function fail(error: unknown): void {
   if (training) remember({ id: training.run.id, training: !opened });
   if (!everOpened) withoutGpu();
   setState("error");
-  const stands = training?.stored ? ` The run stands at step ${training.stored.step}.` : "";
+  const stands = training?.stored ? ` The run stands at step ${whole(training.stored.step)}.` : "";
   const kept = training?.inMemory && training !== opening ? ` ${IN_MEMORY}` : "";
   say(opened ? "That did not work." : `No GPU to train on.${stands}${kept}`);
 }
@@ -130,7 +135,9 @@ function withoutGpu(): void {
 
 async function showRuns(): Promise<void> {
   const kept = shelf();
-  if (kept) await runs.show(kept, training?.run.id, { busy: busy(), resumable: Boolean(opened) });
+  // Of a run whose GPU is gone only what is stored is left.
+  const current = training && { id: training.run.id, step: opened ? training.step : 0 };
+  if (kept) await runs.show(kept, current, { busy: busy(), resumable: Boolean(opened) });
   tune.changed();
 }
 
@@ -165,12 +172,13 @@ function show(event: TrainingEvent): void {
     attempt(showRuns);
   }
   if (event.type === "step") {
+    if (training) runs.stepped(training.run.id, event.step);
     kernels.stepped();
     if (event.tokensPerSecond) showSpeed(event.tokensPerSecond);
     proofs.stepped();
   }
   if (event.type === "step" && event.skipped) {
-    say(`Step ${event.step} was skipped: its loss or gradient was not finite.`);
+    say(`Step ${whole(event.step)} was skipped: its loss or gradient was not finite.`);
   }
 }
 
@@ -212,7 +220,7 @@ export async function train(): Promise<void> {
   if (halting === "paused" && !training.finished) {
     remember({ id: training.run.id, training: false });
     setState("paused");
-    say(`Paused after step ${training.step}.`);
+    say(`Paused after step ${whole(training.step)}.`);
   } else await end();
 }
 
@@ -227,11 +235,11 @@ async function end(): Promise<void> {
   if (training === opening) return say(openingEnd(step));
   const kept = training!.inMemory ? ` ${IN_MEMORY}` : "";
   const done = failureOf(training!.settings) ?? "Ask it for more below.";
-  say(`${finished ? `Done. ${done}` : `Stopped after step ${step}.`}${kept}`);
+  say(`${finished ? `Done. ${done}` : `Stopped after step ${whole(step)}.`}${kept}`);
 }
 
 const openingEnd = (step: number): string =>
-  `${learning.score} of the unseen problems are solved after ${step} steps. ` +
+  `${learning.score} of the unseen problems are solved after ${whole(step)} steps. ` +
   "Ask it a word of your own, or choose what it learns next.";
 
 /** Ends the opening run, and lets the visitor paste a text. */
@@ -269,7 +277,7 @@ export function formChanged(): void {
     const refused = await judged();
     // A field that keeps Start from starting has been named, or will be.
     if (state() !== "idle" || setup.element.querySelector(":invalid")) return;
-    say(refused ? "This model does not fit: see above." : "Ready.");
+    say(refused ? "This model cannot be trained: see above." : "Ready.");
   });
 }
 
@@ -338,7 +346,7 @@ async function resume(name: string, goOn = false): Promise<void> {
   setState(made.finished ? "stopped" : "paused");
   const { step, settings } = made;
   const next = made.finished ? "ask it for text" : "resume, or ask it for text";
-  say(`Loaded “${name}” at step ${step} of ${settings.steps}: ${next}.`);
+  say(`Loaded “${name}” at step ${whole(step)} of ${whole(settings.steps)}: ${next}.`);
 }
 
 /** Keeps what was dropped or picked as a run, and opens it. */
@@ -402,6 +410,7 @@ export async function open(): Promise<void> {
     opened = undefined;
     proofs.end();
     kernels.end();
+    inside.end();
     const why = await rescue();
     fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on${why}`));
   });

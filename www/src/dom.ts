@@ -27,11 +27,12 @@ export function showNumber(id: string, value: number | undefined, text?: string)
 /** A count as a visitor reads it, without its fraction. */
 export const whole = (count: number): string => Math.round(count).toLocaleString("en");
 
-const units = ["bytes", "KiB", "MiB", "GiB"];
+const units = ["bytes", "kB", "MB", "GB"];
 
+/** A count of bytes in the units of tinyloom's own messages. */
 export function bytes(count: number): string {
-  const power = count < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(count) / 10));
-  return `${(count / 1024 ** power).toLocaleString("en", { maximumFractionDigits: 1 })} ${units[power]}`;
+  const power = count < 1e3 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(count) / 3));
+  return `${(count / 1e3 ** power).toLocaleString("en", { maximumFractionDigits: 1 })} ${units[power]}`;
 }
 
 /** A duration as m:ss. */

@@ -11,7 +11,7 @@ import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions 
 import { noGood, save as saveFiles } from "../saving.js";
 import type { AddedState } from "../state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
-import { cut, Step } from "./entries.js";
+import { cut, type Entry, Step } from "./entries.js";
 import type { Journal } from "./journal.js";
 import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
 
@@ -237,7 +237,9 @@ export class Member implements Guard<RawTrainer> {
   ): Promise<StepMetrics> {
     const error = toError(thrown);
     if (this.handle.freed || error.code !== "device-lost") {
+      const parts = this.#accumulated();
       this.#gaveUp(step);
+      if (await beginsAgain(raw)) this.#forget(parts);
       throw thrown;
     }
     try {
@@ -248,6 +250,26 @@ export class Member implements Guard<RawTrainer> {
     }
     if (step.error) throw step.error;
     return metricsOf(step.metrics as RawMetrics);
+  }
+
+  /** The entries of the accumulation in progress. */
+  #accumulated(): Entry[] {
+    const { log } = this.journal;
+    const updates = (entry: Entry) => {
+      if (!(entry instanceof Step && entry.member === this && entry.metrics)) return false;
+      const { gradNorm, skipped } = metricsOf(entry.metrics);
+      return skipped || !Number.isNaN(gradNorm);
+    };
+    return log.slice(log.map(updates).lastIndexOf(true) + 1);
+  }
+
+  /** Steps are not done again. */
+  #forget(entries: readonly Entry[]): void {
+    const { log } = this.journal;
+    for (const entry of entries) {
+      const at = entry instanceof Step && entry.member === this ? log.indexOf(entry) : -1;
+      if (at >= 0) cut(log, at, 1);
+    }
   }
 
   /** A step that failed is as if it had not been, but for the parts of an accumulation that are done. */
@@ -262,6 +284,16 @@ export class Member implements Guard<RawTrainer> {
       step.cancelled = step.waiting; // the log is being done again
     else if (at >= 0) cut(log, at, 1);
     snapshots.spoil();
+  }
+}
+
+/** Whether the accumulation begins again after a step that failed: the GPU may have refused a piece of it alone. */
+async function beginsAgain(raw: RawTrainer): Promise<boolean> {
+  try {
+    if (JSON.parse(raw.options()).gradientAccumulation === 1) return false;
+    return JSON.parse(await raw.state()).progress.microStep === 0;
+  } catch {
+    return false; // freed, or lost meanwhile
   }
 }
 

@@ -1,7 +1,7 @@
 /** The page's values on their way to the worker. */
 
 import { inNode } from "../node.js";
-import { invalid, show } from "../options.js";
+import { copied, invalid, show } from "../options.js";
 import * as Comlink from "./comlink.js";
 import type { Connection } from "./connection.js";
 import { mirrorState } from "./mirror.js";
@@ -100,6 +100,10 @@ export class PackedCall {
   }
 
   #replace(value: object, name: string): unknown {
+    // A message would share it with the worker, which reads it later.
+    if (ArrayBuffer.isView(value) && isOf(["SharedArrayBuffer"], value.buffer)) {
+      return copied(value);
+    }
     if (isEmptied(value)) throw this.#emptied(name);
     if (given.delete(value)) for (const buffer of wholeBuffers(value)) this.#transfers.add(buffer);
     if (typeof value === "function") return this.#function(value as Callable, name);

@@ -1,6 +1,14 @@
 // The sums of a unit of matvec_rows that one invocation has: LANES = 1.
-fn finish(lane: u32, first: u32, row0: u32, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
-    store(row0 + s % COLUMNS, first + s / COLUMNS, (*sums)[s]);
-  }
+var<private> own: array<f32, SUMS>;
+
+fn unit_place(lane: u32) -> vec2<u32> {
+  return vec2(lane, 0u);
+}
+
+fn meet(lane: u32, place: vec2<u32>, sums: ptr<function, array<f32, SUMS>>) {
+  own = *sums;
+}
+
+fn total(unit: u32, s: u32) -> f32 {
+  return own[s];
 }

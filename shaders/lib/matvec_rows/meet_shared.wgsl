@@ -1,16 +1,26 @@
 // The sums of the LANES = WORKGROUP invocations of a unit of matvec_rows, through workgroup memory.
-var<workgroup> parts: array<f32, SUMS * (WORKGROUP + 1u)>;
+const SUMS_PITCH: u32 = WORKGROUP + 1u;
+var<workgroup> parts: array<f32, SUMS * SUMS_PITCH>;
 
-fn finish(lane: u32, first: u32, row0: u32, sums: ptr<function, array<f32, SUMS>>) {
+fn unit_place(lane: u32) -> vec2<u32> {
+  return vec2(0u, lane);
+}
+
+fn meet(lane: u32, place: vec2<u32>, sums: ptr<function, array<f32, SUMS>>) {
   for (var s = 0u; s < SUMS; s++) {
-    parts[s * (WORKGROUP + 1u) + lane] = (*sums)[s];
+    parts[s * SUMS_PITCH + lane] = (*sums)[s];
   }
   workgroupBarrier();
   for (var s = lane; s < SUMS; s += WORKGROUP) {
-    var total = 0.0;
+    var sum = 0.0;
     for (var i = 0u; i < WORKGROUP; i++) {
-      total += parts[s * (WORKGROUP + 1u) + i];
+      sum += parts[s * SUMS_PITCH + i];
     }
-    store(row0 + s % COLUMNS, first + s / COLUMNS, total);
+    parts[s * SUMS_PITCH] = sum;
   }
+  workgroupBarrier();
+}
+
+fn total(unit: u32, s: u32) -> f32 {
+  return parts[s * SUMS_PITCH];
 }

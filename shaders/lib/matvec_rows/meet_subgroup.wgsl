@@ -1,24 +1,26 @@
-// The sums of the LANES = WORKGROUP invocations of a unit of matvec_rows, by subgroups, then over one partial
-// sum per subgroup. Right for any width from 4 to 128, as lib/reduce_subgroup.wgsl.
+// The sums of a unit of matvec_rows whose LANES are LANE_BLOCKS blocks of BLOCK invocations, at most the narrowest subgroup:
+// at each exchange an invocation keeps half of its sums (`halving`), so that about as many shuffles as there are sums do
+// for all. Subgroup ids come from the builtin, never from dividing the invocation index.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
-const MOST_SUBGROUPS: u32 = (WORKGROUP + 3u) / 4u;
-var<workgroup> parts: array<f32, SUMS * MOST_SUBGROUPS>;
+const LANE_BLOCKS: u32 = LANES / BLOCK;
+var<workgroup> parts: array<f32, WORKGROUP / BLOCK * SUMS>;
 
-fn finish(lane: u32, first: u32, row0: u32, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
-    let sum = subgroupAdd((*sums)[s]);
-    if subgroup_lane == 0u {
-      parts[s * MOST_SUBGROUPS + subgroup_index] = sum;
-    }
-  }
+fn unit_place(lane: u32) -> vec2<u32> {
+  let block = subgroup_index * (WORKGROUP / subgroup_count / BLOCK) + subgroup_lane / BLOCK;
+  return vec2(block / LANE_BLOCKS, block % LANE_BLOCKS * BLOCK + subgroup_lane % BLOCK);
+}
+
+fn meet(lane: u32, place: vec2<u32>, sums: ptr<function, array<f32, SUMS>>) {
+  halve(place.y % BLOCK, (place.x * LANE_BLOCKS + place.y / BLOCK) * SUMS, sums);
   workgroupBarrier();
-  for (var s = lane; s < SUMS; s += WORKGROUP) {
-    var total = parts[s * MOST_SUBGROUPS];
-    for (var i = 1u; i < subgroup_count; i++) {
-      total += parts[s * MOST_SUBGROUPS + i];
-    }
-    store(row0 + s % COLUMNS, first + s / COLUMNS, total);
+}
+
+fn total(unit: u32, s: u32) -> f32 {
+  var sum = parts[unit * LANE_BLOCKS * SUMS + s];
+  for (var i = 1u; i < LANE_BLOCKS; i++) {
+    sum += parts[(unit * LANE_BLOCKS + i) * SUMS + s];
   }
+  return sum;
 }

@@ -1,22 +1,32 @@
-// Products of rows with a packed matrix: a vector is a unit of 4 · QUADS elements.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+// Products of rows with a packed matrix: a vector is a unit of 4 · QUADS elements. As lib/matvec_rows/plain.wgsl.
+@group(0) @binding(0) var<storage, read> a: array<array<vec4<f32>, VECTORS * QUADS>>;
 
-fn add_products(sums: ptr<function, array<f32, SUMS>>, first: u32, row0: u32, v: u32) {
-  var weights = array<vec4<f32>, PRODUCTS * QUADS>();
-  for (var p = 0u; p < PRODUCTS; p++) {
-    let i = min(first + p, N - 1u) * VECTORS + v;
-    let words = fetch_packed(i);
-    let scale = scale_of(i);
-    for (var q = 0u; q < QUADS; q++) {
-      weights[p * QUADS + q] = scale * quad_of(words, q);
+fn add_products(sums: ptr<function, array<f32, SUMS>>, first: u32, row0: u32, v0: u32) {
+  var weights = array<vec4<f32>, UNROLLED * PRODUCTS * QUADS>();
+  for (var u = 0u; u < UNROLLED; u++) {
+    let v = min(v0 + u * LANES, VECTORS - 1u);
+    for (var p = 0u; p < PRODUCTS; p++) {
+      let i = matrix_row(min(first + p / EACH, N - 1u), p % EACH) * VECTORS + v;
+      let words = fetch_packed(i);
+      let scale = scale_of(i);
+      for (var q = 0u; q < QUADS; q++) {
+        weights[(u * PRODUCTS + p) * QUADS + q] = scale * weighted(quad_of(words, q), v * QUADS + q);
+      }
     }
   }
-  for (var r = 0u; r < COLUMNS; r++) {
-    let at = (min(row0 + r, range.rows - 1u) * VECTORS + v) * QUADS;
-    for (var q = 0u; q < QUADS; q++) {
-      let x = a[at + q];
-      for (var p = 0u; p < PRODUCTS; p++) {
-        (*sums)[p * COLUMNS + r] += dot(x, weights[p * QUADS + q]);
+  for (var u = 0u; u < UNROLLED; u++) {
+    let v = v0 + u * LANES;
+    if !RAGGED || v < VECTORS {
+      for (var r = 0u; r < COLUMNS; r++) {
+        let row = min(row0 + r, row_count() - 1u);
+        for (var q = 0u; q < QUADS; q++) {
+          let x = a[row][v * QUADS + q];
+          for (var p = 0u; p < PRODUCTS; p++) {
+            let s = p * COLUMNS + r;
+            (*sums)[s] = add_dot((*sums)[s], x, weights[(u * PRODUCTS + p) * QUADS + q]);
+          }
+          add_square(sums, r, x);
+        }
       }
     }
   }

@@ -11,10 +11,10 @@ fn fetch_a(row: u32, v: u32) -> vec4<f32> {
   return value;
 }
 
-fn fetch_b(n: u32, v: u32) -> vec4<f32> {
+fn fetch_b(row: u32, v: u32) -> vec4<f32> {
   var value = vec4<f32>();
   for (var i = 0u; i < min(4u, K - v * 4u); i++) {
-    value[i] = b[n * K + v * 4u + i];
+    value[i] = b[row * K + v * 4u + i];
   }
   return value;
 }

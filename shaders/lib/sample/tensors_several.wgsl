@@ -6,17 +6,6 @@
 //   3 drawn      read_write  vec2<u32> [turns, rows]
 //   4 documents  read_write  u32 [rows]        row less position, which wraps; positions advance by one
 //   5 choices    read        Choice [rows]
-struct Sampling {
-  temperature: f32,
-  top_p: f32,
-  min_p: f32,
-  repetition_penalty: f32,
-  top_k: u32,       // 0: off
-  seed_low: u32,
-  seed_high: u32,
-  turn0: u32,       // draws made before this submit
-}
-
 struct Choice {
   options: Sampling,
   offset: u32,      // draws made less position, which wraps

@@ -3,7 +3,7 @@
 use super::WgpuDevice;
 use crate::error::{Error, Result};
 use crate::gpu::program::{Encoder, Program, Scheduled, encode};
-use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Region, Replay, watched};
+use crate::gpu::{BufferCopy, Gpu, LocalFuture, PlanId, Region, Replay, watched};
 use std::rc::Rc;
 
 type Pipeline = Rc<wgpu::ComputePipeline>;
@@ -111,16 +111,12 @@ impl WgpuDevice {
         self.finish(encoding.end(), read)
     }
 
-    pub(super) fn copy_buffer(
-        &self,
-        from: BufferId,
-        to: BufferId,
-        at: u64,
-        bytes: u64,
-    ) -> Result<()> {
+    pub(super) fn copy_buffers(&self, copies: &[BufferCopy]) -> Result<()> {
         let mut encoder = self.encoder();
-        let from = self.raw_buffer(from)?;
-        encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, at, bytes);
+        for &BufferCopy { from, to, at, bytes } in copies {
+            let from = self.raw_buffer(from)?;
+            encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, at, bytes);
+        }
         self.send(encoder);
         Ok(())
     }

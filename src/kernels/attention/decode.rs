@@ -101,7 +101,7 @@ pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
     NEAR / shape.head_dim.max(64)
 }
 
-/// The ranges of a query over the cache of a text of up to `capacity` tokens.
+/// The ranges of `batch` queries over the cache, each of a text of up to `capacity` tokens.
 ///
 /// # Errors
 /// As [`decode_splits`].
@@ -109,12 +109,13 @@ pub fn cache_splits(
     caps: &Capabilities,
     shape: AttentionShape,
     capacity: usize,
+    batch: usize,
 ) -> Result<DecodeSplits> {
     let keys = shape.window.map_or(capacity, |window| window.min(capacity));
     if keys <= near_keys(caps, shape) {
         return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
     }
-    decode_splits(caps, shape, capacity, 1)
+    decode_splits(caps, shape, capacity, batch)
 }
 
 /// A workgroup of `size` invocations. `lanes` invocations share a key, each has `keys` keys per iteration,
@@ -304,7 +305,7 @@ fn decode(
     if caps.software {
         return row(caps, spec, shape, place, splits, stage);
     }
-    let alone = stage == DecodeStage::Whole && matches!(place, DecodePlace::Cache(_));
+    let alone = stage == DecodeStage::Whole && !matches!(place, DecodePlace::Tensors(..));
     let tile = pick(caps, shape, alone)?;
     let subgroups = caps.reduces_by_subgroup();
     let composer = composer(spec, tile.size, shape, splits)

@@ -2,6 +2,7 @@
 //! full tile: when it is chosen, and how it is made.
 
 use super::batch::{backward_key_value, backward_query};
+use super::matrix_backward::attention_backward_halves;
 use super::tile::{FULL_TILE, SMALL_HEADS, attention_tiles};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -31,8 +32,9 @@ pub fn attention_kept(caps: &Capabilities, shape: AttentionShape) -> Option<u64>
     let can = !caps.software && fits(AttentionPass::Query) && fits(AttentionPass::KeyValue);
     let storage = caps.limits.max_storage_buffers_per_shader_stage >= 8;
     let pays = shape.head_dim > SMALL_HEADS && (1..=KEPT_TOKENS).contains(&shape.tokens);
-    // What is kept has no masks in it.
-    (can && room && storage && pays && shape.dropout.is_none()).then_some(elements)
+    // What is kept has no masks in it, and kernels of matrices multiply again.
+    let wanted = shape.dropout.is_none() && !attention_backward_halves(caps, shape);
+    (can && room && storage && pays && wanted).then_some(elements)
 }
 
 /// [`attention_backward_query`](super::batch::attention_backward_query) that also writes the probabilities and

@@ -5,6 +5,13 @@ pub(super) mod cache;
 pub(super) mod decode;
 mod decode_place;
 pub(super) mod kept;
+pub(super) mod matrix;
+pub(super) mod matrix_backward;
+#[cfg(any(test, feature = "testing"))]
+mod matrix_emulated;
+pub(super) mod matrix_forward;
+mod matrix_parts;
+mod operands;
 pub(super) mod probabilities;
 pub(super) mod softmax;
 pub(super) mod tensors;

@@ -1,6 +1,6 @@
 //! The probabilities of attention, for who looks into a model: attention itself never stores them.
 
-use super::batch::common;
+use super::operands::common;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};

@@ -1,6 +1,7 @@
 //! Attention over tensors of any strides: how their elements are stored, and where they lie.
 
-use super::batch::{Operands, attention_kernel, delta_kernel};
+use super::batch::{attention_kernel, delta_kernel};
+use super::operands::Operands;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;

@@ -50,11 +50,11 @@ impl AttentionPass {
 
 impl AttentionTile {
     pub const fn new(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
-        Self { rows, columns, row_groups, size, resident: false }
+        Self { rows, columns, row_groups, size, resident: false, matrix: false }
     }
 
     pub const fn resident(rows: usize, columns: usize, row_groups: usize, size: usize) -> Self {
-        Self { rows, columns, row_groups, size, resident: true }
+        Self { rows, columns, row_groups, size, resident: true, matrix: false }
     }
 
     const fn column_groups(&self) -> usize {

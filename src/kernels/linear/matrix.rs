@@ -149,10 +149,12 @@ pub(super) fn matrix_constants(
     let add = |composer: Composer, (name, count): (&'static str, usize)| {
         if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
     };
-    let composer = counts.into_iter().fold(composer, add).matrix(caps, config);
+    let composer = counts.into_iter().fold(composer, add);
+    #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
-        return Ok(composer);
+        return Ok(composer.matrix(caps, config, shader!("lib/matrix/emulated")));
     }
+    let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
     Ok(composer.written("matrix_step", &matrix_step(shape, config, tile)))
 }
 

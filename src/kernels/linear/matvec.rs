@@ -15,7 +15,7 @@ impl MatvecOutput {
     /// Rows of the matrix in each of N results.
     pub(crate) const fn products(self) -> usize {
         match self {
-            Self::Plain | Self::Residual | Self::BiasedResidual => 1,
+            Self::Plain | Self::Residual | Self::Bias | Self::BiasedResidual => 1,
             Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
         }
     }
@@ -80,7 +80,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         MatvecOutput::Heads(_) => ", norm, rotation and append fused",
         MatvecOutput::BiasedHeads(_) => ", norm, bias, rotation and append fused",
         MatvecOutput::Plain if normed => ", norm fused",
-        MatvecOutput::Plain => "",
+        MatvecOutput::Plain | MatvecOutput::Bias => "",
     };
     let width = match (packed, by_vectors) {
         (true, _) => weights.name(),
@@ -131,6 +131,7 @@ fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Resul
     let normed = matches!(input, MatvecInput::Norm { .. });
     let fits = match output {
         MatvecOutput::Plain => true,
+        MatvecOutput::Bias => false,
         MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
         MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
     };
@@ -183,7 +184,7 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
     match output {
         MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
         MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
-        MatvecOutput::BiasedResidual => {
+        MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
             rows(composer).module(shader!("lib/matvec/store_biased_residual"))
         }
         MatvecOutput::Gated(activation) => rows(composer)

@@ -301,6 +301,22 @@ fn split_constants(composer: Composer, shape: &LinearShape, target: Destination)
         .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
 }
 
+/// What reads B.
+fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
+    let scales = 4 * shape.b.vectors(shape.n * shape.k);
+    match shape.b {
+        WeightFormat::F32 if shape.by_vectors() => composer.module(shader!("lib/linear/b_f32")),
+        WeightFormat::F32 => composer.module(shader!("lib/linear/b_scalar")),
+        WeightFormat::F16 => composer.module(shader!("lib/linear/b_f16")),
+        WeightFormat::Int8 => {
+            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int8"))
+        }
+        WeightFormat::Int4 => {
+            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int4"))
+        }
+    }
+}
+
 fn modules(
     composer: Composer,
     shape: &LinearShape,
@@ -332,18 +348,7 @@ fn modules(
             Form::MatmulAt => shader!("lib/linear/rows_inner"),
             Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
         });
-    let scales = 4 * shape.b.vectors(shape.n * shape.k);
-    let composer = match shape.b {
-        WeightFormat::F32 if vectors => composer.module(shader!("lib/linear/b_f32")),
-        WeightFormat::F32 => composer.module(shader!("lib/linear/b_scalar")),
-        WeightFormat::F16 => composer.module(shader!("lib/linear/b_f16")),
-        WeightFormat::Int8 => {
-            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int8"))
-        }
-        WeightFormat::Int4 => {
-            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int4"))
-        }
-    };
+    let composer = b_module(composer, shape);
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
             .module(if form == Form::MatmulAt {

@@ -1,115 +1,342 @@
-//! The product of a few rows with a matrix: the linear layer of several decoded tokens.
+//! The product of a few rows with a matrix: the linear layer of several decoded tokens, with the norm before it and
+//! the activation or rotation after it.
 
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::UNIT;
-use crate::kernels::shape::{MatvecRowsShape, Output};
+use crate::kernels::modules::{UNIT, activation_module, key_rows};
+use crate::kernels::shape::{MatvecInput, MatvecOutput, MatvecRowsShape, RowsForm};
 use crate::kernels::spec::KernelSpec;
+use std::fmt::Write;
 
 /// Most rows for which a number of the matrix is read once: as many sums as this times the matrix's rows stay
 /// in registers.
 const MOST_COLUMNS: usize = 16;
-/// Invocations that share rows.
-const LANES: u32 = 64;
-/// Rows of a matrix from which there are workgroups enough for a large GPU with four rows each.
-const MANY: usize = 2048;
+/// Invocations that share rows of a matrix.
+const LANES: usize = 64;
+/// The same of rows that each would else load more than four vectors of.
+const LANES_OF_LONG_ROWS: usize = 128;
+/// Most invocations whose sums meet by shuffles, and fewest that share rows.
+const BLOCK: usize = 32;
+/// Rows of a matrix from which there are units enough for a large GPU with four rows each, and with a block of
+/// invocations each.
+const MANY: usize = 1024;
+const PLENTY: usize = 4096;
+/// Most vectors of four elements of a matrix that an invocation has on their way together.
+const IN_FLIGHT: usize = 12;
 
-/// Rows of the matrix that share what is read of the others.
-fn products(caps: &Capabilities, n: usize) -> usize {
-    match (caps.software, caps.reduces_by_subgroup()) {
-        (true, _) => 1,
-        (_, true) if n >= MANY => 4,
-        _ => 2,
+impl MatvecRowsShape {
+    const fn packed(&self) -> bool {
+        self.weights.packs(self.k)
+    }
+
+    /// Vectors of a row of the matrix: of four elements, or of a packed unit.
+    const fn vectors(&self) -> usize {
+        self.k.div_ceil(if self.packed() { UNIT } else { 4 })
+    }
+
+    const fn normed(&self) -> bool {
+        matches!(self.input, MatvecInput::Norm { .. })
+    }
+
+    /// Sums of an invocation for so many rows of A.
+    fn sums(&self, form: RowsForm, columns: usize) -> usize {
+        columns * (form.products + usize::from(self.normed()))
     }
 }
 
-/// `matvec_rows_forward`. Bindings: a, b, c, range, and the residual and the bias where `output` has them.
+/// Whether sums meet by shuffles.
+fn shuffles(caps: &Capabilities) -> bool {
+    caps.reduces_by_subgroup() && !caps.software
+}
+
+/// A form for this shape, whatever the number of rows: a row's bits depend on it.
+fn pick(caps: &Capabilities, shape: &MatvecRowsShape) -> RowsForm {
+    let (each, vectors) = (shape.output.products(), shape.vectors());
+    let rows = shape.n * each;
+    if caps.software {
+        return RowsForm { size: 8, lanes: 1, products: each, turns: 1 };
+    }
+    let many = |measured| rows >= caps.class().workgroups(measured);
+    if !shuffles(caps) {
+        return RowsForm { size: LANES, lanes: LANES, products: 2, turns: 2 };
+    }
+    let products = if many(MANY) { 4 } else { 2 };
+    let mut lanes = match vectors > 4 * LANES {
+        _ if many(PLENTY) => BLOCK,
+        true => LANES_OF_LONG_ROWS,
+        false => LANES,
+    };
+    while lanes > BLOCK && !vectors.is_multiple_of(lanes) {
+        lanes /= 2;
+    }
+    let quads = if shape.packed() { UNIT / 4 } else { 1 };
+    RowsForm { size: lanes.max(LANES), lanes, products, turns: IN_FLIGHT / (products * quads) }
+}
+
+/// Forms of a device that meets by shuffles, for measurements and tests.
+#[cfg(feature = "testing")]
+pub fn matvec_rows_forms(caps: &Capabilities) -> Vec<RowsForm> {
+    if !shuffles(caps) {
+        return vec![];
+    }
+    let mut forms = vec![];
+    for (size, lanes) in [(64, 32), (256, 32), (64, 64), (256, 64), (128, 128)] {
+        for products in [2, 4, 8] {
+            for turns in [1, 2, 4] {
+                forms.push(RowsForm { size, lanes, products, turns });
+            }
+        }
+    }
+    forms
+}
+
+/// `matvec_rows_forward`. Bindings: a, b, c, range, and the norm's weight, the residual, the bias, where there are any.
+/// For [`MatvecOutput::Heads`] step instead of range, and behind the norm's weight table, cache, documents and the bias.
 ///
 /// # Errors
 /// `limit-exceeded` when a workgroup does not fit.
 pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel> {
     let spec = KernelSpec::MatvecRows(shape);
     let name = spec.name();
-    let MatvecRowsShape { n, k, rows, stride, weights, .. } = shape;
-    let (columns, products) = (rows.next_power_of_two().min(MOST_COLUMNS), products(caps, n));
-    let sums = columns * products;
-    let packed = weights.packs(k);
-    let subgroups = caps.reduces_by_subgroup() && !caps.software;
-    let size = workgroup_size(caps, if caps.software { 8 } else { LANES }, 1, name)?;
-    let lanes = if caps.software { 1 } else { size as usize };
-    let parts = match (caps.software, subgroups) {
-        (true, _) => 0,
-        (_, true) => size.div_ceil(4),
-        _ => size + 1,
-    };
-    check_storage(caps, 4 * parts * sums as u32, name)?;
+    let MatvecRowsShape { n, rows, weights, output, form, .. } = shape;
+    let form = form.unwrap_or_else(|| pick(caps, &shape));
+    let size = workgroup_size(caps, form.size as u32, 1, name)?;
+    // Where lanes are the workgroup they are as few as that may have.
+    let lanes = form.lanes.min(size as usize);
+    let columns = rows.next_power_of_two().min(MOST_COLUMNS);
+    let (sums, vectors) = (shape.sums(form, columns), shape.vectors());
+    let turns = vectors.div_ceil(lanes);
+    let unrolled = (1..=form.turns.min(turns)).rev().find(|by| turns.is_multiple_of(*by));
+    let (each, units) = (output.products(), size as usize / lanes);
     let composer = Composer::new(spec, size)
         .size("N", n)
-        .size("K", k)
-        .size("STRIDE", stride)
+        .size("K", shape.k)
+        .size("STRIDE", shape.stride)
         .size("LANES", lanes)
-        .size("VECTORS", k.div_ceil(if packed { UNIT } else { 4 }))
+        .size("EACH", each)
+        .size("VECTORS", vectors)
+        .size("TURNS", turns)
+        .flag("RAGGED", !vectors.is_multiple_of(lanes))
+        .unrolled("UNROLLED", unrolled.unwrap_or(1))
         .unrolled("COLUMNS", columns)
-        .unrolled("PRODUCTS", products)
+        .unrolled("PRODUCTS", form.products)
         .unrolled("SUMS", sums)
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/range"));
-    let (composer, bindings) = operands(composer, shape);
-    let (composer, meeting) = if caps.software {
-        (composer.module(shader!("lib/matvec_rows/meet_alone")), "")
-    } else if subgroups {
-        (composer.subgroup_module(shader!("lib/matvec_rows/meet_subgroup")), ", subgroup")
-    } else {
-        (composer.module(shader!("lib/matvec_rows/meet_shared")), "")
-    };
-    let width = match (packed, k.is_multiple_of(4)) {
+        .module(shader!("lib/flat"));
+    let composer = results(operands(composer, &shape), output);
+    let (composer, meeting) = meeting(caps, composer, [columns, sums], lanes)?;
+    let width = match (shape.packed(), shape.k.is_multiple_of(4)) {
         (true, _) => weights.name(),
         (false, true) => "vec4",
         (false, false) => "scalar",
     };
+    let normed = if shape.normed() { ", norm fused" } else { "" };
+    let products = form.products;
     composer.module(shader!("03_matvec_rows")).finish(
         caps,
-        &bindings,
-        Grid::Flat {
-            rows: columns,
-            per_block: n.div_ceil(products),
-            per_group: size as usize / lanes,
-        },
-        format!("{lanes} lanes for {products} rows by {columns}, {width}{meeting}"),
+        &bindings(&shape),
+        Grid::Flat { rows: columns, per_block: n.div_ceil(products / each * units), per_group: 1 },
+        format!("{lanes} lanes for {products} rows by {columns}, {width}{normed}{meeting}"),
         "a few rows: each weight is read once for all of them",
     )
 }
 
-/// The modules that read rows and matrix and say what is added, and what is bound for them.
-fn operands(composer: Composer, shape: MatvecRowsShape) -> (Composer, Vec<Binding>) {
-    let MatvecRowsShape { n, k, output, weights, .. } = shape;
-    let packed = weights.packs(k);
-    let composer = if packed {
-        weights.module(composer, n * k).module(shader!("lib/matvec_rows/packed"))
+/// The module by which the lanes' sums meet, and what it is called.
+fn meeting(
+    caps: &Capabilities,
+    composer: Composer,
+    [columns, sums]: [usize; 2],
+    lanes: usize,
+) -> Result<(Composer, &'static str)> {
+    let size = composer.workgroup_size();
+    let check =
+        |parts: usize| check_storage(caps, (4 * parts * sums) as u32, "matvec_rows_forward");
+    if caps.software {
+        return Ok((composer.module(shader!("lib/matvec_rows/meet_alone")), ""));
+    }
+    if !shuffles(caps) {
+        check(size + 1)?;
+        return Ok((composer.module(shader!("lib/matvec_rows/meet_shared")), ""));
+    }
+    let block = lanes.min(BLOCK).min(caps.subgroup_size[0] as usize);
+    check(size / block)?;
+    let halving = halving(block, columns, sums);
+    let composer = composer.size("BLOCK", block).written("halving", &halving);
+    Ok((composer.subgroup_module(shader!("lib/matvec_rows/meet_subgroup")), ", subgroup"))
+}
+
+/// `halve` of `lib/matvec_rows/meet_subgroup.wgsl`, over `block` lanes: of the sums of each row of the matrix, one for
+/// each of so many columns, a power of two. Each exchange adds the same two lanes however many columns there are.
+fn halving(block: usize, columns: usize, sums: usize) -> String {
+    let mut text =
+        String::from("fn halve(lane: u32, at: u32, sums: ptr<function, array<f32, SUMS>>) {\n");
+    let mut left = columns;
+    for distance in (0..block.ilog2()).rev().map(|bits| 1 << bits) {
+        let _ = writeln!(text, "  let upper_{distance} = (lane & {distance}u) != 0u;");
+        let half = left / 2;
+        for from in (0..sums).step_by(columns) {
+            for i in from..from + half {
+                let (low, high) = (format!("(*sums)[{i}]"), format!("(*sums)[{}]", i + half));
+                let _ = writeln!(
+                    text,
+                    "  {low} = select({low}, {high}, upper_{distance}) + \
+                     subgroupShuffleXor(select({high}, {low}, upper_{distance}), {distance}u);"
+                );
+            }
+            if half == 0 {
+                let sum = format!("(*sums)[{from}]");
+                let _ = writeln!(text, "  {sum} += subgroupShuffleXor({sum}, {distance}u);");
+            }
+        }
+        left = half.max(1);
+    }
+    let share = (block / columns).max(1);
+    for from in (0..sums).step_by(columns) {
+        for i in from..from + left {
+            let _ = writeln!(
+                text,
+                "  if lane % {share}u == 0u {{ parts[at + {i}u + lane / {share}u * {left}u] = (*sums)[{i}]; }}"
+            );
+        }
+    }
+    text + "}\n"
+}
+
+fn bindings(shape: &MatvecRowsShape) -> Vec<Binding> {
+    let output = shape.output;
+    let heads = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
+    let matrix = if shape.packed() { "packed" } else { "b" };
+    let place = if heads { "step" } else { "range" };
+    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
+    if shape.normed() {
+        bindings.push(read("norm_weight"));
+    }
+    if heads {
+        bindings.extend([read("table"), read_write("cache"), read("documents")]);
+    }
+    if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
+        bindings.push(read("residual"));
+    }
+    if matches!(
+        output,
+        MatvecOutput::Bias | MatvecOutput::BiasedResidual | MatvecOutput::BiasedHeads(_)
+    ) {
+        bindings.push(read("bias"));
+    }
+    bindings
+}
+
+/// The modules that read rows and matrix, and the norm between them.
+fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
+    let by_vectors = shape.k.is_multiple_of(4);
+    let composer = if shape.packed() {
+        let elements = shape.output.products() * shape.n * shape.k;
+        shape.weights.module(composer, elements).module(shader!("lib/matvec_rows/packed"))
     } else {
         composer
-            .module(if k.is_multiple_of(4) {
+            .module(if by_vectors {
                 shader!("lib/matvec_rows/vec4")
             } else {
                 shader!("lib/matvec_rows/scalar")
             })
             .module(shader!("lib/matvec_rows/plain"))
     };
-    let (composer, more): (_, &[_]) = match output {
-        Output::Mode(_) => (composer.module(shader!("lib/matvec_rows/store")), &[]),
-        Output::Residual => {
-            (composer.module(shader!("lib/matvec_rows/store_residual")), &["residual"])
+    match shape.input {
+        MatvecInput::Plain => composer.module(shader!("lib/matvec_rows/norm_none")),
+        MatvecInput::Norm { epsilon } => composer
+            .float("EPSILON", epsilon.0 as f32)
+            .module(if by_vectors {
+                shader!("lib/matvec/norm_vec4")
+            } else {
+                shader!("lib/matvec/norm_scalar")
+            })
+            .module(shader!("lib/matvec_rows/norm")),
+    }
+    .size("ADDED", if shape.normed() { 5 } else { 4 })
+}
+
+/// The modules that say which rows of the matrix belong to a result, and what becomes of it.
+fn results(composer: Composer, output: MatvecOutput) -> Composer {
+    let (shape, bias) = match output {
+        MatvecOutput::Gated(activation) => {
+            return composer
+                .module(shader!("lib/math"))
+                .module(activation_module(activation))
+                .module(shader!("lib/range"))
+                .module(shader!("lib/matvec_rows/pairs"));
         }
-        Output::Bias => (composer.module(shader!("lib/matvec_rows/store_bias")), &["bias"]),
-        Output::BiasedResidual => (
-            composer.module(shader!("lib/matvec_rows/store_biased_residual")),
-            &["residual", "bias"],
-        ),
+        MatvecOutput::Heads(shape) => (shape, shader!("lib/matvec_rows/heads_plain")),
+        MatvecOutput::BiasedHeads(shape) => (shape, shader!("lib/matvec_rows/heads_biased")),
+        _ => {
+            return composer
+                .module(shader!("lib/range"))
+                .module(shader!("lib/matvec_rows/rows"))
+                .module(match output {
+                    MatvecOutput::Residual => shader!("lib/matvec_rows/added_residual"),
+                    MatvecOutput::Bias => shader!("lib/matvec_rows/added_bias"),
+                    MatvecOutput::BiasedResidual => {
+                        shader!("lib/matvec_rows/added_biased_residual")
+                    }
+                    _ => shader!("lib/matvec_rows/added_none"),
+                });
+        }
     };
-    let matrix = if packed { "packed" } else { "b" };
-    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform("range")];
-    bindings.extend(more.iter().copied().map(read));
-    (composer, bindings)
+    key_rows(composer, shape.ring)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("HALF", shape.head_dim / 2)
+        .module(shader!("lib/step"))
+        .module(shader!("lib/matvec_rows/heads"))
+        .module(bias)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(line: &str) -> Vec<usize> {
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    }
+
+    /// Runs the text of `halve` for all lanes; a part that is not written is none.
+    fn run(text: &str, mut sums: Vec<Vec<u64>>) -> Vec<Option<u64>> {
+        let mut parts = vec![None; sums[0].len()];
+        for line in text.lines().map(str::trim) {
+            let (of, before) = (numbers(line), sums.clone());
+            for lane in 0..sums.len() {
+                if line.starts_with("(*sums)") && line.contains("] = select") {
+                    let (low, high, distance) = (of[0], of[2], of[3]);
+                    let keeps = |lane: usize| if lane & distance == 0 { low } else { high };
+                    let other = lane ^ distance;
+                    sums[lane][low] = before[lane][keeps(lane)] + before[other][keeps(lane)];
+                } else if line.contains("] += ") {
+                    sums[lane][of[0]] += before[lane ^ of[2]][of[0]];
+                } else if let Some(written) = line.strip_prefix("if lane % ") {
+                    let of = numbers(written);
+                    let (share, at) = (of[0], of[2] + lane / of[3] * of[4]);
+                    if lane % share == 0 {
+                        assert!(parts[at].replace(before[lane][of[5]]).is_none(), "{line}");
+                    }
+                }
+            }
+        }
+        parts
+    }
+
+    #[test]
+    fn halves_add_up_all_lanes_once() {
+        for block in [1, 4, 8, 32] {
+            for (columns, count) in [(16, 80), (16, 128), (2, 6), (1, 3)] {
+                // Each lane's number stands in bits of its own.
+                let of = |lane: usize, s: usize| 1_u64 << lane | (s as u64) << 48;
+                let sums = (0..block).map(|lane| (0..count).map(|s| of(lane, s)).collect());
+                let total = |s: usize| (0..block).map(|lane| of(lane, s)).sum::<u64>();
+                let expected: Vec<_> = (0..count).map(|s| Some(total(s))).collect();
+                let text = halving(block, columns, count);
+                assert_eq!(run(&text, sums.collect()), expected, "{block} lanes\n{text}");
+            }
+        }
+    }
 }

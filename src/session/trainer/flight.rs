@@ -14,6 +14,8 @@ pub(super) struct Flight {
     failed: Cell<bool>,
     /// The progress that the steps which have arrived leave.
     arrived: RefCell<Progress>,
+    /// Batches that had been drawn when the accumulation began that is queued now.
+    drawn: Cell<u64>,
 }
 
 /// One step on its way. Dropped before it has arrived, it counts as done: nobody asks.
@@ -23,6 +25,8 @@ pub(super) struct Step {
     after: Progress,
     /// Whether it ends an accumulation.
     last: bool,
+    /// Batches that had been drawn when its accumulation began.
+    drawn: u64,
     submits: usize,
     failed: bool,
 }
@@ -48,8 +52,12 @@ impl Flight {
             self.failed.set(false);
             self.arrived.replace(self.progress.get());
         }
-        self.progress.set(after);
-        Step { flight: Rc::clone(self), after, last, submits, failed: false }
+        let before = self.progress.replace(after);
+        if before.micro_step == 0 {
+            self.drawn.set(before.cursor);
+        }
+        let drawn = self.drawn.get();
+        Step { flight: Rc::clone(self), after, last, drawn, submits, failed: false }
     }
 }
 
@@ -82,8 +90,12 @@ impl Drop for Step {
         if self.failed {
             flight.failed.set(true);
             if self.submits > 1 {
-                // Some of the gradients may be the failed step's: the accumulation begins again.
-                (arrived.micro_step, arrived.counted) = (0, 0);
+                // Some of the gradients may be the failed step's: the accumulation begins again, with the
+                // batches that it had drawn.
+                if arrived.micro_step > 0 {
+                    (arrived.micro_step, arrived.cursor) = (0, self.drawn);
+                }
+                arrived.counted = 0;
             }
         } else {
             let step = arrived.step + u64::from(self.last);

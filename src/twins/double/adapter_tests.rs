@@ -69,6 +69,15 @@ pub(super) fn fill(adapter: &Adapter, bytes: impl Fn(&str) -> Vec<u8>) {
     block_on(loader.finish()).unwrap();
 }
 
+/// Gives an adapter the weights of another, which may be on another device.
+pub(super) fn fill_from(adapter: &Adapter, other: &Adapter) {
+    let tensors = other.model().tensors();
+    fill(adapter, |name| {
+        let index = tensors.iter().position(|(own, _)| own == name).unwrap();
+        block_on(other.model().read_tensor(index)).unwrap()
+    });
+}
+
 pub(super) fn trains(double: &Rc<Double>, config: &str, lora: LoraConfig, recompute: bool) {
     let pair = Pair::new(double, config);
     let base = weights(&pair.model);
@@ -493,11 +502,7 @@ fn a_resumed_adapter_goes_on_to_the_bit() {
     // Onto a device of its own, over the same base.
     let elsewhere = Pair::new(&Double::floor(), NORMED);
     let second = create(&elsewhere);
-    let tensors = first.model().tensors();
-    fill(&second, |name| {
-        let index = tensors.iter().position(|(own, _)| own == name).unwrap();
-        block_on(first.model().read_tensor(index)).unwrap()
-    });
+    fill_from(&second, &first);
     let resumed = block_on(resumed(&trainer, &second)).unwrap();
     assert_eq!([before, steps(&resumed, 3)].concat(), expected);
     assert!(weights(second.model()) == weights(whole.model()));

@@ -2,6 +2,7 @@
 
 use super::operands::Operands;
 use crate::error::Result;
+use crate::format::Element;
 use crate::kernels::{
     AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
 };
@@ -66,14 +67,14 @@ pub(super) fn rotated(
     }
 }
 
-pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool) -> Result<()> {
+pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool, half: bool) -> Result<()> {
     let step = on.step()?;
     let mut rows = on.first("qkv", step.tokens as usize * shape.stride)?.to_vec();
     let (table, documents) = (on.f32("table")?, on.u32("documents")?);
     // The start of a document is said by the row: of rows of texts of their own it wraps.
     let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
     rotated(&mut rows, shape, table, position, forward);
-    on.write("qkv", 0, &rows)
+    on.write_as(if half { "rotated" } else { "qkv" }, &rows, half)
 }
 
 /// Positions of a cache in f32: key heads | value heads.
@@ -181,16 +182,17 @@ pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bo
     let step = on.step()?;
     let (tokens, position) = (step.tokens as usize, step.position as usize);
     let of = dropped(on, shape, tokens)?;
-    let (query, documents) = (on.f32("query")?.to_vec(), on.u32("documents")?.to_vec());
+    let documents = on.u32("documents")?.to_vec();
+    let element = if shape.halves.qkv { Element::F16 } else { Element::F32 };
+    let query = on.read_as("query", element)?;
+    let mut output = vec![0.0; tokens * shape.width()];
     for (t, &start) in documents[..tokens].iter().enumerate() {
         let keys = of.keys(start as usize, position + t);
-        let words = on.u32("keys")?;
         let rows = if cached_keys {
-            cached(shape, KvCache::F32, words, keys)?
+            cached(shape, KvCache::F32, on.u32("keys")?, keys)?
         } else {
-            let own = |k: usize| words[k * shape.stride()..][..shape.stride()].to_vec();
-            let row = |k: usize| own(k).split_off(shape.key_offset());
-            keys.flat_map(row).map(f32::from_bits).collect()
+            let own = |k: usize| query[k * shape.stride()..][..shape.stride()].to_vec();
+            keys.flat_map(|k: usize| own(k).split_off(shape.key_offset())).collect()
         };
         let (seen, first) =
             (Seen::of_cache(shape, rows), of.keys(start as usize, position + t).start);
@@ -202,11 +204,12 @@ pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bo
             let kept = |key| of.kept(head, t, first + key);
             let query = &query[at..][..shape.head_dim];
             let lse = attend_kept(query, k, v, 0..seen.len(), score, kept, &mut out);
-            on.write("output", t * shape.width() + head * shape.head_dim, &out)?;
+            let place = t * shape.width() + head * shape.head_dim;
+            output[place..place + shape.head_dim].copy_from_slice(&out);
             on.write("lse", t * shape.heads + head, &[lse])?;
         }
     }
-    Ok(())
+    on.write_as("output", &output, shape.halves.output)
 }
 
 pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
@@ -233,9 +236,10 @@ pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result
 
 pub(super) fn delta(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let all = on.tokens()? * shape.width();
-    let heads = on.first("output", all)?.chunks(shape.head_dim);
-    let d_heads = on.first("d_output", all)?.chunks(shape.head_dim);
-    let delta: Vec<f32> = heads.zip(d_heads).map(|(o, d)| dot(o, d)).collect();
+    let output = on.read_as("output", Element::halved(shape.halves.output))?;
+    let d_output = on.read_as("d_output", Element::halved(shape.halves.d_output))?;
+    let heads = output[..all].chunks(shape.head_dim).zip(d_output[..all].chunks(shape.head_dim));
+    let delta: Vec<f32> = heads.map(|(o, d)| dot(o, d)).collect();
     on.write("delta", 0, &delta)
 }
 
@@ -246,13 +250,15 @@ fn backward<T>(
     each: impl FnOnce(Pass<'_, f32>) -> T,
 ) -> Result<T> {
     let tokens = on.tokens()?;
+    let qkv = on.read_as("qkv", Element::halved(shape.halves.qkv))?;
+    let d_out = on.read_as("d_output", Element::halved(shape.halves.d_output))?;
     Ok(each(Pass {
         shape: dropped(on, shape, tokens)?,
-        qkv: on.first("qkv", tokens * shape.stride())?,
+        qkv: &qkv[..tokens * shape.stride()],
         documents: on.u32("documents")?,
         lse: on.first("lse", tokens * shape.heads)?,
         delta: on.first("delta", tokens * shape.heads)?,
-        d_out: on.first("d_output", tokens * shape.width())?,
+        d_out: &d_out[..tokens * shape.width()],
     }))
 }
 
@@ -261,8 +267,9 @@ pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Resul
         let row = |s| (0..shape.heads).flat_map(|head| pass.d_query(head, s)).collect();
         (0..pass.shape.tokens).map(row).collect()
     })?;
+    let element = Element::halved(shape.halves.d_qkv);
     for (s, row) in rows.iter().enumerate() {
-        on.write("gradient", s * shape.stride(), row)?;
+        on.write_at("gradient", s * shape.stride(), row, element)?;
     }
     Ok(())
 }
@@ -278,6 +285,7 @@ pub(super) fn backward_key_value(
         KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
     };
     let owners = shape.heads / members;
+    let element = Element::halved(shape.halves.d_qkv && owner == KeyValueOwner::Group);
     let gradients: Vec<[Vec<f32>; 2]> = backward(on, shape, |pass| {
         let of = |i: usize| {
             let first = i % owners * members;
@@ -287,8 +295,8 @@ pub(super) fn backward_key_value(
     })?;
     for (i, [d_key, d_value]) in gradients.iter().enumerate() {
         let at = i / owners * stride + i % owners * shape.head_dim;
-        on.write("gradient", at + key, d_key)?;
-        on.write("gradient", at + value, d_value)?;
+        on.write_at("gradient", at + key, d_key, element)?;
+        on.write_at("gradient", at + value, d_value, element)?;
     }
     Ok(())
 }
@@ -300,7 +308,8 @@ pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()>
         let mut sum = vec![0.0; shape.head_dim];
         members.chunks(shape.head_dim).for_each(|part| add_assign(&mut sum, part));
         let (row, head) = (i / (2 * shape.kv_heads), i % (2 * shape.kv_heads));
-        on.write("d_qkv", row * shape.stride() + shape.key_offset() + head * shape.head_dim, &sum)?;
+        let at = row * shape.stride() + shape.key_offset() + head * shape.head_dim;
+        on.write_at("d_qkv", at, &sum, Element::halved(shape.halves.d_qkv))?;
     }
     Ok(())
 }

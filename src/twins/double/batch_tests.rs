@@ -140,6 +140,47 @@ fn a_text_ends_with_the_models_positions_and_disturbs_no_other() {
 }
 
 #[test]
+fn prompts_are_read_together_but_for_long_ones_and_those_that_begin_alike() {
+    let submits = |double: &Rc<Double>, prompts: Vec<Vec<u32>>| {
+        let model = Pair::new(double, UNTIED).model;
+        let prompts: Vec<Prompt> = prompts.into_iter().map(|tokens| (tokens, greedy(1))).collect();
+        // The room is made, and the pace of chunks known.
+        alone(&model, &(vec![1, 2], greedy(1)));
+        let before = double.counters().submits;
+        let mut batch = begun(&model, &prompts);
+        let drawn = rest(&mut batch, prompts.len());
+        let submits = double.counters().submits - before;
+        for (prompt, drawn) in prompts.iter().zip(drawn) {
+            assert_eq!(tokens(&drawn), tokens(&alone(&model, prompt)));
+        }
+        submits
+    };
+    let different = |count: u32| (0..count).map(|i| integers(i, 5 + i as usize, 61)).collect();
+    let few = submits(&Double::floor(), different(2));
+    assert_eq!(submits(&Double::floor(), different(12)), few);
+    // One by one.
+    let alike = vec![integers(7, 20, 61); 6];
+    assert!(submits(&Double::floor(), alike) > few);
+    // A CPU reads 256 rows at a time.
+    let long = |length| vec![integers(1, length, 61), integers(2, 9, 61)];
+    let one = submits(&software(), long(60));
+    assert!(submits(&software(), long(300)) > one);
+}
+
+#[test]
+fn a_text_has_the_same_bits_whatever_is_beside_it() {
+    let model = Pair::new(&Double::floor(), UNTIED).model;
+    let prompts = ragged(5, &greedy(20));
+    let bits =
+        |drawn: &[Drawn]| drawn.iter().map(|d| (d.token, d.logprob.to_bits())).collect::<Vec<_>>();
+    let together = rest(&mut begun(&model, &prompts), 5);
+    for (index, prompt) in prompts.iter().enumerate() {
+        let own = rest(&mut begun(&model, &[prompt.clone()]), 1);
+        assert_eq!(bits(&own[0]), bits(&together[index]), "text {index}");
+    }
+}
+
+#[test]
 fn a_pass_decodes_all_and_several_go_in_a_submit() {
     let submits = |count: usize| {
         let double = Double::floor();
@@ -248,12 +289,12 @@ fn what_cannot_be_is_refused() {
 fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
     let whole = {
         let model = Pair::new(&Double::floor(), TIED).model;
-        rest(&mut begun(&model, &ragged(3, &greedy(40))), 3)
+        rest(&mut begun(&model, &ragged(3, &greedy(110))), 3)
     };
     for nth in 0..6 {
         let double = Double::floor();
         let model = Pair::new(&double, TIED).model;
-        let mut batch = begun(&model, &ragged(3, &greedy(40)));
+        let mut batch = begun(&model, &ragged(3, &greedy(110)));
         let mut texts: Vec<Vec<Drawn>> = vec![vec![]; 3];
         double.fail(Fault::RefusedSubmit, nth);
         let mut failed = 0;

@@ -2,7 +2,7 @@
 
 use super::Double;
 use super::adapter_tests::{
-    ALL, fill, lora, masked, options, resumed, steps, steps_as_the_twin, trains,
+    ALL, fill, fill_from, lora, masked, options, resumed, steps, steps_as_the_twin, trains,
 };
 use super::session_tests::reloaded;
 use super::tests::{
@@ -142,11 +142,7 @@ fn a_resumed_run_draws_the_masks_of_the_whole_one() {
     let first = trainer(&parted, options());
     let before = steps(&first, 3);
     let second = adapter(&pair);
-    let tensors = parted.model().tensors();
-    fill(&second, |name| {
-        let index = tensors.iter().position(|(own, _)| own == name).unwrap();
-        block_on(parted.model().read_tensor(index)).unwrap()
-    });
+    fill_from(&second, &parted);
     let resumed = block_on(resumed(&first, &second)).unwrap();
     assert_eq!([before, steps(&resumed, 3)].concat(), expected);
     assert!(weights(second.model()) == weights(whole.model()));

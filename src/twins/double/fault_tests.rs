@@ -4,6 +4,7 @@ use super::tests::{Pair, TIED, batch, gpu, weights};
 use super::{Double, Fault};
 use crate::caps::{Capabilities, Limits, Target};
 use crate::config::ModelConfig;
+use crate::data::{Dataset, DatasetOptions};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, PlanId, made};
 use crate::kernels::{Form, LinearShape, linear_candidates};
@@ -70,6 +71,47 @@ fn an_accumulation_with_a_refused_submit_begins_again() {
             run(&pair, &trainer, &[8, 9]);
         }
         run(&pair, &trainer, &[1, 2])
+    };
+    assert_eq!(trained(true), trained(false));
+}
+
+/// The other parts have added to the gradients. Batches that the accumulation had drawn are drawn again.
+#[test]
+fn an_accumulation_of_which_a_part_is_refused_begins_again() {
+    let options = DatasetOptions { sequence_length: Some(11), ..DatasetOptions::default() };
+    let tokens = (0..400).map(|i: u32| (i % 17 * 7 + i / 100) % 60).collect();
+    let data = Dataset::from_tokens(tokens, options).unwrap();
+    let trained = |refused: bool| {
+        let double = Double::floor();
+        let pair = Pair::new(&double, TIED);
+        let options = TrainerOptions {
+            tokens_per_step: 24,
+            gradient_accumulation: 4,
+            ..TrainerOptions::default()
+        };
+        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let before = weights(&pair.model);
+        if refused {
+            for (steps, parts) in [(0, 0), (2, 0), (1, 1)] {
+                run(&pair, &trainer, &[3, 4][..steps]);
+                double.fail(Fault::RefusedPart, parts);
+                let error = if parts > 0 {
+                    block_on(trainer.step_dataset(&data, &|| false)).unwrap_err()
+                } else {
+                    block_on(trainer.step(&batch(&pair.config, 9, 24))).unwrap_err()
+                };
+                assert!(error.message.contains("a part of the submit"), "{error}");
+                assert!(
+                    error.message.contains("accumulation of gradients begins again"),
+                    "{error}"
+                );
+                assert_eq!(weights(&pair.model), before);
+            }
+        }
+        run(&pair, &trainer, &[5]);
+        let step = || block_on(trainer.step_dataset(&data, &|| false)).unwrap();
+        let losses = [step().loss, step().loss];
+        (losses, weights(&pair.model))
     };
     assert_eq!(trained(true), trained(false));
 }

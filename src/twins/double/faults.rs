@@ -11,6 +11,9 @@ use std::task::{Poll, Waker};
 pub enum Fault {
     /// A submit or copy is refused: nothing of it happens.
     RefusedSubmit,
+    /// Of the parts that a submit is cut into one is refused, with the first half of its first plan's dispatches: the
+    /// others happen.
+    RefusedPart,
     /// A submit happens, but its bytes do not arrive.
     FailedMap,
     /// A buffer gets no memory.

@@ -3,8 +3,9 @@
 use super::session_tests::{options, steps};
 use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, named};
 use crate::arch::Architecture;
+use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{Element, KernelSpec};
+use crate::kernels::{Element, Form, KernelSpec};
 use crate::lower::{TrainChoices, train_plans};
 use crate::params::Params;
 use crate::session::{Precision, Trainer, TrainerOptions, UNWATCHED};
@@ -59,6 +60,82 @@ fn what_only_products_read_lies_in_f16() {
     }
     // Two layers: two norms, forward and backward of the gate; four matrices of three products, and the head's.
     assert_eq!([norms, gates, products], [4, 4, 2 * 4 * 3 + 3]);
-    // Forward of three matrices, and of gate and up both gradients.
-    assert_eq!(halves, 2 * (3 + 2));
+    // Forward of all four matrices; of gate and up, and of queries, keys and values, both gradients.
+    assert_eq!(halves, 2 * (4 + 2 * 2));
+}
+
+/// Attention is by matrices, forward and backward, and the rows before and behind it lie in f16.
+#[test]
+fn attention_is_by_matrices_too() {
+    let double = named("NVIDIA");
+    let pair = Pair::new(&double, UNTIED);
+    let caps = double.capabilities();
+    let params = Params::new(Architecture::of(&pair.config), caps.limits.shard_bytes()).unwrap();
+    let choices = |mixed| TrainChoices { tokens: 64, mixed, ..TrainChoices::default() };
+    assert_eq!(train_plans(caps, &params, choices(false)).unwrap().gradient_unit, 1.0);
+    let plans = train_plans(caps, &params, choices(true)).unwrap();
+    assert_eq!(plans.gradient_unit, 64.0);
+    let [mut passes, mut turned, mut gradients] = [0; 3];
+    for dispatch in &plans.micro_step.dispatches {
+        let kernel = &plans.micro_step.kernels[dispatch.kernel];
+        match kernel.spec {
+            KernelSpec::AttentionForward { shape, .. }
+            | KernelSpec::AttentionBackwardQuery { shape, .. }
+            | KernelSpec::AttentionBackwardKeyValue { shape, .. } => {
+                assert!(kernel.variant.starts_with("matrix "), "{}", kernel.reason);
+                assert!(shape.halves.qkv, "{shape:?}");
+                passes += 1;
+            }
+            KernelSpec::Rope { half: true, .. } => turned += 1,
+            KernelSpec::Linear { shape, .. } if shape.form != Form::MatmulT => {
+                gradients += usize::from(shape.a == Element::F16);
+            }
+            _ => {}
+        }
+    }
+    // Of two layers: three passes, both rotations, both gradients of two matrices.
+    assert_eq!([passes, turned, gradients], [2 * 3, 2 * 2, 2 * 4]);
+}
+
+/// Gradients are averages over a step's targets, whatever they were multiplied by on their way.
+#[test]
+fn gradients_are_those_of_f32() {
+    let of = |precision| {
+        let pair = Pair::new(&named("NVIDIA"), UNTIED);
+        let options = TrainerOptions { precision, gradient_accumulation: 1, ..options() };
+        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        steps(&trainer, 1);
+        block_on(trainer.read_gradient(0)).unwrap()
+    };
+    let (whole, mixed) = (of(Precision::F32), of(Precision::Mixed));
+    let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>().sqrt();
+    let apart = norm(&mut whole.iter().zip(&mixed).map(|(a, b)| a - b));
+    let share = apart / norm(&mut whole.iter().copied());
+    assert!(share > 0.0 && share < 0.01, "{share}");
+}
+
+/// The seed configuration of the benchmark.
+const SEED: &str = r#"{"vocab_size":8192,"hidden_size":768,"intermediate_size":2048,"num_hidden_layers":12,
+    "num_attention_heads":12,"num_key_value_heads":4,"max_position_embeddings":8192,"tie_word_embeddings":true}"#;
+
+/// Of all arithmetic that a plan counts, with attention's of one document of all tokens.
+#[test]
+fn nearly_all_arithmetic_of_a_step_is_by_matrices() {
+    let double = named("NVIDIA");
+    let caps = double.capabilities();
+    let config = ModelConfig::from_json(SEED).unwrap();
+    let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
+    for tokens in [512, 4096] {
+        let choices = TrainChoices { tokens, mixed: true, ..TrainChoices::default() };
+        let plan = train_plans(caps, &params, choices).unwrap().micro_step;
+        let [mut all, mut by_matrices] = [0.0; 2];
+        for dispatch in &plan.dispatches {
+            let kernel = &plan.kernels[dispatch.kernel];
+            all += dispatch.cost.flops;
+            by_matrices +=
+                if kernel.variant.starts_with("matrix ") { dispatch.cost.flops } else { 0.0 };
+        }
+        let share = by_matrices / all;
+        assert!(share > 0.98, "{share} of {tokens} tokens");
+    }
 }

@@ -97,6 +97,26 @@ impl<'a> Operands<'a> {
         Ok(())
     }
 
+    /// Overwrites elements from `at` on of an operand that lies in f16, or in f32.
+    pub fn write_at(
+        &mut self,
+        name: &str,
+        at: usize,
+        data: &[f32],
+        element: Element,
+    ) -> Result<()> {
+        if element == Element::F32 {
+            return self.write(name, at, data);
+        }
+        debug_assert!(at.is_multiple_of(2) && data.len().is_multiple_of(2), "whole words");
+        let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
+        let words = self.u32_mut(name)?;
+        for (two, word) in data.chunks(2).zip(&mut words[at / 2..]) {
+            *word = bits(two[0]) | bits(two[1]) << 16;
+        }
+        Ok(())
+    }
+
     /// The elements of an operand that lies in f16, or in f32.
     pub fn read_as(&self, name: &str, element: Element) -> Result<Vec<f32>> {
         let half = |bits: u32| f16::from_bits(bits as u16).to_f32();

@@ -1,7 +1,7 @@
 //! Every optimizer on the double: its update held to the twin, its state counted, saved and resumed.
 
 use super::Double;
-use super::adapter_tests::{fill, lora, resumed};
+use super::adapter_tests::{fill_from, lora, resumed};
 use super::session_tests::{file_of, options, reloaded, steps};
 use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};
 use crate::data::Batch;
@@ -352,11 +352,7 @@ fn an_adapters_run_goes_on_to_the_bit() {
         let before = steps(&trainer, 2);
         let elsewhere = Pair::new(&Double::floor(), config);
         let second = create(&elsewhere);
-        let tensors = first.model().tensors();
-        fill(&second, |name| {
-            let index = tensors.iter().position(|(own, _)| own == name).unwrap();
-            block_on(first.model().read_tensor(index)).unwrap()
-        });
+        fill_from(&second, &first);
         let resumed = block_on(resumed(&trainer, &second)).unwrap();
         assert_eq!([before, steps(&resumed, 2)].concat(), expected);
         assert!(weights(second.model()) == weights(whole.model()));

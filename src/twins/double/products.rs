@@ -2,7 +2,6 @@
 
 use super::attention::{cache_row, rotated};
 use super::operands::Operands;
-use super::uniforms::Step;
 use crate::error::Result;
 use crate::kernels::{
     AttentionShape, Element, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
@@ -148,7 +147,7 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
     let y = matvec_forward(&a, &matrix, None);
     let column = |on: &Operands| Ok(on.range()?.col0 as usize);
     match output {
-        MatvecOutput::Plain => {
+        MatvecOutput::Plain | MatvecOutput::Bias => {
             let at = column(on)?;
             on.write("c", at, &y)
         }
@@ -165,49 +164,81 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
             let at = column(on)?;
             on.write("c", at, &gated_activation_forward(activation, &y, n))
         }
-        MatvecOutput::Heads(heads) => to_heads(on, &heads, y),
+        MatvecOutput::Heads(heads) => {
+            let position = on.step()?.position as usize;
+            to_heads(on, &heads, y, (position, [0, 0]))
+        }
         MatvecOutput::BiasedHeads(heads) => {
             let mut row = y;
             bias_forward(&mut row, on.first("bias", heads.stride())?);
-            to_heads(on, &heads, row)
+            let position = on.step()?.position as usize;
+            to_heads(on, &heads, row, (position, [0, 0]))
         }
     }
 }
 
 pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<()> {
-    let MatvecRowsShape { n, k, stride, output, weights, .. } = *shape;
+    let MatvecRowsShape { n, k, stride, input, output, weights, .. } = *shape;
+    let products = n * output.products();
     let matrix = if weights.packs(k) {
-        cast(&unpack_weights_forward(weights, on.u32("packed")?, n * k))
+        cast(&unpack_weights_forward(weights, on.u32("packed")?, products * k))
     } else {
-        on.first("b", n * k)?.to_vec()
+        on.first("b", products * k)?.to_vec()
     };
-    let range = on.range()?;
-    for row in 0..range.rows as usize {
-        let column = range.col0 as usize;
+    let heads = match output {
+        MatvecOutput::Heads(heads) | MatvecOutput::BiasedHeads(heads) => Some(heads),
+        _ => None,
+    };
+    let (rows, column) = match heads {
+        Some(_) => (on.tokens()?, 0),
+        None => (on.range()?.rows as usize, on.range()?.col0 as usize),
+    };
+    for row in 0..rows {
         let at = row * stride + column;
-        let a = on.f32("a")?[row * k..][..k].to_vec();
+        let mut a = on.f32("a")?[row * k..][..k].to_vec();
+        if let MatvecInput::Norm { epsilon } = input {
+            a = rms_norm_forward(&a, on.first("norm_weight", k)?, epsilon.0);
+        }
         let mut y = matvec_forward(&a, &matrix, None);
-        if matches!(output, Output::Residual | Output::BiasedResidual) {
+        if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
             add_assign(&mut y, &on.f32("residual")?[at..at + n]);
         }
-        if matches!(output, Output::Bias | Output::BiasedResidual) {
+        if matches!(output, MatvecOutput::Bias | MatvecOutput::BiasedResidual) {
             add_assign(&mut y, &on.f32("bias")?[column..column + n]);
         }
-        on.write("c", at, &y)?;
+        if let MatvecOutput::Gated(activation) = output {
+            y = gated_activation_forward(activation, &y, n);
+        }
+        if let MatvecOutput::BiasedHeads(shape) = output {
+            bias_forward(&mut y, on.first("bias", shape.stride())?);
+        }
+        match heads {
+            None => on.write("c", at, &y)?,
+            Some(shape) => {
+                let position = (row as u32).wrapping_sub(on.u32("documents")?[row]) as usize;
+                let apart = on.step()?.reserved[0] as usize;
+                to_heads(on, &shape, y, (position, [at, row * apart]))?;
+            }
+        }
     }
     Ok(())
 }
 
-/// The fused row of a text's newest token: query heads to `c`, keys and values into the cache.
-fn to_heads(on: &mut Operands, shape: &AttentionShape, mut row: Vec<f32>) -> Result<()> {
-    let Step { position, .. } = on.step()?;
+/// The fused row of a token at `position` of its text: query heads to `c` from `query` on, keys and values into the
+/// part of the cache that begins at `row`.
+fn to_heads(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    mut fused: Vec<f32>,
+    (position, [query, row]): (usize, [usize; 2]),
+) -> Result<()> {
     let heads = shape.heads + shape.kv_heads;
     let head_dim = shape.head_dim;
     let turned = RopeShape { heads, head_dim, dims: head_dim, stride: shape.stride() };
-    rotated(&mut row, turned, on.f32("table")?, |_| position as usize, true);
-    let (query, key_value) = row.split_at(shape.width());
-    on.write("c", 0, query)?;
-    let at = cache_row(shape, position as usize) * shape.cache_stride();
+    rotated(&mut fused, turned, on.f32("table")?, |_| position, true);
+    let (queries, key_value) = fused.split_at(shape.width());
+    on.write("c", query, queries)?;
+    let at = (row + cache_row(shape, position)) * shape.cache_stride();
     on.write("cache", at, key_value)
 }
 

@@ -19,6 +19,8 @@ pub(super) fn dispatch(
 ) -> Result<()> {
     let mut operands = Operands::take(kernel, bound, ranges, memory)?;
     execute(kernel.spec, &mut operands)?;
+    #[cfg(all(test, feature = "testing"))]
+    super::underflow_tests::watch(kernel.spec, &operands);
     operands.put(memory)
 }
 
@@ -63,7 +65,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         }
         Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
-        Spec::Rope { shape, forward } => attention::rope(on, shape, forward),
+        Spec::Rope { shape, forward, half } => attention::rope(on, shape, forward, half),
         Spec::Linear { shape, output, splits, .. } => products::linear(on, &shape, output, splits),
         Spec::LinearSum { shape, output, splits } => {
             products::linear_sum(on, &shape, output, splits)

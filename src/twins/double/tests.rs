@@ -10,34 +10,21 @@ use crate::kernels::WeightFormat;
 use crate::random::philox;
 use crate::session::{Model, ModelLoader};
 use crate::testing::adapters::table;
+pub(super) use crate::testing::model::{ALTERNATING, LEARNED, PARALLEL, TIED, WINDOWED};
 use crate::twins::model::{Model as Reference, Tensors, random_tensors};
 use pollster::block_on;
 use std::rc::Rc;
 
-/// Grouped heads, tied embeddings, sizes that are no multiples of four.
-pub(super) const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate_size":29,
-    "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
-    "tie_word_embeddings":true,"initializer_range":0.2,"max_position_embeddings":512}"#;
 /// Untied, all sizes multiples of 32.
 pub(super) const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":64,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
     "hidden_act":"gelu_pytorch_tanh","initializer_range":0.2,"max_position_embeddings":512}"#;
-/// A window shorter than the texts, and capped scores.
-pub(super) const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hidden_size":32,
-    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
-    "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
-    "max_position_embeddings":512}"#;
 /// Norms of each head's queries and keys, heads wider together than the hidden rows.
 pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
-/// A window in one of two layers, norms behind blocks, capped scores and logits.
-pub(super) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
-    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
-    "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"final_logit_softcapping":2.5,
-    "query_pre_attn_scalar":20,"initializer_range":0.2,"max_position_embeddings":512}"#;
 
-/// The same with norms of each head's queries and keys, and a table of angles for each kind of layer.
+/// As the alternating one, with norms of each head's queries and keys, and a table of angles for each kind of layer.
 pub(super) const TWO_TABLES: &str = r#"{"model_type":"gemma3_text","vocab_size":64,"hidden_size":32,
     "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
     "head_dim":32,"sliding_window":7,"sliding_window_pattern":2,"query_pre_attn_scalar":20,
@@ -49,20 +36,10 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
 
-/// With layer norms, learned positions, biases everywhere and no gate: matrices stored transposed, an odd
-/// vocabulary.
-pub(super) const LEARNED: &str = r#"{"model_type":"gpt2","vocab_size":61,"n_embd":36,"n_inner":58,"n_layer":2,
-    "n_head":3,"initializer_range":0.2,"n_positions":512,"embd_pdrop":0,"attn_pdrop":0,"resid_pdrop":0}"#;
-
 /// As the learned one, with windows in one of two layers and scores as they are: matrices stored as they lie.
 pub(super) const UNSCALED: &str = r#"{"model_type":"gpt_neo","vocab_size":61,"hidden_size":36,
     "intermediate_size":58,"num_layers":2,"num_heads":3,"window_size":7,"initializer_range":0.1,
     "max_position_embeddings":512}"#;
-
-/// Blocks that read one input, rotation of half of each head, queries, keys and values stored head by head.
-pub(super) const PARALLEL: &str = r#"{"model_type":"gpt_neox","vocab_size":61,"hidden_size":48,
-    "intermediate_size":58,"num_hidden_layers":2,"num_attention_heads":3,"rotary_pct":0.5,
-    "initializer_range":0.2,"max_position_embeddings":512}"#;
 
 /// A double under the name of an adapter of the tests' table.
 pub(super) fn named(description: &str) -> Rc<Double> {

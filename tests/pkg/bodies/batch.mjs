@@ -177,6 +177,18 @@ export const cases = {
     await refuses("freed", ["Model"], () => collect(running));
   },
 
+  async "prompts that are read together, alike or longer than that are those of generate"(host) {
+    const model = await make(host, { max_position_embeddings: 512 });
+    const next = below(numbers(9));
+    const text = (length) => Uint32Array.from({ length }, () => next(256));
+    const options = { maxTokens: 6, temperature: 0 };
+    const alike = text(70);
+    await sameAsAlone(model, [text(63), text(64), text(65), text(2)], options);
+    await sameAsAlone(model, [alike, alike.slice(0, 60), alike], options);
+    await sameAsAlone(model, [text(9), text(300), text(40)], options);
+    model.free();
+  },
+
   async "a batch gives its memory back, and an estimate says how much it takes"(host) {
     const { tinyloom, runtime } = host;
     const bytesOf = () => runtime._counters().gpuBytes;
@@ -240,9 +252,22 @@ export const cases = {
     const seeded = { seed: 5, maxTokens: 12 };
     const own = (more) => byPrompt([0], model.generateBatch([{ prompt: [1], ...more }], seeded));
     equal(ids((await own({ seed: undefined }))[0]), ids((await own({}))[0]), "an undefined seed");
-    await wrong(['generateBatch has no option "alternatives"'], [[1]], { alternatives: 2 });
-    await wrong(['generateBatch has no option "bias"'], [[1]], { bias: [[1, 2]] });
-    await wrong(['prompts[1] has no option "kvCache"'], [[1], { prompt: [1], kvCache: "f16" }]);
+    // A refusal lists what is taken there, and nothing that is refused itself.
+    const each = "seed, stopTokens, stop";
+    const said = async (message, ...call) => equal((await wrong([], ...call)).message, message);
+    const all = `it takes maxTokens, temperature, topK, topP, minP, repetitionPenalty, ${each}`;
+    const takes = `${all}, tokenizer, kvCache, weights, adapter, signal`;
+    for (const more of [{ alternatives: 2 }, { bias: [[1, 2]] }, { promptLookup: true }]) {
+      const [name] = Object.keys(more);
+      await said(`generateBatch has no option "${name}"; ${takes}`, [[1]], more);
+      const one = [[1], { prompt: [1], ...more }];
+      await said(`generateBatch: prompts[1] has no option "${name}"; ${all}`, one);
+    }
+    for (const more of [{ kvCache: "f16" }, { weights: "int8" }, { tokenizer }]) {
+      const [name] = Object.keys(more);
+      const one = [{ prompt: [1], ...more }];
+      await said(`generateBatch: prompts[0] has no option "${name}"; ${all}`, one);
+    }
     const { signal } = new AbortController();
     await wrong(["generateBatch"], [{ prompt: [1], signal }]);
     await wrong(["generateBatch", 'no option "heat"'], [{ prompt: [1], heat: 3 }]);
@@ -289,9 +314,8 @@ export const cases = {
 
   async "memory that is not there is refused with its sum"(host) {
     const { tinyloom, gpu } = host;
-    const { bytes } = await tinyloom.estimate(config, {
-      generate: { tokens: 64, sequences: 64 },
-    });
+    const generate = { tokens: 64, sequences: 64 };
+    const { bytes } = await tinyloom.estimate(config, { generate }, host.runtime.capabilities);
     const runtime = await tinyloom.Runtime.create({ gpu, memoryBudget: bytes.total - 400_000 });
     const model = await tinyloom.Model.create(runtime, config);
     const prompts = Array(64).fill([1, 2]);

@@ -1,6 +1,6 @@
 // What a call takes from its caller: arrays as they are at the call, signals, callbacks.
 import { equal, ok, refuses, sameBytes } from "./assert.mjs";
-import { batch, collect, config, text, trainerOptions } from "./kit.mjs";
+import { batch, collect, config, inSharedMemory, text, trainerOptions } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
 const ids = (pairs) => pairs.map(({ token }) => token);
@@ -10,6 +10,17 @@ function spoiling(arrays, work) {
   const begun = work();
   for (const array of arrays) array.fill(0);
   return begun;
+}
+
+/** Options and arrays of generations that tell whether they were read as they are: other ones give another text. */
+async function ofShared(model, tokens) {
+  const options = { maxTokens: 6, temperature: 0 };
+  const text = ids(await collect(model.generate(tokens, options)));
+  // Not the text's own tokens, and its end after the fourth.
+  const bias = new Float32Array(config.vocab_size);
+  for (const token of text) bias[token] = -50;
+  const stopTokens = Uint32Array.of(text[4]);
+  return { options, bias, stopTokens, others: batch(9, 40).tokens };
 }
 
 const split = { sequenceLength: 16, validationFraction: 0.1, seed: 2 };
@@ -65,6 +76,67 @@ export const cases = {
     options.maxTokens = 1;
     equal(ids(await collect(later)), await calls.generate(a.tokens), "generate, begun later");
     model.free();
+  },
+
+  async "memory that threads share is copied at the call, not when the GPU is free"(host) {
+    const { tinyloom, runtime } = host;
+    const model = await make(host);
+    const { tokens, targets } = batch(24);
+    const { options, bias, stopTokens, others } = await ofShared(model, tokens);
+    const documents = Uint32Array.from({ length: 24 }, (_, i) => (i < 10 ? 0 : 10));
+    // Of the same weights, for a step each.
+    const trainers = [await make(host), await make(host)].map((model) =>
+      tinyloom.Trainer.create(model, trainerOptions),
+    );
+    const [plain, fed] = await Promise.all(trainers);
+    const loss = ({ loss }) => loss;
+    const values = Float32Array.from({ length: 24 }, (_, i) => i / 7);
+    const tensor = runtime.tensor(values, [24]);
+    const work = {
+      logits: [(ids) => model.logits(ids).then((rows) => [...rows]), tokens],
+      loss: [(ids, wanted) => model.loss(ids, wanted), tokens, targets],
+      states: [(ids) => model.hiddenStates(ids, { layer: 1 }).then((rows) => [...rows]), tokens],
+      attention: [
+        (ids) => model.attention(ids, { layer: 0, head: 0 }).then((rows) => [...rows]),
+        tokens,
+      ],
+      step: [
+        (tokens, targets, documents) =>
+          (documents.buffer instanceof ArrayBuffer ? plain : fed)
+            .step({ tokens, targets, documents })
+            .then(loss),
+        tokens,
+        targets,
+        documents,
+      ],
+      tensor: [async (data) => [...(await runtime.tensor(data, [24]).data())], values],
+      write: [(data) => tensor.write(data).then(async () => [...(await tensor.data())]), values],
+      dataset: [async (ids) => tinyloom.Dataset.fromTokens(ids, split).tokens, tokens],
+      generate: [(ids) => collect(model.generate(ids, options)), tokens],
+      bias: [(bias) => collect(model.generate(tokens, { ...options, bias })), bias],
+      stop: [
+        (stop) => collect(model.generate(tokens, { ...options, stopTokens: stop })),
+        stopTokens,
+      ],
+      batch: [
+        (first, second, stopTokens) =>
+          collect(model.generateBatch([first, { prompt: second, stopTokens }], options)),
+        tokens,
+        others,
+        stopTokens,
+      ],
+      "a batch's stop": [
+        (stopTokens) => collect(model.generateBatch([tokens], { ...options, stopTokens })),
+        stopTokens,
+      ],
+    };
+    for (const [name, [call, ...arrays]] of Object.entries(work)) {
+      const expected = await call(...arrays);
+      const shared = arrays.map(inSharedMemory);
+      const got = await spoiling(shared, () => call(...shared));
+      equal(got, expected, name);
+    }
+    for (const one of [model, plain.model, fed.model]) one.free();
   },
 
   async "unawaited steps that share a batch train on it as it was"(host) {

@@ -70,6 +70,15 @@ export function batch(length, start = 0) {
   return { tokens: bytes.slice(0, length), targets: bytes.slice(1) };
 }
 
+/** A copy of the array in memory that other threads may write at any time. */
+export function inSharedMemory(array) {
+  // A page that is not isolated has no other SharedArrayBuffer.
+  const { buffer } = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const shared = new array.constructor(buffer, 0, array.length);
+  shared.set(array);
+  return shared;
+}
+
 /** The header and the data of a safetensors file. */
 export function openFile(bytes) {
   const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));

@@ -23,6 +23,7 @@ export const PLACES = {
     why: "arrays are copied and signals looked at in TypeScript, before the GPU",
     smoke: [
       "unawaited calls that share an array read it as it was",
+      "memory that threads share is copied at the call, not when the GPU is free",
       "unawaited steps that share a batch train on it as it was",
       "a dataset keeps the tokens that it was given",
     ],

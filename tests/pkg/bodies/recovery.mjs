@@ -54,6 +54,49 @@ function storedRun({ stored }) {
   return run;
 }
 
+/**
+ * A clock that goes wrong: `hurry` does work while it is ten seconds later each time that it is asked. What it has
+ * gained it keeps until `end`: no clock goes back while there is work.
+ */
+function hurriedClock() {
+  const own = performance.now;
+  let [late, more] = [0, 0];
+  performance.now = () => {
+    late += more;
+    return own.call(performance) + late;
+  };
+  const hurry = async (work) => {
+    more = 10_000;
+    await work();
+    more = 0;
+  };
+  const end = () => {
+    performance.now = own;
+  };
+  return { hurry, end };
+}
+
+/** Does work of which the browser refuses one submit of several. */
+async function pieceRefused(device, work) {
+  const owner = Object.getPrototypeOf(device.queue);
+  const own = owner.submit;
+  const gone = device.createBuffer({ size: 16, usage: GPUBufferUsage.COPY_DST });
+  gone.destroy();
+  let submits = 0;
+  owner.submit = function (buffers) {
+    if (submits++ !== 1) return own.call(this, buffers);
+    const encoder = device.createCommandEncoder();
+    encoder.clearBuffer(gone);
+    return own.call(this, [...buffers, encoder.finish()]);
+  };
+  try {
+    await refuses("internal", ["refused", "the accumulation of gradients begins again"], work);
+  } finally {
+    owner.submit = own;
+  }
+  ok(submits > 1, `${submits} submits`);
+}
+
 async function trained({ tinyloom }, runtime, options = {}) {
   const { Model, Trainer } = tinyloom;
   const model = await Model.create(runtime, config, { seed: 5 });
@@ -179,6 +222,41 @@ export const cases = {
     for (const at of [0, 1]) sameFiles(parted.files[at], whole.files[at]);
     equal([of("lost").length, of("different").length], [1, 0]);
     return `${of("snapshot").length} snapshots, ${of("recovered")[0].repeated} steps repeated`;
+  },
+
+  async "parts of an accumulation that begins again are not repeated after a loss"(context) {
+    const { runtime, of } = await recovering(context);
+    const options = { gradientAccumulation: 3 };
+    const clock = hurriedClock();
+    const work = async (refused, lost) => {
+      const trainer = await trained(context, runtime, options);
+      const { device } = runtime;
+      const data = await dataset(context.tinyloom);
+      const run = () => collect(trainer.run(data, { steps: 1 }));
+      if (refused) {
+        // It seems to take so long that the next one is cut into several pieces.
+        await clock.hurry(() => trainer.step(batch(20)));
+        await pieceRefused(device, () => trainer.step(batch(20, 5)));
+        await trainer.step(batch(20, 9));
+        await pieceRefused(device, run);
+      }
+      await trainer.step(batch(24, 40));
+      const losses = (await run()).map(({ loss }) => loss);
+      if (lost) runtime.simulateLoss();
+      losses.push((await trainer.step(batch(16, 70))).loss, (await run())[0].loss);
+      const files = await trainer.save();
+      trainer.model.free();
+      return { losses, files };
+    };
+    const whole = await work(false, false);
+    for (const lost of [false, true]) {
+      const parted = await work(true, lost);
+      equal(parted.losses, whole.losses, `losses, ${lost ? "a lost device" : "no loss"}`);
+      sameFiles(parted.files, whole.files);
+    }
+    clock.end();
+    equal([of("lost").length, of("different").length], [1, 0]);
+    runtime.destroy();
   },
 
   async "calls under way are made again"(context) {

@@ -7,6 +7,7 @@ import {
   config,
   dataset,
   datasetOptions,
+  inSharedMemory,
   text,
   trainerOptions,
 } from "./kit.mjs";
@@ -89,6 +90,26 @@ export const cases = {
     sameFiles(actual.files, expected.files);
     equal(runtime.capabilities, here.capabilities, "capabilities");
     here.destroy();
+  },
+
+  async "memory that threads share is copied on its way to the worker"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
+    const { tokens } = batch(16);
+    const bias = new Float32Array(config.vocab_size).fill(-50);
+    bias[7] = 50;
+    const options = { maxTokens: 3, temperature: 0 };
+    const calls = {
+      loss: [(ids) => model.loss(ids), tokens],
+      bias: [(bias) => collect(model.generate(tokens, { ...options, bias })), bias],
+    };
+    for (const [name, [call, array]] of Object.entries(calls)) {
+      const expected = await call(array);
+      const shared = inSharedMemory(array);
+      const result = call(shared);
+      shared.fill(0);
+      equal(await result, expected, name);
+    }
+    await model.free();
   },
 
   async "what is a property here is a property there"({ tinyloom, direct, runtime, gpu }) {

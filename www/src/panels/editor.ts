@@ -1,6 +1,6 @@
 /** The model editor: sliders, and what the model takes before anything is created. */
 import type { Estimate, ModelConfig } from "tinyloom/worker";
-import { byId, bytes, duration, make, whole } from "../dom.ts";
+import { byId, bytes, duration, make, sentence, whole } from "../dom.ts";
 import { kindsOf, refusal } from "../estimates.ts";
 import type { Lab } from "../lab.ts";
 import { room } from "../room.ts";
@@ -19,11 +19,18 @@ const CHOICES = {
 };
 type Slider = keyof typeof CHOICES;
 
-/** What does not fit, and what helps. */
-const UNFIT = {
-  what: "This model does not fit",
-  advice: "Make it narrower, or give it fewer layers or a smaller vocabulary.",
-};
+/** What helps where a model does not fit: what it has more of than the least. */
+function adviceFor(config: ModelConfig): string {
+  const { layers = 1, width = 0 } = shapeOf(config);
+  const has = { layers, width, vocabulary: config.vocab_size ?? 0 };
+  const more = (slider: keyof typeof has) => has[slider] > CHOICES[slider][0]!;
+  const fewer = [
+    ...(more("width") ? ["make it narrower"] : []),
+    ...(more("layers") ? ["give it fewer layers"] : []),
+    ...(more("vocabulary") ? ["give it a smaller vocabulary"] : []),
+  ];
+  return sentence(fewer.length > 0 ? fewer.join(", or ") : "give a step fewer tokens");
+}
 const SLIDERS = Object.keys(CHOICES) as Slider[];
 
 const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
@@ -121,7 +128,8 @@ export class EditorPanel {
     let estimate: Estimate | undefined;
     try {
       estimate = await lab.estimate(config, { trainer: { tokensPerStep } }, capabilities);
-      refused = refusal(estimate, room(capabilities), UNFIT);
+      const words = { what: "This model does not fit", advice: adviceFor(config) };
+      refused = refusal(estimate, room(capabilities), words);
     } catch (error) {
       refused = `This model is refused: ${(error as Error).message}`;
     }

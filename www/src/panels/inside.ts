@@ -83,6 +83,15 @@ export class InsidePanel {
     this.#head.replaceChildren(...options);
   }
 
+  /** The GPU is gone: what is shown stays as it was, and nothing is looked at any more. */
+  end(): void {
+    if (byId("inside-view", HTMLElement).hidden) {
+      byId("inside-step", HTMLElement).textContent =
+        "The GPU is gone: reload the page to look inside.";
+    }
+    this.#training = undefined;
+  }
+
   /** Looks at the model as it is. Of a run that trains each sample does so, and not before its first step. */
   refresh(): void {
     void this.#look();

@@ -158,8 +158,8 @@ export class LearningPanel {
     const percent = (100 * step) / this.#steps;
     byId("weave", HTMLElement).setAttribute("aria-valuenow", percent.toFixed(0));
     byId("weft", SVGRectElement).setAttribute("width", `${percent}%`);
-    byId("ticker", HTMLElement).textContent = `Step ${step} of ${this.#steps}`;
     const shown = `${whole(step)} of ${whole(this.#steps)}`;
+    byId("ticker", HTMLElement).textContent = `Step ${shown}`;
     showNumber("step", step, shown);
   }
 }

@@ -46,15 +46,29 @@ function described({ config, learningRate, tokensPerStep, seed }: RunSettings): 
   return `${shape}, ${whole(tokensPerStep)} per step, rate ${learningRate}, seed ${seed}`;
 }
 
-/** How far a run has come, as its newest checkpoint has it. */
-function resultOf(
-  { step, bytes: size }: Stored,
-  steps: number | undefined,
-  validation: number | undefined,
-): string {
-  const reached = `step ${whole(step)}${steps === undefined ? "" : ` of ${whole(steps)}`}`;
+/** The page's run, and how far it has come. */
+interface Current {
+  readonly id: string;
+  readonly step: number;
+}
+
+/** What the newest checkpoint of a run has. */
+interface Result {
+  readonly stored: Stored;
+  readonly steps: number | undefined;
+  readonly validation: number | undefined;
+}
+
+/** How far a run has come, and how far it is stored where that is less. */
+function said(result: Result | undefined, step: number | undefined): string {
+  if (!result) return "nothing stored yet";
+  const { stored, steps, validation } = result;
+  const of = steps === undefined ? "" : ` of ${whole(steps)}`;
+  const reached = `step ${whole(Math.max(stored.step, step ?? 0))}${of}`;
+  const lags = step !== undefined && step > stored.step;
+  const kept = lags ? `, stored up to step ${whole(stored.step)}` : "";
   const loss = validation === undefined ? "" : `, validation ${validation.toFixed(3)}`;
-  return `${reached}${loss}, ${bytes(size)}`;
+  return `${reached}${kept}${loss}, ${bytes(stored.bytes)}`;
 }
 
 /** The runs that the browser keeps, as a table. */
@@ -66,6 +80,9 @@ export class RunsPanel {
   #runs: readonly RunSummary[] = [];
   /** What says how far each run has come, by its id. */
   readonly #results = new Map<string, Element>();
+  /** The page's run, and what is stored of it. */
+  #current: Current | undefined;
+  #stored: Result | undefined;
   /** The last `show`: an older list must not come after a newer one. */
   #showing: Promise<void> = Promise.resolve();
 
@@ -76,10 +93,10 @@ export class RunsPanel {
   /**
    * Shows the runs as they are now.
    *
-   * @param current - id of the page's run.
+   * @param current - the page's run.
    * @param may - `busy`: it is training, and cannot be left; `resumable`: there is a GPU to resume a run on.
    */
-  show(shelf: Shelf, current: string | undefined, may: May): Promise<void> {
+  show(shelf: Shelf, current: Current | undefined, may: May): Promise<void> {
     const show = () => this.#show(shelf, current, may);
     this.#showing = this.#showing.then(show, show);
     return this.#showing;
@@ -87,23 +104,40 @@ export class RunsPanel {
 
   /** A run has a new checkpoint. Only that is told: a visitor may be renaming a run in the same table. */
   stored(id: string, stored: Stored, steps: number, validation: number | undefined): void {
-    const cell = this.#results.get(id);
-    if (cell) cell.textContent = resultOf(stored, steps, validation);
+    if (id === this.#current?.id) this.#stored = { stored, steps, validation };
+    this.#tell(id);
   }
 
-  async #show(shelf: Shelf, current: string | undefined, may: May): Promise<void> {
+  /** The page's run has made a step. */
+  stepped(id: string, step: number): void {
+    if (id === this.#current?.id) this.#current = { id, step };
+    this.#tell(id);
+  }
+
+  #tell(id: string): void {
+    const cell = this.#results.get(id);
+    if (cell && id === this.#current?.id) cell.textContent = said(this.#stored, this.#current.step);
+  }
+
+  async #show(shelf: Shelf, current: Current | undefined, may: May): Promise<void> {
     const runs = await shelf.list();
     const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
     this.#runs = runs;
     this.#results.clear();
-    const rows = runs.map((run, index) => this.#row(run, results[index]!, current, may));
+    this.#current = current;
+    const at = runs.findIndex(({ id }) => id === current?.id);
+    this.#stored = results[at];
+    const rows = runs.map((run, index) => {
+      const text = said(results[index], index === at ? current?.step : undefined);
+      return this.#row(run, text, current?.id, may);
+    });
     fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
     byId("runs-note", HTMLElement).textContent = noteOf(shelf);
   }
 
-  async #result(shelf: Shelf, run: RunSummary): Promise<string> {
+  async #result(shelf: Shelf, run: RunSummary): Promise<Result | undefined> {
     const newest = run.checkpoints[0];
-    if (!newest) return "nothing stored yet";
+    if (!newest) return undefined;
     const key = `${run.id} ${newest.number}`;
     if (!this.#losses.has(key)) {
       const metrics = await shelf.metrics(run.name).catch(() => [] as StepMetrics[]);
@@ -111,7 +145,8 @@ export class RunsPanel {
       this.#losses.set(key, judged.at(-1)?.validationLoss);
     }
     const stored = { step: newest.step ?? 0, bytes: newest.bytes };
-    return resultOf(stored, keptOf(run)?.settings.steps, this.#losses.get(key));
+    const steps = keptOf(run)?.settings.steps;
+    return { stored, steps, validation: this.#losses.get(key) };
   }
 
   #row(

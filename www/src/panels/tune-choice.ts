@@ -42,6 +42,8 @@ export class TuneChoice {
   readonly #file = byId("tune-file", HTMLInputElement);
   readonly #note = byId("tune-chats-note", HTMLElement);
   #folder: Folder | undefined;
+  /** The last one that was a model: it is chosen again after one that is none. */
+  #good: Folder | undefined;
   #chosenFile: File | undefined;
   /** The model that was read last, by its option. */
   #known: { readonly key: string; readonly base: Base } | undefined;
@@ -56,6 +58,7 @@ export class TuneChoice {
     this.#events = events;
     this.#base.addEventListener("change", () => {
       this.#picked = true;
+      this.#choose(this.#base.value);
       void this.#read();
     });
     this.#source.addEventListener("change", () => {
@@ -88,9 +91,14 @@ export class TuneChoice {
     this.#picked = true;
     this.#events.reading();
     void this.#list().then(() => {
-      this.#base.value = FOLDER;
+      this.#choose(FOLDER);
       return this.#read();
     });
+  }
+
+  #choose(value: string): void {
+    this.#base.value = value;
+    this.#base.title = this.#base.selectedOptions[0]?.text ?? ""; // which may be longer than the field
   }
 
   takeChats(file: File): void {
@@ -127,6 +135,7 @@ export class TuneChoice {
     if (present !== undefined)
       options.unshift(new Option(`${present}, on this page`, RUN + present));
     if (this.#folder) options.unshift(new Option(`${this.#folder.name}, a folder`, FOLDER));
+    if (options.length === 0) options.push(new Option("No model yet", ""));
     const { value } = this.#base;
     const shown = [...this.#base.options].map((one) => one.value + one.text).join("\n");
     if (shown !== options.map((one) => one.value + one.text).join("\n")) {
@@ -134,7 +143,7 @@ export class TuneChoice {
     }
     const values = options.map((option) => option.value);
     const kept = this.#picked && values.includes(value);
-    this.#base.value = kept ? value : (values[0] ?? "");
+    this.#choose(kept ? value : (values[0] ?? ""));
   }
 
   #showSource(): void {
@@ -153,6 +162,7 @@ export class TuneChoice {
       this.#reading = undefined;
       return this.#events.waiting(NO_MODEL);
     }
+    const folder = this.#folder;
     const work = new AbortController();
     this.#reading = work;
     this.#events.reading();
@@ -180,14 +190,25 @@ export class TuneChoice {
     } catch (error) {
       if (work.signal.aborted) return;
       this.#note.textContent = "";
+      if (this.#folder !== folder) await this.#list().then(() => this.#read());
       this.#events.failed(error);
     }
   }
 
   async #open(value: string): Promise<Base> {
     const { lab, shelf } = this.#host.opened()!;
-    if (value === FOLDER) return baseOfFolder(lab, this.#folder!);
-    return baseOfRun(lab, shelf, value.slice(RUN.length), this.#host.training());
+    const folder = this.#folder;
+    if (value !== FOLDER || !folder) {
+      return baseOfRun(lab, shelf, value.slice(RUN.length), this.#host.training());
+    }
+    try {
+      const base = await baseOfFolder(lab, folder);
+      this.#good = folder;
+      return base;
+    } catch (error) {
+      if (this.#folder === folder) this.#folder = this.#good === folder ? undefined : this.#good;
+      throw error;
+    }
   }
 
   /** The chats that are chosen; a message where there are none yet. */

@@ -73,7 +73,7 @@ export function showTaken(taken: Taken | undefined, steps: number, present: numb
   const table = byId("tune-estimate", HTMLTableElement);
   const { estimate, seconds = Number.NaN } = taken ?? {};
   const sum = byId("tune-sum", HTMLElement);
-  table.hidden = !estimate;
+  byId("tune-takes", HTMLElement).hidden = !estimate;
   table.dataset["bytes"] = String(estimate?.bytes.total ?? "");
   table.dataset["seconds"] = String(seconds);
   sum.textContent = "";

@@ -85,7 +85,7 @@ export class TunePanel {
   /** The page's run, its runs or its GPU are others now. */
   changed(): void {
     if (!this.#host.opened()) {
-      if (this.#tuning || this.#reading) this.#end();
+      if (this.#host.lost()) this.#end();
     } else if (!this.#active && !this.#asking) this.#choice.refresh();
     this.#enable();
     const busy = this.#host.busy();
@@ -146,12 +146,16 @@ export class TunePanel {
     if (this.#host.busy()) {
       this.#say("The page trains a model of its own. Stop that first, or wait until it is done.");
     } else if (invalid) this.#say(invalid);
-    else this.#say(this.#taken?.refused ? "It does not fit: the note above says why." : "Ready.");
+    else if (!this.#taken?.refused) this.#say("Ready.");
+    else if (this.#taken.estimate) this.#say("It does not fit: the note above says why.");
+    else this.#say("It is refused: the note above says why.");
   }
 
   /** Nothing can be read yet. */
   #wait(why: string): void {
     this.#reading = undefined;
+    this.#taken = undefined;
+    showTaken(undefined, 0, 0);
     byId("tune-reading", HTMLElement).hidden = true;
     this.#set("waiting");
     this.#say(why);

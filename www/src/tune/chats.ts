@@ -1,12 +1,13 @@
 /** Chats of a file or of what was pasted: JSONL, JSON or CSV, with the names of fields that are common. */
 import { type Message, TinyloomError } from "tinyloom/worker";
+import { bytes } from "../dom.ts";
 import { inTurns } from "../turns.ts";
 import { csvRows } from "./csv.ts";
 
 export type Chat = readonly Message[];
 
 /** Larger files are not for a page: all chats of them are in memory. */
-const MOST = 64 << 20;
+const MOST = 64e6;
 
 /** What others call the roles. */
 const ROLES: { readonly [name: string]: string } = {
@@ -159,7 +160,7 @@ function readerOf(content: string, name: string): Generator<Chat, void, undefine
 export async function readChats(file: Blob, name = ""): Promise<Chat[]> {
   if (file.size > MOST) {
     throw refused(
-      `This file has ${Math.round(file.size / 2 ** 20)} MiB, and this page reads at most ${MOST / 2 ** 20} MiB of chats: take a part of it.`,
+      `This file has ${bytes(file.size)}, and this page reads at most ${bytes(MOST)} of chats: take a part of it.`,
     );
   }
   const content = (await file.text()).replace(/^\ufeff/, "");

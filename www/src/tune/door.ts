@@ -11,6 +11,8 @@ import type { Training } from "../training.ts";
 export interface TuneHost {
   /** The GPU and the runs; undefined without a GPU. */
   opened(): { readonly lab: Lab; readonly shelf: Shelf } | undefined;
+  /** Whether there was a GPU, and is none any more. */
+  lost(): boolean;
   /** The page's own run. */
   training(): Training | undefined;
   /** Whether the page trains, or loads something. */

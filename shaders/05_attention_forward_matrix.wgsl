@@ -1,0 +1,194 @@
+// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/queries_staged or attention/queries_held, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
+// attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
+// lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
+//
+// A subgroup has LANES rows. Matrices leave their scores in workgroup memory, where each invocation has a row to
+// itself, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
+// by rows. So weights are powers of 2 relative to a score that is at most 2^SLACK times smaller than the largest so
+// far (a lazy form of the online softmax of Milakov and Gimelshein, arXiv:1805.02867): only where a row leaves that
+// range do the workgroup's results go through workgroup memory, to be multiplied there. That is rare behind the
+// first tile. f16 holds 2^SLACK with as many digits as 1.
+//
+// While a tile's scores are multiplied, its values and the next keys are on their way to registers.
+// Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
+// Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
+// what its row's results are multiplied by in the end. Behind the first line is also one more than the first key of
+// the last tile before which results were multiplied.
+const ROW_PANELS: u32 = BQ / LANES;
+// In powers of 2.
+const SLACK: f32 = 8.0;
+const ROW_FACTOR: u32 = BK;
+const RESCALED_AT: u32 = BK + 1u;
+
+alias Column = array<qkvQuad, COLUMN_LOADS>;
+
+// Loads come before stores, so that an invocation has all of them in flight at once.
+fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32) {
+  var loaded = array<qkvQuad, QUERY_LOADS>();
+  for (var n = 0u; n < QUERY_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    loaded[n] = load_query(min(first_row + i / VECTORS, last_row), head, i % VECTORS);
+  }
+  for (var n = 0u; n < QUERY_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    put_queries(i / VECTORS, i % VECTORS, qkv_cells(loaded[n]));
+  }
+}
+
+fn fetch_keys(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
+  var loaded = Column();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    loaded[n] = load_key(min(key0 + i / VECTORS, key_end - 1u), kv_head, i % VECTORS);
+  }
+  return loaded;
+}
+
+fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
+  var loaded = Column();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    loaded[n] = load_value(min(key0 + i / VECTORS, key_end - 1u), kv_head, i % VECTORS);
+  }
+  return loaded;
+}
+
+// Natural log of Σ exp from the reference score in base 2 and the sum of weights.
+fn logsumexp(reference: f32, total: f32) -> f32 {
+  return select(MASKED, reference * LN_2 + log(total), reference > UNMASKED);
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let turn = assigned(workgroup, workgroups);
+  let head = turn.y;
+  let kv_head = head / (HEADS / KV_HEADS);
+  let first_row = turn.x * BQ;
+  if first_row >= query_count() {
+    return;
+  }
+  let last_row = min(first_row + BQ, query_count()) - 1u;
+  let row = min(first_row + lane, last_row);
+  let key_end = end_key(0u, last_row);
+  let whole_from = first_key(0u, last_row);
+  let whole_end = end_key(0u, first_row);
+  let seen = seen_keys(0u, row);
+  let own = own_group(lane);
+  let group = own % ROW_PANELS;
+  let panel = lane / LANES % ROW_PANELS;
+  let line = lane % LANES * SCORES_PITCH;
+
+  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, LANES / MATRIX_M>();
+  var reference = MASKED;
+  var total = 0.0;
+  let first_tile = first_key(0u, first_row) / BK * BK;
+  stage_queries(lane, first_row, last_row, head);
+  var next_keys = fetch_keys(lane, first_tile, key_end, kv_head);
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
+  }
+  workgroupBarrier();
+  var queries = multiply_keysHeld();
+  take_queries(group, &queries);
+
+  for (var k0 = first_tile; k0 < key_end; k0 += BK) {
+    let values = fetch_values(lane, k0, key_end, kv_head);
+    let last = k0 + BK >= key_end;
+    if !last {
+      next_keys = fetch_keys(lane, k0 + BK, key_end, kv_head);
+    }
+    var products = array<array<Sums, BK / MATRIX_N>, LANES / MATRIX_M>();
+    multiply(group, &queries, &products);
+    if own < ROW_PANELS {
+      store_products(group, 0u, &products);
+    }
+    workgroupBarrier();
+
+    for (var n = 0u; n < COLUMN_LOADS; n++) {
+      let i = lane + n * WORKGROUP;
+      put_values(i / VECTORS, i % VECTORS, qkv_cells(values[n]));
+      if !last {
+        put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
+      }
+    }
+    var row_scores = array<f32, BK>();
+    for (var j = 0u; j < BK; j++) {
+      row_scores[j] = score_of(scores[panel][line + j]) * SCORE_UNIT_LOG2;
+    }
+    if k0 < whole_from || k0 + BK > whole_end {
+      for (var j = 0u; j < BK; j++) {
+        row_scores[j] = select(MASKED, row_scores[j], k0 + j - seen.x < seen.y);
+      }
+    }
+    var best = row_scores[0];
+    for (var j = 1u; j < BK; j++) {
+      best = max(best, row_scores[j]);
+    }
+    var correction = 1.0;
+    if best > reference + SLACK {
+      correction = exp2(reference - best);
+      reference = best;
+      if total > 0.0 {
+        // The same number from whoever stores.
+        scores[0][RESCALED_AT] = f32(k0 + 1u);
+      }
+      total *= correction;
+    }
+    // A row that has seen no key yet has weights of 0.
+    let base = select(0.0, reference, reference > UNMASKED);
+    var bits = 0u;
+    var parts = vec4<f32>();
+    for (var four = 0u; four < BK4; four++) {
+      let at = four * 4u;
+      var weights = exp2(vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]) - base);
+      parts += weights;
+      if DROPPED {
+        if at % 32u == 0u {
+          bits = kept_bits(head, row, (k0 + at) / 32u * 32u) >> ((k0 + at) % 32u);
+        }
+        weights = select(vec4<f32>(), weights, (vec4(bits >> (at % 32u)) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
+      }
+      put_weights(lane, four, cells_of(weights));
+    }
+    total += parts.x + parts.y + parts.z + parts.w;
+
+    if workgroupUniformLoad(&scores[0][RESCALED_AT]) == f32(k0 + 1u) {
+      for (var strip = 0u; strip < STRIPS; strip++) {
+        if own < ROW_PANELS {
+          store_results(group, strip, &results);
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < STRIP; j++) {
+          scores[panel][line + j] *= correction;
+        }
+        workgroupBarrier();
+        load_results(group, strip, &results);
+        workgroupBarrier();
+      }
+    }
+    add_values(group, 0u, &results);
+  }
+
+  scores[panel][line + ROW_FACTOR] = kept_scale() / max(total, LEAST_TOTAL);
+  if first_row + lane <= last_row {
+    store_lse(row, head, logsumexp(reference, total));
+  }
+  for (var strip = 0u; strip < STRIPS; strip++) {
+    if own < ROW_PANELS {
+      store_results(group, strip, &results);
+    }
+    workgroupBarrier();
+    for (var n = 0u; n < STRIP4; n++) {
+      let i = lane + n * WORKGROUP;
+      let r = i / STRIP4 % BQ;
+      if first_row + r <= last_row {
+        let at = r % LANES * SCORES_PITCH + i % STRIP4 * 4u;
+        let owner = r / LANES;
+        let x = vec4(scores[owner][at], scores[owner][at + 1u], scores[owner][at + 2u], scores[owner][at + 3u]);
+        let factor = scores[owner][r % LANES * SCORES_PITCH + ROW_FACTOR];
+        store_output(first_row + r, head, strip * STRIP4 + i % STRIP4, x * factor);
+      }
+    }
+    workgroupBarrier();
+  }
+}

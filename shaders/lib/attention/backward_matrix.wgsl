@@ -1,0 +1,128 @@
+// The gradients of attention on matrices that a subgroup holds, of operands rounded to f16, with sums in f32. P is
+// recomputed from the logsumexp (Dao, arXiv:2307.08691, algorithm 2).
+//
+// A workgroup owns BQ rows, in strips of STRIP, and walks along columns, BK at a time: 10_attention_backward_*_matrix.wgsl
+// say what these are. A strip has a pair of subgroups. The first holds the rows of kind 0 in registers from the beginning
+// to the end, the second those of kind 1. Each multiplies its rows by the columns of its kind. These scores go to
+// workgroup memory in f32, an invocation makes weights of some of them, and these come back in f16 as the left operand
+// of the sums, which stay in registers too.
+//
+// Columns lie in workgroup memory in f16. With two BUFFERS the next ones are put beside those in use, which leaves two
+// barriers for each tile. Every sum has one owner and one order: no atomics.
+// Subgroups that hold rows. Where they are narrower than the widest there are more, which only load.
+const PAIRED: u32 = 2u * STRIPS;
+const SHEETS: u32 = PAIRED * MATRICES;
+
+alias Fetched = array<array<Cells, 2>, COLUMN_LOADS>;
+
+// The columns of a tile. Those past the end are read from the last one, and have no weight.
+fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
+  var fetched = Fetched();
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    let column = min(c0 + i / VECTORS, end - 1u);
+    fetched[n] = array(column_cells(0u, column, head, i % VECTORS), column_cells(1u, column, head, i % VECTORS));
+  }
+  return fetched;
+}
+
+fn put_columns(lane: u32, buffer: u32, fetched: ptr<function, Fetched>) {
+  for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    put_cells(buffer * 2u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
+    put_cells(buffer * 2u + 1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
+  }
+}
+
+// Rows of both kinds into the registers of the subgroups, a strip at a time through the columns' memory.
+fn hold_rows(lane: u32, own: u32, first_row: u32, last_row: u32, head: u32, held: ptr<function, Held>) {
+  for (var strip = 0u; strip < STRIPS; strip++) {
+    for (var i = lane; i < STRIP * VECTORS; i += WORKGROUP) {
+      let row = min(first_row + strip * STRIP + i / VECTORS, last_row);
+      put_cells(0u, i / VECTORS, i % VECTORS, row_cells(0u, row, head, i % VECTORS));
+      put_cells(1u, i / VECTORS, i % VECTORS, row_cells(1u, row, head, i % VECTORS));
+    }
+    workgroupBarrier();
+    if own / 2u % STRIPS == strip {
+      hold(held, own % 2u);
+    }
+    workgroupBarrier();
+  }
+}
+
+fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let lane = invocation % WORKGROUP;
+  let turn = assigned(workgroup, workgroups);
+  let owner = turn.y;
+  let first_row = turn.x * BQ;
+  if first_row >= step.tokens {
+    return;
+  }
+  let last_row = min(first_row + BQ, step.tokens) - 1u;
+  let seen = seen_columns(first_row, last_row);
+  let end = seen.y;
+  let own = own_group(lane);
+
+  var held = Held();
+  hold_rows(lane, own, first_row, last_row, owner * MEMBERS, &held);
+  var known = Known();
+  know_rows(lane, first_row, last_row, owner * MEMBERS, &known);
+  var results = Results();
+
+  var head = owner * MEMBERS;
+  var c0 = seen.x;
+  let tiles = (end - c0 + BK - 1u) / BK * MEMBERS;
+  var fetched = fetch_columns(lane, c0, end, head);
+  for (var tile = 0u; tile < tiles; tile++) {
+    let buffer = tile % BUFFERS;
+    if BUFFERS == 1u || tile == 0u {
+      put_columns(lane, buffer, &fetched);
+      workgroupBarrier();
+    }
+    let this_head = head;
+    let this_c0 = c0;
+    know_columns(lane, c0, end, head, &known);
+    c0 += BK;
+    if c0 >= end {
+      c0 = seen.x;
+      head++;
+    }
+    let more = tile + 1u < tiles;
+    if more {
+      fetched = fetch_columns(lane, c0, end, head);
+    }
+    multiply_columns(&held, own, buffer * 2u + own % 2u);
+    workgroupBarrier();
+    if BUFFERS == 2u && more {
+      put_columns(lane, 1u - buffer, &fetched);
+    }
+    let whole = sees_whole(first_row, last_row, this_c0, end);
+    weigh(lane, first_row, this_c0, this_head, whole, &known);
+    workgroupBarrier();
+    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, buffer * 2u + own % WEIGHT_KINDS);
+    if BUFFERS == 1u {
+      workgroupBarrier();
+    }
+  }
+
+  for (var c = 0u; c < ACROSS; c++) {
+    workgroupBarrier();
+    if own < PAIRED {
+      for (var i = 0u; i < MATRICES; i++) {
+        put_sums(own * MATRICES + i, results[i][c]);
+      }
+    }
+    workgroupBarrier();
+    for (var v = lane; v < SHEETS * MATRIX_M * (MATRIX_N / 4u); v += WORKGROUP) {
+      let four = v % (MATRIX_N / 4u) * 4u;
+      let sheet_row = v / (MATRIX_N / 4u) % MATRIX_M;
+      let sheet = v / (MATRIX_N / 4u) / MATRIX_M;
+      let row = first_row + sheet / (2u * MATRICES) * STRIP + sheet % MATRICES * MATRIX_M + sheet_row;
+      let at = sheet_row * SCORE_PITCH + four;
+      let x = vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
+      if row <= last_row {
+        store(row, owner, sheet / MATRICES % 2u, c * MATRIX_N + four, x);
+      }
+    }
+  }
+}

@@ -1,0 +1,222 @@
+//! Attention on matrices that a subgroup holds: tiles in workgroup memory, and the products between them written
+//! out, since browsers check each place in a tile that is no constant.
+//!
+//! A subgroup has as many rows of scores as it has lanes. A product leaves its sums in a [`Sheet`] of workgroup
+//! memory, where each invocation has a row to itself: no value crosses lanes.
+
+#[cfg(any(test, feature = "testing"))]
+use super::matrix_emulated as emulated;
+use super::matrix_parts::{
+    Part, Product, Size, Tile, Transfer, place_text, product_head, sheet_text,
+};
+use crate::caps::{Capabilities, MatrixConfig};
+use crate::format::Element;
+use crate::kernels::compose::{Composer, shader};
+use crate::kernels::shape::{AttentionShape, AttentionTile};
+use std::fmt::Write;
+
+/// The largest head whose results a subgroup can hold: 32 rows of them are 128 registers of each lane.
+pub(super) const LARGEST_HEAD: usize = 128;
+
+/// Adds the constants and types of matrices, and the parts.
+pub(super) fn with_matrices(
+    caps: &Capabilities,
+    composer: Composer,
+    config: MatrixConfig,
+    parts: &[Part],
+) -> Composer {
+    let size = [config.m, config.n, config.k].map(|size| size as usize);
+    let sheets = parts.iter().filter_map(|part| match part {
+        Part::Sheet(sheet) => Some((sheet.name.to_ascii_uppercase() + "_PITCH", sheet.pitch())),
+        _ => None,
+    });
+    let composer = sheets.fold(composer, |composer, (name, pitch)| composer.size(&name, pitch));
+    #[cfg(any(test, feature = "testing"))]
+    if caps.emulated {
+        let composer = composer.matrix(caps, config, shader!("lib/attention/matrix_emulated"));
+        return composer.written("attention_matrix", &emulated::text(size, parts));
+    }
+    let composer = composer.matrix(caps, config, shader!("lib/attention/matrix_subgroup"));
+    composer.written("attention_matrix", &text(size, parts))
+}
+
+/// Storage of rows that a kernel reads or writes: `NAMEQuad`, `NAME_cells` and `NAME_floats` of four elements read,
+/// `NAME_quad` of four written. In f16 they need `lib/finite` and `lib/element/quad_f16`.
+pub(super) fn quads(composer: Composer, rows: &[(&str, Element)]) -> Composer {
+    let halves = rows.iter().any(|(_, element)| *element == Element::F16);
+    let composer = if halves { Element::F16.module(composer) } else { composer };
+    let mut text = String::new();
+    for (name, element) in rows {
+        let [quad, cells, floats, back] = match element {
+            Element::F32 => ["vec4<f32>", "cells_of(x)", "x", "x"],
+            Element::F16 => ["vec2<u32>", "halves_of(x)", "unpack_quad(x)", "pack_quad(x)"],
+        };
+        let _ = write!(
+            text,
+            "alias {name}Quad={quad};\nfn {name}_cells(x:{quad})->Cells{{return {cells};}}\n\
+             fn {name}_floats(x:{quad})->vec4<f32>{{return {floats};}}\n\
+             fn {name}_quad(x:vec4<f32>)->{quad}{{return {back};}}\n"
+        );
+    }
+    composer.written("attention_quads", &text)
+}
+
+fn text(size: Size, parts: &[Part]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            Part::Tile(tile) => tile_text(&mut text, tile),
+            Part::Sheet(sheet) => sheet_text(&mut text, sheet),
+            Part::Product(product) => product_text(&mut text, size, product, false),
+            Part::Held(product) => {
+                hold_text(&mut text, size, product);
+                product_text(&mut text, size, product, true);
+            }
+            Part::Transfer(transfer) => transfer_text(&mut text, size, transfer),
+        }
+    }
+    text
+}
+
+fn tile_text(text: &mut String, tile: &Tile) {
+    let Tile { name, panels, lines, .. } = tile;
+    let cells = lines * tile.pitch();
+    let _ = writeln!(text, "var<workgroup> {name}_tile:array<array<f16,{cells}>,{panels}>;");
+    place_text(text, tile);
+    for (i, element) in ["x", "y", "z", "w"].iter().enumerate() {
+        let _ = writeln!(text, "{name}_tile[panel][at+{i}u]=cells.{element};");
+    }
+    text.push_str("}\n");
+}
+
+/// The matrix `across` lines and `along` a line of a tile, whose lines are its rows or its columns.
+fn load(kind: &str, tile: &Tile, rows: bool, across: usize, along: usize) -> String {
+    let (name, pitch) = (tile.name, tile.pitch());
+    let major = if rows { "row_major" } else { "col_major" };
+    let panel = if kind == "Left" { 'a' } else { 'b' };
+    let at = across * pitch + along;
+    format!("subgroupMatrixLoad<{kind},{major}>(&{name}_tile[{panel}],{at}u,{pitch}u)")
+}
+
+impl Product {
+    /// The left matrix `i` down, from `s` on along K.
+    fn left_load(&self, [m, ..]: Size, i: usize, s: usize) -> String {
+        let (across, along) = if self.left_rows { (i * m, s) } else { (s, i * m) };
+        load("Left", &self.left, self.left_rows, across, along)
+    }
+}
+
+fn hold_text(text: &mut String, size: Size, product: &Product) {
+    let [m, _, k] = size;
+    let (name, rows, steps) = (product.name, product.m / m, product.k / k);
+    let _ = write!(
+        text,
+        "alias {name}Held=array<array<Left,{steps}>,{rows}>;\n\
+         fn hold_{name}(left:u32,held:ptr<function,{name}Held>){{\nlet a=left%{}u;\n",
+        product.left.panels
+    );
+    for (i, s) in (0..rows).flat_map(|i| (0..steps).map(move |s| (i, s))) {
+        let _ = writeln!(text, "(*held)[{i}][{s}]={};", product.left_load(size, i, s * k));
+    }
+    text.push_str("}\n");
+}
+
+fn product_text(text: &mut String, size: Size, product: &Product, held: bool) {
+    let [m, n, k] = size;
+    let Product { right, right_rows, .. } = product;
+    product_head(text, size, product, if held { "\n" } else { "" });
+    for s in (0..product.k).step_by(k) {
+        text.push_str("{\n");
+        for i in (0..product.m / m).filter(|_| !held) {
+            let _ = writeln!(text, "let l{i}={};", product.left_load(size, i, s));
+        }
+        for j in 0..product.n / n {
+            let (across, along) = if *right_rows { (s, j * n) } else { (j * n, s) };
+            let from = load("Right", right, *right_rows, across, along);
+            let _ = writeln!(text, "let r{j}={from};");
+            for i in 0..product.m / m {
+                let left = if held { format!("(*left)[{i}][{}]", s / k) } else { format!("l{i}") };
+                let _ = writeln!(
+                    text,
+                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate({left},r{j},(*sums)[{i}][{j}]);"
+                );
+            }
+        }
+        text.push_str("}\n");
+    }
+    text.push_str("}\n");
+}
+
+fn transfer_text(text: &mut String, size: Size, transfer: &Transfer) {
+    let [m, n, _] = size;
+    let Transfer { sheet, back, .. } = transfer;
+    let (name, pitch) = (sheet.name, sheet.pitch());
+    let [rows, columns] = transfer.counts(size);
+    let strips = transfer.n / n / columns;
+    for verb in ["store", "load"].into_iter().take(1 + usize::from(*back)) {
+        transfer.head(text, size, verb);
+        text.push_str("switch strip{\n");
+        for strip in 0..strips {
+            let default = if strip + 1 == strips { ",default" } else { "" };
+            let _ = writeln!(text, "case {strip}u{default}:{{");
+            for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                let (at, sum) =
+                    (i * m * pitch + j * n, format!("(*sums)[{i}][{}]", strip * columns + j));
+                let _ = if verb == "store" {
+                    writeln!(
+                        text,
+                        "subgroupMatrixStore<row_major>(&{name}[p],{at}u,{sum},{pitch}u);"
+                    )
+                } else {
+                    writeln!(
+                        text,
+                        "{sum}=subgroupMatrixLoad<Sums,row_major>(&{name}[p],{at}u,{pitch}u);"
+                    )
+                };
+            }
+            text.push_str("}\n");
+        }
+        text.push_str("}\n}\n");
+    }
+}
+
+/// The product of matrices that attention of this shape may use.
+///
+/// # Errors
+/// Why it uses none, in words: empty where nobody allows operands in f16.
+pub(super) fn usable(
+    caps: &Capabilities,
+    shape: AttentionShape,
+) -> std::result::Result<MatrixConfig, String> {
+    if !shape.half {
+        return Err(String::new());
+    }
+    let without = "no subgroup matrices from f16 to f32";
+    // Loops that stand in for matrices are for tests on a CPU, which has no use for tiles otherwise.
+    let wanted = caps.emulated || !caps.software;
+    let config = caps.half_matrix().filter(|_| wanted).ok_or(without)?;
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let head = shape.head_dim;
+    if head > LARGEST_HEAD || !head.is_multiple_of(n.max(k)) {
+        let multiple = n.max(k);
+        return Err(format!(
+            "heads of {head} are no multiple of {multiple} up to {LARGEST_HEAD}, as matrices need"
+        ));
+    }
+    if !(caps.matrix_lanes() as usize).is_multiple_of(m) {
+        return Err(without.into());
+    }
+    Ok(config)
+}
+
+impl AttentionTile {
+    /// Tiles of matrices: a lane for each row. With `resident` a subgroup holds the matrices of its rows.
+    pub const fn matrix(rows: usize, columns: usize) -> Self {
+        Self { rows, columns, row_groups: rows, size: rows, resident: false, matrix: true }
+    }
+
+    pub(super) fn matrix_label(&self) -> String {
+        let held = if self.resident { ", queries held" } else { "" };
+        format!("matrix {}x{}, a lane per row{held}", self.rows, self.columns)
+    }
+}

@@ -1,0 +1,362 @@
+//! The backward kernels of attention on matrices that a subgroup holds: their tiles, which one a shape gets, their
+//! constants and modules. What lies where is said in `shaders/lib/attention/backward_matrix.wgsl`.
+
+use super::matrix::{quads, usable};
+use super::operands::{Operands, common, key_value_constants};
+use crate::caps::{Capabilities, MatrixConfig};
+use crate::error::{Error, Result};
+use crate::format::Element;
+use crate::kernels::compose::{Composer, Grid, Kernel, Module, shader};
+use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
+use crate::kernels::spec::GIVEN_TILE;
+
+/// Cells behind each line of columns and of weights: without them the loads of a matrix meet in the same banks.
+const PAD: usize = 8;
+/// Floats behind each row of scores: four rows of eight neighbours then lie in different banks.
+const SCORE_PAD: usize = 8;
+/// Keys of a block of random words, and the least columns or keys of a tile.
+const BLOCK: usize = 32;
+/// Probabilities, and score gradients, are multiplied by two to this on their way to f16.
+const WEIGHT_BITS: i32 = 10;
+
+/// In order of preference, as predicted (`bench/NOTES.md`): strips of 32 rows load each column for twice as many
+/// rows as those of 16, and two buffers save a barrier of three.
+const TILES: [AttentionTile; 6] = [
+    AttentionTile::pairs(64, 32, 32, true),
+    AttentionTile::pairs(64, 32, 32, false),
+    AttentionTile::pairs(64, 32, 16, true),
+    AttentionTile::pairs(64, 32, 16, false),
+    AttentionTile::pairs(32, 32, 16, true),
+    AttentionTile::pairs(32, 32, 16, false),
+];
+
+/// A tile of 32 rows is taken where one of 64 would give fewer workgroups than this.
+const FEW_GROUPS: usize = 132;
+
+/// With larger heads a subgroup would need more than its registers for what it holds of more rows than these: of heads
+/// of 128 and strips of 32 that is 64 registers of rows and 128 of sums.
+const ROOMY_HEAD: usize = 64;
+const SHORT_STRIP: usize = 16;
+
+/// Invocations of a subgroup for which the tiles are made.
+const LANES: usize = 32;
+
+impl AttentionTile {
+    /// Strips of rows, each of two subgroups; columns in one buffer or in two.
+    const fn pairs(rows: usize, columns: usize, strip: usize, two: bool) -> Self {
+        let row_groups = rows / strip;
+        Self {
+            rows,
+            columns,
+            row_groups,
+            size: row_groups * 2 * LANES,
+            resident: two,
+            matrix: true,
+        }
+    }
+
+    /// Rows of a pair of subgroups.
+    const fn strip(&self) -> usize {
+        self.rows / self.row_groups
+    }
+
+    /// Buffers of columns of [`AttentionTile::pairs`].
+    const fn buffers(&self) -> usize {
+        1 + self.resident as usize
+    }
+}
+
+/// Kinds of weights: score gradients, and of keys and values probabilities too.
+const fn kinds(pass: AttentionPass) -> usize {
+    match pass {
+        AttentionPass::KeyValue => 2,
+        AttentionPass::Forward | AttentionPass::Query => 1,
+    }
+}
+
+fn bytes(shape: AttentionShape, pass: AttentionPass, tile: AttentionTile) -> usize {
+    let columns = 2 * tile.buffers() * tile.columns * (shape.head_dim + PAD) * 2;
+    let scores = 2 * tile.rows * (tile.columns + SCORE_PAD) * 4;
+    columns + scores + kinds(pass) * tile.rows * (tile.columns + PAD) * 2
+}
+
+fn fits(
+    caps: &Capabilities,
+    config: MatrixConfig,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    tile: AttentionTile,
+) -> bool {
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let strip = tile.strip();
+    // Of queries' gradients a subgroup has half of the head.
+    let across = shape.head_dim * kinds(pass) / 2;
+    let loads = tile.columns * shape.head_dim / 4;
+    let whole = [
+        (strip, m),
+        (tile.columns, n),
+        (tile.columns, k),
+        (shape.head_dim, k),
+        (across, n),
+        (loads, tile.size),
+        (m * n, LANES),
+        (tile.rows.min(tile.columns), BLOCK),
+    ];
+    let limits = &caps.limits;
+    tile.matrix
+        && caps.matrix_lanes() as usize == LANES
+        && whole.iter().all(|(size, unit)| size.is_multiple_of(*unit))
+        && tile.size <= limits.workgroup_invocations() as usize
+        && bytes(shape, pass, tile) <= limits.max_compute_workgroup_storage_size as usize
+}
+
+/// The tiles of matrices that a backward pass may choose among on this device; none where it has no matrices.
+pub fn attention_matrix_tiles(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+) -> Vec<AttentionTile> {
+    let Ok(config) = usable(caps, shape) else { return vec![] };
+    let fits = |tile: &AttentionTile| fits(caps, config, shape, pass, *tile);
+    TILES.into_iter().filter(fits).collect()
+}
+
+/// The tile of a backward pass.
+///
+/// # Errors
+/// Why it is not on matrices, in words: empty where nobody allows operands in f16. Both passes are, or none.
+pub(super) fn pick(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    owners: usize,
+) -> std::result::Result<(AttentionTile, String), String> {
+    let halves = 2 * usable(caps, shape)?.n as usize;
+    if !shape.head_dim.is_multiple_of(halves) {
+        let head = shape.head_dim;
+        return Err(format!(
+            "heads of {head} are no multiple of {halves}: two subgroups share one"
+        ));
+    }
+    let of = |pass| attention_matrix_tiles(caps, shape, pass);
+    if [AttentionPass::Query, AttentionPass::KeyValue].into_iter().any(|pass| of(pass).is_empty()) {
+        let have = caps.limits.max_compute_workgroup_storage_size;
+        return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
+    }
+    let mut tiles = of(pass);
+    tiles.sort_by_key(|tile| shape.head_dim > ROOMY_HEAD && tile.strip() > SHORT_STRIP);
+    let groups = |tile: &AttentionTile| match shape.tokens {
+        0 => usize::MAX,
+        tokens => tokens.div_ceil(tile.rows) * owners,
+    };
+    let class = caps.class();
+    let few = |tile: &&AttentionTile| groups(tile) < class.workgroups(FEW_GROUPS);
+    let (first, last) = (&tiles[0], tiles[tiles.len() - 1]);
+    if let Some(tall) = Some(first).filter(few).filter(|first| first.rows > last.rows) {
+        let short = tiles.iter().find(|tile| tile.rows < tall.rows).copied().unwrap_or(last);
+        let (many, rows) = (groups(tall), tall.rows);
+        let why = format!("{many} workgroups of {rows} rows are few for {}", class.called);
+        return Ok((short, why));
+    }
+    let need = bytes(shape, pass, *first);
+    Ok((*first, format!("the preferred tile that fits: {need} bytes of workgroup memory")))
+}
+
+/// Whether both backward passes are on matrices: the gradients they read and write may then lie in f16.
+pub fn attention_backward_halves(caps: &Capabilities, shape: AttentionShape) -> bool {
+    pick(caps, shape, AttentionPass::Query, shape.heads).is_ok()
+}
+
+/// The kernel of a backward pass on matrices: with the tile that is given, or what selection picks.
+///
+/// # Errors
+/// `limit-exceeded` when the tile does not fit.
+pub(super) fn matrix_kernel(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    operands: Operands,
+    (tile, reason, given): (AttentionTile, String, bool),
+) -> Result<Kernel> {
+    let config = usable(caps, shape).ok().filter(|config| fits(caps, *config, shape, pass, tile));
+    let name = pass.kernel_name();
+    let config = config.ok_or_else(|| {
+        let have = u64::from(caps.limits.max_compute_workgroup_storage_size);
+        Error::limit("maxComputeWorkgroupStorageSize", have, bytes(shape, pass, tile) as u64, name)
+    })?;
+    let spec = operands.spec(shape, pass, given.then_some(tile));
+    let composer =
+        constants(caps, Composer::new(spec, tile.size as u32), shape, pass, tile, config);
+    let composer = modules(caps, common(composer, shape), shape, pass, operands);
+    let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(shape, pass) as u32 };
+    let reason = if given { GIVEN_TILE.into() } else { reason };
+    composer.finish(caps, &operands.bindings(shape, pass), grid, label(tile), reason)
+}
+
+fn label(tile: AttentionTile) -> String {
+    let AttentionTile { rows, columns, .. } = tile;
+    let (strip, buffers) = (tile.strip(), tile.buffers());
+    let plural = if buffers > 1 { "s" } else { "" };
+    format!("matrix {rows}x{columns} by pairs of {strip}x{columns}, {buffers} buffer{plural}")
+}
+
+fn constants(
+    caps: &Capabilities,
+    composer: Composer,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    tile: AttentionTile,
+    config: MatrixConfig,
+) -> Composer {
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let AttentionTile { rows, columns, row_groups, size, .. } = tile;
+    let strip = tile.strip();
+    let composer = composer
+        .size("BQ", rows)
+        .size("BK", columns)
+        .size("STRIP", strip)
+        .size("STRIPS", row_groups)
+        .size("BUFFERS", tile.buffers())
+        .size("WEIGHT_KINDS", kinds(pass))
+        .size("PITCH", shape.head_dim + PAD)
+        .size("SCORE_PITCH", columns + SCORE_PAD)
+        .size("SCALED_PITCH", columns + PAD)
+        .float("WEIGHT_BITS", WEIGHT_BITS as f32)
+        .float("WEIGHT_UNIT", f32::powi(2.0, WEIGHT_BITS))
+        .size("INTERLEAVED", pass.interleaved())
+        .flag("LAST_IS_LONGEST", pass != AttentionPass::KeyValue);
+    let counts = [
+        ("MATRICES", strip / m),
+        ("DEPTH", shape.head_dim / k),
+        ("TILES", columns / n),
+        ("STEPS", columns / k),
+        ("ACROSS", shape.head_dim * kinds(pass) / 2 / n),
+        ("PARTS", 2 / kinds(pass)),
+        ("COLUMN_LOADS", columns * shape.head_dim / 4 / size),
+        ("TURNS", rows * columns / 4 / size),
+        ("FOUR", 4),
+    ];
+    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
+    let add = |composer: Composer, (name, count): (&'static str, usize)| {
+        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
+    };
+    let composer = counts.into_iter().fold(composer, add);
+    #[cfg(any(test, feature = "testing"))]
+    if caps.emulated {
+        return composer.matrix(caps, config, shader!("lib/attention/matrix_emulated"));
+    }
+    composer.matrix(caps, config, shader!("lib/attention/matrix_subgroup"))
+}
+
+/// The products of matrices.
+#[cfg_attr(not(any(test, feature = "testing")), expect(unused_variables, reason = "tests emulate"))]
+fn products(caps: &Capabilities) -> &'static Module {
+    #[cfg(any(test, feature = "testing"))]
+    if caps.emulated {
+        return shader!("lib/attention/backward_matrix_emulated");
+    }
+    shader!("lib/attention/backward_matrix_subgroup")
+}
+
+fn modules(
+    caps: &Capabilities,
+    composer: Composer,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    operands: Operands,
+) -> Composer {
+    let AttentionHalves { qkv, d_output, d_qkv, .. } = shape.halves;
+    let rows = [("qkv", qkv), ("d_output", d_output), ("d_qkv", d_qkv && !operands.by_head())];
+    let composer = quads(composer, &rows.map(|(name, half)| (name, Element::halved(half))))
+        .module(shader!("lib/step"))
+        .module(shader!("lib/attention/mask_rows"))
+        .size("STRIDE", shape.stride())
+        .size("KEY_OFFSET", shape.key_offset())
+        .size("VALUE_OFFSET", shape.value_offset());
+    let composer = operands.dropout(composer, shape, pass);
+    let composer = composer
+        .module(shader!("lib/attention/assigned"))
+        .module(products(caps))
+        .module(shader!("lib/attention/backward_matrix_rows"));
+    let composer = composer.module(shader!("lib/attention/backward_matrix"));
+    let Operands::Rows { owner, ends, .. } = operands else {
+        unreachable!("tensors have no kernels of matrices")
+    };
+    if pass != AttentionPass::KeyValue {
+        let composer = composer.size("MEMBERS", 1);
+        return composer.module(shader!("10_attention_backward_query_matrix"));
+    }
+    key_value_constants(composer, shape, owner, ends)
+        .module(shader!("lib/attention/mask_rows_back"))
+        .module(shader!("10_attention_backward_key_value_matrix"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::{Features, MatrixElement, Target};
+
+    fn device(kibibytes: u32) -> Capabilities {
+        let (component, result) = (MatrixElement::F16, MatrixElement::F32);
+        let features = Features {
+            subgroups: true,
+            subgroup_id: true,
+            f16: true,
+            subgroup_matrix: true,
+            ..Features::default()
+        };
+        let mut caps = Capabilities {
+            features,
+            matrices: vec![MatrixConfig { component, result, m: 16, n: 16, k: 16 }],
+            subgroup_size: [32, 32],
+            ..Capabilities::floor(Target::Browser)
+        };
+        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
+        caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
+        caps
+    }
+
+    fn shape(head_dim: usize, tokens: usize) -> AttentionShape {
+        let (heads, kv_heads, half) = (12, 4, true);
+        AttentionShape { heads, kv_heads, head_dim, tokens, half, ..AttentionShape::default() }
+    }
+
+    #[test]
+    fn what_fits_the_memory_and_makes_enough_workgroups_is_picked() {
+        use AttentionPass::{KeyValue, Query};
+        for (kibibytes, head_dim, tokens, pass, rows, strip, buffers) in [
+            (48, 64, 4096, KeyValue, 64, 32, 2),
+            (48, 64, 0, Query, 64, 32, 2),
+            (48, 64, 512, Query, 32, 16, 2),
+            (48, 96, 4096, KeyValue, 64, 16, 1),
+            (48, 128, 4096, KeyValue, 64, 16, 1),
+            (32, 64, 4096, KeyValue, 32, 16, 1),
+            (32, 128, 4096, KeyValue, 32, 16, 1),
+            (32, 128, 4096, Query, 32, 16, 1),
+        ] {
+            let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens), pass, 12).unwrap();
+            let got = [tile.rows, tile.strip(), tile.buffers()];
+            assert_eq!(got, [rows, strip, buffers], "{kibibytes} KiB, heads of {head_dim}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_matrices_cannot_do_has_a_reason() {
+        let whole = device(48);
+        let mut without = whole.clone();
+        without.features.subgroup_matrix = false;
+        for (caps, shape, why) in [
+            (&whole, shape(72, 512), "heads of 72 are no multiple of 16 up to 128"),
+            (&whole, shape(80, 512), "heads of 80 are no multiple of 32"),
+            (&without, shape(64, 512), "no subgroup matrices from f16 to f32"),
+            (&device(16), shape(64, 512), "no tile of matrices fits 16384 bytes"),
+            (&whole, AttentionShape { half: false, ..shape(64, 512) }, ""),
+        ] {
+            for pass in [AttentionPass::Query, AttentionPass::KeyValue] {
+                let refused = pick(caps, shape, pass, 12).unwrap_err();
+                let empty = refused.is_empty() == why.is_empty();
+                assert!(refused.starts_with(why) && empty, "{refused}");
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
+//! tensors.
+
+use super::tile::FULL_TILE;
+use crate::format::Element;
+use crate::kernels::compose::{Binding, Composer, read, read_write, shader, uniform};
+use crate::kernels::elementwise::dropout_threshold;
+use crate::kernels::modules::key_rows;
+use crate::kernels::shape::{
+    AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
+};
+use crate::kernels::spec::KernelSpec;
+
+/// What the tiled and the row forms of the attention kernels work on: the fused rows of a batch, or
+/// tensors.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) enum Operands {
+    /// Keys and values of the forward pass come from the key-value cache if `cached`. The kernel of
+    /// queries leaves its scores for that of keys and values if `kept`.
+    Rows {
+        cached: bool,
+        owner: KeyValueOwner,
+        ends: usize,
+        kept: bool,
+    },
+    Tensors {
+        element: Element,
+        dense: DenseMask,
+        batch: usize,
+    },
+}
+
+const FORWARD_ROWS: [Binding; 6] = [
+    read("query"),
+    read("keys"),
+    read("documents"),
+    read_write("output"),
+    read_write("lse"),
+    uniform("step"),
+];
+const BACKWARD_ROWS: [Binding; 7] = [
+    read("qkv"),
+    read("d_output"),
+    read("lse"),
+    read("delta"),
+    read("documents"),
+    read_write("gradient"),
+    uniform("step"),
+];
+const QUERY_KEPT: [Binding; 2] = [read_write("probabilities"), read_write("d_scores")];
+const KEY_VALUE_KEPT: [Binding; 2] = [read("probabilities"), read("d_scores")];
+const FORWARD_TENSORS: [Binding; 7] = [
+    read("query"),
+    read("keys"),
+    read("values"),
+    read("mask"),
+    read_write("output"),
+    read_write("lse"),
+    uniform("geometry"),
+];
+const BACKWARD_TENSORS: [Binding; 6] = [
+    read("query"),
+    read("keys"),
+    read("values"),
+    read("d_output"),
+    read("statistics"),
+    read("mask"),
+];
+const QUERY_TENSORS: [Binding; 2] = [read_write("d_query"), uniform("geometry")];
+const KEY_VALUE_TENSORS: [Binding; 3] =
+    [read_write("d_key"), read_write("d_value"), uniform("geometry")];
+
+impl Operands {
+    pub(super) fn bindings(self, shape: AttentionShape, pass: AttentionPass) -> Vec<Binding> {
+        let (first, more): (&[Binding], &[Binding]) = match (self, pass) {
+            (Self::Rows { .. }, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
+            (Self::Rows { kept: false, .. }, _) => (&BACKWARD_ROWS, &[]),
+            (Self::Rows { .. }, AttentionPass::Query) => (&BACKWARD_ROWS, &QUERY_KEPT),
+            (Self::Rows { .. }, AttentionPass::KeyValue) => (&BACKWARD_ROWS, &KEY_VALUE_KEPT),
+            (Self::Tensors { .. }, AttentionPass::Forward) => (&FORWARD_TENSORS, &[]),
+            (Self::Tensors { .. }, AttentionPass::Query) => (&BACKWARD_TENSORS, &QUERY_TENSORS),
+            (Self::Tensors { .. }, AttentionPass::KeyValue) => {
+                (&BACKWARD_TENSORS, &KEY_VALUE_TENSORS)
+            }
+        };
+        let place: &[Binding] = if shape.dropout.is_some() { &[uniform("range")] } else { &[] };
+        [first, more, place].concat()
+    }
+
+    /// Adds what is multiplied with probabilities.
+    pub(super) fn dropout(
+        self,
+        composer: Composer,
+        shape: AttentionShape,
+        pass: AttentionPass,
+    ) -> Composer {
+        if self.kept() && pass == AttentionPass::KeyValue {
+            return composer;
+        }
+        let Some(Constant(rate)) = shape.dropout else {
+            return composer.module(shader!("lib/attention/dropout_none"));
+        };
+        // Tiles of keys then begin where blocks of random words do.
+        debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
+        composer
+            .size("PLACE", self.bindings(shape, pass).len() - 1)
+            .size("THRESHOLD", dropout_threshold(rate))
+            .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
+            .module(shader!("lib/philox"))
+            .module(shader!("lib/range"))
+            .module(shader!("lib/attention/dropout"))
+    }
+
+    pub(super) fn spec(
+        self,
+        shape: AttentionShape,
+        pass: AttentionPass,
+        tile: Option<AttentionTile>,
+    ) -> KernelSpec {
+        match (self, pass) {
+            (Self::Rows { cached, .. }, AttentionPass::Forward) => {
+                KernelSpec::AttentionForward { shape, cached, tile }
+            }
+            (Self::Rows { kept, .. }, AttentionPass::Query) => {
+                KernelSpec::AttentionBackwardQuery { shape, kept, tile }
+            }
+            (Self::Rows { owner, ends, kept, .. }, AttentionPass::KeyValue) => {
+                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, kept, tile }
+            }
+            (Self::Tensors { element, dense, batch }, _) => {
+                KernelSpec::AttentionTensors { shape, pass, element, dense, batch }
+            }
+        }
+    }
+
+    pub(super) const fn kept(self) -> bool {
+        matches!(self, Self::Rows { kept: true, .. })
+    }
+
+    /// Whether each query head leaves its part of the gradients of keys and values.
+    pub(super) const fn by_head(self) -> bool {
+        matches!(self, Self::Rows { owner: KeyValueOwner::Head, .. })
+    }
+
+    /// Owners of rows, side by side in the grid: heads, of each batch item.
+    pub(super) fn owners(self, shape: AttentionShape, pass: AttentionPass) -> usize {
+        let of_groups = pass == AttentionPass::KeyValue && !self.by_head();
+        let heads = if of_groups { shape.kv_heads } else { shape.heads };
+        match self {
+            Self::Rows { .. } => heads,
+            Self::Tensors { batch, .. } => heads * batch,
+        }
+    }
+
+    /// The constants and modules through which a kernel reads, masks and writes.
+    pub(super) fn place(
+        self,
+        composer: Composer,
+        shape: AttentionShape,
+        pass: AttentionPass,
+    ) -> Composer {
+        match self {
+            Self::Rows { cached, owner, ends, kept } => {
+                let composer = match pass {
+                    AttentionPass::Forward => forward_rows(composer, shape, cached),
+                    AttentionPass::Query if kept => {
+                        query_rows(composer, shape).module(shader!("lib/attention/keep_write"))
+                    }
+                    AttentionPass::Query => {
+                        query_rows(composer, shape).module(shader!("lib/attention/keep_none"))
+                    }
+                    AttentionPass::KeyValue => {
+                        key_value_constants(backward_rows(composer, shape), shape, owner, ends)
+                            .module(shader!("lib/attention/backward_rows_key_value"))
+                    }
+                };
+                let composer = if kept {
+                    composer
+                        .size("KEPT_BLOCK", FULL_TILE.rows)
+                        .size("KEPT_TILES", shape.tokens.div_ceil(FULL_TILE.rows))
+                        .module(shader!("lib/attention/kept"))
+                } else {
+                    composer
+                };
+                let composer = composer
+                    .module(shader!("lib/step"))
+                    .module(shader!("lib/attention/mask_rows"))
+                    .module(shader!("lib/attention/dense_none"));
+                if pass == AttentionPass::KeyValue {
+                    return composer.module(shader!("lib/attention/mask_rows_back"));
+                }
+                composer
+            }
+            Self::Tensors { element, dense, .. } => {
+                let composer = composer
+                    .size("MEMBERS", shape.heads / shape.kv_heads)
+                    .flag("RINGED", false)
+                    .module(shader!("lib/attention/geometry"))
+                    .module(shader!("lib/attention/mask_tensors"));
+                let composer = dense
+                    .module(element.module(composer))
+                    .module(shader!("lib/attention/inputs_tensors"));
+                match pass {
+                    AttentionPass::Forward => {
+                        composer.module(shader!("lib/attention/forward_tensors"))
+                    }
+                    AttentionPass::Query => composer
+                        .module(shader!("lib/attention/backward_tensors"))
+                        .module(shader!("lib/attention/backward_tensors_query"))
+                        .module(shader!("lib/attention/keep_none")),
+                    AttentionPass::KeyValue => composer
+                        .module(shader!("lib/attention/backward_tensors"))
+                        .module(shader!("lib/attention/backward_tensors_key_value")),
+                }
+            }
+        }
+    }
+}
+
+/// Constants and modules that every attention kernel has.
+pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("VECTORS", shape.head_dim / 4)
+        .float("MASKED", MASKED)
+        .flag("WINDOWED", shape.window.is_some())
+        .size("WINDOW", shape.window.unwrap_or(1))
+        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
+        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
+        .float("SCALE", shape.score_scale() as f32)
+        .module(shader!("lib/math"))
+        .module(shader!("lib/attention/score"))
+}
+
+fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Composer {
+    let (stride, key, value) = if cached {
+        (shape.cache_stride(), 0, shape.kv_heads * shape.head_dim)
+    } else {
+        (shape.stride(), shape.key_offset(), shape.value_offset())
+    };
+    key_rows(composer, shape.ring.filter(|_| cached))
+        .size("Q_STRIDE", shape.stride())
+        .size("KV_STRIDE", stride)
+        .size("KEY_OFFSET", key)
+        .size("VALUE_OFFSET", value)
+        .module(shader!("lib/attention/forward_rows"))
+}
+
+fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
+        .size("STRIDE", shape.stride())
+        .size("KEY_OFFSET", shape.key_offset())
+        .size("VALUE_OFFSET", shape.value_offset())
+        .module(shader!("lib/attention/backward_rows"))
+}
+
+fn query_rows(composer: Composer, shape: AttentionShape) -> Composer {
+    backward_rows(composer, shape).module(shader!("lib/attention/backward_rows_query"))
+}
+
+/// Constants of the rows that keys' and values' gradients go to.
+pub(super) fn key_value_constants(
+    composer: Composer,
+    shape: AttentionShape,
+    owner: KeyValueOwner,
+    ends: usize,
+) -> Composer {
+    let (members, stride, key, value) = match owner {
+        KeyValueOwner::Group => {
+            (shape.heads / shape.kv_heads, shape.stride(), shape.key_offset(), shape.value_offset())
+        }
+        KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
+    };
+    composer
+        .size("DOCUMENT_ENDS", ends)
+        .size("MEMBERS", members)
+        .size("D_STRIDE", stride)
+        .size("D_KEY_OFFSET", key)
+        .size("D_VALUE_OFFSET", value)
+}
