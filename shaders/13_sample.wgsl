@@ -1,4 +1,4 @@
-// uses: step or none, philox, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, logit/row, logit/online, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -15,10 +15,15 @@
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
 // Grid: one workgroup; of several rows (lib/sample/tensors_several.wgsl) one for each.
 
+// Places of a workgroup in blocks of CROWD neighbours, which share as many neighbouring logits: each reads every
+// CROWDth of them, so that loads of neighbours lie together.
+const CROWD: u32 = max(WORKGROUP / 32u, 1u);
 const LOGITS_PER_LANE: u32 = (VOCABULARY + WORKGROUP - 1u) / WORKGROUP;
-// Of a lane's logits, those of one lane of a second turn.
-const LOGITS_PER_PART: u32 = (LOGITS_PER_LANE + WORKGROUP - 1u) / WORKGROUP;
+const LOGITS_PER_BLOCK: u32 = LOGITS_PER_LANE * CROWD;
+// Of a block's logits, those of one place of a second turn.
+const LOGITS_PER_PART: u32 = (LOGITS_PER_BLOCK + WORKGROUP - 1u) / WORKGROUP;
 
+// What all places before each weigh.
 var<workgroup> running: array<f32, WORKGROUP>;
 
 // What is drawn from: tokens at or above a threshold.
@@ -34,62 +39,47 @@ fn mass_of(i: u32, kept: Kept) -> f32 {
   return select(0.0, exp((x - kept.largest) * kept.inverse_temperature), image(x) >= kept.threshold);
 }
 
-// What the tokens from `first` to before `end` weigh.
-fn mass_between(first: u32, end: u32, kept: Kept) -> f32 {
+// What the tokens first, first + step, … before `end` weigh.
+fn mass_between(first: u32, end: u32, step: u32, kept: Kept) -> f32 {
   var mass = 0.0;
-  for (var i = first; i < end; i += LOADS) {
+  for (var i = first; i < end; i += LOADS * step) {
     for (var j = 0u; j < LOADS; j++) {
-      mass += select(0.0, mass_of(min(i + j, end - 1u), kept), i + j < end);
+      mass += select(0.0, mass_of(min(i + j * step, end - 1u), kept), i + j * step < end);
     }
   }
   return mass;
 }
 
-// Sums over the invocations before and with each, in `running`.
-fn add_up(lane: u32, mass: f32) {
-  workgroupBarrier();
-  running[lane] = mass;
-  for (var reach = 1u; reach < WORKGROUP; reach *= 2u) {
-    workgroupBarrier();
-    let more = select(0.0, running[lane - min(reach, lane)], lane >= reach);
-    workgroupBarrier();
-    running[lane] += more;
-  }
-  workgroupBarrier();
+// The place whose mass takes the sum from `before` on beyond the goal; where rounding leaves that unreached, the last
+// one with any. Places are exact as floats.
+fn passing(lane: u32, place: u32, mass: f32, before: f32, goal: f32) -> u32 {
+  running[place] = before;
+  let last = select(0.0, f32(place + 1u), mass > 0.0);
+  let passes = mass > 0.0 && before + mass > goal;
+  let best = u32(reduce_max(lane, select(last, f32(2u * WORKGROUP - place), passes)));
+  return select(max(best, 1u) - 1u, 2u * WORKGROUP - best, best > WORKGROUP);
 }
 
-// The invocation whose mass takes the running sum beyond the goal; where rounding leaves that unreached, the last
-// one with any. Indices are exact as floats.
-fn passing(lane: u32, mass: f32, goal: f32) -> u32 {
-  let passes = mass > 0.0 && running[lane] > goal;
-  let first = -reduce_max(lane, select(-f32(WORKGROUP), -f32(lane), passes));
-  let last = reduce_max(lane, select(0.0, f32(lane), mass > 0.0));
-  return u32(min(first, last));
-}
-
-fn sum_before(lane: u32) -> f32 {
-  return select(0.0, running[max(lane, 1u) - 1u], lane > 0u);
-}
-
-// The token where the running mass, in index order, passes the share of the whole: the invocation that owns it is
-// found first, then all of them share that one's tokens.
+// The token where the running mass, in index order, passes the share of the whole: the block that has it is
+// found first, then all places share that one's tokens.
 fn draw(lane: u32, kept: Kept, share: f32) {
-  let first = lane * LOGITS_PER_LANE;
-  let mass = mass_between(first, min(first + LOGITS_PER_LANE, VOCABULARY), kept);
-  add_up(lane, mass);
-  let goal = share * running[WORKGROUP - 1u];
-  let owner = passing(lane, mass, goal);
-  let rest = max(goal - sum_before(owner), 0.0);
+  let place = place_of(lane);
+  let first = place / CROWD * LOGITS_PER_BLOCK;
+  let mass = mass_between(first + place % CROWD, min(first + LOGITS_PER_BLOCK, VOCABULARY), CROWD, kept);
+  let sums = add_up(place, mass);
+  let goal = share * sums.y;
+  let block = passing(lane, place, mass, sums.x, goal) / CROWD;
+  let rest = max(goal - running[block * CROWD], 0.0);
 
-  let begin = owner * LOGITS_PER_LANE;
-  let end = min(begin + LOGITS_PER_LANE, VOCABULARY);
-  let own = min(begin + lane * LOGITS_PER_PART, end);
+  let begin = block * LOGITS_PER_BLOCK;
+  let end = min(begin + LOGITS_PER_BLOCK, VOCABULARY);
+  let own = min(begin + place * LOGITS_PER_PART, end);
   let own_end = min(own + LOGITS_PER_PART, end);
-  let part = mass_between(own, own_end, kept);
-  add_up(lane, part);
-  let chosen = passing(lane, part, rest);
-  if lane == chosen {
-    winner = walk(own, own_end, max(rest - sum_before(lane), 0.0), kept);
+  let part = mass_between(own, own_end, 1u, kept);
+  let before = add_up(place, part).x;
+  let chosen = passing(lane, place, part, before, rest);
+  if place == chosen {
+    winner = walk(own, own_end, max(rest - before, 0.0), kept);
   }
   workgroupBarrier();
 }
@@ -110,9 +100,11 @@ fn walk(first: u32, end: u32, goal: f32, kept: Kept) -> u32 {
 
 fn take_largest(lane: u32, largest: f32) {
   var index = f32(VOCABULARY);
-  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
-    if score(i) == largest {
-      index = min(index, f32(i)); // exact: a vocabulary is far below 2^24
+  for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
+    for (var j = 0u; j < LOADS; j++) {
+      let at = min(i + j * WORKGROUP, VOCABULARY - 1u);
+      // Exact: a vocabulary is far below 2^24.
+      index = select(index, min(index, f32(at)), score(at) == largest);
     }
   }
   let lowest = -reduce_max(lane, -index);

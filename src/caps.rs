@@ -4,7 +4,7 @@
 mod class;
 mod matrix;
 
-pub use class::GpuClass;
+pub use class::{Decoding, GpuClass};
 pub use matrix::{MATRIX_DIRECTIVES, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 
 use crate::error::{Error, Result};
@@ -156,6 +156,9 @@ pub struct Capabilities {
     /// What has been measured on the device for its own sake.
     #[serde(skip)]
     pub tuned: Vec<TunedProduct>,
+    /// Instead of the class's, for tests and measurements.
+    #[serde(skip)]
+    pub decoding: Option<Decoding>,
 }
 
 impl Capabilities {
@@ -172,6 +175,7 @@ impl Capabilities {
             target,
             memory_budget: None,
             tuned: Vec::new(),
+            decoding: None,
         }
     }
 

@@ -3,10 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 use tinyloom::arch::Architecture;
-use tinyloom::caps::{Capabilities, Features, Target};
+use tinyloom::caps::{Capabilities, Decoding, Features, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Access, GRAD_NORM_GROUPS, KvCache, WeightFormat};
+use tinyloom::kernels::{
+    Access, GRAD_NORM_GROUPS, KernelSpec, KvCache, MatvecInput, MatvecShape, WeightFormat,
+};
 use tinyloom::lower::{
     CacheShape, InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape,
     cache_bytes, inference_plans, train_plans,
@@ -304,6 +306,23 @@ fn short_texts_are_decoded_without_a_merge() {
                 |name| if name == "attention_decode_split" { "attention_decode" } else { name };
             assert_eq!(names(near, ""), far.map(whole).collect::<Vec<_>>());
         }
+        // Where the class says so, ranges that the product behind them puts together.
+        let ranged = Decoding::TEAMS;
+        let ranged = Capabilities { decoding: Some(ranged), ..caps.clone() };
+        let plans = inference_plans(&ranged, &layout, 256, cached(KvCache::F32)).unwrap();
+        let count = |plan: &Plan, wanted: fn(&KernelSpec) -> bool| {
+            plan.dispatches.iter().filter(|d| wanted(&plan.kernels[d.kernel].spec)).count()
+        };
+        let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge { .. });
+        let products = |spec: &KernelSpec| {
+            let ranges = |shape: &MatvecShape| matches!(shape.input, MatvecInput::Ranges(..));
+            matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
+        };
+        let near = plans.near.as_ref().unwrap();
+        assert_eq!([&plans.decode, near].map(|plan| count(plan, merges).min(1)), [1, 0]);
+        let wide = 4 * head_dim >= 8 * 32;
+        assert_eq!(count(near, products) > 0, wide, "a subgroup reads 8 numbers each");
+        assert_eq!(count(&plans.decode, products), 0, "long ones are merged by a dispatch");
         for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
             let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
             assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");

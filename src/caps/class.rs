@@ -12,17 +12,42 @@ pub struct GpuClass {
     pub units: usize,
     /// Memory traffic, per second.
     pub gigabytes: usize,
+    /// Forms of the kernels of a decoded token.
+    pub decoding: Decoding,
+}
+
+/// Which forms of the kernels of a decoded token a GPU takes. All are right wherever there are subgroups of known
+/// ids, and elsewhere none but [`Decoding::SHARED`] is taken. Which is faster only a measurement tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoding {
+    /// Ranges of the keys of a short text, whose results the product behind attention puts together. 1: a workgroup
+    /// reads all keys of a query head.
+    pub near_ranges: usize,
+    /// Results that a subgroup has by itself in a product with a packed matrix of very many rows. 0: a workgroup
+    /// shares each row.
+    pub team_rows: usize,
+}
+
+impl Decoding {
+    /// A workgroup for a row of a matrix, and for a query head of a short text.
+    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0 };
+    /// What an H100 is faster with; measured on no other class.
+    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4 };
 }
 
 impl GpuClass {
     /// A data centre's GPU: the figures are an NVIDIA H200's.
-    pub const LARGE: Self = Self { called: "a large GPU", units: 132, gigabytes: 4800 };
+    pub const LARGE: Self =
+        Self { called: "a large GPU", units: 132, gigabytes: 4800, decoding: Decoding::TEAMS };
     /// A GPU with its own memory: GeForce RTX 3070 or 4060 Ti, Radeon RX 7700, Intel Arc A770.
-    pub const DESKTOP: Self = Self { called: "a desktop GPU", units: 46, gigabytes: 450 };
+    pub const DESKTOP: Self =
+        Self { called: "a desktop GPU", units: 46, gigabytes: 450, decoding: Decoding::SHARED };
     /// A GPU that shares the CPU's memory: Apple M2, Intel Core Ultra, AMD Ryzen.
-    pub const INTEGRATED: Self = Self { called: "an integrated GPU", units: 10, gigabytes: 100 };
+    pub const INTEGRATED: Self =
+        Self { called: "an integrated GPU", units: 10, gigabytes: 100, decoding: Decoding::SHARED };
     /// A phone's GPU, and the GPU of an old or cheap notebook.
-    pub const MOBILE: Self = Self { called: "a mobile GPU", units: 5, gigabytes: 50 };
+    pub const MOBILE: Self =
+        Self { called: "a mobile GPU", units: 5, gigabytes: 50, decoding: Decoding::SHARED };
 
     pub const ALL: [Self; 4] = [Self::LARGE, Self::DESKTOP, Self::INTEGRATED, Self::MOBILE];
 
@@ -71,6 +96,15 @@ impl Capabilities {
             () if is(&INTEL) || is(&APPLE) => GpuClass::INTEGRATED,
             () if is(&PHONES) => GpuClass::MOBILE,
             () => self.class_by_limits(),
+        }
+    }
+
+    /// The forms of the kernels of a decoded token. An adapter on the CPU has forms of its own.
+    pub fn decoding(&self) -> Decoding {
+        match self.decoding {
+            Some(given) => given,
+            None if self.software => Decoding::SHARED,
+            None => self.class().decoding,
         }
     }
 

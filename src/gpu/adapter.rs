@@ -105,6 +105,7 @@ pub(super) fn capabilities(
         target: if cfg!(target_arch = "wasm32") { Target::Browser } else { Target::Native },
         memory_budget: request.memory_budget,
         tuned: Vec::new(),
+        decoding: None,
     })
 }
 

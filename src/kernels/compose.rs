@@ -214,6 +214,12 @@ impl Composer {
         self
     }
 
+    /// Adds another name of a type.
+    pub fn alias(mut self, name: &str, of: &str) -> Self {
+        let _ = writeln!(self.header, "alias {name} = {of};");
+        self
+    }
+
     pub fn flag(mut self, name: &str, value: bool) -> Self {
         let _ = writeln!(self.header, "const {name}: bool = {value};");
         self

@@ -29,9 +29,9 @@ pub use attention::batch::{
 };
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
-    PARTIAL_STATE, RANGE_KEYS, attention_decode, attention_decode_merge,
-    attention_decode_merge_several, attention_decode_merge_tensors, attention_decode_several,
-    attention_decode_tensors, cache_splits, decode_splits, near_keys,
+    attention_decode, attention_decode_merge, attention_decode_merge_several,
+    attention_decode_merge_tensors, attention_decode_several, attention_decode_tensors,
+    cache_splits, decode_splits, near_keys, near_splits,
 };
 pub use attention::kept::{
     attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
@@ -54,6 +54,7 @@ pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
 #[cfg(feature = "testing")]
 pub use linear::several::matvec_rows_forms;
+pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
@@ -69,6 +70,7 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NormTerms, Objective, Output, RopeShape, RowsForm, SplitReason,
+    MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, RowsForm,
+    SplitReason,
 };
 pub use spec::KernelSpec;

@@ -1,7 +1,7 @@
 //! Sampling on the GPU.
 
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
-use super::limits::{check_storage, reduction, row_workgroup, variant};
+use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
 use super::loss::with_logits;
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
@@ -46,6 +46,20 @@ pub fn sample_several(caps: &Capabilities, vocabulary: usize, rows: usize) -> Re
     draw(caps, (spec, vocabulary), modules, &bindings, (grid, ", several rows"))
 }
 
+/// Logits of an invocation of a draw.
+const LOGITS: usize = 32;
+
+/// Invocations of a draw: of a large vocabulary more than a row's reduction has, each with 32 logits, where they meet by
+/// subgroups. Elsewhere each doubling is two more barriers.
+fn draw_workgroup(caps: &Capabilities, vocabulary: usize, what: &str) -> Result<u32> {
+    let usual = row_workgroup(caps, vocabulary, what)?;
+    if caps.software || !caps.reduces_by_subgroup() {
+        return Ok(usual);
+    }
+    let wanted = (vocabulary / LOGITS).next_power_of_two().min(1024) as u32;
+    workgroup_size(caps, wanted.max(usual), 1, what)
+}
+
 fn draw(
     caps: &Capabilities,
     (spec, vocabulary): (KernelSpec, usize),
@@ -54,15 +68,20 @@ fn draw(
     (grid, form): (Grid, &str),
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
-    let size = row_workgroup(caps, vocabulary, spec.name())?;
-    // The reduction's scratch, the running sums and the winner.
-    check_storage(caps, 8 * size + 16, spec.name())?;
+    let size = draw_workgroup(caps, vocabulary, spec.name())?;
+    // The reduction's scratch, the scan's, the running sums and the winner.
+    check_storage(caps, 12 * size + 16, spec.name())?;
     let composer = with_logits(caps, Composer::new(spec, size), vocabulary);
     let step = matches!(spec, KernelSpec::Sample { .. });
     let composer = if step { composer.module(shader!("lib/step")) } else { composer };
     composer
         .module(shader!("lib/philox"))
         .reduction(subgroups)
+        .module(if subgroups {
+            shader!("lib/sample/scan_subgroup")
+        } else {
+            shader!("lib/sample/scan_tree")
+        })
         .module(shader!("lib/logit/online"))
         .module(shader!("lib/sample/options"))
         .module(tensors)

@@ -124,6 +124,12 @@ impl KvCache {
     }
 }
 
+/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration
+/// divide it.
+pub const RANGE_KEYS: usize = 64;
+/// Elements behind a partial sum: largest score, sum of weights, two for alignment.
+pub const PARTIAL_STATE: usize = 4;
+
 /// A masked score. It stands for minus infinity: some compilers reject the real one, and differences of it
 /// are NaN.
 pub(super) const MASKED: f32 = -1e30;
@@ -201,6 +207,8 @@ pub enum SplitReason {
     Short { keys: usize },
     /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
     Busy { each: usize, wanted: usize, unit: &'static str },
+    /// A short text's, which the product behind attention merges.
+    Near { keys: usize },
     /// The caller said so.
     Given,
 }
@@ -270,6 +278,9 @@ pub enum MatvecInput {
     Norm {
         epsilon: Constant,
     },
+    /// A row of heads that attention has left in ranges; `step` is bound last. Only where
+    /// [`matvec_merges`](super::matvec_merges).
+    Ranges(AttentionShape, DecodeSplits),
 }
 
 /// What becomes of the products.

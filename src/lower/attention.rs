@@ -5,7 +5,7 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionShape, Constant, KeyValueOwner, KvCache,
+    self as k, AttentionHalves, AttentionShape, Constant, KeyValueOwner, KvCache, MatvecInput,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -201,10 +201,19 @@ impl Lowering<'_> {
         let query = self.read(node, 0);
         let keys = self.append(node.site, attention, cache, query)?;
         let (caps, shape) = (self.builder.caps, self.shape(attention));
+        let flops = 4.0 * (cache.rows * attention.width()) as f64;
+        if let Some(splits) = self.near_splits(node, shape, cache.keys) {
+            let parts =
+                self.builder.tensor("attention partials", splits.partials(&shape) as u64)?;
+            self.bind(node.writes[0], parts);
+            self.ranges = Some((node.writes[0], MatvecInput::Ranges(shape, splits)));
+            let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
+            let slices = vec![query, keys, parts, self.builder.step()];
+            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+        }
         let splits = k::cache_splits(caps, shape, cache.keys, 1)?;
         let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
         let output = self.written(node, 0)?;
-        let flops = 4.0 * (cache.rows * attention.width()) as f64;
         if splits.count == 1 {
             let slices = vec![query, keys, output, self.builder.step()];
             return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
@@ -216,6 +225,20 @@ impl Lowering<'_> {
         let kernel = k::attention_decode_merge(caps, shape, &splits)?;
         let slices = vec![parts, output, self.builder.step()];
         self.builder.dispatch(label(node.site, "merge"), kernel, slices, 2.0 * partials as f64)
+    }
+
+    /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
+    fn near_splits(
+        &self,
+        node: &Node,
+        shape: AttentionShape,
+        keys: usize,
+    ) -> Option<k::DecodeSplits> {
+        let row = node.writes[0];
+        let mut readers = self.graph.nodes.iter().filter(|other| other.reads.contains(&row));
+        let (reader, other) = (readers.next()?, readers.next());
+        let alone = other.is_none() && matches!(reader.op, Op::Linear { .. });
+        alone.then(|| k::near_splits(self.builder.caps, shape, keys)).flatten()
     }
 
     /// Delta, then the gradients of queries, keys and values.

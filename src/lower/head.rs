@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, Element, LogitRow, Objective, WriteMode};
+use crate::kernels::{self as k, Element, LogitRow, MatvecInput, Objective, WriteMode};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
 
@@ -67,7 +67,13 @@ impl Lowering<'_> {
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
         if let Rows::Several { .. } = self.rows {
-            return self.matvec(&label, weight, [input, logits], (OVERWRITE, &[]));
+            return self.matvec(
+                &label,
+                weight,
+                MatvecInput::Plain,
+                [input, logits],
+                (OVERWRITE, &[]),
+            );
         }
         self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), token_rows)
     }

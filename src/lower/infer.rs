@@ -383,6 +383,7 @@ impl<'a> Context<'a> {
             state: self.params,
             values: vec![None; graph.values.len()],
             appended: false,
+            ranges: None,
         }
     }
 

@@ -4,7 +4,9 @@ use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, Element, Form, LinearShape, Output, WeightFormat, WriteMode};
+use crate::kernels::{
+    self as k, Element, Form, LinearShape, MatvecInput, Output, WeightFormat, WriteMode,
+};
 use crate::plan::{Buffer, Range, Slice};
 
 /// Rows of tokens, with a column for each row of a matrix.
@@ -40,7 +42,9 @@ impl Lowering<'_> {
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
         if let Rows::One(_) | Rows::Several { .. } = self.rows {
-            return self.matvec(&label, weight, [input, output], (kind, &added));
+            let ranges = self.ranges.filter(|(row, _)| *row == node.reads[0]);
+            let from = ranges.map_or(MatvecInput::Plain, |(_, from)| from);
+            return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)

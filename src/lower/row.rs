@@ -14,12 +14,13 @@ use crate::kernels::{
 use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, plus a residual, a bias or both, as the kind that comes with them says. Of one row
-    /// a residual and a bias are the same.
+    /// `output = matrix · input`, which lies as `from` says, plus a residual, a bias or both, as the kind that comes
+    /// with them says. Of one row a residual and a bias are the same.
     pub(super) fn matvec(
         &mut self,
         label: &str,
         weight: WeightId,
+        from: MatvecInput,
         io: [Slice; 2],
         (kind, added): (Output, &[Slice]),
     ) -> Result<()> {
@@ -30,7 +31,11 @@ impl Lowering<'_> {
             Output::Residual | Output::Bias => MatvecOutput::Residual,
             Output::BiasedResidual => MatvecOutput::BiasedResidual,
         };
-        self.rows_of_matrix(label, weight, MatvecInput::Plain, then, io, added)
+        let mut last = added.to_vec();
+        if matches!(from, MatvecInput::Ranges(..)) {
+            last.push(self.builder.step());
+        }
+        self.rows_of_matrix(label, weight, from, then, io, &last)
     }
 
     pub(super) fn norm_linear(
@@ -61,7 +66,8 @@ impl Lowering<'_> {
             self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
             let kind = if bias.is_some() { Output::Bias } else { OVERWRITE };
             let added = (kind, bias.as_slice());
-            return self.matvec(&site.to_string(), weight, [normed, output], added);
+            let io = [normed, output];
+            return self.matvec(&site.to_string(), weight, MatvecInput::Plain, io, added);
         }
         let (from, scale) = (norm_input(norm), self.whole(norm.weight));
         let io = [input, output];
@@ -158,7 +164,7 @@ impl Lowering<'_> {
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
-    /// A dispatch for each part of a matrix; `last` is what is added, or the norm's weight.
+    /// A dispatch for each part of a matrix; `last` is what is added and the step, or the norm's weight.
     fn rows_of_matrix(
         &mut self,
         label: &str,

@@ -129,6 +129,7 @@ pub fn train_plans_of(
             state: &state,
             values: vec![None; graph.values.len()],
             appended: false,
+            ranges: None,
         };
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.

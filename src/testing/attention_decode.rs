@@ -5,7 +5,9 @@ use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close, narrow, of, text, wide};
 use super::{Case, Outcome};
-use crate::kernels::{self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS};
+use crate::kernels::{
+    self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
+};
 use crate::twins::attention::{
     AttentionShape, Part, attention_decode, attention_decode_merge, attention_decode_split,
 };
@@ -194,7 +196,16 @@ pub(super) fn decoders(
     count: usize,
 ) -> Result<Vec<Kernel>, String> {
     let shape = shapes(heads, 1).1;
-    lane.variants(|caps| k::attention_decode(caps, shape, cache, &ranges(count))).map_err(text)
+    let by = |splits: DecodeSplits| {
+        lane.variants(|caps| k::attention_decode(caps, shape, cache, &splits)).map_err(text)
+    };
+    let mut made = by(ranges(count))?;
+    if count > 1 {
+        // A query head's own, as of short texts.
+        let near = by(DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } })?;
+        made.extend(near.into_iter().filter(|kernel| kernel.reason.contains("1 query head")));
+    }
+    Ok(made)
 }
 
 pub(super) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {

@@ -5,7 +5,7 @@ use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::linear::{EPSILON, matvec_matrix};
+use super::linear::{EPSILON, matvec_matrix, matvec_variants};
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::weights;
 use super::{Case, Outcome};
@@ -141,7 +141,7 @@ async fn newest_row(
         Operand::poison(ROWS * shape.cache_width()),
     ];
     operands.extend(bias.as_deref().map(Operand::floats));
-    let made = lane.variants(|caps| k::matvec(caps, matvec)).map_err(text)?;
+    let made = matvec_variants(lane, matvec)?;
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
         let named = of(&job.kernel);

@@ -1,7 +1,7 @@
 //! Every kernel that a model asks for, at shapes that reach every branch of selection: for tests
 //! that need no GPU.
 
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
@@ -126,6 +126,33 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
+/// Products by teams, which a class may take, and what they put together.
+fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let caps = &Capabilities { decoding: Some(Decoding::TEAMS), ..caps.clone() };
+    let heads =
+        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
+    let norm = MatvecInput::Norm { epsilon: Constant(1e-5) };
+    let mut entries = vec![];
+    let mut add = |n, input, output, weights: WeightFormat| {
+        let shape = MatvecShape { n, k, input, output, weights };
+        entries.push((format!("matvec by teams in {}", weights.name()), k::matvec(caps, shape)));
+    };
+    for weights in WeightFormat::ALL {
+        add(8192, norm, MatvecOutput::Plain, weights);
+        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+            add(n, MatvecInput::Ranges(heads, splits), MatvecOutput::Residual, weights);
+        }
+    }
+    add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
+    if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        let from = MatvecInput::Ranges(heads, splits);
+        add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
+        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
+        entries.push(("attention decode of a short text".into(), kernel));
+    }
+    entries
+}
+
 fn linear(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for form in Form::ALL {
@@ -161,6 +188,9 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 let what = format!("matvec of {n}x{k} in {}", weights.name());
                 entries.push((what, k::matvec(caps, shape)));
             }
+        }
+        if (n, k) == (768, 2304) {
+            entries.extend(teams(caps, n, k));
         }
         for (rows, input, output) in [
             (1, MatvecInput::Plain, MatvecOutput::Plain),

@@ -1,10 +1,11 @@
 //! Family 03: the three products in every tile, and the matrix-vector product.
 
 use super::harness::{Job, Operand, Step};
-use super::lane::Lane;
+use super::lane::{Lane, Others};
+use super::matvec_ranges::product_of_ranges;
 use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::error::{Error, Result};
 use crate::kernels::{
@@ -46,6 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(name, move |lane| halves(lane, form))
     }));
     cases.push(Case::new("matvec", matvec));
+    cases.push(Case::new("matvec of ranges", product_of_ranges));
     cases
 }
 
@@ -481,6 +483,46 @@ pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
     b
 }
 
+/// Forms that a class may take: what one takes, and fewer and more results of a subgroup.
+pub(super) const FORMS: [Decoding; 3] = [
+    Decoding::TEAMS,
+    Decoding { near_ranges: 4, team_rows: 1 },
+    Decoding { near_ranges: 16, team_rows: 32 },
+];
+
+/// The kernels that the table's adapters choose, and those of each form.
+pub(super) fn matvec_variants(
+    lane: &Lane,
+    shape: MatvecShape,
+) -> std::result::Result<Vec<Kernel>, String> {
+    let mut made = if matches!(shape.input, MatvecInput::Ranges(..)) {
+        vec![]
+    } else {
+        lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?
+    };
+    // All of them take long to compile on a CPU.
+    let drawn = lane.integers(1, FORMS.len())[0] as usize;
+    let forms = if lane.mode.others == Others::Run { &FORMS[..] } else { &FORMS[drawn..=drawn] };
+    for &form in forms {
+        let formed = |caps: &Capabilities| {
+            // Of a CPU's adapter the width stays its own in the table: a team is no wider than the device's.
+            let subgroup_size = lane.caps().subgroup_size;
+            let caps = Capabilities { decoding: Some(form), subgroup_size, ..caps.clone() };
+            let merges = k::matvec_merges(&caps, shape.k);
+            if matches!(shape.input, MatvecInput::Ranges(..)) && !merges {
+                return Ok(vec![]);
+            }
+            k::matvec(&caps, shape).map(|kernel| vec![kernel])
+        };
+        for kernel in lane.chosen(formed).map_err(text)? {
+            if !made.contains(&kernel) {
+                made.push(kernel);
+            }
+        }
+    }
+    Ok(made)
+}
+
 /// The product with a matrix that lies in `b` and stands for the numbers of `matrix`.
 pub(super) async fn row_by(
     lane: &Lane,
@@ -489,7 +531,7 @@ pub(super) async fn row_by(
     matrix: &[f64],
 ) -> std::result::Result<(), String> {
     let MatvecShape { n, k, input, output, .. } = shape;
-    let made = lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?;
+    let made = matvec_variants(lane, shape)?;
     let column = 7;
     let (a, weight) = (lane.normal(k), lane.normal(k));
     let (c, base) = (lane.normal(column + n), lane.normal(column + n));
@@ -501,6 +543,7 @@ pub(super) async fn row_by(
             operands.push(Operand::floats(&weight));
             rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
         }
+        MatvecInput::Ranges(..) => return Err("ranges have a case of their own".into()),
     };
     let added = match output {
         MatvecOutput::Residual => vec![base],

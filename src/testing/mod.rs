@@ -31,6 +31,7 @@ mod lane;
 mod layer_norm;
 mod linear;
 mod loss;
+mod matvec_ranges;
 mod measure;
 pub(crate) mod model;
 mod model_text;

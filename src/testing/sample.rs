@@ -4,6 +4,7 @@ use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close_to_terms, of, text, wide};
 use super::{Case, Outcome};
+use crate::caps::Capabilities;
 use crate::kernels as k;
 use crate::random::{philox, split, uniform};
 use crate::session::step::Sampling;
@@ -71,7 +72,8 @@ async fn sample(
     draws: usize,
 ) -> Result<Vec<(Job, Outputs)>, String> {
     let vocabulary = logits.len();
-    let made = lane.variants(|caps| k::sample(caps, vocabulary, !bias.is_empty())).map_err(text)?;
+    let chosen = |caps: &Capabilities| k::sample(caps, vocabulary, !bias.is_empty());
+    let made = lane.variants(chosen).map_err(text)?;
     let sampling = Sampling {
         temperature: options.temperature as f32,
         top_p: options.top_p as f32,
@@ -182,7 +184,7 @@ fn against_twin(
 }
 
 async fn drawn(lane: Rc<Lane>, options: SamplingOptions) -> Outcome {
-    for vocabulary in [5, 61, 1031] {
+    for vocabulary in [5, 61, 1031, 17_003] {
         let logits: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 2.0 * x).collect();
         let history = lane.integers(9, vocabulary);
         for (job, got) in sample(&lane, &logits, &[], &history, options, 40).await? {

@@ -112,6 +112,11 @@ async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
             product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
         }
     }
+    // A subgroup has several results.
+    for input in [norm, MatvecInput::Plain] {
+        let (n, k, output) = (8203, 264, MatvecOutput::Plain);
+        product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
+    }
     Ok(lane.summary())
 }
 

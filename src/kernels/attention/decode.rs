@@ -7,15 +7,12 @@ use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::shape::{AttentionShape, DecodeSplits, MASKED, SplitReason};
+use crate::kernels::linear::team::matvec_merges;
+use crate::kernels::shape::{
+    AttentionShape, DecodeSplits, MASKED, PARTIAL_STATE, RANGE_KEYS, SplitReason,
+};
 use crate::kernels::spec::KernelSpec;
 use crate::kernels::unrolled::head_module;
-
-/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration
-/// divide it.
-pub const RANGE_KEYS: usize = 64;
-/// Elements behind a partial sum: largest score, sum of weights, two for alignment.
-pub const PARTIAL_STATE: usize = 4;
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
@@ -50,6 +47,9 @@ impl DecodeSplits {
                 "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
                 count * each
             ),
+            SplitReason::Near { keys } => {
+                format!("{count} ranges of up to {keys} keys, merged by the product behind them")
+            }
             SplitReason::Given => format!("{count} ranges were asked for"),
         }
     }
@@ -82,7 +82,7 @@ pub fn decode_splits(
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
-        let tile = pick(caps, shape, false)?;
+        let tile = pick(caps, shape, Heads::Shared)?;
         (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
@@ -116,6 +116,20 @@ pub fn cache_splits(
         return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
     }
     decode_splits(caps, shape, capacity, batch)
+}
+
+/// The ranges of a short text whose results a product of `shape.width()` numbers puts together; none where it cannot,
+/// or where [`Decoding::near_ranges`](crate::caps::Decoding) says that one is better.
+pub fn near_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+) -> Option<DecodeSplits> {
+    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().near_ranges);
+    let merges = count > 1 && matvec_merges(caps, shape.width());
+    (merges && keys <= near_keys(caps, shape))
+        .then_some(DecodeSplits { count, reason: SplitReason::Near { keys } })
 }
 
 /// A workgroup of `size` invocations. `lanes` invocations share a key, each has `keys` keys per iteration,
@@ -174,11 +188,22 @@ fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
     lanes
 }
 
-/// The largest workgroup that fits, all query heads of a key-value head in it if they fit. With `alone` it has one of
-/// them, and reads all keys.
-fn pick(caps: &Capabilities, shape: AttentionShape, alone: bool) -> Result<Tile> {
+/// Which query heads a workgroup has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heads {
+    /// Those of a key-value head, if they fit.
+    Shared,
+    /// One, and a range of its keys.
+    One,
+    /// One, and all of its keys.
+    Alone,
+}
+
+/// The largest workgroup that fits.
+fn pick(caps: &Capabilities, shape: AttentionShape, heads: Heads) -> Result<Tile> {
     let name = "attention_decode";
-    let (most, range) = if alone { (SIZE_ALONE, NEAR) } else { (SIZE, RANGE_KEYS) };
+    let alone = heads != Heads::Shared;
+    let (most, range) = if heads == Heads::Alone { (SIZE_ALONE, NEAR) } else { (SIZE, RANGE_KEYS) };
     let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;
     let storage = caps.limits.max_compute_workgroup_storage_size as usize;
     let subgroups = caps.reduces_by_subgroup();
@@ -305,8 +330,13 @@ fn decode(
     if caps.software {
         return row(caps, spec, shape, place, splits, stage);
     }
-    let alone = stage == DecodeStage::Whole && !matches!(place, DecodePlace::Tensors(..));
-    let tile = pick(caps, shape, alone)?;
+    let heads = match (place, splits.reason) {
+        (DecodePlace::Tensors(..), _) => Heads::Shared,
+        (_, SplitReason::Near { .. }) => Heads::One,
+        _ if stage == DecodeStage::Whole => Heads::Alone,
+        _ => Heads::Shared,
+    };
+    let tile = pick(caps, shape, heads)?;
     let subgroups = caps.reduces_by_subgroup();
     let composer = composer(spec, tile.size, shape, splits)
         .size("LANES", tile.lanes)

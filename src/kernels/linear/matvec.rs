@@ -1,25 +1,15 @@
 //! The matrix-vector product: the linear layer of a single decoded token, with the norm before it
 //! and the activation after it.
 
+use super::parts::{bindings, results};
+use super::team::{by_teams, team};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::compose::{
-    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
-};
+use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::{UNIT, activation_module, key_rows};
-use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::modules::UNIT;
+use crate::kernels::shape::{MatvecInput, MatvecShape};
 use crate::kernels::spec::KernelSpec;
-
-impl MatvecOutput {
-    /// Rows of the matrix in each of N results.
-    pub(crate) const fn products(self) -> usize {
-        match self {
-            Self::Plain | Self::Residual | Self::Bias | Self::BiasedResidual => 1,
-            Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
-        }
-    }
-}
 
 /// Most invocations that share a row, and as many where each would else load more than four vectors of a matrix.
 const LANES: usize = 64;
@@ -36,11 +26,17 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
 }
 
 /// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight, or the residual and the bias; see
-/// [`MatvecOutput::Heads`] for that one's.
+/// [`MatvecOutput::Heads`](crate::kernels::MatvecOutput) for that one's.
 ///
 /// # Errors
 /// `limit-exceeded` when a workgroup does not fit.
 pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
+    if let Some(team) = team(caps, &shape) {
+        return by_teams(caps, shape, &team);
+    }
+    if matches!(shape.input, MatvecInput::Ranges(..)) {
+        return Err(Error::internal("teams alone put ranges together"));
+    }
     let spec = KernelSpec::Matvec(shape);
     let name = spec.name();
     let MatvecShape { n, k, input, output, weights } = shape;
@@ -73,15 +69,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     };
     composer = results(composer, output);
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
-    let fused = match output {
-        MatvecOutput::Residual => ", residual",
-        MatvecOutput::BiasedResidual => ", residual and bias",
-        MatvecOutput::Gated(_) => ", norm and activation fused",
-        MatvecOutput::Heads(_) => ", norm, rotation and append fused",
-        MatvecOutput::BiasedHeads(_) => ", norm, bias, rotation and append fused",
-        MatvecOutput::Plain if normed => ", norm fused",
-        MatvecOutput::Plain | MatvecOutput::Bias => "",
-    };
+    let fused = output.fused(normed);
     let width = match (packed, by_vectors) {
         (true, _) => weights.name(),
         (false, true) => "vec4",
@@ -126,36 +114,6 @@ fn row(caps: &Capabilities, vectors: usize, name: &str) -> Result<Row> {
     Ok(Row { lanes, size, subgroups: false })
 }
 
-/// What a product binds.
-fn bindings(MatvecShape { k, input, output, weights, .. }: MatvecShape) -> Result<Vec<Binding>> {
-    let normed = matches!(input, MatvecInput::Norm { .. });
-    let fits = match output {
-        MatvecOutput::Plain => true,
-        MatvecOutput::Bias => false,
-        MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
-        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
-    };
-    if !fits {
-        return Err(Error::internal("no product has both this input and this output"));
-    }
-    let matrix = if weights.packs(k) { "packed" } else { "b" };
-    let heads = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
-    let place = if heads { "step" } else { "range" };
-    let mut bindings = vec![read("a"), read(matrix), read_write("c"), uniform(place)];
-    if normed {
-        bindings.push(read("norm_weight"));
-    } else if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
-        bindings.push(read("residual"));
-    }
-    if heads {
-        bindings.extend([read("table"), read_write("cache")]);
-    }
-    if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
-        bindings.push(read("bias"));
-    }
-    Ok(bindings)
-}
-
 /// The modules that read a vector and a matrix of f32, and the norm between them.
 fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Composer {
     let composer = composer.module(if by_vectors {
@@ -164,7 +122,9 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
         shader!("lib/matvec/scalar")
     });
     match input {
-        MatvecInput::Plain => composer.module(shader!("lib/matvec/plain")),
+        MatvecInput::Plain | MatvecInput::Ranges(..) => {
+            composer.module(shader!("lib/matvec/plain"))
+        }
         MatvecInput::Norm { epsilon } => composer
             .float("EPSILON", epsilon.0 as f32)
             .module(if by_vectors {
@@ -176,40 +136,6 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
     }
 }
 
-/// The modules that say which rows belong to a result, and what becomes of it.
-fn results(composer: Composer, output: MatvecOutput) -> Composer {
-    let rows = |composer: Composer| {
-        composer.module(shader!("lib/range")).module(shader!("lib/matvec/rows"))
-    };
-    match output {
-        MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
-        MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
-        MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
-            rows(composer).module(shader!("lib/matvec/store_biased_residual"))
-        }
-        MatvecOutput::Gated(activation) => rows(composer)
-            .module(shader!("lib/math"))
-            .module(activation_module(activation))
-            .module(shader!("lib/matvec/store_gated")),
-        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads_plain")),
-        MatvecOutput::BiasedHeads(shape) => {
-            heads(composer, &shape, shader!("lib/matvec/heads_biased"))
-        }
-    }
-}
-
-/// What makes heads of the products; `bias` is the module of the bias on them.
-fn heads(composer: Composer, shape: &AttentionShape, bias: &'static Module) -> Composer {
-    key_rows(composer, shape.ring)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .size("HALF", shape.head_dim / 2)
-        .module(shader!("lib/step"))
-        .module(bias)
-        .module(shader!("lib/matvec/heads"))
-}
-
 /// The modules that read a vector of f32 and a packed matrix of `products` times N rows.
 fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> Composer {
     let composer = shape
@@ -217,7 +143,9 @@ fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> C
         .module(composer, products * shape.n * shape.k)
         .module(shader!("lib/matvec/packed"));
     match shape.input {
-        MatvecInput::Plain => composer.module(shader!("lib/matvec/packed_plain")),
+        MatvecInput::Plain | MatvecInput::Ranges(..) => {
+            composer.module(shader!("lib/matvec/packed_plain"))
+        }
         MatvecInput::Norm { epsilon } => {
             composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/packed_norm"))
         }

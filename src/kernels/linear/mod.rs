@@ -3,7 +3,9 @@
 mod choice;
 pub(super) mod matrix;
 pub(super) mod matvec;
+mod parts;
 pub(super) mod product;
 pub(super) mod several;
+pub(super) mod team;
 pub(super) mod tile;
 pub(super) mod weights;

@@ -243,7 +243,9 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
             .module(shader!("lib/matvec_rows/plain"))
     };
     match shape.input {
-        MatvecInput::Plain => composer.module(shader!("lib/matvec_rows/norm_none")),
+        MatvecInput::Plain | MatvecInput::Ranges(..) => {
+            composer.module(shader!("lib/matvec_rows/norm_none"))
+        }
         MatvecInput::Norm { epsilon } => composer
             .float("EPSILON", epsilon.0 as f32)
             .module(if by_vectors {

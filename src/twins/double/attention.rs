@@ -414,7 +414,24 @@ fn merge_row(
     splits: usize,
     (row, position): (usize, usize),
 ) -> Result<()> {
+    let output = merged_row(on, shape, splits, (row, position))?;
+    on.write("output", row * shape.width(), &output)
+}
+
+/// The heads of the newest row that ranges have left.
+pub(super) fn merged(on: &Operands, shape: &AttentionShape, splits: usize) -> Result<Vec<f32>> {
+    let position = on.step()?.position as usize;
+    merged_row(on, shape, splits, (0, position))
+}
+
+fn merged_row(
+    on: &Operands,
+    shape: &AttentionShape,
+    splits: usize,
+    (row, position): (usize, usize),
+) -> Result<Vec<f32>> {
     let (count, each) = (ranges(shape, position, splits)?.len(), shape.head_dim + PARTIAL_STATE);
+    let mut output = vec![];
     for head in row * shape.heads..(row + 1) * shape.heads {
         let partials = &on.f32("partials")?[head * splits * each..][..count * each];
         let part = |data: &[f32]| Part {
@@ -424,7 +441,7 @@ fn merge_row(
         };
         let parts = partials.chunks(each).map(part);
         let whole = parts.fold(Part::empty(shape.head_dim), |a, b| attention_decode_merge(&a, &b));
-        on.write("output", head * shape.head_dim, &result(&whole))?;
+        output.extend(result(&whole));
     }
-    Ok(())
+    Ok(output)
 }

@@ -3,9 +3,12 @@
 
 use super::Double;
 use super::tests::{Pair, TIED, UNTIED};
+use crate::caps::{Capabilities, Decoding, Target};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
+use crate::kernels::WeightFormat;
 use crate::session::{Drawn, GenerateOptions, Generation, Model, UNWATCHED};
+use crate::testing::adapters::table;
 use crate::twins::check::assert_close;
 use crate::twins::sampling::top_logits_forward;
 use pollster::block_on;
@@ -213,4 +216,32 @@ fn what_cannot_be_is_refused() {
         GenerateOptions { alternatives: 5, ..greedy() },
     ));
     assert!(error.unwrap_err().message.contains("at most 4"));
+}
+
+/// Rows of 256 numbers, and heads that a class with subgroups reads in ranges.
+const WIDE: &str = r#"{"vocab_size":61,"hidden_size":256,"intermediate_size":64,"num_hidden_layers":1,
+    "num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"initializer_range":0.1,
+    "max_position_embeddings":POSITIONS}"#;
+
+#[test]
+fn forms_of_decoding_write_the_same_text() {
+    let table = table(Target::Native);
+    let nvidia = table.into_iter().find(|caps| caps.adapter.description == "NVIDIA").unwrap();
+    let prompt: Vec<u32> = (0..70).map(|i| i * i % 61).collect();
+    // Texts that are never long, and short ones of a model that reads long ones, with a plan of their own.
+    for (positions, weights) in [("512", WeightFormat::F32), ("4096", WeightFormat::Int4)] {
+        let config = WIDE.replace("POSITIONS", positions);
+        let text = |decoding: Decoding| {
+            let caps = Capabilities { decoding: Some(decoding), ..nvidia.clone() };
+            let model = Pair::new(&Double::new(caps), &config).model;
+            let options = GenerateOptions { max_tokens: 6, weights, ..greedy() };
+            rest(block_on(Generation::start(&model, &prompt, options)).unwrap())
+        };
+        let shared = text(Decoding::SHARED);
+        assert_eq!(shared.len(), 6);
+        for formed in [Decoding::TEAMS, Decoding { near_ranges: 3, team_rows: 1 }] {
+            let formed = text(formed);
+            assert_eq!(tokens(&formed), tokens(&shared), "{positions}, {weights:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Products of matrices, of a matrix and a row, and packed matrices.
 
-use super::attention::{cache_row, rotated};
+use super::attention::{cache_row, merged, rotated};
 use super::operands::Operands;
 use crate::error::Result;
 use crate::kernels::{
@@ -140,10 +140,13 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
     } else {
         on.first("b", rows * k)?.to_vec()
     };
-    let mut a = on.first("a", k)?.to_vec();
-    if let MatvecInput::Norm { epsilon } = input {
-        a = rms_norm_forward(&a, on.first("norm_weight", k)?, epsilon.0);
-    }
+    let a = match input {
+        MatvecInput::Plain => on.first("a", k)?.to_vec(),
+        MatvecInput::Norm { epsilon } => {
+            rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0)
+        }
+        MatvecInput::Ranges(heads, splits) => merged(on, &heads, splits.count)?,
+    };
     let y = matvec_forward(&a, &matrix, None);
     let column = |on: &Operands| Ok(on.range()?.col0 as usize);
     match output {

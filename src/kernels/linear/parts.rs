@@ -1,0 +1,99 @@
+//! What all forms of the matrix-vector product share: bindings, and the modules of results.
+
+use crate::error::{Error, Result};
+use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader, uniform};
+use crate::kernels::modules::{activation_module, key_rows};
+use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
+
+impl MatvecOutput {
+    /// Rows of the matrix in each of N results.
+    pub(crate) const fn products(self) -> usize {
+        match self {
+            Self::Plain | Self::Residual | Self::Bias | Self::BiasedResidual => 1,
+            Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
+        }
+    }
+
+    /// What a variant is called by.
+    pub(super) const fn fused(self, normed: bool) -> &'static str {
+        match self {
+            Self::Residual => ", residual",
+            Self::BiasedResidual => ", residual and bias",
+            Self::Gated(_) => ", norm and activation fused",
+            Self::Heads(_) => ", norm, rotation and append fused",
+            Self::BiasedHeads(_) => ", norm, bias, rotation and append fused",
+            Self::Plain if normed => ", norm fused",
+            Self::Plain | Self::Bias => "",
+        }
+    }
+}
+
+/// What a product binds.
+pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
+    let MatvecShape { k, input, output, weights, .. } = shape;
+    let normed = matches!(input, MatvecInput::Norm { .. });
+    let ranges = matches!(input, MatvecInput::Ranges(..));
+    let fits = match output {
+        MatvecOutput::Plain => true,
+        MatvecOutput::Bias => false,
+        MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
+        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
+    };
+    if !fits {
+        return Err(Error::internal("no product has both this input and this output"));
+    }
+    let matrix = if weights.packs(k) { "packed" } else { "b" };
+    let heads = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
+    let place = if heads { "step" } else { "range" };
+    let first = read(if ranges { "partials" } else { "a" });
+    let mut bindings = vec![first, read(matrix), read_write("c"), uniform(place)];
+    if normed {
+        bindings.push(read("norm_weight"));
+    } else if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
+        bindings.push(read("residual"));
+    }
+    if heads {
+        bindings.extend([read("table"), read_write("cache")]);
+    }
+    if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
+        bindings.push(read("bias"));
+    }
+    if ranges {
+        bindings.push(uniform("step"));
+    }
+    Ok(bindings)
+}
+
+/// The modules that say which rows belong to a result, and what becomes of it.
+pub(super) fn results(composer: Composer, output: MatvecOutput) -> Composer {
+    let rows = |composer: Composer| {
+        composer.module(shader!("lib/range")).module(shader!("lib/matvec/rows"))
+    };
+    match output {
+        MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
+        MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
+        MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
+            rows(composer).module(shader!("lib/matvec/store_biased_residual"))
+        }
+        MatvecOutput::Gated(activation) => rows(composer)
+            .module(shader!("lib/math"))
+            .module(activation_module(activation))
+            .module(shader!("lib/matvec/store_gated")),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads_plain")),
+        MatvecOutput::BiasedHeads(shape) => {
+            heads(composer, &shape, shader!("lib/matvec/heads_biased"))
+        }
+    }
+}
+
+/// What makes heads of the products; `bias` is the module of the bias on them.
+fn heads(composer: Composer, shape: &AttentionShape, bias: &'static Module) -> Composer {
+    key_rows(composer, shape.ring)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("HALF", shape.head_dim / 2)
+        .module(shader!("lib/step"))
+        .module(bias)
+        .module(shader!("lib/matvec/heads"))
+}
