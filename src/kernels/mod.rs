@@ -52,8 +52,6 @@ pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
-#[cfg(feature = "testing")]
-pub use linear::several::matvec_rows_forms;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
@@ -69,6 +67,6 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NormTerms, Objective, Output, RopeShape, RowsForm, SplitReason,
+    MatvecShape, NormTerms, Objective, Output, RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;
