@@ -8,7 +8,7 @@ use super::step::{Choice, Step};
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, watched};
-use crate::lower::{CacheShape, InferenceOptions, SeveralRows, several_plans};
+use crate::lower::{CacheShape, SeveralRows};
 use crate::plan::{Buffer, Plan};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -66,36 +66,6 @@ impl Texts {
     }
 }
 
-/// Plans of a pass, which the next one of the same form does not make again: that takes as long as some tokens do.
-#[derive(Debug)]
-pub(super) struct SeveralKept {
-    of: (CacheShape, InferenceOptions, SeveralRows),
-    slots: Vec<u64>,
-    cache_rows: usize,
-    plans: Rc<Vec<Plan>>,
-}
-
-impl SeveralKept {
-    /// Rows of the cache of a text, and the plans: those that the model has kept, or new ones, which it then keeps.
-    fn plans(
-        model: &Model,
-        of: (CacheShape, InferenceOptions, SeveralRows),
-        slots: &[u64],
-    ) -> Result<(usize, Rc<Vec<Plan>>)> {
-        let mut kept = model.several.borrow_mut();
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.of == of && kept.slots == slots) {
-            return Ok((kept.cache_rows, Rc::clone(&kept.plans)));
-        }
-        let (caps, (shape, options, rows)) = (model.gpu().capabilities(), of);
-        let made = several_plans(caps, model.layout(), shape, options, slots, rows)?;
-        let mut plans = vec![made.pass];
-        plans.extend(made.texts);
-        let (cache_rows, plans) = (made.cache_rows, Rc::new(plans));
-        *kept = Some(Self { of, slots: slots.to_vec(), cache_rows, plans: Rc::clone(&plans) });
-        Ok((cache_rows, plans))
-    }
-}
-
 impl SeveralPass {
     /// A pass for a cache's room as it is.
     ///
@@ -107,11 +77,12 @@ impl SeveralPass {
         batch: Option<CacheShape>,
         rows: usize,
     ) -> Result<Self> {
-        let stride = Cell::new(0);
+        let (caps, stride) = (model.gpu().capabilities(), Cell::new(0));
         let of =
             if batch.is_some() { SeveralRows::OfTexts(rows) } else { SeveralRows::OfOne(rows) };
         let make = |shape, slots: &[u64]| {
-            let (cache_rows, plans) = SeveralKept::plans(model, (shape, cache.options, of), slots)?;
+            let form = (shape, cache.options, of);
+            let (cache_rows, plans) = model.several.plans(caps, model.layout(), form, slots)?;
             stride.set(cache_rows);
             Ok(plans)
         };
