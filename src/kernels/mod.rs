@@ -52,8 +52,6 @@ pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
-#[cfg(feature = "testing")]
-pub use linear::several::matvec_rows_forms;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::weights::{pack_weights, unpack_weights};
@@ -70,7 +68,6 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, RowsForm,
-    SplitReason,
+    MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, SplitReason,
 };
 pub use spec::KernelSpec;

@@ -327,19 +327,4 @@ pub struct MatvecRowsShape {
     pub output: MatvecOutput,
     /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
     pub weights: WeightFormat,
-    /// None: what selection picks.
-    pub form: Option<RowsForm>,
-}
-
-/// How the work of a product of a few rows is shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RowsForm {
-    /// Invocations of a workgroup.
-    pub size: usize,
-    /// Those that share rows of the matrix.
-    pub lanes: usize,
-    /// Rows of the matrix that they share.
-    pub products: usize,
-    /// Most vectors of each that an invocation has on their way together.
-    pub turns: usize,
 }

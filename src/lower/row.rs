@@ -195,7 +195,7 @@ impl Lowering<'_> {
         let Rows::Several { .. } = self.rows else { return k::matvec(self.builder.caps, shape) };
         let MatvecShape { n, k, input, output, weights } = shape;
         let rows = self.builder.tokens;
-        let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights, form: None };
+        let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
         k::matvec_rows(self.builder.caps, shape)
     }
 }

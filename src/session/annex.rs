@@ -8,9 +8,10 @@ use crate::error::Result;
 use crate::gpu::{PlanId, made};
 use crate::lower::CacheShape;
 use crate::plan::Plan;
+use std::rc::Rc;
 
 /// Makes plans from a cache's shape and a room's slots.
-type Make<'a> = dyn Fn(CacheShape, &[u64]) -> Result<Vec<Plan>> + 'a;
+type Make<'a> = dyn Fn(CacheShape, &[u64]) -> Result<Rc<Vec<Plan>>> + 'a;
 
 #[derive(Debug)]
 pub(super) struct Annex {
@@ -33,7 +34,7 @@ impl Annex {
         batch: Option<CacheShape>,
         make: &Make<'_>,
         prepare: &dyn Fn(&Resources) -> Result<()>,
-    ) -> Result<(Self, Vec<Plan>)> {
+    ) -> Result<(Self, Rc<Vec<Plan>>)> {
         let (gpu, weights) = (&*model.gpu.0, model.buffers()?);
         let (plans, room, shape) = cache.with(|room| {
             let shape = batch.unwrap_or(room.shape);
@@ -48,7 +49,7 @@ impl Annex {
             let mut resources = Resources::new(&model.gpu.0);
             resources.allocate(&sizes, &[])?;
             let mut ids = vec![];
-            for plan in &plans {
+            for plan in plans.iter() {
                 ids.push(cache.with(|room| resources.install(plan, &[&room.resources, &weights]))?);
             }
             prepare(&resources)?;

@@ -186,11 +186,12 @@ impl Batch {
             let cache = model.prepare_inference(self.capacity, self.inference).await?;
             // Where the tokens do not arrive, the next call reads the texts again.
             let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
-            let ready = match ready {
-                Some(ready) => ready,
-                None => self.read_texts(&cache, watch).await?,
+            // Nobody waits for the first tokens longer than they take.
+            let (ready, most) = match ready {
+                Some(ready) => (ready, MOST_TURNS),
+                None => (self.read_texts(&cache, watch).await?, 1),
             };
-            self.decode_ahead(&cache, &ready.pass)?;
+            self.decode_ahead(&cache, &ready.pass, most)?;
             let (turns, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
             self.ready = Some(ready);
             given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
@@ -280,8 +281,14 @@ impl Batch {
         seen
     }
 
-    /// Queues submits until as many are on their way as should be, or no token is left to draw.
-    fn decode_ahead(&mut self, cache: &KeyValueCache, pass: &SeveralPass) -> Result<()> {
+    /// Queues submits until as many are on their way as should be, or no token is left to draw: one of at most `first`
+    /// passes where none is.
+    fn decode_ahead(
+        &mut self,
+        cache: &KeyValueCache,
+        pass: &SeveralPass,
+        first: usize,
+    ) -> Result<()> {
         while self.ahead.len() < SUBMITS_AHEAD {
             let queued = self.ahead.turns();
             let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
@@ -289,22 +296,23 @@ impl Batch {
             if left == 0 {
                 break;
             }
-            self.ahead.push(self.decode(cache, pass, left, queued)?);
+            let most = if self.ahead.is_empty() { first } else { MOST_TURNS };
+            self.ahead.push(self.decode(cache, pass, most.min(left), queued)?);
         }
         Ok(())
     }
 
-    /// Some of `left` passes behind `queued` ones: as many as the GPU does in one submit.
+    /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
     fn decode(
         &self,
         cache: &KeyValueCache,
         pass: &SeveralPass,
-        left: usize,
+        most: usize,
         queued: usize,
     ) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.pace);
         let queue = |room: &Room| {
-            let turns = Submit::turns(pace, pass.work, room.turns.min(MOST_TURNS)).min(left);
+            let turns = Submit::turns(pace, pass.work, room.turns.min(most));
             let work = pass.work.times(turns);
             let submits = pace.submits(work, pass.largest);
             let choice = |text: &Text| text.choice(queued, self.capacity);

@@ -33,6 +33,7 @@ mod resources;
 mod resume;
 mod sampler;
 mod several;
+mod several_plans;
 mod snapshot;
 pub(crate) mod step;
 mod tensor;

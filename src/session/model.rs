@@ -3,6 +3,7 @@
 use super::key_value_cache::KeyValueCache;
 use super::pace::Pace;
 use super::prober::Prober;
+use super::several_plans::SeveralKept;
 use super::watch::Watch;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
@@ -26,6 +27,8 @@ pub struct Model {
     pub(super) sampler_bytes: Cell<u64>,
     /// Counts uses of the caches.
     epoch: Cell<u64>,
+    /// What decoded several texts last.
+    pub(super) several: SeveralKept,
     /// What looked into the model last.
     pub(super) prober: RefCell<Option<Rc<Prober>>>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
@@ -43,6 +46,7 @@ impl Model {
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
             sampler_bytes: Cell::new(0),
+            several: SeveralKept::default(),
             prober: RefCell::default(),
             epoch: Cell::new(0),
         }
@@ -118,6 +122,7 @@ impl Model {
     /// Gives up the GPU memory. Every later use fails with code `freed`.
     pub fn free(&self) {
         self.caches.take();
+        self.several.free();
         self.prober.take();
         self.weights.free();
     }

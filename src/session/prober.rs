@@ -10,6 +10,7 @@ use crate::gpu::{Gpu, Region};
 use crate::lower::{InferenceOptions, Probe, probe_plan};
 use crate::plan::Buffer;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// The plan of a probe, bound to a cache's room.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Prober {
         let (caps, options) = (model.gpu.0.capabilities(), cache.options);
         let make = |shape, slots: &[u64]| {
             let plan = probe_plan(caps, &model.layout, shape, options, slots, probe)?;
-            Ok(vec![plan])
+            Ok(Rc::new(vec![plan]))
         };
         let (annex, plans) = Annex::new(model, cache, None, &make, &|_| Ok(())).await?;
         let hidden = model.config.hidden_size;

@@ -107,7 +107,7 @@ impl Sampler {
         let caps = model.gpu().capabilities();
         let make = |shape, slots: &[u64]| {
             sample_plan(caps, model.layout(), shape, cache.options, slots, choices)
-                .map(|plan| vec![plan])
+                .map(|plan| Rc::new(vec![plan]))
         };
         let prepare = |resources: &Resources| {
             if choices.biased { write_bias(model, resources, bias) } else { Ok(()) }

@@ -8,7 +8,7 @@ use super::step::{Choice, Step};
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, watched};
-use crate::lower::{CacheShape, SeveralRows, several_plans};
+use crate::lower::{CacheShape, SeveralRows};
 use crate::plan::{Buffer, Plan};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -81,9 +81,10 @@ impl SeveralPass {
         let of =
             if batch.is_some() { SeveralRows::OfTexts(rows) } else { SeveralRows::OfOne(rows) };
         let make = |shape, slots: &[u64]| {
-            let plans = several_plans(caps, model.layout(), shape, cache.options, slots, of)?;
-            stride.set(plans.cache_rows);
-            Ok(std::iter::once(plans.pass).chain(plans.texts).collect())
+            let form = (shape, cache.options, of);
+            let (cache_rows, plans) = model.several.plans(caps, model.layout(), form, slots)?;
+            stride.set(cache_rows);
+            Ok(plans)
         };
         let (annex, plans) = Annex::new(&model.weights, cache, batch, &make, &|_| Ok(())).await?;
         model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());

@@ -201,8 +201,8 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
             (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
         ] {
             for weights in WeightFormat::ALL {
-                let (stride, form) = (n, None);
-                let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights, form };
+                let stride = n;
+                let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
                 let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
                 entries.push((what, k::matvec_rows(caps, shape)));
             }
@@ -288,8 +288,8 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             };
             add(&format!("matvec of heads in {}", weights.name()), k::matvec(caps, matvec));
             let MatvecShape { n, k, input, output, .. } = matvec;
-            let (rows, stride, form) = (5, shape.stride(), None);
-            let several = MatvecRowsShape { n, k, rows, stride, input, output, weights, form };
+            let (rows, stride) = (5, shape.stride());
+            let several = MatvecRowsShape { n, k, rows, stride, input, output, weights };
             add("rows to heads", k::matvec_rows(caps, several));
             if weights == WeightFormat::F32 {
                 let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });

@@ -11,7 +11,6 @@ use super::weights::packed;
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::config::Activation;
-use crate::error::ErrorCode;
 use crate::kernels::{
     self as k, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, PARTIAL_STATE,
     WeightFormat,
@@ -41,8 +40,6 @@ pub(super) fn cases() -> Vec<Case> {
     for format in WeightFormat::ALL {
         let name = format!("matvec_rows with {} weights", format.name());
         cases.push(Case::new(name, move |lane| products(lane, format)));
-        let name = format!("matvec_rows by every form with {} weights", format.name());
-        cases.push(Case::new(name, move |lane| by_forms(lane, format)));
     }
     cases.push(Case::new("matvec_rows to the heads of several texts", heads_of_texts));
     for cache in KvCache::ALL {
@@ -57,12 +54,22 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// One row, fewer than a power of two, whole blocks of rows and one past them; rows of vectors and of single
-/// elements; fewer and more rows of the matrix than a workgroup takes.
+/// elements, by each number of lanes that selection picks; fewer and more rows of the matrix than a workgroup takes.
 async fn products(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
     let sizes: &[_] = if weights == WeightFormat::F32 {
-        &[(1, 4), (131, 19), (70, 260), (3, 1), (2051, 36), (5, 768)]
+        &[
+            (1, 4),
+            (131, 19),
+            (70, 260),
+            (3, 1),
+            (2051, 36),
+            (5, 768),
+            (4099, 20),
+            (6, 1028),
+            (6, 2048),
+        ]
     } else {
-        &[(1, 32), (70, 256), (13, 2304)]
+        &[(1, 32), (70, 256), (13, 2304), (4099, 64), (6, 16384)]
     };
     for (index, &(n, k)) in sizes.iter().enumerate() {
         for (turn, rows) in [1, 3, 16, 17].into_iter().enumerate() {
@@ -86,35 +93,7 @@ fn shape_of(
     } else {
         MatvecInput::Plain
     };
-    MatvecRowsShape { n, k, rows, stride: n + 9, input, output, weights, form: None }
-}
-
-/// Lanes whose turns are whole and not, rows of the matrix that fill units and do not, one row and many.
-async fn by_forms(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
-    let sizes: &[_] = if weights == WeightFormat::F32 {
-        &[(37, 260, 16), (70, 768, 17), (9, 19, 1)]
-    } else {
-        &[(37, 256, 16), (70, 768, 17), (9, 2304, 1)]
-    };
-    for (index, &sizes) in sizes.iter().enumerate() {
-        let output = OUTPUTS[[1, 4, 0][index]];
-        let shape = shape_of(sizes, index == 1, output, weights);
-        let problem = Problem::new(&lane, shape).await?;
-        let made = lane
-            .kernels(|caps| {
-                let form =
-                    |form| k::matvec_rows(caps, MatvecRowsShape { form: Some(form), ..shape });
-                k::matvec_rows_forms(caps).into_iter().map(form).filter(fits).collect()
-            })
-            .map_err(text)?;
-        problem.check(&lane, &made).await?;
-    }
-    Ok(lane.summary())
-}
-
-/// A form that is too large for a device is none of its forms.
-fn fits(made: &crate::error::Result<Kernel>) -> bool {
-    !made.as_ref().is_err_and(|error| error.code == ErrorCode::LimitExceeded)
+    MatvecRowsShape { n, k, rows, stride: n + 9, input, output, weights }
 }
 
 async fn product(lane: &Lane, shape: MatvecRowsShape) -> Result<(), String> {

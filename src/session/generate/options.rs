@@ -40,7 +40,7 @@ pub struct GenerateOptions {
     pub bias: Vec<f32>,
     /// Tokens that repeat the text are checked several at a time.
     pub prompt_lookup: bool,
-    /// Each call of [`Generation::next`] draws one token, so that the bias may change before each.
+    /// Each call of [`next`](super::Generation::next) draws one token, so that the bias may change before each.
     pub stepwise: bool,
 }
 

@@ -90,6 +90,19 @@ fn texts_are_those_of_generations_of_their_own() {
 }
 
 #[test]
+fn the_first_tokens_come_behind_one_pass() {
+    let model = Pair::new(&Double::floor(), TIED).model;
+    // The second batch has the first one's plans.
+    for _ in 0..2 {
+        let mut batch = begun(&model, &ragged(3, &greedy(24)));
+        let mut next = || block_on(batch.next(UNWATCHED)).unwrap();
+        let first: Vec<_> = next().into_iter().map(|(index, _)| index).collect();
+        assert_eq!(first, [0, 1, 2]);
+        assert!(next().len() > 3);
+    }
+}
+
+#[test]
 fn every_family_decodes_several_texts() {
     for config in [WINDOWED, NORMED, ALTERNATING, TWO_TABLES, BIASED, LEARNED, UNSCALED, PARALLEL] {
         let model = Pair::new(&Double::floor(), config).model;
