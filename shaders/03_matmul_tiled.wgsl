@@ -35,12 +35,11 @@ const PATCH_M: u32 = min(LANES_M, 4u);
 const PATCH_N: u32 = min(LANES_N, 8u);
 const PITCH_A: u32 = LANES_M + PAD_A;
 const PITCH_B: u32 = LANES_N + PAD_B;
-const SIZE_A: u32 = VECTORS_K * PITCH_A;
-const SIZE_B: u32 = VECTORS_K * PITCH_B;
+const STEPS: u32 = 4u * VECTORS_K;
 
-// Vector i · LANES + lane of a row of the tile, four rows for each vector of K.
-var<workgroup> tile_a: array<array<array<vec4<f32>, BUFFERS * SIZE_A>, 4>, LEFT_VECTORS>;
-var<workgroup> tile_b: array<array<array<vec4<f32>, BUFFERS * SIZE_B>, 4>, RIGHT_VECTORS>;
+// By buffer, vector of an invocation, step of K and lane. Steps of K lie by component, and then by vector of K.
+var<workgroup> tile_a: array<array<array<array<vec4<f32>, PITCH_A>, STEPS>, LEFT_VECTORS>, BUFFERS>;
+var<workgroup> tile_b: array<array<array<array<vec4<f32>, PITCH_B>, STEPS>, RIGHT_VECTORS>, BUFFERS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let rows = range_rows(step.tokens, range);
@@ -68,17 +67,28 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
     }
   }
+  var at_a = place_a(lane, m0, k_begin, column);
+  var at_b = place_b(lane, n0, k_begin);
   var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
   var buffer = 0u;
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
     for (var i = 0u; i < LOADS_A; i++) {
-      put_a(buffer * SIZE_A, lane + i * WORKGROUP, next_a[i]);
+      put_a(buffer, lane + i * WORKGROUP, next_a[i]);
     }
     for (var i = 0u; i < LOADS_B; i++) {
-      put_b(buffer * SIZE_B, lane + i * WORKGROUP, next_b[i]);
+      put_b(buffer, lane + i * WORKGROUP, next_b[i]);
     }
     workgroupBarrier();
-    if k0 + BK < k_end {
+    at_a += STEP_A;
+    at_b += STEP_B;
+    if WALKS && k0 + 2u * BK <= k_end {
+      for (var i = 0u; i < LOADS_A; i++) {
+        next_a[i] = walk_a(at_a, i * WORKGROUP);
+      }
+      for (var i = 0u; i < LOADS_B; i++) {
+        next_b[i] = walk_b(at_b, i * WORKGROUP);
+      }
+    } else if k0 + BK < k_end {
       for (var i = 0u; i < LOADS_A; i++) {
         next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
       }
@@ -90,15 +100,24 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var q = 0u; q < COMPONENTS; q++) {
         var right = array<vec4<f32>, RIGHT_VECTORS>();
         for (var j = 0u; j < RIGHT_VECTORS; j++) {
-          right[j] = tile_b[j][q][buffer * SIZE_B + v * PITCH_B + lane_n];
+          right[j] = tile_b[buffer][j][q * VECTORS_K + v][lane_n];
         }
         for (var i = 0u; i < LEFT_VECTORS; i++) {
-          let left = tile_a[i][q][buffer * SIZE_A + v * PITCH_A + lane_m];
+          let left = tile_a[buffer][i][q * VECTORS_K + v][lane_m];
+          // To and fro, so that each row begins with the operand that the one before ended with.
           for (var j = 0u; j < RIGHT_VECTORS; j++) {
             sums[i * 4u][j] = fma(vec4(left.x), right[j], sums[i * 4u][j]);
-            sums[i * 4u + 1u][j] = fma(vec4(left.y), right[j], sums[i * 4u + 1u][j]);
+          }
+          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+            let t = RIGHT_VECTORS - 1u - j;
+            sums[i * 4u + 1u][t] = fma(vec4(left.y), right[t], sums[i * 4u + 1u][t]);
+          }
+          for (var j = 0u; j < RIGHT_VECTORS; j++) {
             sums[i * 4u + 2u][j] = fma(vec4(left.z), right[j], sums[i * 4u + 2u][j]);
-            sums[i * 4u + 3u][j] = fma(vec4(left.w), right[j], sums[i * 4u + 3u][j]);
+          }
+          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+            let t = RIGHT_VECTORS - 1u - j;
+            sums[i * 4u + 3u][t] = fma(vec4(left.w), right[t], sums[i * 4u + 3u][t]);
           }
         }
       }

@@ -11,12 +11,24 @@ fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4
   return value;
 }
 
-fn put_a(start: u32, i: u32, value: vec4<f32>) {
+// Element of `a` where an invocation's first vector of a tile begins; a step of K goes STEP_A on. Tiles that lie
+// whole inside K are loaded from there: rows past the end from wherever they would be.
+const STEP_A: u32 = BK;
+
+fn place_a(lane: u32, m0: u32, k0: u32, column: u32) -> u32 {
+  return (m0 + lane / VECTORS_K) * A_STRIDE + column + k0 + lane % VECTORS_K * 4u;
+}
+
+fn walk_a(at: u32, i: u32) -> vec4<f32> {
+  return fetch_a(i / VECTORS_K, at, 0u);
+}
+
+fn put_a(buffer: u32, i: u32, value: vec4<f32>) {
   let m = i / VECTORS_K;
   let vector = m / 4u;
-  let place = start + i % VECTORS_K * PITCH_A + vector % LANES_M;
-  tile_a[vector / LANES_M][0][place][m % 4u] = value.x;
-  tile_a[vector / LANES_M][1][place][m % 4u] = value.y;
-  tile_a[vector / LANES_M][2][place][m % 4u] = value.z;
-  tile_a[vector / LANES_M][3][place][m % 4u] = value.w;
+  let lane = vector % LANES_M;
+  tile_a[buffer][vector / LANES_M][0u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.x;
+  tile_a[buffer][vector / LANES_M][1u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.y;
+  tile_a[buffer][vector / LANES_M][2u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.z;
+  tile_a[buffer][vector / LANES_M][3u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.w;
 }

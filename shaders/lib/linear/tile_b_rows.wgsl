@@ -10,13 +10,24 @@ fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
   return value;
 }
 
-fn put_b(start: u32, i: u32, fetched: FetchedB) {
+// As place_a and walk_a.
+const STEP_B: u32 = BK;
+
+fn place_b(lane: u32, n0: u32, k0: u32) -> u32 {
+  return (n0 + lane / VECTORS_K) * B_STRIDE + k0 + lane % VECTORS_K * 4u;
+}
+
+fn walk_b(at: u32, i: u32) -> FetchedB {
+  return fetch_b(i / VECTORS_K, at);
+}
+
+fn put_b(buffer: u32, i: u32, fetched: FetchedB) {
   let value = elements_b(fetched);
   let n = i / VECTORS_K;
   let vector = n / 4u;
-  let place = start + i % VECTORS_K * PITCH_B + vector % LANES_N;
-  tile_b[vector / LANES_N][0][place][n % 4u] = value.x;
-  tile_b[vector / LANES_N][1][place][n % 4u] = value.y;
-  tile_b[vector / LANES_N][2][place][n % 4u] = value.z;
-  tile_b[vector / LANES_N][3][place][n % 4u] = value.w;
+  let lane = vector % LANES_N;
+  tile_b[buffer][vector / LANES_N][0u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.x;
+  tile_b[buffer][vector / LANES_N][1u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.y;
+  tile_b[buffer][vector / LANES_N][2u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.z;
+  tile_b[buffer][vector / LANES_N][3u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.w;
 }

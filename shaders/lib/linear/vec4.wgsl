@@ -8,7 +8,7 @@
 
 // Elements inner … inner + 3 of row outer of `a`; `inner` is a multiple of 4.
 fn fetch_a(outer: u32, inner: u32, column: u32) -> vec4<f32> {
-  return a[(outer * A_STRIDE + column + inner) / 4u];
+  return a[outer * (A_STRIDE / 4u) + (column + inner) / 4u];
 }
 
 // Columns col … col + 3 of row `row` of `c`.

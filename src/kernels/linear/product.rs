@@ -275,6 +275,7 @@ fn constants(
                 .size("BN", bn)
                 .size("BK", bk)
                 .size("BUFFERS", tile.buffers(shape.form))
+                .flag("WALKS", shape.by_vectors())
                 .size("PAD_A", pad_a)
                 .size("PAD_B", pad_b)
                 .unrolled("TM", tm)
