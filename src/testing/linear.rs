@@ -575,7 +575,7 @@ pub(super) async fn row_by(
 
 /// How much a gated output changes with a factor on one of its two products, and with one on the other: each is a sum
 /// that rounding may change.
-fn of_both(activation: Activation, products: &[f64], n: usize) -> Vec<f64> {
+pub(super) fn of_both(activation: Activation, products: &[f64], n: usize) -> Vec<f64> {
     let (slopes, _) = gated_activation_backward(activation, products, &vec![1.0; n], n);
     let by_one = |i: usize| (slopes[i] * products[i]).abs();
     (0..n).map(|i| by_one(i) + by_one(n + i)).collect()

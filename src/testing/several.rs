@@ -5,8 +5,8 @@ use super::attention::SOFTMAX;
 use super::attention_decode::{Heads, expanded, forms, packed as packed_rows, ranges, shapes};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::linear::EPSILON;
-use super::measure::{ROUNDING, close, of, same, text, wide};
+use super::linear::{EPSILON, of_both};
+use super::measure::{ROUNDING, close, close_to_terms, of, same, text, wide};
 use super::weights::packed;
 use super::{Case, Outcome};
 use crate::arch::Rope;
@@ -107,6 +107,8 @@ struct Problem {
     shape: MatvecRowsShape,
     operands: Vec<Operand>,
     expected: Vec<f64>,
+    /// What rounding is relative to.
+    terms: Vec<f64>,
 }
 
 /// A matrix that is held as `weights` says: the operand, and the numbers that it stands for.
@@ -136,6 +138,7 @@ impl Problem {
         let mut operands =
             vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, rows, column, n)];
         let mut expected = wide(&c);
+        let mut terms = expected.clone();
         for (row, result) in expected.chunks_exact_mut(stride).enumerate() {
             let mut x = wide(&a[row * k..][..k]);
             if let MatvecInput::Norm { epsilon } = input {
@@ -143,6 +146,8 @@ impl Problem {
             }
             let mut product = matvec_forward(&x, &matrix, None);
             if let MatvecOutput::Gated(activation) = output {
+                let both = of_both(activation, &product, n);
+                terms[row * stride + column..][..n].copy_from_slice(&both);
                 product = gated_activation_forward(activation, &product, n);
             }
             for (i, x) in product.into_iter().enumerate() {
@@ -165,7 +170,7 @@ impl Problem {
         if matches!(output, MatvecOutput::Bias | MatvecOutput::BiasedResidual) {
             operands.push(Operand::floats(&bias));
         }
-        Ok(Self { shape, operands, expected })
+        Ok(Self { shape, operands, expected, terms })
     }
 
     async fn check(&self, lane: &Lane, made: &[Kernel]) -> Result<(), String> {
@@ -174,7 +179,8 @@ impl Problem {
         let jobs: Vec<_> = made.iter().map(job).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             let what = format!("{rows} rows by {n} × {k}, {output:?}");
-            close(&what, &got.floats(0), &self.expected, ROUNDING).map_err(of(&job.kernel))?;
+            close_to_terms(&what, &got.floats(0), &self.expected, &self.terms, ROUNDING)
+                .map_err(of(&job.kernel))?;
         }
         Ok(())
     }

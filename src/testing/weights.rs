@@ -114,7 +114,7 @@ async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     }
     // A subgroup has several results.
     for input in [norm, MatvecInput::Plain] {
-        let (n, k, output) = (8203, 264, MatvecOutput::Plain);
+        let (n, k, output) = (8203, 288, MatvecOutput::Plain);
         product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
     }
     Ok(lane.summary())
