@@ -46,3 +46,7 @@ fn put_b(i: u32, fetched: FetchedB) {
 fn put_sums(group: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&results[group % SUBGROUPS], 0u, sums, RESULT_PITCH);
 }
+
+fn store_sums(at: u32, sums: Sums) {
+  subgroupMatrixStore<row_major>(&c, at, sums, C_STRIDE);
+}

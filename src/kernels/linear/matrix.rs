@@ -3,8 +3,9 @@
 use super::choice::Choice;
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::format::{Element, WeightFormat};
+use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Composer, shader};
+use crate::kernels::shape::Output;
 use crate::products::{Form, LinearShape, LinearTile};
 use std::fmt::Write;
 
@@ -104,6 +105,7 @@ pub(super) fn matrix_constants(
     caps: &Capabilities,
     composer: Composer,
     shape: &LinearShape,
+    output: Output,
     tile: LinearTile,
 ) -> Result<Composer> {
     let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else {
@@ -136,8 +138,12 @@ pub(super) fn matrix_constants(
         ("VECTORS_B", bn * bk / 4),
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
-    let composer =
-        sizes.into_iter().fold(composer, |composer, (name, size)| composer.size(name, size));
+    let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+    let composer = sizes
+        .into_iter()
+        .fold(composer, |composer, (name, size)| composer.size(name, size))
+        .flag("DIRECT", shape.by_vectors() && !biased)
+        .flag("STARTS", starts(output).is_some());
     let counts = [
         ("MATRICES_M", wm / m),
         ("MATRICES_N", wn / n),
@@ -155,7 +161,26 @@ pub(super) fn matrix_constants(
         return Ok(composer.matrix(caps, config, shader!("lib/matrix/emulated")));
     }
     let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
-    Ok(composer.written("matrix_step", &matrix_step(shape, config, tile)))
+    Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &start(output))))
+}
+
+/// The buffer whose elements are added to those of a product, and when.
+fn starts(output: Output) -> Option<(&'static str, &'static str)> {
+    match output {
+        Output::Mode(WriteMode::Overwrite) | Output::Bias | Output::BiasedResidual => None,
+        Output::Mode(_) => Some(("c", "adds(step.accumulate)")),
+        Output::Residual => Some(("residual", "true")),
+    }
+}
+
+/// What a matrix of results starts as: what it is added to.
+fn start(output: Output) -> String {
+    let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
+        format!(
+            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
+        )
+    });
+    format!("fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n")
 }
 
 /// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
@@ -202,13 +227,23 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
     text + "}\n"
 }
 
+/// What reads A and holds the results.
+pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape) -> Composer {
+    match (shape.by_vectors(), shape.a) {
+        (true, Element::F16) => {
+            composer.module(shader!("lib/matrix/a_f16")).module(shader!("lib/matrix/results"))
+        }
+        (true, Element::F32) => {
+            composer.module(shader!("lib/matrix/a_vec4")).module(shader!("lib/matrix/results"))
+        }
+        (false, _) => {
+            composer.module(shader!("lib/linear/scalar")).module(shader!("lib/matrix/a_scalar"))
+        }
+    }
+}
+
 pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
     let form = shape.form;
-    let composer = match shape.a {
-        Element::F32 => composer.module(shader!("lib/matrix/a_f32")),
-        // With its binding, in lib/linear/vec4_half.
-        Element::F16 => composer,
-    };
     let a = if form == Form::MatmulAt {
         shader!("lib/matrix/a_columns")
     } else {
