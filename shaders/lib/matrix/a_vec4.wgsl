@@ -5,7 +5,7 @@ alias FetchedA = vec4<f32>;
 
 // Elements inner … inner + 3 of row outer of `a`; `inner` is a multiple of 4.
 fn fetch_a(outer: u32, inner: u32, column: u32) -> FetchedA {
-  return a[(outer * A_STRIDE + column + inner) / 4u];
+  return a[outer * (A_STRIDE / 4u) + (column + inner) / 4u];
 }
 
 fn elements_a(fetched: FetchedA) -> vec4<f32> {

@@ -54,7 +54,15 @@ fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form)
     let lanes = caps.matrix_lanes() as usize;
     let whole = [wm % m, wn % n, bk % k, m * n / 4 % lanes].iter().all(|rest| *rest == 0);
     let loads = |side: usize| (side * bk / 4).is_multiple_of(size as usize);
+    let panels = Panels::of(form, [bm, bn, bk], [wm, wn]);
+    let lines = across(form, [bm, bn, bk]).iter().zip(&panels).all(|(across, panels)| {
+        // Lines that all invocations load at once: some of a panel, or some panels.
+        let step = size as usize / across;
+        let fits = step > 0 && (panels.lines % step == 0 || step % panels.lines == 0);
+        fits && (size as usize).is_multiple_of(*across)
+    });
     whole
+        && lines
         && loads(bm)
         && loads(bn)
         && size <= caps.limits.workgroup_invocations()
@@ -91,6 +99,12 @@ impl Panels {
     }
 }
 
+/// Vectors of a line of the tiles of a and b, all panels together.
+fn across(form: Form, [bm, bn, bk]: [usize; 3]) -> [usize; 2] {
+    let a = if form == Form::MatmulAt { bm } else { bk };
+    [a / 4, if form == Form::MatmulT { bk / 4 } else { bn / 4 }]
+}
+
 /// Bytes of workgroup memory.
 fn bytes(config: MatrixConfig, tile: LinearTile, form: Form) -> usize {
     let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else { return 0 };
@@ -118,6 +132,7 @@ pub(super) fn matrix_constants(
     let lanes = caps.matrix_lanes() as usize;
     let size = composer.workgroup_size();
     let [m, n] = [config.m, config.n].map(|size| size as usize);
+    let [across_a, across_b] = across(form, [bm, bn, bk]);
     let sizes = [
         ("BM", bm),
         ("BN", bn),
@@ -128,14 +143,14 @@ pub(super) fn matrix_constants(
         ("LINES_A", a.lines),
         ("ROW_A", a.row()),
         ("FOURS_A", a.len / 4),
-        ("ACROSS_A", if form == Form::MatmulAt { bm / 4 } else { bk / 4 }),
-        ("VECTORS_A", bm * bk / 4),
+        ("ACROSS_A", across_a),
+        ("STEP_A", size / across_a),
         ("PANELS_B", b.count),
         ("LINES_B", b.lines),
         ("ROW_B", b.row()),
         ("FOURS_B", b.len / 4),
-        ("ACROSS_B", if form == Form::MatmulT { bk / 4 } else { bn / 4 }),
-        ("VECTORS_B", bn * bk / 4),
+        ("ACROSS_B", across_b),
+        ("STEP_B", size / across_b),
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
