@@ -65,18 +65,29 @@ const HALF = ["matmul_t", "matmul"].flatMap((form) =>
   [...[512, 1024, 2048, 4096].map(cube), [512, 4096, 768]].map((sides) => [form, sides]),
 );
 
-/** Products on subgroup matrices, where the device has them: weights in f16, the rest rounded on its way. */
-const MATRIX = Object.entries(SHAPES).flatMap(([form, shapes]) =>
-  shapes.map((sides) => [form, sides]),
-);
+/** The gradients of outputs that lie in f32, in a mixed step of seed with eight documents. */
+const ROUNDED = [
+  ["matmul", [4096, 768, 768]],
+  ["matmul", [4096, 2048, 768]],
+  ["matmul_at", [768, 768, 4096]],
+  ["matmul_at", [768, 2048, 4096]],
+];
 
-/** All products of the suite as `{ form, m, n, k, half, matrix }`. */
+/** Products on subgroup matrices, where the device has them: f16 in, f32 sums; or the first operand rounded on its way. */
+const MATRIX = [
+  ...Object.entries(SHAPES).flatMap(([form, shapes]) => shapes.map((sides) => [form, sides, true])),
+  ...ROUNDED.map(([form, sides]) => [form, sides, false]),
+];
+
+/** All products of the suite as `{ form, m, n, k, half, matrix, halves }`. */
 export const PRODUCTS = [
   ...Object.entries(SHAPES).flatMap(([form, shapes]) =>
     [...shapes, ...OTHERS].map(([m, n, k]) => ({ form, m, n, k, half: false })),
   ),
   ...HALF.map(([form, [m, n, k]]) => ({ form, m, n, k, half: true })),
-  ...MATRIX.map(([form, [m, n, k]]) => ({ form, m, n, k, half: false, matrix: true })),
+  ...MATRIX.map(([form, [m, n, k], halves]) => {
+    return { form, m, n, k, half: false, matrix: true, halves };
+  }),
 ];
 
 /** Milliseconds from the submit of a product to the arrival of its last four results. */
@@ -108,6 +119,12 @@ async function toReadback(device, sequence, target, bytes) {
   return median(times);
 }
 
+/** How a product's operands lie, in words. */
+export function way({ half, matrix = false, halves = false }) {
+  if (matrix) return halves ? " by matrices" : " by matrices, rounded";
+  return half ? " by f16" : "";
+}
+
 /**
  * Every tile and split of one product.
  *
@@ -116,11 +133,10 @@ async function toReadback(device, sequence, target, bytes) {
  */
 export async function products(module, runtime, work) {
   const device = runtime.device();
-  const { form, m, n, k, half, matrix = false } = work;
-  const packed = half || (matrix && form !== "matmul_at");
+  const { form, m, n, k, half, matrix = false, halves = false } = work;
   const buffers = new Buffers(device);
-  const a = buffers.make(noise(m * k));
-  const b = buffers.make(packed ? halfNoise(2 * n * k) : noise(n * k));
+  const a = buffers.make(halves ? halfNoise(2 * m * k) : noise(m * k));
+  const b = buffers.make(half || matrix ? halfNoise(2 * n * k) : noise(n * k));
   const c = buffers.make(m * n * 4);
   const tokens = form === "matmul_at" ? k : m;
   const step = buffers.make(
@@ -146,7 +162,7 @@ export async function products(module, runtime, work) {
     const microseconds = times[i];
     const row = {
       ...work,
-      kernel: half ? `${form} by f16` : matrix ? `${form} by matrices` : form,
+      kernel: form + way(work),
       variant: stages[0].variant,
       picked,
       microseconds,

@@ -1,6 +1,6 @@
 // The suites of kernels alone, importable in a page and in Node.
 import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
-import { PRODUCTS, products } from "./linear.mjs";
+import { PRODUCTS, products, way } from "./linear.mjs";
 import { byKernel, CONFIGS } from "./workloads.mjs";
 
 const LENGTHS = [128, 512, 1024, 2048, 4096, 8192];
@@ -75,9 +75,9 @@ export async function matmulSuite(testing, gpu, settings, report) {
   const { subgroupMatrix } = JSON.parse(runtime.capabilities()).features;
   const results = [];
   for (const work of PRODUCTS) {
-    const { form, m, n, k, half, matrix } = work;
-    const by = half ? " by f16" : matrix ? " by matrices" : "";
-    if (!`${form}${by} ${m}x${n}x${k}`.includes(only) || (matrix && !subgroupMatrix)) continue;
+    const { form, m, n, k, matrix } = work;
+    if (!`${form}${way(work)} ${m}x${n}x${k}`.includes(only) || (matrix && !subgroupMatrix))
+      continue;
     for (const row of await products(testing, runtime, work)) {
       results.push(row);
       report(row);

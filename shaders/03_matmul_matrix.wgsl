@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/vec4_half or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/a_f32 or none, matrix/subgroup or matrix/emulated, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
+// uses: step, range, flat, write_mode, matrix/a_vec4 or matrix/a_f16 or linear/scalar, matrix/results or none, matrix/a_scalar or none, linear/residual_scalar or linear/bias_scalar or linear/biased_residual_scalar or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
 // f16, with sums in f32.
 //
@@ -15,9 +15,10 @@
 //
 // Tiles of both operands lie in workgroup memory as they are stored, in panels of the WM rows or WN columns that a
 // subgroup multiplies. A line of a panel ends with a pad of 8 cells, which keeps the loads of a matrix in different
-// banks. The next tiles are loaded into registers while these are multiplied. A subgroup has WM×WN results. They
-// leave through workgroup memory, a matrix of each subgroup at a time, to be added to what they are added to and cut
-// at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
+// banks. The next tiles are loaded into registers while these are multiplied. A subgroup has WM×WN results. Where
+// rows begin at multiples of 4 and no bias is added, those of a whole tile start as what they are added to, and are
+// stored as matrices. Others leave through workgroup memory, a matrix of each subgroup at a time, to be added to what
+// they are added to and cut at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
 // and store.
 //
 // Grid: x over column tiles and splits, y over row tiles.
@@ -26,6 +27,38 @@ const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;
 const GROUPS_N: u32 = BN / WN;
 const SUBGROUPS: u32 = BM / WM * GROUPS_N;
+
+// An invocation's vectors of the next tiles: lines STEP_A and STEP_B apart, so that all places are one and a constant.
+fn load_tiles(
+    lane: u32, m0: u32, n0: u32, k0: u32, k_end: u32, column: u32,
+    next_a: ptr<function, array<FetchedA, LOADS_A>>,
+    next_b: ptr<function, array<FetchedB, LOADS_B>>) {
+  let line_a = lane / ACROSS_A;
+  let four_a = lane % ACROSS_A;
+  let line_b = lane / ACROSS_B;
+  let four_b = lane % ACROSS_B;
+  if !CHECK_K || k0 + BK <= k_end {
+    for (var i = 0u; i < LOADS_A; i++) {
+      (*next_a)[i] = load_a(line_a + i * STEP_A, four_a, m0, k0, column);
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      (*next_b)[i] = load_b(line_b + i * STEP_B, four_b, n0, k0);
+    }
+    return;
+  }
+  for (var i = 0u; i < LOADS_A; i++) {
+    (*next_a)[i] = FetchedA();
+    if within_a(line_a + i * STEP_A, four_a, k0, k_end) {
+      (*next_a)[i] = load_a(line_a + i * STEP_A, four_a, m0, k0, column);
+    }
+  }
+  for (var i = 0u; i < LOADS_B; i++) {
+    (*next_b)[i] = FetchedB();
+    if within_b(line_b + i * STEP_B, four_b, k0, k_end) {
+      (*next_b)[i] = load_b(line_b + i * STEP_B, four_b, n0, k0);
+    }
+  }
+}
 
 fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane = invocation % WORKGROUP;
@@ -45,34 +78,39 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var next_a = array<FetchedA, LOADS_A>();
   var next_b = array<FetchedB, LOADS_B>();
   if k_begin < k_end {
-    for (var i = 0u; i < LOADS_A; i++) {
-      next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
-    }
-    for (var i = 0u; i < LOADS_B; i++) {
-      next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
-    }
+    load_tiles(lane, m0, n0, k_begin, k_end, column, &next_a, &next_b);
   }
   var sums = array<array<Sums, MATRICES_N>, MATRICES_M>();
+  let whole = DIRECT && m0 + BM <= m_end && n0 + BN <= N;
+  let row = split * PART_ROWS + m0 + group / GROUPS_N * WM;
+  let first = row * C_STRIDE + column_of_c(range) + n0 + group % GROUPS_N * WN;
+  if whole && STARTS {
+    for (var i = 0u; i < MATRICES_M; i++) {
+      for (var j = 0u; j < MATRICES_N; j++) {
+        sums[i][j] = start(first + i * MATRIX_M * C_STRIDE + j * MATRIX_N);
+      }
+    }
+  }
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
-    for (var i = 0u; i < LOADS_A; i++) {
-      put_a(lane + i * WORKGROUP, next_a[i]);
-    }
-    for (var i = 0u; i < LOADS_B; i++) {
-      put_b(lane + i * WORKGROUP, next_b[i]);
-    }
+    put_tiles(lane, &next_a, &next_b);
     workgroupBarrier();
     if k0 + BK < k_end {
-      for (var i = 0u; i < LOADS_A; i++) {
-        next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
-      }
-      for (var i = 0u; i < LOADS_B; i++) {
-        next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
-      }
+      load_tiles(lane, m0, n0, k0 + BK, k_end, column, &next_a, &next_b);
     }
     multiply_tiles(group, &sums);
     workgroupBarrier();
   }
 
+  if whole {
+    if own < SUBGROUPS {
+      for (var i = 0u; i < MATRICES_M; i++) {
+        for (var j = 0u; j < MATRICES_N; j++) {
+          store_sums(first + i * MATRIX_M * C_STRIDE + j * MATRIX_N, sums[i][j]);
+        }
+      }
+    }
+    return;
+  }
   // Invocations store for the subgroup that they would be in if all were the widest.
   let owner = lane / LANES;
   let owner_m = m0 + owner / GROUPS_N * WM;

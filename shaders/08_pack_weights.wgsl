@@ -1,10 +1,10 @@
-// uses: flat, finite, weights/pack_f16 or weights/pack_int8 or weights/pack_int4
+// uses: flat, finite, weights/pack_int8 or weights/pack_int4
 // pack_weights_forward: a matrix of f32 into a packed one, as lib/weights/ read it.
 //
 //   0 matrix  read   f32 [GROUPS · 32]           rows one after the other, each of whole groups
-//   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32 where the form has them
+//   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32
 //
-// A group with a number that is not finite gets NaN as its scale, or in all its elements.
+// A group with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per group.
 @group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
@@ -31,10 +31,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let scale = scale_for(extreme);
   let inverse = select(1.0 / scale, 0.0, vanishes);
   for (var w = 0u; w < WORDS; w++) {
-    packed[group * WORDS + w] = select(NAN_WORD, word_of(first, w, inverse), finite);
+    packed[group * WORDS + w] = select(0u, word_of(first, w, inverse), finite);
   }
-  if SCALED {
-    let kept = select(bitcast<u32>(scale), 0u, vanishes);
-    packed[GROUPS * WORDS + group] = select(NOT_A_NUMBER, kept, finite);
-  }
+  let kept = select(bitcast<u32>(scale), 0u, vanishes);
+  packed[GROUPS * WORDS + group] = select(NOT_A_NUMBER, kept, finite);
 }

@@ -3,6 +3,7 @@
 use super::candidates::Candidate;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
+use crate::format::Element;
 use crate::kernels::{
     self as k, Form, Linear, LinearPick, LinearShape, LinearTile, Output, WeightFormat, WriteMode,
 };
@@ -19,9 +20,12 @@ pub struct LinearWork {
     /// The second operand lies in f16.
     #[serde(default)]
     pub half: bool,
-    /// Operands are rounded to f16 for subgroup matrices, and weights lie in f16.
+    /// Operands may be rounded to f16 for subgroup matrices, and the second one lies in f16.
     #[serde(default)]
     pub matrix: bool,
+    /// With `matrix`: the first operand lies in f16 too.
+    #[serde(default)]
+    pub halves: bool,
 }
 
 /// One way to compute it: a product, and where K is split the sum of `parts_bytes`.
@@ -49,10 +53,10 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
         Form::MatmulAt => (work.m, work.k),
         Form::MatmulT | Form::Matmul => (work.k, work.m),
     };
-    let mirrored = (work.half || work.matrix) && form != Form::MatmulAt;
-    let b = if mirrored { WeightFormat::F16 } else { WeightFormat::F32 };
+    let b = if work.half || work.matrix { WeightFormat::F16 } else { WeightFormat::F32 };
+    let a = if work.halves { Element::F16 } else { Element::F32 };
     let half = work.matrix;
-    let shape = LinearShape { b, half, ..LinearShape::new(form, work.n, k, tokens) };
+    let shape = LinearShape { a, b, half, ..LinearShape::new(form, work.n, k, tokens) };
     let output = Output::Mode(WriteMode::Overwrite);
     let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
     for tile in k::linear_tiles(caps, &shape) {

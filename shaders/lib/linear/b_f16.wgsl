@@ -6,7 +6,7 @@ alias FetchedB = vec2<u32>;
 
 // Elements inner … inner + 3 of row outer of `b`; `inner` is a multiple of 4.
 fn fetch_b(outer: u32, inner: u32) -> FetchedB {
-  return b[(outer * B_STRIDE + inner) / 4u];
+  return b[outer * (B_STRIDE / 4u) + inner / 4u];
 }
 
 fn elements_b(fetched: FetchedB) -> vec4<f32> {

@@ -1,12 +1,10 @@
-// Tiles of `b`, stored [K, N], for products of matrices.
+// Tiles of `b`, stored [K, N], for products of matrices: a line for each of K.
 const COLUMNS_B: bool = true;
-// Vector `i` of the tile, along N.
-fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
-  let k = k0 + i / (BN / 4u);
-  let n = n0 + i % (BN / 4u) * 4u;
-  var value = FetchedB();
-  if (!CHECK_N || n < N) && (!CHECK_K || k < k_end) {
-    value = fetch_b(k, n);
-  }
-  return value;
+// What lies past the end of N belongs to results that are not stored.
+fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
+  return fetch_b(k0 + line, n0 + four * 4u);
+}
+
+fn within_b(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
+  return k0 + line < k_end;
 }

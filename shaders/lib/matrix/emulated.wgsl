@@ -12,22 +12,26 @@ fn own_group(lane: u32) -> u32 {
   return lane / LANES;
 }
 
-fn put_a(vector: u32, fetched: FetchedA) {
-  let value = elements_a(fetched);
-  let line = vector / ACROSS_A;
-  let four = vector % ACROSS_A;
-  let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
-  let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
-  tile_a[line / LINES_A + four / FOURS_A][at] = halves;
-}
-
-fn put_b(vector: u32, fetched: FetchedB) {
-  let line = vector / ACROSS_B;
-  let four = vector % ACROSS_B;
-  let value = elements_b(fetched);
-  let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;
-  let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
-  tile_b[line / LINES_B + four / FOURS_B][at] = halves;
+fn put_tiles(
+    lane: u32,
+    next_a: ptr<function, array<FetchedA, LOADS_A>>,
+    next_b: ptr<function, array<FetchedB, LOADS_B>>) {
+  for (var i = 0u; i < LOADS_A; i++) {
+    let line = lane / ACROSS_A + i * STEP_A;
+    let four = lane % ACROSS_A;
+    let value = elements_a((*next_a)[i]);
+    let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
+    let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+    tile_a[line / LINES_A + four / FOURS_A][at] = halves;
+  }
+  for (var i = 0u; i < LOADS_B; i++) {
+    let line = lane / ACROSS_B + i * STEP_B;
+    let four = lane % ACROSS_B;
+    let value = elements_b((*next_b)[i]);
+    let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;
+    let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+    tile_b[line / LINES_B + four / FOURS_B][at] = halves;
+  }
 }
 
 fn half_of(four: vec2<u32>, i: u32) -> f32 {
@@ -62,5 +66,23 @@ fn put_sums(group: u32, given: Sums) {
   for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
     let result = matrix_lane + share * LANES;
     results[group][result / MATRIX_N * RESULT_PITCH + result % MATRIX_N] = sums[share];
+  }
+}
+
+// What a matrix of results, its first one at `at` of `c`, is added to.
+fn start(at: u32) -> Sums {
+  var sums = Sums();
+  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
+    let result = matrix_lane + share * LANES;
+    sums[share] = previous(at + result / MATRIX_N * C_STRIDE + result % MATRIX_N);
+  }
+  return sums;
+}
+
+fn store_sums(at: u32, given: Sums) {
+  var sums = given;
+  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
+    let result = matrix_lane + share * LANES;
+    c[at + result / MATRIX_N * C_STRIDE + result % MATRIX_N] = sums[share];
   }
 }

@@ -16,33 +16,45 @@ fn own_group(lane: u32) -> u32 {
   return subgroup_index;
 }
 
-// Vector `i` of a tile. The remainders tell browsers that the place is within the tile.
-fn put_a(i: u32, fetched: FetchedA) {
-  let vector = i % VECTORS_A;
-  let line = vector / ACROSS_A;
-  let four = vector % ACROSS_A;
-  let panel = line / LINES_A + four / FOURS_A;
-  let at = line % LINES_A * ROW_A + four % FOURS_A * 4u;
-  let cells = cells_a(fetched);
-  tile_a[panel][at] = cells.x;
-  tile_a[panel][at + 1u] = cells.y;
-  tile_a[panel][at + 2u] = cells.z;
-  tile_a[panel][at + 3u] = cells.w;
-}
-
-fn put_b(i: u32, fetched: FetchedB) {
-  let vector = i % VECTORS_B;
-  let line = vector / ACROSS_B;
-  let four = vector % ACROSS_B;
-  let panel = line / LINES_B + four / FOURS_B;
-  let at = line % LINES_B * ROW_B + four % FOURS_B * 4u;
-  let cells = cells_b(fetched);
-  tile_b[panel][at] = cells.x;
-  tile_b[panel][at + 1u] = cells.y;
-  tile_b[panel][at + 2u] = cells.z;
-  tile_b[panel][at + 3u] = cells.w;
+// Puts what an invocation loaded into the tiles. Browsers see that every place is within them: the remainder tells
+// them the range of an invocation's number, and all else is in this function.
+fn put_tiles(
+    lane: u32,
+    next_a: ptr<function, array<FetchedA, LOADS_A>>,
+    next_b: ptr<function, array<FetchedB, LOADS_B>>) {
+  let own = lane % WORKGROUP;
+  let line_a = own / ACROSS_A;
+  let four_a = own % ACROSS_A;
+  let panel_a = line_a / LINES_A + four_a / FOURS_A;
+  let place_a = line_a % LINES_A * ROW_A + four_a % FOURS_A * 4u;
+  for (var i = 0u; i < LOADS_A; i++) {
+    let cells = cells_a((*next_a)[i]);
+    let panel = panel_a + i * STEP_A / LINES_A;
+    let at = place_a + i * STEP_A % LINES_A * ROW_A;
+    tile_a[panel][at] = cells.x;
+    tile_a[panel][at + 1u] = cells.y;
+    tile_a[panel][at + 2u] = cells.z;
+    tile_a[panel][at + 3u] = cells.w;
+  }
+  let line_b = own / ACROSS_B;
+  let four_b = own % ACROSS_B;
+  let panel_b = line_b / LINES_B + four_b / FOURS_B;
+  let place_b = line_b % LINES_B * ROW_B + four_b % FOURS_B * 4u;
+  for (var i = 0u; i < LOADS_B; i++) {
+    let cells = cells_b((*next_b)[i]);
+    let panel = panel_b + i * STEP_B / LINES_B;
+    let at = place_b + i * STEP_B % LINES_B * ROW_B;
+    tile_b[panel][at] = cells.x;
+    tile_b[panel][at + 1u] = cells.y;
+    tile_b[panel][at + 2u] = cells.z;
+    tile_b[panel][at + 3u] = cells.w;
+  }
 }
 
 fn put_sums(group: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&results[group % SUBGROUPS], 0u, sums, RESULT_PITCH);
+}
+
+fn store_sums(at: u32, sums: Sums) {
+  subgroupMatrixStore<row_major>(&c, at, sums, C_STRIDE);
 }

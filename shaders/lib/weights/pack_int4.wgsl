@@ -14,7 +14,3 @@ fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
   let low = nibbles(matrix[first + 2u * w], inverse);
   return low | (nibbles(matrix[first + 2u * w + 1u], inverse) << 16u);
 }
-
-// A word of a group with a number that is not finite: its scale is NaN.
-const NAN_WORD: u32 = 0u;
-const SCALED: bool = true;

@@ -9,7 +9,3 @@ fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
   let bytes = bitcast<vec4<u32>>(vec4<i32>(x)) & vec4(0xffu);
   return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
 }
-
-// A word of a group with a number that is not finite: its scale is NaN.
-const NAN_WORD: u32 = 0u;
-const SCALED: bool = true;

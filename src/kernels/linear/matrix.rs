@@ -3,8 +3,9 @@
 use super::choice::Choice;
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::format::{Element, WeightFormat};
+use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Composer, shader};
+use crate::kernels::shape::Output;
 use crate::products::{Form, LinearShape, LinearTile};
 use std::fmt::Write;
 
@@ -53,7 +54,15 @@ fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form)
     let lanes = caps.matrix_lanes() as usize;
     let whole = [wm % m, wn % n, bk % k, m * n / 4 % lanes].iter().all(|rest| *rest == 0);
     let loads = |side: usize| (side * bk / 4).is_multiple_of(size as usize);
+    let panels = Panels::of(form, [bm, bn, bk], [wm, wn]);
+    let lines = across(form, [bm, bn, bk]).iter().zip(&panels).all(|(across, panels)| {
+        // Lines that all invocations load at once: some of a panel, or some panels.
+        let step = size as usize / across;
+        let fits = step > 0 && (panels.lines % step == 0 || step % panels.lines == 0);
+        fits && (size as usize).is_multiple_of(*across)
+    });
     whole
+        && lines
         && loads(bm)
         && loads(bn)
         && size <= caps.limits.workgroup_invocations()
@@ -90,6 +99,12 @@ impl Panels {
     }
 }
 
+/// Vectors of a line of the tiles of a and b, all panels together.
+fn across(form: Form, [bm, bn, bk]: [usize; 3]) -> [usize; 2] {
+    let a = if form == Form::MatmulAt { bm } else { bk };
+    [a / 4, if form == Form::MatmulT { bk / 4 } else { bn / 4 }]
+}
+
 /// Bytes of workgroup memory.
 fn bytes(config: MatrixConfig, tile: LinearTile, form: Form) -> usize {
     let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else { return 0 };
@@ -104,6 +119,7 @@ pub(super) fn matrix_constants(
     caps: &Capabilities,
     composer: Composer,
     shape: &LinearShape,
+    output: Output,
     tile: LinearTile,
 ) -> Result<Composer> {
     let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else {
@@ -116,6 +132,7 @@ pub(super) fn matrix_constants(
     let lanes = caps.matrix_lanes() as usize;
     let size = composer.workgroup_size();
     let [m, n] = [config.m, config.n].map(|size| size as usize);
+    let [across_a, across_b] = across(form, [bm, bn, bk]);
     let sizes = [
         ("BM", bm),
         ("BN", bn),
@@ -126,18 +143,22 @@ pub(super) fn matrix_constants(
         ("LINES_A", a.lines),
         ("ROW_A", a.row()),
         ("FOURS_A", a.len / 4),
-        ("ACROSS_A", if form == Form::MatmulAt { bm / 4 } else { bk / 4 }),
-        ("VECTORS_A", bm * bk / 4),
+        ("ACROSS_A", across_a),
+        ("STEP_A", size / across_a),
         ("PANELS_B", b.count),
         ("LINES_B", b.lines),
         ("ROW_B", b.row()),
         ("FOURS_B", b.len / 4),
-        ("ACROSS_B", if form == Form::MatmulT { bk / 4 } else { bn / 4 }),
-        ("VECTORS_B", bn * bk / 4),
+        ("ACROSS_B", across_b),
+        ("STEP_B", size / across_b),
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
-    let composer =
-        sizes.into_iter().fold(composer, |composer, (name, size)| composer.size(name, size));
+    let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+    let composer = sizes
+        .into_iter()
+        .fold(composer, |composer, (name, size)| composer.size(name, size))
+        .flag("DIRECT", shape.by_vectors() && !biased)
+        .flag("STARTS", starts(output).is_some());
     let counts = [
         ("MATRICES_M", wm / m),
         ("MATRICES_N", wn / n),
@@ -155,7 +176,26 @@ pub(super) fn matrix_constants(
         return Ok(composer.matrix(caps, config, shader!("lib/matrix/emulated")));
     }
     let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
-    Ok(composer.written("matrix_step", &matrix_step(shape, config, tile)))
+    Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &start(output))))
+}
+
+/// The buffer whose elements are added to those of a product, and when.
+fn starts(output: Output) -> Option<(&'static str, &'static str)> {
+    match output {
+        Output::Mode(WriteMode::Overwrite) | Output::Bias | Output::BiasedResidual => None,
+        Output::Mode(_) => Some(("c", "adds(step.accumulate)")),
+        Output::Residual => Some(("residual", "true")),
+    }
+}
+
+/// What a matrix of results starts as: what it is added to.
+fn start(output: Output) -> String {
+    let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
+        format!(
+            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
+        )
+    });
+    format!("fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n")
 }
 
 /// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
@@ -202,13 +242,23 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
     text + "}\n"
 }
 
+/// What reads A and holds the results.
+pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape) -> Composer {
+    match (shape.by_vectors(), shape.a) {
+        (true, Element::F16) => {
+            composer.module(shader!("lib/matrix/a_f16")).module(shader!("lib/matrix/results"))
+        }
+        (true, Element::F32) => {
+            composer.module(shader!("lib/matrix/a_vec4")).module(shader!("lib/matrix/results"))
+        }
+        (false, _) => {
+            composer.module(shader!("lib/linear/scalar")).module(shader!("lib/matrix/a_scalar"))
+        }
+    }
+}
+
 pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
     let form = shape.form;
-    let composer = match shape.a {
-        Element::F32 => composer.module(shader!("lib/matrix/a_f32")),
-        // With its binding, in lib/linear/vec4_half.
-        Element::F16 => composer,
-    };
     let a = if form == Form::MatmulAt {
         shader!("lib/matrix/a_columns")
     } else {

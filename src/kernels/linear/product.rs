@@ -1,7 +1,7 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
 //! keeps a GPU busy.
 
-use super::matrix::{matrix_constants, matrix_modules};
+use super::matrix::{matrix_constants, matrix_modules, matrix_operands};
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -288,7 +288,7 @@ fn constants(
         }
         LinearTile::Matrix { .. } => {
             let composer = split_constants(composer, shape, target);
-            matrix_constants(caps, composer, shape, tile)?
+            matrix_constants(caps, composer, shape, target.output(), tile)?
         }
         LinearTile::Direct { tm, tn } => {
             composer.size("BM", tm).size("BK", DIRECT_STEPS).size("TM", tm).size("TN", tn)
@@ -324,17 +324,19 @@ fn modules(
     target: Destination,
     tile: LinearTile,
 ) -> Composer {
-    let vectors = shape.by_vectors();
+    let matrix = matches!(tile, LinearTile::Matrix { .. });
     let composer = composer
         .module(shader!("lib/step"))
         .module(shader!("lib/range"))
         .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"))
-        .module(match (vectors, shape.a) {
-            (true, Element::F16) => shader!("lib/linear/vec4_half"),
-            (true, Element::F32) => shader!("lib/linear/vec4"),
-            (false, _) => shader!("lib/linear/scalar"),
-        })
+        .module(shader!("lib/write_mode"));
+    let composer = match shape.by_vectors() {
+        _ if matrix => matrix_operands(composer, shape),
+        true => composer.module(shader!("lib/linear/vec4")),
+        false => composer.module(shader!("lib/linear/scalar")),
+    };
+    let vectors = shape.by_vectors() && !matrix;
+    let composer = composer
         .module(match (target.output(), vectors) {
             (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
             (Output::Residual, false) => shader!("lib/linear/residual_scalar"),

@@ -40,25 +40,28 @@ pub fn pack_weights(
     if format == WeightFormat::F32 {
         return Err(Error::internal("f32 is not packed"));
     }
-    let groups = rows * columns / GROUP;
     let composer = composer(caps, KernelSpec::PackWeights { format, rows, columns })?
+        .module(shader!("lib/finite"));
+    let bindings = [read("matrix"), read_write("packed")];
+    let elements = rows * columns;
+    if format == WeightFormat::F16 {
+        let vectors = elements / 4;
+        let composer = composer.size("VECTORS", vectors).module(shader!("08_pack_weights_f16"));
+        let reason = "one invocation per four elements";
+        return finish(composer, caps, &bindings, format, vectors, reason);
+    }
+    let groups = elements / GROUP;
+    let int8 = format == WeightFormat::Int8;
+    let composer = composer
         .size("GROUPS", groups)
         .size("WORDS", GROUP * 4 / format.elements())
-        .module(shader!("lib/finite"))
-        .module(match format {
-            WeightFormat::Int8 => shader!("lib/weights/pack_int8"),
-            WeightFormat::Int4 => shader!("lib/weights/pack_int4"),
-            _ => shader!("lib/weights/pack_f16"),
+        .module(if int8 {
+            shader!("lib/weights/pack_int8")
+        } else {
+            shader!("lib/weights/pack_int4")
         })
         .module(shader!("08_pack_weights"));
-    finish(
-        composer,
-        caps,
-        &[read("matrix"), read_write("packed")],
-        format,
-        groups,
-        "one invocation per group of 32 elements",
-    )
+    finish(composer, caps, &bindings, format, groups, "one invocation per group of 32 elements")
 }
 
 /// `unpack_weights_forward`: a packed matrix as f32, for kernels that read that. Bindings:

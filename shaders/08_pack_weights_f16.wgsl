@@ -1,0 +1,22 @@
+// uses: flat, finite
+// pack_weights_forward: a matrix of f32 into one in f16, two elements to a word.
+//
+//   0 matrix  read   f32 [4 · VECTORS]
+//   1 packed  write  words [2 · VECTORS]
+//
+// What f16 cannot hold is bounded to ±65504. Four neighbours with a number that is not finite become NaN.
+// Grid: one invocation per vector of four.
+@group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> packed: array<vec2<u32>>;
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let i = flat_id(lane, workgroup, workgroups);
+  if i >= VECTORS {
+    return;
+  }
+  let x = matrix[i];
+  let bounded = clamp(x, vec4(-65504.0), vec4(65504.0));
+  let halves = vec2(pack2x16float(bounded.xy), pack2x16float(bounded.zw));
+  let finite = is_finite(x.x) && is_finite(x.y) && is_finite(x.z) && is_finite(x.w);
+  packed[i] = select(vec2(HALF_NOT_A_NUMBER), halves, finite);
+}

@@ -1,0 +1,13 @@
+// Operand `a` of products of matrices in f16, two elements to a word: every row begins at a multiple of 4.
+@group(0) @binding(0) var<storage, read> a: array<vec2<u32>>;
+
+alias FetchedA = vec2<u32>;
+
+// Elements inner … inner + 3 of row outer of `a`; `inner` is a multiple of 4.
+fn fetch_a(outer: u32, inner: u32, column: u32) -> FetchedA {
+  return a[outer * (A_STRIDE / 4u) + (column + inner) / 4u];
+}
+
+fn elements_a(fetched: FetchedA) -> vec4<f32> {
+  return vec4(unpack2x16float(fetched.x), unpack2x16float(fetched.y));
+}
