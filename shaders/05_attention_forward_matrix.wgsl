@@ -1,9 +1,9 @@
-// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/queries_staged or attention/queries_held, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
+// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
 // lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
 //
-// A subgroup has LANES rows. Matrices leave their scores in workgroup memory, where each invocation has a row to
-// itself, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
+// A subgroup has LANES rows. Matrices leave their scores in workgroup memory, a line for each key, where each
+// invocation has a row to itself, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
 // by rows. So weights are powers of 2 relative to a score that is at most 2^SLACK times smaller than the largest so
 // far (a lazy form of the online softmax of Milakov and Gimelshein, arXiv:1805.02867): only where a row leaves that
 // range do the workgroup's results go through workgroup memory, to be multiplied there. That is rare behind the
@@ -11,14 +11,14 @@
 //
 // While a tile's scores are multiplied, its values and the next keys are on their way to registers.
 // Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
-// Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
-// what its row's results are multiplied by in the end. Behind the first line is also one more than the first key of
-// the last tile before which results were multiplied.
+// Workgroup memory: two bytes for each element of the tiles, four for each score. Behind the lines of scores is room
+// for what each row's results are multiplied by in the end.
 const ROW_PANELS: u32 = BQ / LANES;
 // In powers of 2.
 const SLACK: f32 = 8.0;
-const ROW_FACTOR: u32 = BK;
-const RESCALED_AT: u32 = BK + 1u;
+
+// One more than the first key of the last tile before which results were multiplied.
+var<workgroup> rescaled: atomic<u32>;
 
 alias Column = array<qkvQuad, COLUMN_LOADS>;
 
@@ -53,6 +53,11 @@ fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   return loaded;
 }
 
+// Where the factor of a row of a panel lies.
+fn factor_place(row: u32) -> u32 {
+  return row / 4u * SCORES_PITCH + LANES + row % 4u;
+}
+
 // Natural log of Σ exp from the reference score in base 2 and the sum of weights.
 fn logsumexp(reference: f32, total: f32) -> f32 {
   return select(MASKED, reference * LN_2 + log(total), reference > UNMASKED);
@@ -75,7 +80,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let own = own_group(lane);
   let group = own % ROW_PANELS;
   let panel = lane / LANES % ROW_PANELS;
-  let line = lane % LANES * SCORES_PITCH;
+  let own_row = lane % LANES;
 
   var results = array<array<Sums, HEAD_DIM / MATRIX_N>, LANES / MATRIX_M>();
   var reference = MASKED;
@@ -88,8 +93,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
   }
   workgroupBarrier();
-  var queries = multiply_keysHeld();
-  take_queries(group, &queries);
 
   for (var k0 = first_tile; k0 < key_end; k0 += BK) {
     let values = fetch_values(lane, k0, key_end, kv_head);
@@ -98,7 +101,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       next_keys = fetch_keys(lane, k0 + BK, key_end, kv_head);
     }
     var products = array<array<Sums, BK / MATRIX_N>, LANES / MATRIX_M>();
-    multiply(group, &queries, &products);
+    multiply_keys(group, 0u, &products);
     if own < ROW_PANELS {
       store_products(group, 0u, &products);
     }
@@ -113,7 +116,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     var row_scores = array<f32, BK>();
     for (var j = 0u; j < BK; j++) {
-      row_scores[j] = score_of(scores[panel][line + j]) * SCORE_UNIT_LOG2;
+      row_scores[j] = score_of(scores[panel][j * SCORES_PITCH + own_row]) * SCORE_UNIT_LOG2;
     }
     if k0 < whole_from || k0 + BK > whole_end {
       for (var j = 0u; j < BK; j++) {
@@ -129,8 +132,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       correction = exp2(reference - best);
       reference = best;
       if total > 0.0 {
-        // The same number from whoever stores.
-        scores[0][RESCALED_AT] = f32(k0 + 1u);
+        atomicMax(&rescaled, k0 + 1u);
       }
       total *= correction;
     }
@@ -152,14 +154,14 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     total += parts.x + parts.y + parts.z + parts.w;
 
-    if workgroupUniformLoad(&scores[0][RESCALED_AT]) == f32(k0 + 1u) {
+    if workgroupUniformLoad(&rescaled) == k0 + 1u {
       for (var strip = 0u; strip < STRIPS; strip++) {
         if own < ROW_PANELS {
           store_results(group, strip, &results);
         }
         workgroupBarrier();
         for (var j = 0u; j < STRIP; j++) {
-          scores[panel][line + j] *= correction;
+          scores[panel][j * SCORES_PITCH + own_row] *= correction;
         }
         workgroupBarrier();
         load_results(group, strip, &results);
@@ -169,7 +171,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     add_values(group, 0u, &results);
   }
 
-  scores[panel][line + ROW_FACTOR] = kept_scale() / max(total, LEAST_TOTAL);
+  scores[panel][factor_place(own_row)] = kept_scale() / max(total, LEAST_TOTAL);
   if first_row + lane <= last_row {
     store_lse(row, head, logsumexp(reference, total));
   }
@@ -182,10 +184,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let i = lane + n * WORKGROUP;
       let r = i / STRIP4 % BQ;
       if first_row + r <= last_row {
-        let at = r % LANES * SCORES_PITCH + i % STRIP4 * 4u;
+        let at = i % STRIP4 * (4u * SCORES_PITCH) + r % LANES;
         let owner = r / LANES;
-        let x = vec4(scores[owner][at], scores[owner][at + 1u], scores[owner][at + 2u], scores[owner][at + 3u]);
-        let factor = scores[owner][r % LANES * SCORES_PITCH + ROW_FACTOR];
+        let x = vec4(
+          scores[owner][at], scores[owner][at + SCORES_PITCH],
+          scores[owner][at + 2u * SCORES_PITCH], scores[owner][at + 3u * SCORES_PITCH]);
+        let factor = scores[owner][factor_place(r % LANES)];
         store_output(first_row + r, head, strip * STRIP4 + i % STRIP4, x * factor);
       }
     }

@@ -160,7 +160,7 @@ pub struct AttentionTile {
     /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
     pub resident: bool,
     /// By matrices that subgroups hold. Forward with a lane for each row; backward in `row_groups` strips with two
-    /// subgroups each, and two buffers of columns if `resident`.
+    /// subgroups each.
     pub matrix: bool,
 }
 

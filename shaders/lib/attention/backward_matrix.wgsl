@@ -7,8 +7,8 @@
 // workgroup memory in f32, an invocation makes weights of some of them, and these come back in f16 as the left operand
 // of the sums, which stay in registers too.
 //
-// Columns lie in workgroup memory in f16. With two BUFFERS the next ones are put beside those in use, which leaves two
-// barriers for each tile. Every sum has one owner and one order: no atomics.
+// Columns lie in workgroup memory in f16; the next ones are on their way to registers. Every sum has one owner and one
+// order: no atomics.
 // Subgroups that hold rows. Where they are narrower than the widest there are more, which only load.
 const PAIRED: u32 = 2u * STRIPS;
 const SHEETS: u32 = PAIRED * MATRICES;
@@ -26,11 +26,11 @@ fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
   return fetched;
 }
 
-fn put_columns(lane: u32, buffer: u32, fetched: ptr<function, Fetched>) {
+fn put_columns(lane: u32, fetched: ptr<function, Fetched>) {
   for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
-    put_cells(buffer * 2u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
-    put_cells(buffer * 2u + 1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
+    put_cells(0u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
+    put_cells(1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
   }
 }
 
@@ -74,11 +74,8 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let tiles = (end - c0 + BK - 1u) / BK * MEMBERS;
   var fetched = fetch_columns(lane, c0, end, head);
   for (var tile = 0u; tile < tiles; tile++) {
-    let buffer = tile % BUFFERS;
-    if BUFFERS == 1u || tile == 0u {
-      put_columns(lane, buffer, &fetched);
-      workgroupBarrier();
-    }
+    put_columns(lane, &fetched);
+    workgroupBarrier();
     let this_head = head;
     let this_c0 = c0;
     know_columns(lane, c0, end, head, &known);
@@ -87,22 +84,16 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       c0 = seen.x;
       head++;
     }
-    let more = tile + 1u < tiles;
-    if more {
+    if tile + 1u < tiles {
       fetched = fetch_columns(lane, c0, end, head);
     }
-    multiply_columns(&held, own, buffer * 2u + own % 2u);
+    multiply_columns(&held, own, own % 2u);
     workgroupBarrier();
-    if BUFFERS == 2u && more {
-      put_columns(lane, 1u - buffer, &fetched);
-    }
     let whole = sees_whole(first_row, last_row, this_c0, end);
     weigh(lane, first_row, this_c0, this_head, whole, &known);
     workgroupBarrier();
-    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, buffer * 2u + own % WEIGHT_KINDS);
-    if BUFFERS == 1u {
-      workgroupBarrier();
-    }
+    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
+    workgroupBarrier();
   }
 
   for (var c = 0u; c < ACROSS; c++) {

@@ -3,7 +3,7 @@
 alias Held = array<vec2<u32>, STRIP * VECTORS>;
 alias Results = array<array<Sums, ACROSS>, MATRICES>;
 
-var<workgroup> columns: array<array<vec2<u32>, BK * PITCH / 4u>, 2u * BUFFERS>;
+var<workgroup> columns: array<array<vec2<u32>, BK * PITCH / 4u>, 2>;
 var<workgroup> scores: array<array<f32, MATRIX_M * SCORE_PITCH>, SHEETS>;
 // Two elements to a word, which two invocations write.
 var<workgroup> weights: array<array<atomic<u32>, STRIP * SCALED_PITCH / 2u>, STRIPS * WEIGHT_KINDS>;

@@ -1,9 +1,7 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass, over the fused
 //! rows of a batch or over tensors.
 
-use super::matrix_backward::{
-    self, attention_backward_halves, attention_matrix_tiles, matrix_kernel,
-};
+use super::matrix_backward::{self, matrix_kernel};
 use super::matrix_forward;
 use super::operands::{Operands, common};
 use super::tile::{FULL_TILE, TALL_TILE, attention_tiles, pick, tiled};
@@ -238,11 +236,10 @@ const BUSY_GROUPS: usize = 256;
 /// of these are few.
 pub fn key_value_owner(caps: &Capabilities, shape: AttentionShape) -> KeyValueOwner {
     let pass = AttentionPass::KeyValue;
-    let of_matrices = attention_matrix_tiles(caps, shape, pass);
-    let rows = match of_matrices.first().filter(|_| attention_backward_halves(caps, shape)) {
-        Some(tile) => tile.rows,
-        None if attention_tiles(caps, shape, pass).contains(&TALL_TILE) => TALL_TILE.rows,
-        None => FULL_TILE.rows,
+    let rows = match matrix_backward::pick(caps, shape, pass) {
+        Ok((tile, _)) => tile.rows,
+        Err(_) if attention_tiles(caps, shape, pass).contains(&TALL_TILE) => TALL_TILE.rows,
+        Err(_) => FULL_TILE.rows,
     };
     let busy = caps.class().workgroups(BUSY_GROUPS);
     let few = shape.kv_heads * shape.tokens.div_ceil(rows) < busy;
@@ -300,7 +297,7 @@ fn backward(
             return matrix_kernel(caps, shape, pass, operands, (tile, GIVEN_TILE.into(), true));
         }
         Some(_) => String::new(),
-        None => match matrix_backward::pick(caps, shape, pass, operands.owners(shape, pass)) {
+        None => match matrix_backward::pick(caps, shape, pass) {
             Ok((tile, why)) => {
                 return matrix_kernel(caps, shape, pass, operands, (tile, why, false));
             }

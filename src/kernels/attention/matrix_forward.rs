@@ -3,29 +3,18 @@
 use super::matrix::{quads, usable, with_matrices};
 use super::matrix_parts::{Part, Product, Sheet, Tile, Transfer};
 use super::operands::{Operands, common};
-use crate::caps::{Capabilities, GpuClass, MatrixConfig};
+use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
-const WIDE: AttentionTile = AttentionTile::matrix(64, 32);
-const SHORT: AttentionTile = AttentionTile::matrix(32, 32);
-/// In order of preference. The last ones need little workgroup memory, others are there to be measured.
-const TILES: [AttentionTile; 8] = [
-    WIDE,
-    SHORT,
-    AttentionTile::matrix(32, 16),
-    AttentionTile::matrix(128, 32),
-    AttentionTile::matrix(64, 64),
-    AttentionTile::matrix(32, 64),
-    AttentionTile { resident: true, ..WIDE },
-    AttentionTile { resident: true, ..SHORT },
-];
+/// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
+const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
-/// The short tile is taken where the wide one would give fewer workgroups than this. Not measured.
-const FEW_GROUPS: usize = 264;
+/// Of the atomic that says whether results are multiplied, as it is counted.
+const FLAG_BYTES: usize = 16;
 
 /// What lies in workgroup memory: rows of queries, of keys and of values, weights, and sums.
 struct Layout {
@@ -46,13 +35,13 @@ impl Layout {
             keys: columns,
             values: Tile { name: "values", ..columns },
             weights: Tile { name: "weights", panels, lines, len: tile.columns },
-            scores: Sheet { name: "scores", panels, lines, len: tile.columns },
+            scores: Sheet { name: "scores", panels, lines: tile.columns, len: lines },
         }
     }
 
     fn bytes(&self) -> usize {
         let tiles = [self.queries, self.keys, self.values, self.weights];
-        tiles.iter().map(Tile::bytes).sum::<usize>() + self.scores.bytes()
+        tiles.iter().map(Tile::bytes).sum::<usize>() + self.scores.bytes() + FLAG_BYTES
     }
 
     fn results(&self) -> Transfer {
@@ -60,7 +49,7 @@ impl Layout {
         Transfer { name: "results", sheet, m, n, back: true }
     }
 
-    fn parts(&self, held: bool) -> [Part; 9] {
+    fn parts(&self) -> [Part; 9] {
         let (m, columns, head) = (self.queries.lines, self.weights.len, self.queries.len);
         let multiply_keys = Product {
             name: "multiply_keys",
@@ -89,7 +78,7 @@ impl Layout {
             Part::Tile(self.values),
             Part::Tile(self.weights),
             Part::Sheet(self.scores),
-            if held { Part::Held(multiply_keys) } else { Part::Product(multiply_keys) },
+            Part::Product(multiply_keys),
             Part::Product(add_values),
             Part::Transfer(products),
             Part::Transfer(self.results()),
@@ -135,24 +124,12 @@ pub(super) fn pick(
 ) -> std::result::Result<(AttentionTile, String), String> {
     usable(caps, shape)?;
     let tiles = matrix_forward_tiles(caps, shape);
-    let wide = match shape.tokens {
-        0 => usize::MAX,
-        tokens => tokens.div_ceil(WIDE.rows) * shape.heads,
-    };
-    if wide < few_groups(caps.class()) && tiles.contains(&SHORT) {
-        let why = format!("{wide} workgroups of 64 rows are few for {}", caps.class().called);
-        return Ok((SHORT, why));
-    }
     let Some(tile) = tiles.first() else {
         let have = caps.limits.max_compute_workgroup_storage_size;
         return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
     };
     let bytes = Layout::new(caps, shape, *tile).bytes();
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
-}
-
-const fn few_groups(class: GpuClass) -> usize {
-    class.workgroups(FEW_GROUPS)
 }
 
 /// The kernel with a tile.
@@ -217,12 +194,7 @@ fn composed(
     let composer = counts.into_iter().fold(composer, add);
     let element = |half| if half { Element::F16 } else { Element::F32 };
     let halves = shape.halves;
-    let composer = with_matrices(caps, composer, config, &layout.parts(tile.resident));
-    let composer = composer.module(if tile.resident {
-        shader!("lib/attention/queries_held")
-    } else {
-        shader!("lib/attention/queries_staged")
-    });
+    let composer = with_matrices(caps, composer, config, &layout.parts());
     let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
     Ok(quads(composer, &rows)
         .module(shader!("lib/step"))
@@ -261,15 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_or_little_memory_get_small_tiles() {
+    fn little_memory_gets_small_tiles() {
         for (kibibytes, head_dim, tokens, rows, columns) in [
             (48, 64, 4096, 64, 32),
-            (48, 64, 512, 32, 32),
+            (48, 64, 512, 64, 32),
             (48, 64, 0, 64, 32),
             (48, 128, 4096, 64, 32),
-            (40, 128, 4096, 32, 32),
+            (40, 128, 4096, 32, 16),
             (32, 64, 4096, 64, 32),
-            (24, 64, 4096, 32, 32),
+            (24, 64, 4096, 32, 16),
             (16, 64, 4096, 32, 16),
         ] {
             let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens)).unwrap();

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 /// Cells behind each line of a tile: without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
-/// Floats behind each line of a sheet: neighbours' vectors of four begin in different banks.
+/// Floats behind each line of a sheet: the sums of a matrix then lie in different banks.
 const SHEET_PAD: usize = 4;
+
 /// Operands in f16 in workgroup memory: `lines` of `len` elements in each of `panels`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
@@ -22,12 +23,17 @@ impl Tile {
         self.len + PAD
     }
 
+    /// Elements of a panel: its last line needs no pad.
+    pub const fn cells(&self) -> usize {
+        self.lines * self.pitch() - PAD
+    }
+
     pub const fn bytes(&self) -> usize {
-        2 * self.panels * self.lines * self.pitch()
+        2 * self.panels * self.cells()
     }
 }
 
-/// Sums in f32 in workgroup memory.
+/// Sums in f32 in workgroup memory, a line for each column, so that neighbours with a row each meet in no bank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sheet {
     pub name: &'static str,
@@ -42,8 +48,13 @@ impl Sheet {
         self.len + SHEET_PAD
     }
 
+    /// Floats of a panel: its last line needs no pad.
+    pub const fn floats(&self) -> usize {
+        self.lines * self.pitch() - SHEET_PAD
+    }
+
     pub const fn bytes(&self) -> usize {
-        4 * self.panels * self.lines * self.pitch()
+        4 * self.panels * self.floats()
     }
 }
 
@@ -80,9 +91,6 @@ pub(super) enum Part {
     Sheet(Sheet),
     /// `NAME(left panel, right panel, &sums)` adds to the sums.
     Product(Product),
-    /// The same with matrices of the left tile that a subgroup holds: `hold_NAME(left panel, &held)` loads them into
-    /// a `NAMEHeld`, `NAME(&held, right panel, &sums)` adds to the sums.
-    Held(Product),
     /// `store_NAME(panel, strip, &sums)` and with `back` `load_NAME`. The strip is a literal.
     Transfer(Transfer),
 }
@@ -91,8 +99,8 @@ pub(super) enum Part {
 pub(super) type Size = [usize; 3];
 
 pub(super) fn sheet_text(text: &mut String, sheet: &Sheet) {
-    let Sheet { name, panels, lines, .. } = sheet;
-    let floats = lines * sheet.pitch();
+    let Sheet { name, panels, .. } = sheet;
+    let floats = sheet.floats();
     let _ = writeln!(text, "var<workgroup> {name}:array<array<f32,{floats}>,{panels}>;");
 }
 
@@ -107,20 +115,15 @@ pub(super) fn place_text(text: &mut String, tile: &Tile) {
     );
 }
 
-/// The head of a product's function, and the panels that it multiplies; `held` says how it gets at the left one where
-/// that is held.
-pub(super) fn product_head(text: &mut String, [m, n, _]: Size, product: &Product, held: &str) {
+/// The head of a product's function, and the panels that it multiplies.
+pub(super) fn product_head(text: &mut String, [m, n, _]: Size, product: &Product) {
     let Product { name, left, right, .. } = product;
     let (rows, columns) = (product.m / m, product.n / n);
-    let (kind, a) = match held {
-        "" => ("u32".to_owned(), format!("let a=left%{}u;\n", left.panels)),
-        held => (format!("ptr<function,{name}Held>"), held.to_owned()),
-    };
     let _ = write!(
         text,
-        "fn {name}(left:{kind},right:u32,sums:ptr<function,array<array<Sums,{columns}>,{rows}>>){{\n\
-         {a}let b=right%{}u;\n",
-        right.panels
+        "fn {name}(left:u32,right:u32,sums:ptr<function,array<array<Sums,{columns}>,{rows}>>){{\n\
+         let a=left%{}u;\nlet b=right%{}u;\n",
+        left.panels, right.panels
     );
 }
 
@@ -128,7 +131,7 @@ impl Transfer {
     /// Matrices down, and those across that a strip has: strips are equal.
     pub fn counts(&self, [m, n, _]: Size) -> [usize; 2] {
         let all = self.n / n;
-        let most = (self.sheet.len / n).min(all);
+        let most = (self.sheet.lines / n).min(all);
         let strip = (1..=most).rev().find(|count| all.is_multiple_of(*count));
         [self.m / m, strip.unwrap_or(1)]
     }
