@@ -2,8 +2,9 @@
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
 // lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
 //
-// A subgroup has LANES rows. Matrices leave their scores in workgroup memory, a line for each key, where each
-// invocation has a row to itself, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
+// A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where SHARERS neighbours have a row
+// together, each a SHARE of its keys, and take its weights, rounded to f16, from there. All look for the row's largest
+// score by themselves. Results stay in matrices, which no invocation can scale
 // by rows. So weights are powers of 2 relative to a score that is at most 2^SLACK times smaller than the largest so
 // far (a lazy form of the online softmax of Milakov and Gimelshein, arXiv:1805.02867): only where a row leaves that
 // range do the workgroup's results go through workgroup memory, to be multiplied there. That is rare behind the
@@ -11,9 +12,10 @@
 //
 // While a tile's scores are multiplied, its values and the next keys are on their way to registers.
 // Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
-// Workgroup memory: two bytes for each element of the tiles, four for each score. Behind the lines of scores is room
-// for what each row's results are multiplied by in the end.
-const ROW_PANELS: u32 = BQ / LANES;
+// Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
+// the sums of its row's weights.
+const ROW_PANELS: u32 = BQ / ROWS;
+const SHARERS: u32 = LANES / ROWS;
 // In powers of 2.
 const SLACK: f32 = 8.0;
 
@@ -53,9 +55,13 @@ fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   return loaded;
 }
 
-// Where the factor of a row of a panel lies.
-fn factor_place(row: u32) -> u32 {
-  return row / 4u * SCORES_PITCH + LANES + row % 4u;
+// The sum of a row's weights, of all that share it.
+fn row_total(panel: u32, line: u32) -> f32 {
+  var total = scores[panel][line + BK];
+  for (var other = 1u; other < SHARERS; other++) {
+    total += scores[panel][line + BK + other];
+  }
+  return total;
 }
 
 // Natural log of Σ exp from the reference score in base 2 and the sum of weights.
@@ -72,7 +78,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let last_row = min(first_row + BQ, query_count()) - 1u;
-  let row = min(first_row + lane, last_row);
+  let row = min(first_row + lane / SHARERS, last_row);
   let key_end = end_key(0u, last_row);
   let whole_from = first_key(0u, last_row);
   let whole_end = end_key(0u, first_row);
@@ -80,9 +86,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let own = own_group(lane);
   let group = own % ROW_PANELS;
   let panel = lane / LANES % ROW_PANELS;
-  let own_row = lane % LANES;
+  let line = lane / SHARERS % ROWS * SCORES_PITCH;
+  let first = lane % SHARERS * SHARE;
 
-  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, LANES / MATRIX_M>();
+  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>();
   var reference = MASKED;
   var total = 0.0;
   let first_tile = first_key(0u, first_row) / BK * BK;
@@ -100,7 +107,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if !last {
       next_keys = fetch_keys(lane, k0 + BK, key_end, kv_head);
     }
-    var products = array<array<Sums, BK / MATRIX_N>, LANES / MATRIX_M>();
+    var products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>();
     multiply_keys(group, 0u, &products);
     if own < ROW_PANELS {
       store_products(group, 0u, &products);
@@ -114,17 +121,26 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
       }
     }
-    var row_scores = array<f32, BK>();
-    for (var j = 0u; j < BK; j++) {
-      row_scores[j] = score_of(scores[panel][j * SCORES_PITCH + own_row]) * SCORE_UNIT_LOG2;
+    // The own scores, and the largest of the others.
+    var row_scores = array<f32, SHARE>();
+    var best = MASKED;
+    for (var j = 0u; j < SHARE; j++) {
+      row_scores[j] = score_of(scores[panel][line + first + j]) * SCORE_UNIT_LOG2;
     }
-    if k0 < whole_from || k0 + BK > whole_end {
-      for (var j = 0u; j < BK; j++) {
-        row_scores[j] = select(MASKED, row_scores[j], k0 + j - seen.x < seen.y);
+    let whole = k0 >= whole_from && k0 + BK <= whole_end;
+    for (var other = 1u; other < SHARERS; other++) {
+      let begin = (first + other * SHARE) % BK;
+      for (var j = 0u; j < SHARE; j++) {
+        let score = score_of(scores[panel][line + begin + j]) * SCORE_UNIT_LOG2;
+        best = max(best, select(MASKED, score, whole | (k0 + begin + j - seen.x < seen.y)));
       }
     }
-    var best = row_scores[0];
-    for (var j = 1u; j < BK; j++) {
+    if !whole {
+      for (var j = 0u; j < SHARE; j++) {
+        row_scores[j] = select(MASKED, row_scores[j], k0 + first + j - seen.x < seen.y);
+      }
+    }
+    for (var j = 0u; j < SHARE; j++) {
       best = max(best, row_scores[j]);
     }
     var correction = 1.0;
@@ -138,19 +154,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     // A row that has seen no key yet has weights of 0.
     let base = select(0.0, reference, reference > UNMASKED);
-    var bits = 0u;
+    let block = (k0 + first) / 32u * 32u;
+    let bits = kept_bits(head, row, block) >> (k0 + first - block);
     var parts = vec4<f32>();
-    for (var four = 0u; four < BK4; four++) {
+    for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
       var weights = exp2(vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]) - base);
       parts += weights;
       if DROPPED {
-        if at % 32u == 0u {
-          bits = kept_bits(head, row, (k0 + at) / 32u * 32u) >> ((k0 + at) % 32u);
-        }
-        weights = select(vec4<f32>(), weights, (vec4(bits >> (at % 32u)) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
+        weights = select(vec4<f32>(), weights, (vec4(bits >> at) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
       }
-      put_weights(lane, four, cells_of(weights));
+      put_weights(lane / SHARERS, first / 4u + four, cells_of(weights));
     }
     total += parts.x + parts.y + parts.z + parts.w;
 
@@ -161,7 +175,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         workgroupBarrier();
         for (var j = 0u; j < STRIP; j++) {
-          scores[panel][j * SCORES_PITCH + own_row] *= correction;
+          scores[panel][line + lane % SHARERS * STRIP + j] *= correction;
         }
         workgroupBarrier();
         load_results(group, strip, &results);
@@ -171,25 +185,25 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     add_values(group, 0u, &results);
   }
 
-  scores[panel][factor_place(own_row)] = kept_scale() / max(total, LEAST_TOTAL);
-  if first_row + lane <= last_row {
-    store_lse(row, head, logsumexp(reference, total));
+  scores[panel][line + BK + lane % SHARERS] = total;
+  workgroupBarrier();
+  if lane % SHARERS == 0u && first_row + lane / SHARERS <= last_row {
+    store_lse(row, head, logsumexp(reference, row_total(panel, line)));
   }
   for (var strip = 0u; strip < STRIPS; strip++) {
     if own < ROW_PANELS {
       store_results(group, strip, &results);
     }
     workgroupBarrier();
-    for (var n = 0u; n < STRIP4; n++) {
+    for (var n = 0u; n < STRIP_LOADS; n++) {
       let i = lane + n * WORKGROUP;
       let r = i / STRIP4 % BQ;
       if first_row + r <= last_row {
-        let at = i % STRIP4 * (4u * SCORES_PITCH) + r % LANES;
-        let owner = r / LANES;
-        let x = vec4(
-          scores[owner][at], scores[owner][at + SCORES_PITCH],
-          scores[owner][at + 2u * SCORES_PITCH], scores[owner][at + 3u * SCORES_PITCH]);
-        let factor = scores[owner][factor_place(r % LANES)];
+        let owner = r / ROWS;
+        let begin = r % ROWS * SCORES_PITCH;
+        let at = begin + i % STRIP4 * 4u;
+        let x = vec4(scores[owner][at], scores[owner][at + 1u], scores[owner][at + 2u], scores[owner][at + 3u]);
+        let factor = kept_scale() / max(row_total(owner, begin), LEAST_TOTAL);
         store_output(first_row + r, head, strip * STRIP4 + i % STRIP4, x * factor);
       }
     }

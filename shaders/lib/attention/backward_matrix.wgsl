@@ -10,10 +10,15 @@
 // Columns lie in workgroup memory in f16; the next ones are on their way to registers. Every sum has one owner and one
 // order: no atomics.
 // Subgroups that hold rows. Where they are narrower than the widest there are more, which only load.
-const PAIRED: u32 = 2u * STRIPS;
-const SHEETS: u32 = PAIRED * MATRICES;
+const PAIRED: u32 = 2u * TEAMS * STRIPS;
+const SHEETS: u32 = 2u * STRIPS * MATRICES;
 
 alias Fetched = array<array<Cells, 2>, COLUMN_LOADS>;
+
+// The sheet of a subgroup's matrix `i` down: pairs of one strip have theirs together.
+fn own_sheet(own: u32, i: u32) -> u32 {
+  return (own / (2u * TEAMS) * 2u + own % 2u) * MATRICES + i;
+}
 
 // The columns of a tile. Those past the end are read from the last one, and have no weight.
 fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
@@ -43,7 +48,7 @@ fn hold_rows(lane: u32, own: u32, first_row: u32, last_row: u32, head: u32, held
       put_cells(1u, i / VECTORS, i % VECTORS, row_cells(1u, row, head, i % VECTORS));
     }
     workgroupBarrier();
-    if own / 2u % STRIPS == strip {
+    if own / (2u * TEAMS) % STRIPS == strip {
       hold(held, own % 2u);
     }
     workgroupBarrier();
@@ -92,28 +97,41 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let whole = sees_whole(first_row, last_row, this_c0, end);
     weigh(lane, first_row, this_c0, this_head, whole, &known);
     workgroupBarrier();
-    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
+    add_weighted(&results, own, own / (2u * TEAMS) * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
     workgroupBarrier();
   }
 
-  for (var c = 0u; c < ACROSS; c++) {
+  // Both halves of a head at a time, which a rotation mixes: of queries each lies in sheets of its own, else side by side.
+  for (var c = 0u; c < ROUNDS; c++) {
     workgroupBarrier();
     if own < PAIRED {
       for (var i = 0u; i < MATRICES; i++) {
-        put_sums(own * MATRICES + i, results[i][c]);
+        for (var side = 0u; side < WEIGHT_KINDS; side++) {
+          if TEAMS == 1u || own / 2u % TEAMS == (c + side * ROUNDS) / ACROSS {
+            put_sums(own_sheet(own, i), side * MATRIX_N, results[i][(c + side * ROUNDS) % ACROSS]);
+          }
+        }
       }
     }
     workgroupBarrier();
-    for (var v = lane; v < SHEETS * MATRIX_M * (MATRIX_N / 4u); v += WORKGROUP) {
+    for (var v = lane; v < STRIPS * WEIGHT_KINDS * MATRICES * MATRIX_M * (MATRIX_N / 4u); v += WORKGROUP) {
       let four = v % (MATRIX_N / 4u) * 4u;
-      let sheet_row = v / (MATRIX_N / 4u) % MATRIX_M;
-      let sheet = v / (MATRIX_N / 4u) / MATRIX_M;
-      let row = first_row + sheet / (2u * MATRICES) * STRIP + sheet % MATRICES * MATRIX_M + sheet_row;
-      let at = sheet_row * SCORE_PITCH + four;
-      let x = vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
+      let unit = v / (MATRIX_N / 4u);
+      let strip = unit / (WEIGHT_KINDS * MATRICES * MATRIX_M);
+      let kind = unit / (MATRICES * MATRIX_M) % WEIGHT_KINDS;
+      let strip_row = unit % (MATRICES * MATRIX_M);
+      let row = first_row + strip * STRIP + strip_row;
+      let sheet = (strip * 2u + kind) * MATRICES + strip_row / MATRIX_M;
+      let at = strip_row % MATRIX_M * SCORE_PITCH + four;
+      let left = four_scores(sheet, at);
+      let right = four_scores(sheet + (2u - WEIGHT_KINDS) * MATRICES, at + (WEIGHT_KINDS - 1u) * MATRIX_N);
       if row <= last_row {
-        store(row, owner, sheet / MATRICES % 2u, c * MATRIX_N + four, x);
+        store(row, owner, kind, c * MATRIX_N + four, left, right);
       }
     }
   }
+}
+
+fn four_scores(sheet: u32, at: u32) -> vec4<f32> {
+  return vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
 }

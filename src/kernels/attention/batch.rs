@@ -179,6 +179,9 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Ker
     delta_kernel(caps, spec, shape, shape.heads, &bindings, place)
 }
 
+/// Invocations per row and head of [`attention_delta`]: with heads of 64 each reads two vectors of four.
+const DELTA_PARTS: u32 = 8;
+
 /// `attention_delta_backward` for `owners` heads (of all batch items).
 pub(in crate::kernels) fn delta_kernel(
     caps: &Capabilities,
@@ -189,14 +192,23 @@ pub(in crate::kernels) fn delta_kernel(
     place: impl Fn(Composer) -> Composer,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 64, 1, spec.name())?;
-    let composer =
-        Composer::new(spec, size).size("HEADS", shape.heads).size("HEAD_DIM", shape.head_dim);
+    // Barriers cost a CPU more than neighbours that read side by side save it.
+    let whole = caps.software || !size.is_multiple_of(DELTA_PARTS);
+    let parts = if whole { 1 } else { DELTA_PARTS as usize };
+    let composer = Composer::new(spec, size)
+        .size("HEADS", shape.heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("PARTS", parts);
     place(composer).module(shader!("lib/flat")).module(shader!("10_attention_delta")).finish(
         caps,
         bindings,
-        Grid::Flat { rows: 1, per_block: owners, per_group: size as usize },
+        Grid::Flat { rows: 1, per_block: owners * parts, per_group: size as usize },
         "flat",
-        "one invocation per row and head",
+        if whole {
+            "one invocation per row and head"
+        } else {
+            "neighbours read a head side by side"
+        },
     )
 }
 

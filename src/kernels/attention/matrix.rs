@@ -15,7 +15,11 @@ use crate::kernels::compose::{Composer, shader};
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 use std::fmt::Write;
 
-/// The largest head whose results a subgroup can hold: 32 rows of them are 128 registers of each lane.
+/// Lanes of the forward pass that share a row of scores. One each would leave half as many subgroups to wait for memory
+/// and barriers (`bench/NOTES.md`).
+pub(super) const SHARERS: usize = 2;
+
+/// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.
 pub(super) const LARGEST_HEAD: usize = 128;
 
 /// Adds the constants and types of matrices, and the parts.
@@ -134,16 +138,16 @@ fn transfer_text(text: &mut String, size: Size, transfer: &Transfer) {
             let _ = writeln!(text, "case {strip}u{default}:{{");
             for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
                 let (at, sum) =
-                    (j * n * pitch + i * m, format!("(*sums)[{i}][{}]", strip * columns + j));
+                    (i * m * pitch + j * n, format!("(*sums)[{i}][{}]", strip * columns + j));
                 let _ = if verb == "store" {
                     writeln!(
                         text,
-                        "subgroupMatrixStore<col_major>(&{name}[p],{at}u,{sum},{pitch}u);"
+                        "subgroupMatrixStore<row_major>(&{name}[p],{at}u,{sum},{pitch}u);"
                     )
                 } else {
                     writeln!(
                         text,
-                        "{sum}=subgroupMatrixLoad<Sums,col_major>(&{name}[p],{at}u,{pitch}u);"
+                        "{sum}=subgroupMatrixLoad<Sums,row_major>(&{name}[p],{at}u,{pitch}u);"
                     )
                 };
             }
@@ -183,12 +187,13 @@ pub(super) fn usable(
 }
 
 impl AttentionTile {
-    /// Tiles of matrices: a lane for each row.
+    /// Tiles of matrices: neighbours share a row.
     pub const fn matrix(rows: usize, columns: usize) -> Self {
-        Self { rows, columns, row_groups: rows, size: rows, resident: false, matrix: true }
+        let size = rows * SHARERS;
+        Self { rows, columns, row_groups: rows, size, resident: false, matrix: true }
     }
 
     pub(super) fn matrix_label(&self) -> String {
-        format!("matrix {}x{}, a lane per row", self.rows, self.columns)
+        format!("matrix {}x{}, {SHARERS} lanes per row", self.rows, self.columns)
     }
 }

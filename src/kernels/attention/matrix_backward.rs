@@ -19,7 +19,12 @@ const BLOCK: usize = 32;
 /// Probabilities, and score gradients, are multiplied by two to this on their way to f16.
 const WEIGHT_BITS: i32 = 10;
 
-const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::pairs(64, 32)];
+const TILES: [AttentionTile; 4] = [
+    AttentionTile::pairs(32, 32, 1),
+    AttentionTile::pairs(64, 32, 1),
+    AttentionTile::pairs(32, 32, 2),
+    AttentionTile::pairs(64, 32, 2),
+];
 
 /// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
 const ROOMY_HEAD: usize = 64;
@@ -31,11 +36,15 @@ const STRIP: usize = 16;
 const LANES: usize = 32;
 
 impl AttentionTile {
-    /// Strips of rows, each of two subgroups.
-    const fn pairs(rows: usize, columns: usize) -> Self {
+    /// Strips of rows, each of `teams` pairs of subgroups.
+    const fn pairs(rows: usize, columns: usize, teams: usize) -> Self {
         let row_groups = rows / STRIP;
-        let size = row_groups * 2 * LANES;
+        let size = row_groups * 2 * teams * LANES;
         Self { rows, columns, row_groups, size, resident: false, matrix: true }
+    }
+
+    const fn teams(&self) -> usize {
+        self.size / (self.row_groups * 2 * LANES)
     }
 }
 
@@ -62,11 +71,11 @@ fn fits(
 ) -> bool {
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
     // Of queries' gradients a subgroup has half of the head.
-    let across = shape.head_dim * kinds(pass) / 2;
+    let across = shape.head_dim * kinds(pass) / 2 / tile.teams();
     let loads = tile.columns * shape.head_dim / 4;
     let whole = [
         (STRIP, m),
-        (tile.columns, n),
+        (tile.columns / tile.teams(), n),
         (tile.columns, k),
         (shape.head_dim, k),
         (across, n),
@@ -148,12 +157,14 @@ pub(super) fn matrix_kernel(
     let composer = modules(caps, common(composer, shape), shape, pass, operands);
     let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(shape, pass) as u32 };
     let reason = if given { GIVEN_TILE.into() } else { reason };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, label(tile), reason)
+    composer.finish(caps, &operands.bindings(shape, pass), grid, label(shape, tile), reason)
 }
 
-fn label(tile: AttentionTile) -> String {
+fn label(shape: AttentionShape, tile: AttentionTile) -> String {
     let AttentionTile { rows, columns, .. } = tile;
-    format!("matrix {rows}x{columns} by pairs of {STRIP}x{columns}")
+    let turned = if shape.turned { ", turned back" } else { "" };
+    let teams = if tile.teams() > 1 { " two" } else { "" };
+    format!("matrix {rows}x{columns} by{teams} pairs of {STRIP}x{columns}{turned}")
 }
 
 fn constants(
@@ -171,7 +182,6 @@ fn constants(
         .size("BK", columns)
         .size("STRIP", STRIP)
         .size("STRIPS", row_groups)
-        .size("WEIGHT_KINDS", kinds(pass))
         .size("PITCH", shape.head_dim + PAD)
         .size("SCORE_PITCH", columns + SCORE_PAD)
         .size("SCALED_PITCH", columns + PAD)
@@ -182,10 +192,13 @@ fn constants(
     let counts = [
         ("MATRICES", STRIP / m),
         ("DEPTH", shape.head_dim / k),
-        ("TILES", columns / n),
+        ("TILES", columns / n / tile.teams()),
+        ("TEAMS", tile.teams()),
         ("STEPS", columns / k),
-        ("ACROSS", shape.head_dim * kinds(pass) / 2 / n),
-        ("PARTS", 2 / kinds(pass)),
+        ("ACROSS", shape.head_dim * kinds(pass) / 2 / n / tile.teams()),
+        ("PARTS", 2 / kinds(pass) * tile.teams()),
+        ("ROUNDS", shape.head_dim / 2 / n),
+        ("WEIGHT_KINDS", kinds(pass)),
         ("COLUMN_LOADS", columns * shape.head_dim / 4 / size),
         ("TURNS", rows * columns / 4 / size),
         ("FOUR", 4),
@@ -228,6 +241,13 @@ fn modules(
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset());
     let composer = operands.dropout(composer, shape, pass);
+    let composer = if shape.turned {
+        composer
+            .size("TABLE", operands.bindings(shape, pass).len() - 1)
+            .module(shader!("lib/attention/turned_back"))
+    } else {
+        composer.module(shader!("lib/attention/turned_none"))
+    };
     let composer = composer
         .module(shader!("lib/attention/assigned"))
         .module(products(caps))

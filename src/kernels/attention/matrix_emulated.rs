@@ -59,7 +59,7 @@ fn transfer_text(text: &mut String, size: Size, transfer: &Transfer) {
     let [rows, columns] = transfer.counts(size);
     for verb in ["store", "load"].into_iter().take(1 + usize::from(*back)) {
         transfer.head(text, size, verb);
-        let place = format!("{name}[p][column*{pitch}u+row]");
+        let place = format!("{name}[p][row*{pitch}u+column]");
         let sum = format!("(*sums)[i][strip*{columns}u+j][share]");
         let (to, from) = if verb == "store" { (place, sum) } else { (sum, place) };
         let _ = write!(

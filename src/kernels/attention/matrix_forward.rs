@@ -1,6 +1,6 @@
 //! Attention's forward pass by matrices: its tiles, which one a shape gets, and the kernel.
 
-use super::matrix::{quads, usable, with_matrices};
+use super::matrix::{SHARERS, quads, usable, with_matrices};
 use super::matrix_parts::{Part, Product, Sheet, Tile, Transfer};
 use super::operands::{Operands, common};
 use crate::caps::{Capabilities, MatrixConfig};
@@ -11,7 +11,8 @@ use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
 /// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
-const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
+const TILES: [AttentionTile; 3] =
+    [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 32), AttentionTile::matrix(32, 16)];
 
 /// Of the atomic that says whether results are multiplied, as it is counted.
 const FLAG_BYTES: usize = 16;
@@ -27,7 +28,7 @@ struct Layout {
 
 impl Layout {
     fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
-        let lines = caps.matrix_lanes() as usize;
+        let lines = caps.matrix_lanes() as usize / SHARERS;
         let (panels, len) = (tile.rows / lines, shape.head_dim);
         let columns = Tile { name: "keys", panels: 1, lines: tile.columns, len };
         Self {
@@ -35,7 +36,7 @@ impl Layout {
             keys: columns,
             values: Tile { name: "values", ..columns },
             weights: Tile { name: "weights", panels, lines, len: tile.columns },
-            scores: Sheet { name: "scores", panels, lines: tile.columns, len: lines },
+            scores: Sheet { name: "scores", panels, lines, len: tile.columns },
         }
     }
 
@@ -93,9 +94,10 @@ fn fits(
     config: MatrixConfig,
     tile: AttentionTile,
 ) -> bool {
-    let lanes = caps.matrix_lanes() as usize;
+    let strip = caps.matrix_lanes() as usize / SHARERS;
     let loads = tile.columns * shape.head_dim / 4;
-    tile.rows.is_multiple_of(lanes)
+    tile.rows.is_multiple_of(strip)
+        && strip.is_multiple_of(config.m as usize)
         && [config.n, config.k].iter().all(|side| tile.columns.is_multiple_of(*side as usize))
         && loads.is_multiple_of(tile.size)
         && tile.size <= caps.limits.workgroup_invocations() as usize
@@ -171,8 +173,9 @@ fn composed(
     let [_, strip] = layout.results().counts(size).map(|count| count * size[1]);
     let composer = common(Composer::new(spec, tile.size as u32), shape)
         .size("BQ", tile.rows)
-        .size("STRIP", strip)
+        .size("ROWS", layout.queries.lines)
         .size("STRIP4", strip / 4)
+        .size("BK", columns)
         .size("INTERLEAVED", AttentionPass::Forward.interleaved())
         .flag("LAST_IS_LONGEST", true)
         .flag("DROPPED", shape.dropout.is_some())
@@ -181,10 +184,12 @@ fn composed(
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset());
     let counts = [
-        ("BK", columns),
-        ("BK4", columns / 4),
+        ("SHARE", columns / SHARERS),
+        ("SHARE4", columns / SHARERS / 4),
+        ("STRIP", strip / SHARERS),
+        ("STRIP_LOADS", strip / 4 / SHARERS),
         ("COLUMN_LOADS", loads),
-        ("QUERY_LOADS", shape.head_dim / 4),
+        ("QUERY_LOADS", shape.head_dim / 4 / SHARERS),
         ("STRIPS", shape.head_dim / strip),
     ];
     // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Cells behind each line of a tile: without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
-/// Floats behind each line of a sheet: the sums of a matrix then lie in different banks.
+/// Floats behind each line of a sheet: neighbours' vectors of four begin in different banks.
 const SHEET_PAD: usize = 4;
 
 /// Operands in f16 in workgroup memory: `lines` of `len` elements in each of `panels`.
@@ -33,7 +33,7 @@ impl Tile {
     }
 }
 
-/// Sums in f32 in workgroup memory, a line for each column, so that neighbours with a row each meet in no bank.
+/// Sums in f32 in workgroup memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sheet {
     pub name: &'static str,
@@ -48,13 +48,8 @@ impl Sheet {
         self.len + SHEET_PAD
     }
 
-    /// Floats of a panel: its last line needs no pad.
-    pub const fn floats(&self) -> usize {
-        self.lines * self.pitch() - SHEET_PAD
-    }
-
     pub const fn bytes(&self) -> usize {
-        4 * self.panels * self.floats()
+        4 * self.panels * self.lines * self.pitch()
     }
 }
 
@@ -99,8 +94,8 @@ pub(super) enum Part {
 pub(super) type Size = [usize; 3];
 
 pub(super) fn sheet_text(text: &mut String, sheet: &Sheet) {
-    let Sheet { name, panels, .. } = sheet;
-    let floats = sheet.floats();
+    let Sheet { name, panels, lines, .. } = sheet;
+    let floats = lines * sheet.pitch();
     let _ = writeln!(text, "var<workgroup> {name}:array<array<f32,{floats}>,{panels}>;");
 }
 
@@ -131,7 +126,7 @@ impl Transfer {
     /// Matrices down, and those across that a strip has: strips are equal.
     pub fn counts(&self, [m, n, _]: Size) -> [usize; 2] {
         let all = self.n / n;
-        let most = (self.sheet.lines / n).min(all);
+        let most = (self.sheet.len / n).min(all);
         let strip = (1..=most).rev().find(|count| all.is_multiple_of(*count));
         [self.m / m, strip.unwrap_or(1)]
     }

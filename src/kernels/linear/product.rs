@@ -6,7 +6,9 @@ use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{
+    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
+};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
@@ -129,6 +131,10 @@ fn product(
     if shape.a == Element::F16 && !(matrix && shape.by_vectors()) {
         return Err(Error::internal("only products by matrices read their first operand in f16"));
     }
+    let overwritten = matches!(output, Output::Mode(WriteMode::Overwrite));
+    if shape.c == Element::F16 && !(overwritten && shape.by_vectors()) {
+        return Err(Error::internal("only vectors that are overwritten lie in f16"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
             tile.invocations(caps.matrix_lanes())
@@ -148,6 +154,9 @@ fn product(
     }
     if shape.b != WeightFormat::F32 {
         width = format!("{width}, b in {}", shape.b.name());
+    }
+    if target.element(shape) == Element::F16 {
+        width += ", c in f16";
     }
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
     composer.finish(
@@ -174,6 +183,11 @@ impl Destination {
     /// Parts are overwritten: what a product is added to is for who sums them.
     fn output(self) -> Output {
         if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
+    }
+
+    /// How results lie: parts are in f32.
+    fn element(self, shape: &LinearShape) -> Element {
+        if self.split() { Element::F32 } else { shape.c }
     }
 }
 
@@ -205,9 +219,9 @@ pub(in crate::kernels) fn linear_sum(
             Output::Residual => shader!("lib/linear/sum_residual"),
             Output::Bias => shader!("lib/linear/sum_bias"),
             Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
-            Output::Mode(_) => shader!("lib/linear/previous_vec4"),
-        })
-        .module(shader!("03_linear_sum"));
+            Output::Mode(_) => previous(shape.c),
+        });
+    let composer = result_module(composer, shape.c).module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     composer.finish(
@@ -301,6 +315,22 @@ fn split_constants(composer: Composer, shape: &LinearShape, target: Destination)
         .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
 }
 
+/// What a product is added to, where it is no residual or bias: vectors in f16 are overwritten.
+fn previous(c: Element) -> &'static Module {
+    match c {
+        Element::F32 => shader!("lib/linear/previous_vec4"),
+        Element::F16 => shader!("lib/linear/previous_none"),
+    }
+}
+
+/// How four results lie.
+fn result_module(composer: Composer, c: Element) -> Composer {
+    match c {
+        Element::F32 => composer.module(shader!("lib/linear/c_f32")),
+        Element::F16 => Element::F16.module(composer).module(shader!("lib/linear/c_f16")),
+    }
+}
+
 /// What reads B.
 fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
     let scales = 4 * shape.b.vectors(shape.n * shape.k);
@@ -341,13 +371,14 @@ fn modules(
             (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
             (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
             (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
-            (Output::Mode(_), true) => shader!("lib/linear/previous_vec4"),
+            (Output::Mode(_), true) => previous(target.element(shape)),
             (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
-        })
-        .module(match shape.form {
-            Form::MatmulAt => shader!("lib/linear/rows_inner"),
-            Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
         });
+    let composer = if vectors { result_module(composer, target.element(shape)) } else { composer };
+    let composer = composer.module(match shape.form {
+        Form::MatmulAt => shader!("lib/linear/rows_inner"),
+        Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
+    });
     let composer = b_module(composer, shape);
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
