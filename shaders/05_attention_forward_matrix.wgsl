@@ -1,10 +1,9 @@
-// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
+// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/pair_subgroup or attention/pair_emulated, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
 // lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
 //
-// A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where SHARERS neighbours have a row
-// together, each a SHARE of its keys, and take its weights, rounded to f16, from there. All look for the row's largest
-// score by themselves. Results stay in matrices, which no invocation can scale
+// A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where a pair of neighbours has a row, each a
+// SHARE of its keys, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
 // by rows. So weights are powers of 2 relative to a score that is at most 2^SLACK times smaller than the largest so
 // far (a lazy form of the online softmax of Milakov and Gimelshein, arXiv:1805.02867): only where a row leaves that
 // range do the workgroup's results go through workgroup memory, to be multiplied there. That is rare behind the
@@ -15,7 +14,9 @@
 // Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
 // the sums of its row's weights.
 const ROW_PANELS: u32 = BQ / ROWS;
-const SHARERS: u32 = LANES / ROWS;
+const SHARERS: u32 = 2u;
+// A score that is not seen, in SCORE_UNIT.
+const HIDDEN: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
 // In powers of 2.
 const SLACK: f32 = 8.0;
 
@@ -55,13 +56,9 @@ fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   return loaded;
 }
 
-// The sum of a row's weights, of all that share it.
+// The sum of a row's weights.
 fn row_total(panel: u32, line: u32) -> f32 {
-  var total = scores[panel][line + BK];
-  for (var other = 1u; other < SHARERS; other++) {
-    total += scores[panel][line + BK + other];
-  }
-  return total;
+  return scores[panel][line + BK] + scores[panel][line + BK + 1u];
 }
 
 // Natural log of Σ exp from the reference score in base 2 and the sum of weights.
@@ -78,16 +75,19 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let last_row = min(first_row + BQ, query_count()) - 1u;
-  let row = min(first_row + lane / SHARERS, last_row);
+  let own = own_group(lane);
+  let place = pair_place(lane);
+  let pair = place / SHARERS;
+  let side = place % SHARERS;
+  let row = min(first_row + pair, last_row);
   let key_end = end_key(0u, last_row);
   let whole_from = first_key(0u, last_row);
   let whole_end = end_key(0u, first_row);
   let seen = seen_keys(0u, row);
-  let own = own_group(lane);
   let group = own % ROW_PANELS;
-  let panel = lane / LANES % ROW_PANELS;
-  let line = lane / SHARERS % ROWS * SCORES_PITCH;
-  let first = lane % SHARERS * SHARE;
+  let panel = pair / ROWS % ROW_PANELS;
+  let line = pair % ROWS * SCORES_PITCH;
+  let first = side * SHARE;
 
   var results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>();
   var reference = MASKED;
@@ -121,28 +121,21 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
       }
     }
-    // The own scores, and the largest of the others.
     var row_scores = array<f32, SHARE>();
-    var best = MASKED;
     for (var j = 0u; j < SHARE; j++) {
-      row_scores[j] = score_of(scores[panel][line + first + j]) * SCORE_UNIT_LOG2;
+      row_scores[j] = score_of(scores[panel][line + first + j]);
     }
-    let whole = k0 >= whole_from && k0 + BK <= whole_end;
-    for (var other = 1u; other < SHARERS; other++) {
-      let begin = (first + other * SHARE) % BK;
+    if k0 < whole_from || k0 + BK > whole_end {
       for (var j = 0u; j < SHARE; j++) {
-        let score = score_of(scores[panel][line + begin + j]) * SCORE_UNIT_LOG2;
-        best = max(best, select(MASKED, score, whole | (k0 + begin + j - seen.x < seen.y)));
+        row_scores[j] = select(HIDDEN, row_scores[j], k0 + first + j - seen.x < seen.y);
       }
     }
-    if !whole {
-      for (var j = 0u; j < SHARE; j++) {
-        row_scores[j] = select(MASKED, row_scores[j], k0 + first + j - seen.x < seen.y);
-      }
+    var largest = vec4(HIDDEN);
+    for (var four = 0u; four < SHARE4; four++) {
+      let at = four * 4u;
+      largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
     }
-    for (var j = 0u; j < SHARE; j++) {
-      best = max(best, row_scores[j]);
-    }
+    let best = of_pair(panel, line + BK, max(max(largest.x, largest.y), max(largest.z, largest.w))) * SCORE_UNIT_LOG2;
     var correction = 1.0;
     if best > reference + SLACK {
       correction = exp2(reference - best);
@@ -159,12 +152,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     var parts = vec4<f32>();
     for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
-      var weights = exp2(vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]) - base);
+      let scored = vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]);
+      var weights = exp2(fma(scored, vec4(SCORE_UNIT_LOG2), vec4(-base)));
       parts += weights;
       if DROPPED {
         weights = select(vec4<f32>(), weights, (vec4(bits >> at) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
       }
-      put_weights(lane / SHARERS, first / 4u + four, cells_of(weights));
+      put_weights(pair, first / 4u + four, cells_of(weights));
     }
     total += parts.x + parts.y + parts.z + parts.w;
 
@@ -175,7 +169,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         workgroupBarrier();
         for (var j = 0u; j < STRIP; j++) {
-          scores[panel][line + lane % SHARERS * STRIP + j] *= correction;
+          scores[panel][line + side * STRIP + j] *= correction;
         }
         workgroupBarrier();
         load_results(group, strip, &results);
@@ -185,9 +179,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     add_values(group, 0u, &results);
   }
 
-  scores[panel][line + BK + lane % SHARERS] = total;
+  scores[panel][line + BK + side] = total;
   workgroupBarrier();
-  if lane % SHARERS == 0u && first_row + lane / SHARERS <= last_row {
+  if side == 0u && first_row + pair <= last_row {
     store_lse(row, head, logsumexp(reference, row_total(panel, line)));
   }
   for (var strip = 0u; strip < STRIPS; strip++) {

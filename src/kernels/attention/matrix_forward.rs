@@ -201,10 +201,20 @@ fn composed(
     let halves = shape.halves;
     let composer = with_matrices(caps, composer, config, &layout.parts());
     let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
-    Ok(quads(composer, &rows)
+    Ok(quads(pairs(caps, composer), &rows)
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/forward_rows_matrix"))
         .module(shader!("lib/attention/mask_rows")))
+}
+
+/// What pairs of neighbours share.
+#[cfg_attr(not(any(test, feature = "testing")), expect(unused_variables, reason = "tests emulate"))]
+fn pairs(caps: &Capabilities, composer: Composer) -> Composer {
+    #[cfg(any(test, feature = "testing"))]
+    if caps.emulated {
+        return composer.module(shader!("lib/attention/pair_emulated"));
+    }
+    composer.module(shader!("lib/attention/pair_subgroup"))
 }
 
 #[cfg(test)]
