@@ -16,12 +16,13 @@
 const ROW_PANELS: u32 = BQ / ROWS;
 const SHARERS: u32 = 2u;
 // A score that is not seen, in SCORE_UNIT.
-const HIDDEN: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
+const LEAST_SCORE: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
 // In powers of 2.
 const SLACK: f32 = 8.0;
 
-// One more than the first key of the last tile before which results were multiplied.
-var<workgroup> rescaled: atomic<u32>;
+// The first: one more than the first key of the last tile before which results were multiplied. With the others it fills
+// 16 bytes: drivers put one array behind the other, and load matrices from multiples of 16 bytes alone.
+var<workgroup> rescaled: array<atomic<u32>, 4>;
 
 alias Column = array<qkvQuad, COLUMN_LOADS>;
 
@@ -127,10 +128,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     if k0 < whole_from || k0 + BK > whole_end {
       for (var j = 0u; j < SHARE; j++) {
-        row_scores[j] = select(HIDDEN, row_scores[j], k0 + first + j - seen.x < seen.y);
+        row_scores[j] = select(LEAST_SCORE, row_scores[j], k0 + first + j - seen.x < seen.y);
       }
     }
-    var largest = vec4(HIDDEN);
+    var largest = vec4(LEAST_SCORE);
     for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
       largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
@@ -141,7 +142,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       correction = exp2(reference - best);
       reference = best;
       if total > 0.0 {
-        atomicMax(&rescaled, k0 + 1u);
+        atomicMax(&rescaled[0], k0 + 1u);
       }
       total *= correction;
     }
@@ -162,7 +163,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     total += parts.x + parts.y + parts.z + parts.w;
 
-    if workgroupUniformLoad(&rescaled) == k0 + 1u {
+    if workgroupUniformLoad(&rescaled[0]) == k0 + 1u {
       for (var strip = 0u; strip < STRIPS; strip++) {
         if own < ROW_PANELS {
           store_results(group, strip, &results);

@@ -148,10 +148,15 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                     let overwrite = Output::Mode(WriteMode::Overwrite);
                     let shape = LinearShape { c: Element::F16, ..shape };
                     for tile in k::linear_tiles(caps, &shape) {
-                        let pick = LinearPick { tile, splits: 1, reason: String::new() };
-                        let made = k::linear_with_tile(caps, &shape, overwrite, pick);
                         let what = format!("{} into f16 by {tile:?}", form.name());
-                        entries.push((what, made.map(|linear| linear.product)));
+                        let made = |splits| {
+                            let pick = LinearPick { tile, splits, reason: String::new() };
+                            k::linear_with_tile(caps, &shape, overwrite, pick)
+                        };
+                        entries.push((what.clone(), made(1).map(|linear| linear.product)));
+                        let sum =
+                            made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
+                        entries.push((what, sum));
                     }
                 }
             }

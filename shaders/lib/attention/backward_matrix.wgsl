@@ -10,15 +10,10 @@
 // Columns lie in workgroup memory in f16; the next ones are on their way to registers. Every sum has one owner and one
 // order: no atomics.
 // Subgroups that hold rows. Where they are narrower than the widest there are more, which only load.
-const PAIRED: u32 = 2u * TEAMS * STRIPS;
-const SHEETS: u32 = 2u * STRIPS * MATRICES;
+const PAIRED: u32 = 2u * STRIPS;
+const SHEETS: u32 = PAIRED * MATRICES;
 
 alias Fetched = array<array<Cells, 2>, COLUMN_LOADS>;
-
-// The sheet of a subgroup's matrix `i` down: pairs of one strip have theirs together.
-fn own_sheet(own: u32, i: u32) -> u32 {
-  return (own / (2u * TEAMS) * 2u + own % 2u) * MATRICES + i;
-}
 
 // The columns of a tile. Those past the end are read from the last one, and have no weight.
 fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
@@ -48,7 +43,7 @@ fn hold_rows(lane: u32, own: u32, first_row: u32, last_row: u32, head: u32, held
       put_cells(1u, i / VECTORS, i % VECTORS, row_cells(1u, row, head, i % VECTORS));
     }
     workgroupBarrier();
-    if own / (2u * TEAMS) % STRIPS == strip {
+    if own / 2u % STRIPS == strip {
       hold(held, own % 2u);
     }
     workgroupBarrier();
@@ -97,7 +92,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let whole = sees_whole(first_row, last_row, this_c0, end);
     weigh(lane, first_row, this_c0, this_head, whole, &known);
     workgroupBarrier();
-    add_weighted(&results, own, own / (2u * TEAMS) * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
+    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
     workgroupBarrier();
   }
 
@@ -107,9 +102,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if own < PAIRED {
       for (var i = 0u; i < MATRICES; i++) {
         for (var side = 0u; side < WEIGHT_KINDS; side++) {
-          if TEAMS == 1u || own / 2u % TEAMS == (c + side * ROUNDS) / ACROSS {
-            put_sums(own_sheet(own, i), side * MATRIX_N, results[i][(c + side * ROUNDS) % ACROSS]);
-          }
+          put_sums(own * MATRICES + i, side * MATRIX_N, results[i][c + side * ROUNDS]);
         }
       }
     }

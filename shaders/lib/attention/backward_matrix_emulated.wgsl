@@ -27,22 +27,18 @@ fn hold(held: ptr<function, Held>, panel: u32) {
 
 fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
   for (var sheet = 0u; sheet < MATRICES; sheet++) {
-    for (var result = matrix_lane; result < MATRIX_M * BK / TEAMS; result += LANES) {
-      let row = result / (BK / TEAMS);
-      let column = own / 2u % TEAMS * (BK / TEAMS) + result % (BK / TEAMS);
+    for (var result = matrix_lane; result < MATRIX_M * BK; result += LANES) {
+      let row = result / BK;
+      let column = result % BK;
       var sum = 0.0;
       for (var v = 0u; v < VECTORS; v++) {
         let x = (*held)[(sheet * MATRIX_M + row) * VECTORS + v];
         let y = columns[panel][column * (PITCH / 4u) + v];
         sum += dot(unpack2x16float(x.x), unpack2x16float(y.x)) + dot(unpack2x16float(x.y), unpack2x16float(y.y));
       }
-      scores[own_sheet(own, sheet)][row * SCORE_PITCH + column] = sum;
+      scores[own * MATRICES + sheet][row * SCORE_PITCH + column] = sum;
     }
   }
-}
-
-fn own_part(own: u32) -> u32 {
-  return own % (PARTS / TEAMS) * TEAMS + own / 2u % TEAMS;
 }
 
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
@@ -51,7 +47,7 @@ fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, p
       for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
         let result = matrix_lane + share * LANES;
         let row = i * MATRIX_M + result / MATRIX_N;
-        let column = (own_part(own) * ACROSS + c) * MATRIX_N + result % MATRIX_N;
+        let column = (own % PARTS * ACROSS + c) * MATRIX_N + result % MATRIX_N;
         var sum = 0.0;
         for (var k = 0u; k < BK; k++) {
           let at = row * SCALED_PITCH + k;

@@ -33,31 +33,22 @@ fn hold(held: ptr<function, Held>, panel: u32) {
 // The held rows by all columns of a panel, into the sheets of this subgroup.
 fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
   let source = panel % 2u;
-  for (var team = 0u; team < TEAMS; team++) {
-  if TEAMS == 1u || own / 2u % TEAMS == team {
-  for (var t = 0u; t < TILES; t++) {
+  for (var j = 0u; j < TILES; j++) {
     var sums = array<Sums, MATRICES>();
     for (var s = 0u; s < DEPTH; s++) {
       let right = subgroupMatrixLoad<Right, col_major>(
-        &columns[source], (team * TILES + t) * MATRIX_N * PITCH + s * MATRIX_K, PITCH);
+        &columns[source], j * MATRIX_N * PITCH + s * MATRIX_K, PITCH);
       for (var i = 0u; i < MATRICES; i++) {
         sums[i] = subgroupMatrixMultiplyAccumulate((*held)[i][s], right, sums[i]);
       }
     }
     if own < PAIRED {
       for (var i = 0u; i < MATRICES; i++) {
-        let sheet = own_sheet(own, i);
-        subgroupMatrixStore<row_major>(&scores[sheet % SHEETS], (team * TILES + t) * MATRIX_N, sums[i], SCORE_PITCH);
+        let sheet = own * MATRICES + i;
+        subgroupMatrixStore<row_major>(&scores[sheet % SHEETS], j * MATRIX_N, sums[i], SCORE_PITCH);
       }
     }
   }
-  }
-  }
-}
-
-// The part of the columns that a subgroup sums: of queries' gradients the kinds have halves.
-fn own_part(own: u32) -> u32 {
-  return own % (PARTS / TEAMS) * TEAMS + own / 2u % TEAMS;
 }
 
 // results += a panel of weights by a panel of columns, or this subgroup's part of them.
@@ -65,7 +56,7 @@ fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, p
   let left_panel = weights_panel % (STRIPS * WEIGHT_KINDS);
   let right_panel = panel % 2u;
   for (var part = 0u; part < PARTS; part++) {
-    if PARTS == 1u || own_part(own) == part {
+    if PARTS == 1u || own % 2u == part {
       for (var s = 0u; s < STEPS; s++) {
         var left = array<Left, MATRICES>();
         for (var i = 0u; i < MATRICES; i++) {

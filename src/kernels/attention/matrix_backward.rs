@@ -19,12 +19,7 @@ const BLOCK: usize = 32;
 /// Probabilities, and score gradients, are multiplied by two to this on their way to f16.
 const WEIGHT_BITS: i32 = 10;
 
-const TILES: [AttentionTile; 4] = [
-    AttentionTile::pairs(32, 32, 1),
-    AttentionTile::pairs(64, 32, 1),
-    AttentionTile::pairs(32, 32, 2),
-    AttentionTile::pairs(64, 32, 2),
-];
+const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::pairs(64, 32)];
 
 /// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
 const ROOMY_HEAD: usize = 64;
@@ -36,15 +31,11 @@ const STRIP: usize = 16;
 const LANES: usize = 32;
 
 impl AttentionTile {
-    /// Strips of rows, each of `teams` pairs of subgroups.
-    const fn pairs(rows: usize, columns: usize, teams: usize) -> Self {
+    /// Strips of rows, each of two subgroups.
+    const fn pairs(rows: usize, columns: usize) -> Self {
         let row_groups = rows / STRIP;
-        let size = row_groups * 2 * teams * LANES;
+        let size = row_groups * 2 * LANES;
         Self { rows, columns, row_groups, size, resident: false, matrix: true }
-    }
-
-    const fn teams(&self) -> usize {
-        self.size / (self.row_groups * 2 * LANES)
     }
 }
 
@@ -71,11 +62,11 @@ fn fits(
 ) -> bool {
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
     // Of queries' gradients a subgroup has half of the head.
-    let across = shape.head_dim * kinds(pass) / 2 / tile.teams();
+    let across = shape.head_dim * kinds(pass) / 2;
     let loads = tile.columns * shape.head_dim / 4;
     let whole = [
         (STRIP, m),
-        (tile.columns / tile.teams(), n),
+        (tile.columns, n),
         (tile.columns, k),
         (shape.head_dim, k),
         (across, n),
@@ -163,8 +154,7 @@ pub(super) fn matrix_kernel(
 fn label(shape: AttentionShape, tile: AttentionTile) -> String {
     let AttentionTile { rows, columns, .. } = tile;
     let turned = if shape.turned { ", turned back" } else { "" };
-    let teams = if tile.teams() > 1 { " two" } else { "" };
-    format!("matrix {rows}x{columns} by{teams} pairs of {STRIP}x{columns}{turned}")
+    format!("matrix {rows}x{columns} by pairs of {STRIP}x{columns}{turned}")
 }
 
 fn constants(
@@ -192,11 +182,10 @@ fn constants(
     let counts = [
         ("MATRICES", STRIP / m),
         ("DEPTH", shape.head_dim / k),
-        ("TILES", columns / n / tile.teams()),
-        ("TEAMS", tile.teams()),
+        ("TILES", columns / n),
         ("STEPS", columns / k),
-        ("ACROSS", shape.head_dim * kinds(pass) / 2 / n / tile.teams()),
-        ("PARTS", 2 / kinds(pass) * tile.teams()),
+        ("ACROSS", shape.head_dim * kinds(pass) / 2 / n),
+        ("PARTS", 2 / kinds(pass)),
         ("ROUNDS", shape.head_dim / 2 / n),
         ("WEIGHT_KINDS", kinds(pass)),
         ("COLUMN_LOADS", columns * shape.head_dim / 4 / size),

@@ -11,8 +11,7 @@ use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
 /// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
-const TILES: [AttentionTile; 3] =
-    [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 32), AttentionTile::matrix(32, 16)];
+const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
 /// Of the atomic that says whether results are multiplied, as it is counted.
 const FLAG_BYTES: usize = 16;
