@@ -195,24 +195,30 @@ const PRODUCTS = {
 };
 
 /**
- * Every variant of the training kernels of attention over one causal document.
+ * Every variant of the training kernels of attention over causal documents of one length.
  *
  * @param module - the testing module; @param runtime - its RawRuntime.
- * @param work - `{ heads, kvHeads, headDim, tokens }`.
+ * @param work - `{ heads, kvHeads, headDim, tokens, documents = 1 }`, and with `half`, `halves` and `gradients` what
+ *   may be rounded to f16, and what lies in it.
  * @param change - what to measure instead of the candidates, for experiments.
  * @returns rows `{ kernel, variant, picked, microseconds, teraflops }`, the causal half counted.
  */
 export async function attention(module, runtime, work, change = (all) => all) {
   const device = runtime.device();
-  const { heads, kvHeads, headDim, tokens } = work;
+  const { heads, kvHeads, headDim, tokens, documents = 1 } = work;
   const buffers = new Buffers(device);
   const stride = (heads + 2 * kvHeads) * headDim;
-  const qkv = buffers.make(noise(tokens * stride));
-  const output = buffers.make(noise(tokens * heads * headDim));
-  const dOutput = buffers.make(noise(tokens * heads * headDim));
-  const documents = new Uint32Array(2 * tokens);
-  documents.fill(tokens, tokens);
-  const starts = buffers.make(documents);
+  const rows = (elements, half) => (half ? halfNoise(2 * elements) : noise(elements));
+  const qkv = buffers.make(rows(tokens * stride, work.halves));
+  const output = buffers.make(rows(tokens * heads * headDim, work.halves));
+  const dOutput = buffers.make(rows(tokens * heads * headDim, work.gradients));
+  const bounds = new Uint32Array(2 * tokens);
+  const length = tokens / documents;
+  for (let i = 0; i < tokens; i++) {
+    bounds[i] = i - (i % length);
+    bounds[tokens + i] = bounds[i] + length;
+  }
+  const starts = buffers.make(bounds);
   const lse = buffers.make(new Float32Array(tokens * heads).fill(9));
   const delta = buffers.make(tokens * heads * 4);
   // Also takes the parts of each query head, where those are more.
@@ -246,7 +252,7 @@ export async function attention(module, runtime, work, change = (all) => all) {
   );
   buffers.destroy();
   return candidates.map(({ name: kernel, variant, picked }, i) => {
-    const flops = PRODUCTS[kernel] * tokens * tokens * heads * headDim;
+    const flops = PRODUCTS[kernel] * tokens * length * heads * headDim;
     const microseconds = times[i];
     return {
       ...work,

@@ -19,6 +19,13 @@ const ATTENTION = [
   { heads: 10, kvHeads: 10, headDim: 32, tokens: 3000 },
 ];
 
+/** Shapes of a mixed step's attention, by matrices: rows and gradients lie in f16. */
+const MATRICES = [
+  { heads: 12, kvHeads: 4, headDim: 64, tokens: 512, documents: 1 },
+  { heads: 12, kvHeads: 4, headDim: 64, tokens: 4096, documents: 8 },
+  { heads: 6, kvHeads: 2, headDim: 128, tokens: 4096, documents: 8 },
+].map((work) => ({ ...work, half: true, halves: true, gradients: true }));
+
 /** Shapes of attention over tensors. */
 const TENSORS = [512, 4096].map((tokens) => ({ heads: 12, kvHeads: 12, headDim: 64, tokens }));
 
@@ -63,6 +70,8 @@ export async function attentionSuite(testing, gpu, settings, report) {
   const copyGigabytesPerSecond = await copyBandwidth(runtime.device());
   report({ note: `a copy moves ${copyGigabytesPerSecond.toFixed(0)} GB/s, read and written` });
   await measure("training", ATTENTION, attention);
+  const { subgroupMatrix } = JSON.parse(runtime.capabilities()).features;
+  await measure("matrices", subgroupMatrix ? MATRICES : [], attention);
   await measure("tensors", TENSORS, tensors);
   await measure("decode", DECODE, decode);
   return close(runtime, { copyGigabytesPerSecond, results });

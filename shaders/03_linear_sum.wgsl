@@ -1,8 +1,8 @@
-// uses: step, range, flat, write_mode, linear/sum_residual or linear/sum_bias or linear/sum_biased_residual or linear/previous_vec4
+// uses: step, range, flat, write_mode, linear/sum_residual or linear/sum_bias or linear/sum_biased_residual or linear/previous_vec4 or linear/previous_none, finite or none, element/quad_f16 or none, linear/c_f32 or linear/c_f16
 // The second stage of a product that was split along K: adds up the parts, in their order.
 //
 //   0 parts     read        f32 [SPLITS, PART_ROWS, N]
-//   1 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + sum
+//   1 c         read_write  f32 or f16 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + sum
 //   2 step      uniform
 //   3 range     uniform     token rows; first column of the slice of `c` in use
 //   4 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
@@ -12,7 +12,7 @@
 // includes a row's padding.
 // Grid: an invocation for each four results, columns fastest.
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> c: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> c: array<Result>;
 @group(0) @binding(2) var<uniform> step: Step;
 @group(0) @binding(3) var<uniform> range: Range;
 
@@ -27,6 +27,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       total += parts[split * PART_ROWS * (N / 4u) + id];
     }
     let i = (row * C_STRIDE + C_COLUMNS * range.col0) / 4u + vector;
-    c[i] = total + previous(i);
+    c[i] = result_of(total + previous(i));
   }
 }

@@ -1,10 +1,10 @@
-// uses: step, range, flat, write_mode, matrix/a_vec4 or matrix/a_f16 or linear/scalar, matrix/results or none, matrix/a_scalar or none, linear/residual_scalar or linear/bias_scalar or linear/biased_residual_scalar or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
+// uses: step, range, flat, write_mode, matrix/a_vec4 or matrix/a_f16 or linear/scalar, matrix/results or matrix/results_f16 or none, finite or none, element/quad_f16 or none, matrix/a_scalar or none, linear/residual_scalar or linear/bias_scalar or linear/biased_residual_scalar or linear/previous_scalar or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix/whole_emulated or none, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
 // f16, with sums in f32.
 //
 //   0 a         read        f32 or f16 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
 //   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b_*.wgsl)
-//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
+//   2 c         read_write  f32 or f16 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
 //   3 step      uniform
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)

@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
@@ -35,11 +35,11 @@ const PATCH_M: u32 = min(LANES_M, 4u);
 const PATCH_N: u32 = min(LANES_N, 8u);
 const PITCH_A: u32 = LANES_M + PAD_A;
 const PITCH_B: u32 = LANES_N + PAD_B;
-const STEPS: u32 = 4u * VECTORS_K;
+const TILE_STEPS: u32 = 4u * VECTORS_K;
 
 // By buffer, vector of an invocation, step of K and lane. Steps of K lie by component, and then by vector of K.
-var<workgroup> tile_a: array<array<array<array<vec4<f32>, PITCH_A>, STEPS>, LEFT_VECTORS>, BUFFERS>;
-var<workgroup> tile_b: array<array<array<array<vec4<f32>, PITCH_B>, STEPS>, RIGHT_VECTORS>, BUFFERS>;
+var<workgroup> tile_a: array<array<array<array<vec4<f32>, PITCH_A>, TILE_STEPS>, LEFT_VECTORS>, BUFFERS>;
+var<workgroup> tile_b: array<array<array<array<vec4<f32>, PITCH_B>, TILE_STEPS>, RIGHT_VECTORS>, BUFFERS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let rows = range_rows(step.tokens, range);

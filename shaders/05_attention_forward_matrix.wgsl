@@ -1,9 +1,9 @@
-// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/queries_staged or attention/queries_held, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
+// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/pair_subgroup or attention/pair_emulated, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
 // lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
 //
-// A subgroup has LANES rows. Matrices leave their scores in workgroup memory, where each invocation has a row to
-// itself, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
+// A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where a pair of neighbours has a row, each a
+// SHARE of its keys, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
 // by rows. So weights are powers of 2 relative to a score that is at most 2^SLACK times smaller than the largest so
 // far (a lazy form of the online softmax of Milakov and Gimelshein, arXiv:1805.02867): only where a row leaves that
 // range do the workgroup's results go through workgroup memory, to be multiplied there. That is rare behind the
@@ -12,13 +12,17 @@
 // While a tile's scores are multiplied, its values and the next keys are on their way to registers.
 // Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
 // Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
-// what its row's results are multiplied by in the end. Behind the first line is also one more than the first key of
-// the last tile before which results were multiplied.
-const ROW_PANELS: u32 = BQ / LANES;
+// the sums of its row's weights.
+const ROW_PANELS: u32 = BQ / ROWS;
+const SHARERS: u32 = 2u;
+// A score that is not seen, in SCORE_UNIT.
+const LEAST_SCORE: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
 // In powers of 2.
 const SLACK: f32 = 8.0;
-const ROW_FACTOR: u32 = BK;
-const RESCALED_AT: u32 = BK + 1u;
+
+// The first: one more than the first key of the last tile before which results were multiplied. With the others it fills
+// 16 bytes: drivers put one array behind the other, and load matrices from multiples of 16 bytes alone.
+var<workgroup> rescaled: array<atomic<u32>, 4>;
 
 alias Column = array<qkvQuad, COLUMN_LOADS>;
 
@@ -53,6 +57,11 @@ fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   return loaded;
 }
 
+// The sum of a row's weights.
+fn row_total(panel: u32, line: u32) -> f32 {
+  return scores[panel][line + BK] + scores[panel][line + BK + 1u];
+}
+
 // Natural log of Σ exp from the reference score in base 2 and the sum of weights.
 fn logsumexp(reference: f32, total: f32) -> f32 {
   return select(MASKED, reference * LN_2 + log(total), reference > UNMASKED);
@@ -67,17 +76,21 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let last_row = min(first_row + BQ, query_count()) - 1u;
-  let row = min(first_row + lane, last_row);
+  let own = own_group(lane);
+  let place = pair_place(lane);
+  let pair = place / SHARERS;
+  let side = place % SHARERS;
+  let row = min(first_row + pair, last_row);
   let key_end = end_key(0u, last_row);
   let whole_from = first_key(0u, last_row);
   let whole_end = end_key(0u, first_row);
   let seen = seen_keys(0u, row);
-  let own = own_group(lane);
   let group = own % ROW_PANELS;
-  let panel = lane / LANES % ROW_PANELS;
-  let line = lane % LANES * SCORES_PITCH;
+  let panel = pair / ROWS % ROW_PANELS;
+  let line = pair % ROWS * SCORES_PITCH;
+  let first = side * SHARE;
 
-  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, LANES / MATRIX_M>();
+  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>();
   var reference = MASKED;
   var total = 0.0;
   let first_tile = first_key(0u, first_row) / BK * BK;
@@ -88,8 +101,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
   }
   workgroupBarrier();
-  var queries = multiply_keysHeld();
-  take_queries(group, &queries);
 
   for (var k0 = first_tile; k0 < key_end; k0 += BK) {
     let values = fetch_values(lane, k0, key_end, kv_head);
@@ -97,8 +108,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if !last {
       next_keys = fetch_keys(lane, k0 + BK, key_end, kv_head);
     }
-    var products = array<array<Sums, BK / MATRIX_N>, LANES / MATRIX_M>();
-    multiply(group, &queries, &products);
+    var products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>();
+    multiply_keys(group, 0u, &products);
     if own < ROW_PANELS {
       store_products(group, 0u, &products);
     }
@@ -111,55 +122,55 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
       }
     }
-    var row_scores = array<f32, BK>();
-    for (var j = 0u; j < BK; j++) {
-      row_scores[j] = score_of(scores[panel][line + j]) * SCORE_UNIT_LOG2;
+    var row_scores = array<f32, SHARE>();
+    for (var j = 0u; j < SHARE; j++) {
+      row_scores[j] = score_of(scores[panel][line + first + j]);
     }
     if k0 < whole_from || k0 + BK > whole_end {
-      for (var j = 0u; j < BK; j++) {
-        row_scores[j] = select(MASKED, row_scores[j], k0 + j - seen.x < seen.y);
+      for (var j = 0u; j < SHARE; j++) {
+        row_scores[j] = select(LEAST_SCORE, row_scores[j], k0 + first + j - seen.x < seen.y);
       }
     }
-    var best = row_scores[0];
-    for (var j = 1u; j < BK; j++) {
-      best = max(best, row_scores[j]);
+    var largest = vec4(LEAST_SCORE);
+    for (var four = 0u; four < SHARE4; four++) {
+      let at = four * 4u;
+      largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
     }
+    let best = of_pair(panel, line + BK, max(max(largest.x, largest.y), max(largest.z, largest.w))) * SCORE_UNIT_LOG2;
     var correction = 1.0;
     if best > reference + SLACK {
       correction = exp2(reference - best);
       reference = best;
       if total > 0.0 {
-        // The same number from whoever stores.
-        scores[0][RESCALED_AT] = f32(k0 + 1u);
+        atomicMax(&rescaled[0], k0 + 1u);
       }
       total *= correction;
     }
     // A row that has seen no key yet has weights of 0.
     let base = select(0.0, reference, reference > UNMASKED);
-    var bits = 0u;
+    let block = (k0 + first) / 32u * 32u;
+    let bits = kept_bits(head, row, block) >> (k0 + first - block);
     var parts = vec4<f32>();
-    for (var four = 0u; four < BK4; four++) {
+    for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
-      var weights = exp2(vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]) - base);
+      let scored = vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]);
+      var weights = exp2(fma(scored, vec4(SCORE_UNIT_LOG2), vec4(-base)));
       parts += weights;
       if DROPPED {
-        if at % 32u == 0u {
-          bits = kept_bits(head, row, (k0 + at) / 32u * 32u) >> ((k0 + at) % 32u);
-        }
-        weights = select(vec4<f32>(), weights, (vec4(bits >> (at % 32u)) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
+        weights = select(vec4<f32>(), weights, (vec4(bits >> at) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
       }
-      put_weights(lane, four, cells_of(weights));
+      put_weights(pair, first / 4u + four, cells_of(weights));
     }
     total += parts.x + parts.y + parts.z + parts.w;
 
-    if workgroupUniformLoad(&scores[0][RESCALED_AT]) == f32(k0 + 1u) {
+    if workgroupUniformLoad(&rescaled[0]) == k0 + 1u {
       for (var strip = 0u; strip < STRIPS; strip++) {
         if own < ROW_PANELS {
           store_results(group, strip, &results);
         }
         workgroupBarrier();
         for (var j = 0u; j < STRIP; j++) {
-          scores[panel][line + j] *= correction;
+          scores[panel][line + side * STRIP + j] *= correction;
         }
         workgroupBarrier();
         load_results(group, strip, &results);
@@ -169,23 +180,25 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     add_values(group, 0u, &results);
   }
 
-  scores[panel][line + ROW_FACTOR] = kept_scale() / max(total, LEAST_TOTAL);
-  if first_row + lane <= last_row {
-    store_lse(row, head, logsumexp(reference, total));
+  scores[panel][line + BK + side] = total;
+  workgroupBarrier();
+  if side == 0u && first_row + pair <= last_row {
+    store_lse(row, head, logsumexp(reference, row_total(panel, line)));
   }
   for (var strip = 0u; strip < STRIPS; strip++) {
     if own < ROW_PANELS {
       store_results(group, strip, &results);
     }
     workgroupBarrier();
-    for (var n = 0u; n < STRIP4; n++) {
+    for (var n = 0u; n < STRIP_LOADS; n++) {
       let i = lane + n * WORKGROUP;
       let r = i / STRIP4 % BQ;
       if first_row + r <= last_row {
-        let at = r % LANES * SCORES_PITCH + i % STRIP4 * 4u;
-        let owner = r / LANES;
+        let owner = r / ROWS;
+        let begin = r % ROWS * SCORES_PITCH;
+        let at = begin + i % STRIP4 * 4u;
         let x = vec4(scores[owner][at], scores[owner][at + 1u], scores[owner][at + 2u], scores[owner][at + 3u]);
-        let factor = scores[owner][r % LANES * SCORES_PITCH + ROW_FACTOR];
+        let factor = kept_scale() / max(row_total(owner, begin), LEAST_TOTAL);
         store_output(first_row + r, head, strip * STRIP4 + i % STRIP4, x * factor);
       }
     }

@@ -1,4 +1,4 @@
-// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix, attention/mask_rows_back
+// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/turned_back or attention/turned_none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix, attention/mask_rows_back
 // attention_backward_key_value: d_key and d_value of grouped-query attention, on matrices that a subgroup holds
 // (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
 //
@@ -59,8 +59,11 @@ fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known
   }
 }
 
-fn store(row: u32, owner: u32, kind: u32, column: u32, x: vec4<f32>) {
-  let offset = select(D_KEY_OFFSET, D_VALUE_OFFSET, kind == 1u);
-  let unit = select(D_SCORE_UNIT, 1.0 / WEIGHT_UNIT, kind == 1u);
-  gradient[(row * D_STRIDE + offset + owner * HEAD_DIM + column) / 4u] = d_qkv_quad(x * unit);
+fn store(row: u32, owner: u32, kind: u32, column: u32, left: vec4<f32>, right: vec4<f32>) {
+  let at = row * D_STRIDE + owner * HEAD_DIM + column;
+  if kind == 0u {
+    put_halves((at + D_KEY_OFFSET) / 4u, turned_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
+  } else {
+    put_halves((at + D_VALUE_OFFSET) / 4u, array(left / WEIGHT_UNIT, right / WEIGHT_UNIT));
+  }
 }

@@ -1,4 +1,4 @@
-// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix
+// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/turned_back or attention/turned_none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix
 // attention_backward_query: d_query of grouped-query attention, on matrices that a subgroup holds
 // (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
 //
@@ -58,6 +58,6 @@ fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known
   }
 }
 
-fn store(row: u32, owner: u32, kind: u32, column: u32, x: vec4<f32>) {
-  gradient[(row * STRIDE + owner * HEAD_DIM + kind * (HEAD_DIM / 2u) + column) / 4u] = d_qkv_quad(x * D_SCORE_UNIT);
+fn store(row: u32, owner: u32, kind: u32, column: u32, left: vec4<f32>, right: vec4<f32>) {
+  put_halves((row * STRIDE + owner * HEAD_DIM + column) / 4u, turned_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
 }

@@ -45,6 +45,8 @@ pub struct LinearShape {
     pub b: WeightFormat,
     /// How A lies: in f16, two elements to a word, only where products round it and rows are of vectors.
     pub a: Element,
+    /// How C lies: in f16 only where it is overwritten and rows are of vectors.
+    pub c: Element,
     /// Operands may be rounded to f16, where a device multiplies those faster.
     pub half: bool,
 }
@@ -53,8 +55,8 @@ impl LinearShape {
     /// A product whose operands have no columns besides those used.
     pub fn new(form: Form, n: usize, k: usize, tokens: usize) -> Self {
         let (a_stride, c_stride) = (k, n);
-        let (a, b) = (Element::F32, WeightFormat::F32);
-        Self { form, n, k, a_stride, c_stride, tokens, padded: false, a, b, half: false }
+        let (a, b, c) = (Element::F32, WeightFormat::F32, Element::F32);
+        Self { form, n, k, a_stride, c_stride, tokens, padded: false, a, b, c, half: false }
     }
 
     /// Whether rows are read by vectors of four: each begins at a multiple of four and, its padding included,
@@ -114,9 +116,9 @@ pub struct TunedProduct {
 }
 
 /// Numbers of a product in [`TunedProduct::to_numbers`].
-const NUMBERS: usize = 19;
+const NUMBERS: usize = 20;
 /// The first of them, which are its shape's.
-const SHAPE_NUMBERS: usize = 10;
+const SHAPE_NUMBERS: usize = 11;
 
 impl TunedProduct {
     /// Tells the numbers of this version from others that may have been kept: how many of them there are,
@@ -162,8 +164,8 @@ impl TunedProduct {
         shape.c_stride = each(shape.c_stride);
         shape.tokens = each(shape.tokens);
         shape.padded = each(usize::from(shape.padded)) == 1;
-        let f16 = each(shape.a as usize) == Element::F16 as usize;
-        shape.a = if f16 { Element::F16 } else { Element::F32 };
+        let mut lies = |element| Element::halved(each(element as usize) == Element::F16 as usize);
+        [shape.a, shape.c] = [lies(shape.a), lies(shape.c)];
         shape.b = *WeightFormat::ALL.get(each(shape.b as usize))?;
         shape.half = each(usize::from(shape.half)) == 1;
         let (kind, sizes) = match self.tile {
@@ -208,17 +210,20 @@ mod tests {
         let direct =
             TunedProduct { shape, tile: LinearTile::Direct { tm: 16, tn: 16 }, splits: 1, ..tiled };
         let tile = LinearTile::Matrix { bm: 128, bn: 64, bk: 32, wm: 64, wn: 32 };
-        let shape = LinearShape { half: true, a: Element::F16, ..shape };
+        let shape = LinearShape { half: true, a: Element::F16, c: Element::F16, ..shape };
         let matrix = TunedProduct { shape, tile, ..tiled };
         let numbers = TunedProduct::to_numbers(&[tiled, direct, matrix]);
         // As FORMAT's version has them: another order or meaning asks for another version.
         let rows: [[u32; NUMBERS]; 3] = [
-            [2, 768, 2048, 2048, 768, 511, 0, 0, 0, 0, 0, 64, 64, 16, 8, 4, 8, 31_250, 40_001],
-            [1, 768, 2048, 4096, 768, 511, 1, 0, 1, 0, 1, 0, 0, 0, 16, 16, 1, 31_250, 40_001],
-            [1, 768, 2048, 4096, 768, 511, 1, 1, 1, 1, 2, 128, 64, 32, 64, 32, 8, 31_250, 40_001],
+            [2, 768, 2048, 2048, 768, 511, 0, 0, 0, 0, 0, 0, 64, 64, 16, 8, 4, 8, 31_250, 40_001],
+            [1, 768, 2048, 4096, 768, 511, 1, 0, 0, 1, 0, 1, 0, 0, 0, 16, 16, 1, 31_250, 40_001],
+            [
+                1, 768, 2048, 4096, 768, 511, 1, 1, 1, 1, 1, 2, 128, 64, 32, 64, 32, 8, 31_250,
+                40_001,
+            ],
         ];
         assert_eq!(numbers, rows.concat().into_iter().map(f64::from).collect::<Vec<_>>());
-        assert_eq!(TunedProduct::FORMAT, [NUMBERS, 10, 2]);
+        assert_eq!(TunedProduct::FORMAT, [NUMBERS, 11, 2]);
         assert_eq!(TunedProduct::from_numbers(&numbers), [tiled, direct, matrix]);
         // Cut off; of a form that does not exist.
         assert_eq!(TunedProduct::from_numbers(&numbers[..2 * NUMBERS - 1]), [tiled]);

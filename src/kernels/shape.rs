@@ -56,6 +56,9 @@ pub struct AttentionShape {
     /// Products of attention may round their operands to f16, where a device multiplies those faster.
     pub half: bool,
     pub halves: AttentionHalves,
+    /// The backward pass by matrices turns the gradients of queries and keys back by their whole heads, so that no
+    /// rotation's kernel has to.
+    pub turned: bool,
 }
 
 /// Which rows of attention lie in f16, two elements to a word: only where its kernels multiply by matrices.
@@ -77,7 +80,7 @@ impl Hash for AttentionShape {
         let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
         let floats = [bits(soft_cap), bits(scale)];
         (heads, kv_heads, head_dim, window, floats, dropout, tokens).hash(state);
-        (self.ring, self.half, self.halves).hash(state);
+        (self.ring, self.half, self.halves, self.turned).hash(state);
     }
 }
 
@@ -166,7 +169,7 @@ pub struct AttentionTile {
     /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
     pub resident: bool,
     /// By matrices that subgroups hold. Forward with a lane for each row; backward in `row_groups` strips with two
-    /// subgroups each, and two buffers of columns if `resident`.
+    /// subgroups each.
     pub matrix: bool,
 }
 

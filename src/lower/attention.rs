@@ -1,5 +1,6 @@
 //! Attention: over a batch of packed documents, over a key-value cache, and its gradient.
 
+use super::rope::rope_shape;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::Result;
@@ -256,10 +257,29 @@ impl Lowering<'_> {
         let slices = vec![output, d_output, delta, self.builder.step()];
         let flops = 2.0 * (self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
-        let d_qkv = self.written(node, 0)?;
-        let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
         let shape = self.lying(node, attention, dropout);
+        let (target, turned) = match self.turns_back(node, shape) {
+            Some(rotation) => (rotation.writes[0], true),
+            None => (node.writes[0], false),
+        };
+        let d_qkv = self.value(target)?;
+        let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
+        let halves = AttentionHalves { d_qkv: self.in_halves(target), ..shape.halves };
+        let shape = AttentionShape { halves, turned, ..shape };
         self.query_key_value_gradients(node.site, (attention, shape, dropout), reads, d_qkv)
+    }
+
+    /// The rotation behind the gradients of attention, where the kernels of these turn them back themselves.
+    fn turns_back(&self, node: &Node, shape: AttentionShape) -> Option<&Node> {
+        let of = |next: &&Node| match next.op {
+            Op::RopeBackward { attention } => {
+                let turns = rope_shape(&self.params.architecture, attention);
+                next.reads[0] == node.writes[0] && turns.dims == turns.head_dim
+            }
+            _ => false,
+        };
+        let rotation = self.graph.nodes.iter().find(of)?;
+        k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
     }
 
     /// `reads` are the first bindings of both kernels.
@@ -272,6 +292,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let caps = self.builder.caps;
         let place = dropout.map(|dropout| self.place(dropout.place));
+        let table = shape.turned.then(|| self.angles(attention));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
         let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
@@ -289,8 +310,9 @@ impl Lowering<'_> {
                 ],
             ),
         };
-        let slices =
-            |output: Slice| [&reads[..], &[output, step], &kept, place.as_slice()].concat();
+        let slices = |output: Slice| {
+            [&reads[..], &[output, step], &kept, place.as_slice(), table.as_slice()].concat()
+        };
         let products = if kept.is_empty() { 4.0 } else { 2.0 };
         let of_query_flops = self.attention_flops(attention, 3.0);
         let flops = self.attention_flops(attention, products);
@@ -301,7 +323,8 @@ impl Lowering<'_> {
         }
         let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        let kernel = k::attention_group_sum(caps, AttentionShape { dropout: None, ..shape })?;
+        let kernel =
+            k::attention_group_sum(caps, AttentionShape { dropout: None, turned: false, ..shape })?;
         let flops = (2 * self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
     }

@@ -6,8 +6,8 @@ use crate::arch::{Attention, NormKind, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, Op, ValueId};
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, attention_backward_halves, attention_forward_halves,
-    reads_halves, rope_has_halves,
+    AttentionShape, Form, LinearShape, WriteMode, attention_backward_halves,
+    attention_forward_halves, reads_halves, rope_has_halves,
 };
 use crate::params::Params;
 
@@ -68,6 +68,10 @@ fn has_form(
             rope_has_halves(rope_shape(&params.architecture, attention))
         }
         Op::AttentionBackward { attention, .. } => attends_halves(caps, attention, tokens),
+        Op::LinearInput { weight, write: WriteMode::Overwrite } => {
+            let matrix = &params.matrices[weight];
+            matrix.parts.len() == 1 && matrix.cols.is_multiple_of(4)
+        }
         // Not the logsumexp.
         Op::Attention { attention, .. } => index == 0 && attends_halves(caps, attention, tokens),
         _ => false,

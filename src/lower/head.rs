@@ -113,8 +113,8 @@ impl Lowering<'_> {
         for row0 in (0..tokens).step_by(chunk) {
             let rows = chunk.min(tokens - row0) as u32;
             let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
-            let operands = [Element::F32; 2];
-            let token_rows = TokenRows { rows, stride: row.stride, operands };
+            let result = Element::F32;
+            let token_rows = TokenRows { rows, stride: row.stride, operands: [result; 2], result };
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + row0 as u64 * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,

@@ -3,7 +3,7 @@
 use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::error::Result;
-use crate::graph::Node;
+use crate::graph::{Node, ValueId};
 use crate::kernels::{
     self as k, Element, Form, LinearShape, MatvecInput, Output, WeightFormat, WriteMode,
 };
@@ -17,6 +17,8 @@ pub(super) struct TokenRows {
     pub stride: usize,
     /// How the first operand lies, and in a product of two activations the second.
     pub operands: [Element; 2],
+    /// How the result lies.
+    pub result: Element,
 }
 
 /// A product of which nothing is kept but itself.
@@ -53,14 +55,17 @@ impl Lowering<'_> {
     /// The rows of all tokens, without padding.
     pub(super) fn token_rows(&self, weight: WeightId) -> TokenRows {
         let stride = self.params.matrices[weight].rows;
-        TokenRows { rows: self.builder.all_rows(), stride, operands: [Element::F32; 2] }
+        let result = Element::F32;
+        TokenRows { rows: self.builder.all_rows(), stride, operands: [result; 2], result }
     }
 
     /// The same of what a node reads.
     fn node_rows(&self, node: &Node, weight: WeightId) -> TokenRows {
-        let half = |index: usize| node.reads.get(index).is_some_and(|&id| self.in_halves(id));
-        let lies = |index| if half(index) { Element::F16 } else { Element::F32 };
-        TokenRows { operands: [lies(0), lies(1)], ..self.token_rows(weight) }
+        let lies = |value: Option<&ValueId>| {
+            Element::halved(value.is_some_and(|&value| self.in_halves(value)))
+        };
+        let operands = [0, 1].map(|index| lies(node.reads.get(index)));
+        TokenRows { operands, result: lies(node.writes.first()), ..self.token_rows(weight) }
     }
 
     /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
@@ -71,7 +76,7 @@ impl Lowering<'_> {
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        TokenRows { rows, stride, operands: lie }: TokenRows,
+        TokenRows { rows, stride, operands: lie, result }: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         debug_assert!(
@@ -88,6 +93,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 a: lie[0],
+                c: result,
                 b: WeightFormat::F32,
                 half: self.mirrored,
             };
@@ -117,7 +123,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, d_input]: [Slice; 2],
-        TokenRows { rows, stride, operands: lie }: TokenRows,
+        TokenRows { rows, stride, operands: lie, result }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -131,6 +137,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 a: lie[0],
+                c: result,
                 b: WeightFormat::F32,
                 half: self.mirrored,
             };
@@ -161,7 +168,7 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, input]: [Slice; 2],
-        TokenRows { rows, stride, operands: lie }: TokenRows,
+        TokenRows { rows, stride, operands: lie, result }: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -175,6 +182,7 @@ impl Lowering<'_> {
                 tokens: rows.rows as usize,
                 padded: stride > matrix.rows,
                 a: lie[0],
+                c: result,
                 b: if lie[1] == Element::F16 { WeightFormat::F16 } else { WeightFormat::F32 },
                 half: self.mirrored,
             };

@@ -25,7 +25,12 @@ pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> R
 
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
-        let (rows, rotated) = (self.read(node, 0), node.writes[0]);
+        let rotated = node.writes[0];
+        // The kernels of attention's gradients have turned them.
+        if !forward && self.values[rotated].is_some() {
+            return Ok(());
+        }
+        let rows = self.read(node, 0);
         if self.in_halves(rotated) {
             return self.rotate_to_halves(node, attention, rows, forward);
         }

@@ -8,14 +8,16 @@ use super::lane::Lane;
 use super::linear::in_halves;
 use super::measure::{ROUNDING, close_to_terms, dot, narrow, of, text, wide};
 use super::{Case, Outcome};
+use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Kernel, KeyValueOwner,
 };
-use crate::twins::attention::{attention_backward, attention_forward};
+use crate::twins::attention::{AttentionShape as TwinShape, attention_backward, attention_forward};
 use crate::twins::attention_rows::Pass;
+use crate::twins::rope::{rope_backward, rope_table};
 use half::f16;
 use std::rc::Rc;
 
@@ -130,13 +132,14 @@ fn as_halves(values: Vec<f32>) -> Vec<f32> {
 }
 
 impl Batch {
+    /// Gradients that lie in f16 are turned back.
     fn new(lane: &Lane, setting: Setting, halves: AttentionHalves, documents: Vec<u32>) -> Self {
         let twin = setting.twin_on(lane, documents.len());
         let qkv = as_halves(lane.normal(twin.tokens * twin.qkv_width()));
         let d_out = as_halves(lane.normal(twin.tokens * twin.out_width()));
         let (exact, slopes) = (wide(&qkv), wide(&d_out));
         let (out, lse) = attention_forward(twin, &exact, &documents);
-        let expected = attention_backward(twin, &exact, &documents, &out, &lse, &slopes);
+        let mut expected = attention_backward(twin, &exact, &documents, &out, &lse, &slopes);
         let heads = out.chunks_exact(twin.head_dim).zip(slopes.chunks_exact(twin.head_dim));
         let delta: Vec<f64> = heads.map(|(out, slope)| dot(out, slope)).collect();
         let (seen, known) = (&documents[..], &lse[..]);
@@ -148,8 +151,12 @@ impl Batch {
             delta: &delta,
             d_out: &slopes,
         };
-        let bounds = bounds(&pass);
-        let shape = AttentionShape { half: true, halves, ..setting.kernel() };
+        let mut bounds = bounds(&pass);
+        let shape = shape_of(setting, halves);
+        if shape.turned {
+            rope_backward(twin, &mut expected, &documents, 0, &turns(setting));
+            turn_bounds(twin, &mut bounds, &expected);
+        }
         Self { shape, setting, documents, qkv, d_out, lse, delta, expected, bounds }
     }
 
@@ -171,6 +178,11 @@ impl Batch {
             step,
         ];
         operands.extend(place);
+        if self.shape.turned {
+            let table = rope_table(self.documents.len(), &turns(self.setting));
+            let table: Vec<f32> = table.iter().flat_map(|pair| narrow(pair)).collect();
+            operands.push(Operand::floats(&table));
+        }
         Job::new(kernel, self.documents.len(), operands)
     }
 
@@ -212,6 +224,32 @@ impl Batch {
             Err(format!("errors of {worst:.1e} of what is allowed"))
         } else {
             Ok(())
+        }
+    }
+}
+
+/// Rows that lie in f16 are those of plans, whose gradients the kernels turn back.
+fn shape_of(setting: Setting, halves: AttentionHalves) -> AttentionShape {
+    AttentionShape { half: true, halves, turned: halves.d_qkv, ..setting.kernel() }
+}
+
+fn turns(setting: Setting) -> Rope {
+    Rope::plain(setting.heads.2, 100.0)
+}
+
+/// Bounds of pairs that are turned: by at most the length of both, and what f32 rounds sines and products by.
+fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
+    let rounding = 4.0 * f64::from(f32::EPSILON);
+    let (width, half) = (twin.qkv_width(), twin.head_dim / 2);
+    let rows = bounds.chunks_exact_mut(width).zip(expected.chunks_exact(width));
+    for (row, values) in rows {
+        let heads = row[..twin.value_offset()].chunks_exact_mut(twin.head_dim);
+        for (head, values) in heads.zip(values.chunks_exact(twin.head_dim)) {
+            for i in 0..half {
+                let length = values[i].hypot(values[i + half]);
+                let bound = head[i].hypot(head[i + half]) + rounding * length;
+                (head[i], head[i + half]) = (bound, bound);
+            }
         }
     }
 }
@@ -270,11 +308,12 @@ async fn sides(
     pass: AttentionPass,
     owner: KeyValueOwner,
 ) -> Outcome {
-    let shape = AttentionShape { half: true, halves, ..setting.kernel() };
+    let shape = shape_of(setting, halves);
     let made = lane.kernels_by_matrices(|caps| kernels(caps, shape, pass, owner)).map_err(text)?;
     let sums = match owner {
         KeyValueOwner::Group => vec![],
         KeyValueOwner::Head => {
+            let shape = AttentionShape { turned: false, ..shape };
             lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?
         }
     };

@@ -172,6 +172,19 @@ fn linear(caps: &Capabilities) -> Vec<Entry> {
                 entries.extend(products(caps, &shape));
                 if k::reads_halves(caps, &shape) {
                     entries.extend(products(caps, &LinearShape { a: Element::F16, ..shape }));
+                    let overwrite = Output::Mode(WriteMode::Overwrite);
+                    let shape = LinearShape { c: Element::F16, ..shape };
+                    for tile in k::linear_tiles(caps, &shape) {
+                        let what = format!("{} into f16 by {tile:?}", form.name());
+                        let made = |splits| {
+                            let pick = LinearPick { tile, splits, reason: String::new() };
+                            k::linear_with_tile(caps, &shape, overwrite, pick)
+                        };
+                        entries.push((what.clone(), made(1).map(|linear| linear.product)));
+                        let sum =
+                            made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
+                        entries.push((what, sum));
+                    }
                 }
             }
         }
@@ -402,9 +415,11 @@ fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
     for (heads, kv_heads, head_dim) in [(4, 2, 32), (12, 4, 64), (12, 4, 96), (8, 2, 128)] {
         let plain = AttentionShape { heads, kv_heads, head_dim, half: true, ..Default::default() };
         let all = AttentionHalves { qkv: true, output: true, d_output: true, d_qkv: true };
-        for shape in [plain, dropped(plain), AttentionShape { halves: all, ..plain }] {
+        for shape in [plain, dropped(plain), AttentionShape { halves: all, turned: true, ..plain }]
+        {
             if shape.halves.output {
                 let what = |name: &str| format!("{name} of {head_dim} in f16");
+                let shape = AttentionShape { turned: false, ..shape };
                 entries.push((what("attention delta"), k::attention_delta(caps, shape)));
                 entries.push((what("attention group sum"), k::attention_group_sum(caps, shape)));
             }

@@ -1,6 +1,7 @@
 //! Family 03: the three products in every tile, and the matrix-vector product.
 
-use super::harness::{Job, Operand, Step};
+use super::attention_matrix_forward::HALF;
+use super::harness::{Job, Operand, Outputs, Step};
 use super::lane::{Lane, Others};
 use super::matvec_ranges::product_of_ranges;
 use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
@@ -219,7 +220,8 @@ async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) ->
     Ok(lane.summary())
 }
 
-/// A product by matrices of activations that lie in f16: A, and of `MatmulAt` both or B alone.
+/// A product by matrices of activations that lie in f16: A, and of `MatmulAt` both or B alone; of the other forms C too,
+/// as a whole and as the sum of parts.
 async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
     let both = [(Element::F16, WeightFormat::F32), (Element::F16, WeightFormat::F16)];
     let alone = (Element::F32, WeightFormat::F16);
@@ -238,7 +240,44 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
             check(&lane, &jobs, &runs).await?;
         }
     }
+    if form != Form::MatmulAt {
+        results_in_halves(&lane, form).await?;
+    }
     Ok(lane.summary())
+}
+
+/// A product by matrices of which C lies in f16, as a whole and as the sum of parts.
+async fn results_in_halves(lane: &Lane, form: Form) -> std::result::Result<(), String> {
+    let shape = shape(form, Rows::Fours, true);
+    let shape = LinearShape { c: Element::F16, half: true, ..shape };
+    let output = outputs(form)[0];
+    let runs = [(1, 0, false), (129, 5, true)]
+        .map(|(tokens, row0, later)| Run::new(lane, shape, output, tokens, row0, later));
+    let make = |caps: &Capabilities, splits: usize| products(caps, &shape, output, splits);
+    let whole =
+        |caps: &Capabilities| Ok(make(caps, 1)?.into_iter().map(|linear| linear.product).collect());
+    for kernel in &lane.kernels_by_matrices(whole).map_err(text)? {
+        let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
+        check(lane, &jobs, &runs).await?;
+    }
+    let first = |caps: &Capabilities| {
+        Ok(make(caps, SPLITS)?.into_iter().take(1).map(|linear| linear.product).collect())
+    };
+    let sum = |caps: &Capabilities| {
+        let all = make(caps, SPLITS)?.into_iter().filter_map(|linear| linear.sum);
+        Ok(all.map(|sum| sum.kernel).collect())
+    };
+    let sums: Vec<Kernel> = lane.kernels_by_matrices(sum).map_err(text)?;
+    for kernel in &lane.kernels_by_matrices(first).map_err(text)? {
+        let jobs: Vec<Job> = runs.iter().map(|run| run.parts_job(kernel)).collect();
+        let parts = lane.run(&jobs).await.map_err(text)?;
+        for sum in &sums {
+            let job = |(run, parts): (&Run, &Outputs)| run.sum_job(sum, parts.words(0));
+            let jobs: Vec<Job> = runs.iter().zip(&parts).map(job).collect();
+            check(lane, &jobs, &runs).await.map_err(of(kernel))?;
+        }
+    }
+    Ok(())
 }
 
 /// Holds what jobs leave in `c` against the runs that they are of.
@@ -246,9 +285,10 @@ async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(
     let results = lane.run(jobs).await.map_err(text)?;
     for ((job, got), run) in jobs.iter().zip(&results).zip(runs) {
         let what = format!("{} tokens", run.tokens);
-        let mut got = got.floats(0);
+        let half = run.shape.c == Element::F16;
+        let (mut got, stored) = if half { (got.halves(0), HALF) } else { (got.floats(0), 0.0) };
         Run::clear_padding(&run.shape, run.column, &mut got);
-        close(&what, &got, &run.expected, ROUNDING).map_err(of(&job.kernel))?;
+        close(&what, &got, &run.expected, ROUNDING + stored).map_err(of(&job.kernel))?;
     }
     Ok(())
 }
@@ -352,6 +392,9 @@ impl Run {
         if !adds && column == 0 {
             c.fill(f32::NAN);
         }
+        if shape.c == Element::F16 {
+            c.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32());
+        }
         ([a, b, c], words)
     }
 
@@ -420,9 +463,18 @@ impl Run {
         if self.shape.b != WeightFormat::F32 {
             operands[1] = Operand::words(&self.words);
         }
+        operands[2] = self.result_operand();
         operands.extend(self.uniforms());
         operands.extend(self.added.iter().map(|x| Operand::floats(x)));
         Job::new(kernel, self.tokens, operands)
+    }
+
+    /// C before the product, as it lies.
+    fn result_operand(&self) -> Operand {
+        match self.shape.c {
+            Element::F32 => Operand::floats(&self.operands[2]),
+            Element::F16 => Operand::words(&in_halves(&self.operands[2])),
+        }
     }
 
     /// The first stage of the split form: what nobody writes stays poisoned.
@@ -436,7 +488,7 @@ impl Run {
     }
 
     fn sum_job(&self, kernel: &Kernel, parts: &[u32]) -> Job {
-        let mut operands = vec![Operand::words(parts), Operand::floats(&self.operands[2])];
+        let mut operands = vec![Operand::words(parts), self.result_operand()];
         operands.extend(self.uniforms());
         operands.extend(self.added.iter().map(|x| Operand::floats(x)));
         Job::new(kernel, self.tokens, operands)

@@ -7,8 +7,8 @@
 // workgroup memory in f32, an invocation makes weights of some of them, and these come back in f16 as the left operand
 // of the sums, which stay in registers too.
 //
-// Columns lie in workgroup memory in f16. With two BUFFERS the next ones are put beside those in use, which leaves two
-// barriers for each tile. Every sum has one owner and one order: no atomics.
+// Columns lie in workgroup memory in f16; the next ones are on their way to registers. Every sum has one owner and one
+// order: no atomics.
 // Subgroups that hold rows. Where they are narrower than the widest there are more, which only load.
 const PAIRED: u32 = 2u * STRIPS;
 const SHEETS: u32 = PAIRED * MATRICES;
@@ -26,11 +26,11 @@ fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
   return fetched;
 }
 
-fn put_columns(lane: u32, buffer: u32, fetched: ptr<function, Fetched>) {
+fn put_columns(lane: u32, fetched: ptr<function, Fetched>) {
   for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
-    put_cells(buffer * 2u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
-    put_cells(buffer * 2u + 1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
+    put_cells(0u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
+    put_cells(1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
   }
 }
 
@@ -74,11 +74,8 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let tiles = (end - c0 + BK - 1u) / BK * MEMBERS;
   var fetched = fetch_columns(lane, c0, end, head);
   for (var tile = 0u; tile < tiles; tile++) {
-    let buffer = tile % BUFFERS;
-    if BUFFERS == 1u || tile == 0u {
-      put_columns(lane, buffer, &fetched);
-      workgroupBarrier();
-    }
+    put_columns(lane, &fetched);
+    workgroupBarrier();
     let this_head = head;
     let this_c0 = c0;
     know_columns(lane, c0, end, head, &known);
@@ -87,42 +84,47 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       c0 = seen.x;
       head++;
     }
-    let more = tile + 1u < tiles;
-    if more {
+    if tile + 1u < tiles {
       fetched = fetch_columns(lane, c0, end, head);
     }
-    multiply_columns(&held, own, buffer * 2u + own % 2u);
+    multiply_columns(&held, own, own % 2u);
     workgroupBarrier();
-    if BUFFERS == 2u && more {
-      put_columns(lane, 1u - buffer, &fetched);
-    }
     let whole = sees_whole(first_row, last_row, this_c0, end);
     weigh(lane, first_row, this_c0, this_head, whole, &known);
     workgroupBarrier();
-    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, buffer * 2u + own % WEIGHT_KINDS);
-    if BUFFERS == 1u {
-      workgroupBarrier();
-    }
+    add_weighted(&results, own, own / 2u * WEIGHT_KINDS + own % WEIGHT_KINDS, own % WEIGHT_KINDS);
+    workgroupBarrier();
   }
 
-  for (var c = 0u; c < ACROSS; c++) {
+  // Both halves of a head at a time, which a rotation mixes: of queries each lies in sheets of its own, else side by side.
+  for (var c = 0u; c < ROUNDS; c++) {
     workgroupBarrier();
     if own < PAIRED {
       for (var i = 0u; i < MATRICES; i++) {
-        put_sums(own * MATRICES + i, results[i][c]);
+        for (var side = 0u; side < WEIGHT_KINDS; side++) {
+          put_sums(own * MATRICES + i, side * MATRIX_N, results[i][c + side * ROUNDS]);
+        }
       }
     }
     workgroupBarrier();
-    for (var v = lane; v < SHEETS * MATRIX_M * (MATRIX_N / 4u); v += WORKGROUP) {
+    for (var v = lane; v < STRIPS * WEIGHT_KINDS * MATRICES * MATRIX_M * (MATRIX_N / 4u); v += WORKGROUP) {
       let four = v % (MATRIX_N / 4u) * 4u;
-      let sheet_row = v / (MATRIX_N / 4u) % MATRIX_M;
-      let sheet = v / (MATRIX_N / 4u) / MATRIX_M;
-      let row = first_row + sheet / (2u * MATRICES) * STRIP + sheet % MATRICES * MATRIX_M + sheet_row;
-      let at = sheet_row * SCORE_PITCH + four;
-      let x = vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
+      let unit = v / (MATRIX_N / 4u);
+      let strip = unit / (WEIGHT_KINDS * MATRICES * MATRIX_M);
+      let kind = unit / (MATRICES * MATRIX_M) % WEIGHT_KINDS;
+      let strip_row = unit % (MATRICES * MATRIX_M);
+      let row = first_row + strip * STRIP + strip_row;
+      let sheet = (strip * 2u + kind) * MATRICES + strip_row / MATRIX_M;
+      let at = strip_row % MATRIX_M * SCORE_PITCH + four;
+      let left = four_scores(sheet, at);
+      let right = four_scores(sheet + (2u - WEIGHT_KINDS) * MATRICES, at + (WEIGHT_KINDS - 1u) * MATRIX_N);
       if row <= last_row {
-        store(row, owner, sheet / MATRICES % 2u, c * MATRIX_N + four, x);
+        store(row, owner, kind, c * MATRIX_N + four, left, right);
       }
     }
   }
+}
+
+fn four_scores(sheet: u32, at: u32) -> vec4<f32> {
+  return vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
 }

@@ -3,7 +3,7 @@
 alias Held = array<vec2<u32>, STRIP * VECTORS>;
 alias Results = array<array<Sums, ACROSS>, MATRICES>;
 
-var<workgroup> columns: array<array<vec2<u32>, BK * PITCH / 4u>, 2u * BUFFERS>;
+var<workgroup> columns: array<array<vec2<u32>, BK * PITCH / 4u>, 2>;
 var<workgroup> scores: array<array<f32, MATRIX_M * SCORE_PITCH>, SHEETS>;
 // Two elements to a word, which two invocations write.
 var<workgroup> weights: array<array<atomic<u32>, STRIP * SCALED_PITCH / 2u>, STRIPS * WEIGHT_KINDS>;
@@ -60,10 +60,10 @@ fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, p
   }
 }
 
-fn put_sums(sheet: u32, given: Sums) {
+fn put_sums(sheet: u32, column: u32, given: Sums) {
   var sums = given;
   for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
     let result = matrix_lane + share * LANES;
-    scores[sheet][result / MATRIX_N * SCORE_PITCH + result % MATRIX_N] = sums[share];
+    scores[sheet][result / MATRIX_N * SCORE_PITCH + column + result % MATRIX_N] = sums[share];
   }
 }

@@ -7,6 +7,7 @@
 //   4 documents  read   u32 [tokens], and for keys and values the ends behind them
 //   5 gradient   write  f32 or f16 [tokens, STRIDE or D_STRIDE]  the kernel's own columns are overwritten
 //   6 step       uniform
+//   then with dropout the range, and for rows that were turned the table of angles
 @group(0) @binding(0) var<storage, read> qkv: array<qkvQuad>;
 @group(0) @binding(1) var<storage, read> d_output: array<d_outputQuad>;
 @group(0) @binding(2) var<storage, read> lse: array<f32>;
@@ -51,3 +52,9 @@ fn weights_of(product: f32, slope: f32, kept: f32, shown: bool, row: Row) -> vec
   return vec2(kept * weight, score_slope(score) * weight * (kept * slope - row.delta));
 }
 const D_SCORE_UNIT: f32 = SCALE / WEIGHT_UNIT;
+
+// Four elements of each half of a head, into the vector `i` and that half a head on.
+fn put_halves(i: u32, halves: array<vec4<f32>, 2>) {
+  gradient[i] = d_qkv_quad(halves[0]);
+  gradient[i + HEAD_DIM / 8u] = d_qkv_quad(halves[1]);
+}

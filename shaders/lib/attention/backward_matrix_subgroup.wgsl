@@ -3,17 +3,17 @@
 alias Held = array<array<Left, DEPTH>, MATRICES>;
 alias Results = array<array<Sums, ACROSS>, MATRICES>;
 
-var<workgroup> columns: array<array<f16, BK * PITCH>, 2u * BUFFERS>;
+var<workgroup> columns: array<array<f16, BK * PITCH>, 2>;
 var<workgroup> scores: array<array<f32, MATRIX_M * SCORE_PITCH>, SHEETS>;
 var<workgroup> weights: array<array<f16, STRIP * SCALED_PITCH>, STRIPS * WEIGHT_KINDS>;
 
 // Vector `v` of a line. The remainders tell browsers that the place is within the panel.
 fn put_cells(panel: u32, line: u32, v: u32, cells: Cells) {
   let at = line % BK * PITCH + v % VECTORS * 4u;
-  columns[panel % (2u * BUFFERS)][at] = cells.x;
-  columns[panel % (2u * BUFFERS)][at + 1u] = cells.y;
-  columns[panel % (2u * BUFFERS)][at + 2u] = cells.z;
-  columns[panel % (2u * BUFFERS)][at + 3u] = cells.w;
+  columns[panel % 2u][at] = cells.x;
+  columns[panel % 2u][at + 1u] = cells.y;
+  columns[panel % 2u][at + 2u] = cells.z;
+  columns[panel % 2u][at + 3u] = cells.w;
 }
 
 fn put_weight(panel: u32, row: u32, column: u32, x: f32) {
@@ -32,7 +32,7 @@ fn hold(held: ptr<function, Held>, panel: u32) {
 
 // The held rows by all columns of a panel, into the sheets of this subgroup.
 fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
-  let source = panel % (2u * BUFFERS);
+  let source = panel % 2u;
   for (var j = 0u; j < TILES; j++) {
     var sums = array<Sums, MATRICES>();
     for (var s = 0u; s < DEPTH; s++) {
@@ -54,7 +54,7 @@ fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
 // results += a panel of weights by a panel of columns, or this subgroup's part of them.
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
   let left_panel = weights_panel % (STRIPS * WEIGHT_KINDS);
-  let right_panel = panel % (2u * BUFFERS);
+  let right_panel = panel % 2u;
   for (var part = 0u; part < PARTS; part++) {
     if PARTS == 1u || own % 2u == part {
       for (var s = 0u; s < STEPS; s++) {
@@ -75,6 +75,6 @@ fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, p
   }
 }
 
-fn put_sums(sheet: u32, sums: Sums) {
-  subgroupMatrixStore<row_major>(&scores[sheet % SHEETS], 0u, sums, SCORE_PITCH);
+fn put_sums(sheet: u32, column: u32, sums: Sums) {
+  subgroupMatrixStore<row_major>(&scores[sheet % SHEETS], column, sums, SCORE_PITCH);
 }

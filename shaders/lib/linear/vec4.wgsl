@@ -2,7 +2,7 @@
 // multiple of 4; what it holds may end with padding. The bindings are those of 03_matmul_tiled.wgsl;
 // `b` has modules of its own.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> c: array<Result>;
 @group(0) @binding(3) var<uniform> step: Step;
 @group(0) @binding(4) var<uniform> range: Range;
 
@@ -14,5 +14,5 @@ fn fetch_a(outer: u32, inner: u32, column: u32) -> vec4<f32> {
 // Columns col … col + 3 of row `row` of `c`.
 fn store_c(row: u32, col: u32, column: u32, value: vec4<f32>) {
   let i = (row * C_STRIDE + column + col) / 4u;
-  c[i] = value + previous(i);
+  c[i] = result_of(value + previous(i));
 }

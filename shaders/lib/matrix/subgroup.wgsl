@@ -54,7 +54,3 @@ fn put_tiles(
 fn put_sums(group: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&results[group % SUBGROUPS], 0u, sums, RESULT_PITCH);
 }
-
-fn store_sums(at: u32, sums: Sums) {
-  subgroupMatrixStore<row_major>(&c, at, sums, C_STRIDE);
-}

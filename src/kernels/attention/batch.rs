@@ -1,9 +1,7 @@
 //! Attention: forward with logsumexp, the two backward kernels and their pre-pass, over the fused
 //! rows of a batch or over tensors.
 
-use super::matrix_backward::{
-    self, attention_backward_halves, attention_matrix_tiles, matrix_kernel,
-};
+use super::matrix_backward::{self, matrix_kernel};
 use super::matrix_forward;
 use super::operands::{Operands, common};
 use super::tile::{FULL_TILE, TALL_TILE, attention_tiles, pick, tiled};
@@ -181,6 +179,9 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Ker
     delta_kernel(caps, spec, shape, shape.heads, &bindings, place)
 }
 
+/// Invocations per row and head of [`attention_delta`]: with heads of 64 each reads two vectors of four.
+const DELTA_PARTS: u32 = 8;
+
 /// `attention_delta_backward` for `owners` heads (of all batch items).
 pub(in crate::kernels) fn delta_kernel(
     caps: &Capabilities,
@@ -191,14 +192,23 @@ pub(in crate::kernels) fn delta_kernel(
     place: impl Fn(Composer) -> Composer,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 64, 1, spec.name())?;
-    let composer =
-        Composer::new(spec, size).size("HEADS", shape.heads).size("HEAD_DIM", shape.head_dim);
+    // Barriers cost a CPU more than neighbours that read side by side save it.
+    let whole = caps.software || !size.is_multiple_of(DELTA_PARTS);
+    let parts = if whole { 1 } else { DELTA_PARTS as usize };
+    let composer = Composer::new(spec, size)
+        .size("HEADS", shape.heads)
+        .size("HEAD_DIM", shape.head_dim)
+        .size("PARTS", parts);
     place(composer).module(shader!("lib/flat")).module(shader!("10_attention_delta")).finish(
         caps,
         bindings,
-        Grid::Flat { rows: 1, per_block: owners, per_group: size as usize },
+        Grid::Flat { rows: 1, per_block: owners * parts, per_group: size as usize },
         "flat",
-        "one invocation per row and head",
+        if whole {
+            "one invocation per row and head"
+        } else {
+            "neighbours read a head side by side"
+        },
     )
 }
 
@@ -238,11 +248,10 @@ const BUSY_GROUPS: usize = 256;
 /// of these are few.
 pub fn key_value_owner(caps: &Capabilities, shape: AttentionShape) -> KeyValueOwner {
     let pass = AttentionPass::KeyValue;
-    let of_matrices = attention_matrix_tiles(caps, shape, pass);
-    let rows = match of_matrices.first().filter(|_| attention_backward_halves(caps, shape)) {
-        Some(tile) => tile.rows,
-        None if attention_tiles(caps, shape, pass).contains(&TALL_TILE) => TALL_TILE.rows,
-        None => FULL_TILE.rows,
+    let rows = match matrix_backward::pick(caps, shape, pass) {
+        Ok((tile, _)) => tile.rows,
+        Err(_) if attention_tiles(caps, shape, pass).contains(&TALL_TILE) => TALL_TILE.rows,
+        Err(_) => FULL_TILE.rows,
     };
     let busy = caps.class().workgroups(BUSY_GROUPS);
     let few = shape.kv_heads * shape.tokens.div_ceil(rows) < busy;
@@ -300,7 +309,7 @@ fn backward(
             return matrix_kernel(caps, shape, pass, operands, (tile, GIVEN_TILE.into(), true));
         }
         Some(_) => String::new(),
-        None => match matrix_backward::pick(caps, shape, pass, operands.owners(shape, pass)) {
+        None => match matrix_backward::pick(caps, shape, pass) {
             Ok((tile, why)) => {
                 return matrix_kernel(caps, shape, pass, operands, (tile, why, false));
             }

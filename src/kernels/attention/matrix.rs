@@ -15,7 +15,11 @@ use crate::kernels::compose::{Composer, shader};
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 use std::fmt::Write;
 
-/// The largest head whose results a subgroup can hold: 32 rows of them are 128 registers of each lane.
+/// Lanes of the forward pass that share a row of scores. One each would leave half as many subgroups to wait for memory
+/// and barriers (`bench/NOTES.md`).
+pub(super) const SHARERS: usize = 2;
+
+/// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.
 pub(super) const LARGEST_HEAD: usize = 128;
 
 /// Adds the constants and types of matrices, and the parts.
@@ -67,11 +71,7 @@ fn text(size: Size, parts: &[Part]) -> String {
         match part {
             Part::Tile(tile) => tile_text(&mut text, tile),
             Part::Sheet(sheet) => sheet_text(&mut text, sheet),
-            Part::Product(product) => product_text(&mut text, size, product, false),
-            Part::Held(product) => {
-                hold_text(&mut text, size, product);
-                product_text(&mut text, size, product, true);
-            }
+            Part::Product(product) => product_text(&mut text, size, product),
             Part::Transfer(transfer) => transfer_text(&mut text, size, transfer),
         }
     }
@@ -79,8 +79,8 @@ fn text(size: Size, parts: &[Part]) -> String {
 }
 
 fn tile_text(text: &mut String, tile: &Tile) {
-    let Tile { name, panels, lines, .. } = tile;
-    let cells = lines * tile.pitch();
+    let Tile { name, panels, .. } = tile;
+    let cells = tile.cells();
     let _ = writeln!(text, "var<workgroup> {name}_tile:array<array<f16,{cells}>,{panels}>;");
     place_text(text, tile);
     for (i, element) in ["x", "y", "z", "w"].iter().enumerate() {
@@ -98,47 +98,24 @@ fn load(kind: &str, tile: &Tile, rows: bool, across: usize, along: usize) -> Str
     format!("subgroupMatrixLoad<{kind},{major}>(&{name}_tile[{panel}],{at}u,{pitch}u)")
 }
 
-impl Product {
-    /// The left matrix `i` down, from `s` on along K.
-    fn left_load(&self, [m, ..]: Size, i: usize, s: usize) -> String {
-        let (across, along) = if self.left_rows { (i * m, s) } else { (s, i * m) };
-        load("Left", &self.left, self.left_rows, across, along)
-    }
-}
-
-fn hold_text(text: &mut String, size: Size, product: &Product) {
-    let [m, _, k] = size;
-    let (name, rows, steps) = (product.name, product.m / m, product.k / k);
-    let _ = write!(
-        text,
-        "alias {name}Held=array<array<Left,{steps}>,{rows}>;\n\
-         fn hold_{name}(left:u32,held:ptr<function,{name}Held>){{\nlet a=left%{}u;\n",
-        product.left.panels
-    );
-    for (i, s) in (0..rows).flat_map(|i| (0..steps).map(move |s| (i, s))) {
-        let _ = writeln!(text, "(*held)[{i}][{s}]={};", product.left_load(size, i, s * k));
-    }
-    text.push_str("}\n");
-}
-
-fn product_text(text: &mut String, size: Size, product: &Product, held: bool) {
+fn product_text(text: &mut String, size: Size, product: &Product) {
     let [m, n, k] = size;
-    let Product { right, right_rows, .. } = product;
-    product_head(text, size, product, if held { "\n" } else { "" });
+    let Product { left, left_rows, right, right_rows, .. } = product;
+    product_head(text, size, product);
     for s in (0..product.k).step_by(k) {
         text.push_str("{\n");
-        for i in (0..product.m / m).filter(|_| !held) {
-            let _ = writeln!(text, "let l{i}={};", product.left_load(size, i, s));
+        for i in 0..product.m / m {
+            let (across, along) = if *left_rows { (i * m, s) } else { (s, i * m) };
+            let _ = writeln!(text, "let l{i}={};", load("Left", left, *left_rows, across, along));
         }
         for j in 0..product.n / n {
             let (across, along) = if *right_rows { (s, j * n) } else { (j * n, s) };
             let from = load("Right", right, *right_rows, across, along);
             let _ = writeln!(text, "let r{j}={from};");
             for i in 0..product.m / m {
-                let left = if held { format!("(*left)[{i}][{}]", s / k) } else { format!("l{i}") };
                 let _ = writeln!(
                     text,
-                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate({left},r{j},(*sums)[{i}][{j}]);"
+                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate(l{i},r{j},(*sums)[{i}][{j}]);"
                 );
             }
         }
@@ -210,13 +187,13 @@ pub(super) fn usable(
 }
 
 impl AttentionTile {
-    /// Tiles of matrices: a lane for each row. With `resident` a subgroup holds the matrices of its rows.
+    /// Tiles of matrices: neighbours share a row.
     pub const fn matrix(rows: usize, columns: usize) -> Self {
-        Self { rows, columns, row_groups: rows, size: rows, resident: false, matrix: true }
+        let size = rows * SHARERS;
+        Self { rows, columns, row_groups: rows, size, resident: false, matrix: true }
     }
 
     pub(super) fn matrix_label(&self) -> String {
-        let held = if self.resident { ", queries held" } else { "" };
-        format!("matrix {}x{}, a lane per row{held}", self.rows, self.columns)
+        format!("matrix {}x{}, {SHARERS} lanes per row", self.rows, self.columns)
     }
 }

@@ -19,50 +19,23 @@ const BLOCK: usize = 32;
 /// Probabilities, and score gradients, are multiplied by two to this on their way to f16.
 const WEIGHT_BITS: i32 = 10;
 
-/// In order of preference, as predicted (`bench/NOTES.md`): strips of 32 rows load each column for twice as many
-/// rows as those of 16, and two buffers save a barrier of three.
-const TILES: [AttentionTile; 6] = [
-    AttentionTile::pairs(64, 32, 32, true),
-    AttentionTile::pairs(64, 32, 32, false),
-    AttentionTile::pairs(64, 32, 16, true),
-    AttentionTile::pairs(64, 32, 16, false),
-    AttentionTile::pairs(32, 32, 16, true),
-    AttentionTile::pairs(32, 32, 16, false),
-];
+const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::pairs(64, 32)];
 
-/// A tile of 32 rows is taken where one of 64 would give fewer workgroups than this.
-const FEW_GROUPS: usize = 132;
-
-/// With larger heads a subgroup would need more than its registers for what it holds of more rows than these: of heads
-/// of 128 and strips of 32 that is 64 registers of rows and 128 of sums.
+/// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
 const ROOMY_HEAD: usize = 64;
-const SHORT_STRIP: usize = 16;
+/// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait for
+/// memory and barriers (`bench/NOTES.md`).
+const STRIP: usize = 16;
 
 /// Invocations of a subgroup for which the tiles are made.
 const LANES: usize = 32;
 
 impl AttentionTile {
-    /// Strips of rows, each of two subgroups; columns in one buffer or in two.
-    const fn pairs(rows: usize, columns: usize, strip: usize, two: bool) -> Self {
-        let row_groups = rows / strip;
-        Self {
-            rows,
-            columns,
-            row_groups,
-            size: row_groups * 2 * LANES,
-            resident: two,
-            matrix: true,
-        }
-    }
-
-    /// Rows of a pair of subgroups.
-    const fn strip(&self) -> usize {
-        self.rows / self.row_groups
-    }
-
-    /// Buffers of columns of [`AttentionTile::pairs`].
-    const fn buffers(&self) -> usize {
-        1 + self.resident as usize
+    /// Strips of rows, each of two subgroups.
+    const fn pairs(rows: usize, columns: usize) -> Self {
+        let row_groups = rows / STRIP;
+        let size = row_groups * 2 * LANES;
+        Self { rows, columns, row_groups, size, resident: false, matrix: true }
     }
 }
 
@@ -75,7 +48,7 @@ const fn kinds(pass: AttentionPass) -> usize {
 }
 
 fn bytes(shape: AttentionShape, pass: AttentionPass, tile: AttentionTile) -> usize {
-    let columns = 2 * tile.buffers() * tile.columns * (shape.head_dim + PAD) * 2;
+    let columns = 2 * tile.columns * (shape.head_dim + PAD) * 2;
     let scores = 2 * tile.rows * (tile.columns + SCORE_PAD) * 4;
     columns + scores + kinds(pass) * tile.rows * (tile.columns + PAD) * 2
 }
@@ -88,12 +61,11 @@ fn fits(
     tile: AttentionTile,
 ) -> bool {
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-    let strip = tile.strip();
     // Of queries' gradients a subgroup has half of the head.
     let across = shape.head_dim * kinds(pass) / 2;
     let loads = tile.columns * shape.head_dim / 4;
     let whole = [
-        (strip, m),
+        (STRIP, m),
         (tile.columns, n),
         (tile.columns, k),
         (shape.head_dim, k),
@@ -129,7 +101,6 @@ pub(super) fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
-    owners: usize,
 ) -> std::result::Result<(AttentionTile, String), String> {
     let halves = 2 * usable(caps, shape)?.n as usize;
     if !shape.head_dim.is_multiple_of(halves) {
@@ -144,27 +115,14 @@ pub(super) fn pick(
         return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
     }
     let mut tiles = of(pass);
-    tiles.sort_by_key(|tile| shape.head_dim > ROOMY_HEAD && tile.strip() > SHORT_STRIP);
-    let groups = |tile: &AttentionTile| match shape.tokens {
-        0 => usize::MAX,
-        tokens => tokens.div_ceil(tile.rows) * owners,
-    };
-    let class = caps.class();
-    let few = |tile: &&AttentionTile| groups(tile) < class.workgroups(FEW_GROUPS);
-    let (first, last) = (&tiles[0], tiles[tiles.len() - 1]);
-    if let Some(tall) = Some(first).filter(few).filter(|first| first.rows > last.rows) {
-        let short = tiles.iter().find(|tile| tile.rows < tall.rows).copied().unwrap_or(last);
-        let (many, rows) = (groups(tall), tall.rows);
-        let why = format!("{many} workgroups of {rows} rows are few for {}", class.called);
-        return Ok((short, why));
-    }
-    let need = bytes(shape, pass, *first);
-    Ok((*first, format!("the preferred tile that fits: {need} bytes of workgroup memory")))
+    tiles.sort_by_key(|tile| shape.head_dim > ROOMY_HEAD && tile.rows == TILES[0].rows);
+    let need = bytes(shape, pass, tiles[0]);
+    Ok((tiles[0], format!("the preferred tile that fits: {need} bytes of workgroup memory")))
 }
 
 /// Whether both backward passes are on matrices: the gradients they read and write may then lie in f16.
 pub fn attention_backward_halves(caps: &Capabilities, shape: AttentionShape) -> bool {
-    pick(caps, shape, AttentionPass::Query, shape.heads).is_ok()
+    pick(caps, shape, AttentionPass::Query).is_ok()
 }
 
 /// The kernel of a backward pass on matrices: with the tile that is given, or what selection picks.
@@ -190,14 +148,13 @@ pub(super) fn matrix_kernel(
     let composer = modules(caps, common(composer, shape), shape, pass, operands);
     let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(shape, pass) as u32 };
     let reason = if given { GIVEN_TILE.into() } else { reason };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, label(tile), reason)
+    composer.finish(caps, &operands.bindings(shape, pass), grid, label(shape, tile), reason)
 }
 
-fn label(tile: AttentionTile) -> String {
+fn label(shape: AttentionShape, tile: AttentionTile) -> String {
     let AttentionTile { rows, columns, .. } = tile;
-    let (strip, buffers) = (tile.strip(), tile.buffers());
-    let plural = if buffers > 1 { "s" } else { "" };
-    format!("matrix {rows}x{columns} by pairs of {strip}x{columns}, {buffers} buffer{plural}")
+    let turned = if shape.turned { ", turned back" } else { "" };
+    format!("matrix {rows}x{columns} by pairs of {STRIP}x{columns}{turned}")
 }
 
 fn constants(
@@ -210,14 +167,11 @@ fn constants(
 ) -> Composer {
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
     let AttentionTile { rows, columns, row_groups, size, .. } = tile;
-    let strip = tile.strip();
     let composer = composer
         .size("BQ", rows)
         .size("BK", columns)
-        .size("STRIP", strip)
+        .size("STRIP", STRIP)
         .size("STRIPS", row_groups)
-        .size("BUFFERS", tile.buffers())
-        .size("WEIGHT_KINDS", kinds(pass))
         .size("PITCH", shape.head_dim + PAD)
         .size("SCORE_PITCH", columns + SCORE_PAD)
         .size("SCALED_PITCH", columns + PAD)
@@ -226,12 +180,14 @@ fn constants(
         .size("INTERLEAVED", pass.interleaved())
         .flag("LAST_IS_LONGEST", pass != AttentionPass::KeyValue);
     let counts = [
-        ("MATRICES", strip / m),
+        ("MATRICES", STRIP / m),
         ("DEPTH", shape.head_dim / k),
         ("TILES", columns / n),
         ("STEPS", columns / k),
         ("ACROSS", shape.head_dim * kinds(pass) / 2 / n),
         ("PARTS", 2 / kinds(pass)),
+        ("ROUNDS", shape.head_dim / 2 / n),
+        ("WEIGHT_KINDS", kinds(pass)),
         ("COLUMN_LOADS", columns * shape.head_dim / 4 / size),
         ("TURNS", rows * columns / 4 / size),
         ("FOUR", 4),
@@ -274,6 +230,13 @@ fn modules(
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset());
     let composer = operands.dropout(composer, shape, pass);
+    let composer = if shape.turned {
+        composer
+            .size("TABLE", operands.bindings(shape, pass).len() - 1)
+            .module(shader!("lib/attention/turned_back"))
+    } else {
+        composer.module(shader!("lib/attention/turned_none"))
+    };
     let composer = composer
         .module(shader!("lib/attention/assigned"))
         .module(products(caps))
@@ -322,21 +285,20 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_the_memory_and_makes_enough_workgroups_is_picked() {
+    fn what_fits_the_memory_is_picked() {
         use AttentionPass::{KeyValue, Query};
-        for (kibibytes, head_dim, tokens, pass, rows, strip, buffers) in [
-            (48, 64, 4096, KeyValue, 64, 32, 2),
-            (48, 64, 0, Query, 64, 32, 2),
-            (48, 64, 512, Query, 32, 16, 2),
-            (48, 96, 4096, KeyValue, 64, 16, 1),
-            (48, 128, 4096, KeyValue, 64, 16, 1),
-            (32, 64, 4096, KeyValue, 32, 16, 1),
-            (32, 128, 4096, KeyValue, 32, 16, 1),
-            (32, 128, 4096, Query, 32, 16, 1),
+        for (kibibytes, head_dim, tokens, pass, rows) in [
+            (48, 64, 4096, KeyValue, 32),
+            (48, 64, 0, Query, 32),
+            (48, 64, 512, Query, 32),
+            (48, 96, 4096, KeyValue, 64),
+            (48, 128, 4096, KeyValue, 64),
+            (32, 64, 4096, KeyValue, 32),
+            (32, 128, 4096, KeyValue, 32),
+            (32, 128, 4096, Query, 32),
         ] {
-            let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens), pass, 12).unwrap();
-            let got = [tile.rows, tile.strip(), tile.buffers()];
-            assert_eq!(got, [rows, strip, buffers], "{kibibytes} KiB, heads of {head_dim}: {why}");
+            let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens), pass).unwrap();
+            assert_eq!(tile.rows, rows, "{kibibytes} KiB, heads of {head_dim}: {why}");
         }
     }
 
@@ -353,7 +315,7 @@ mod tests {
             (&whole, AttentionShape { half: false, ..shape(64, 512) }, ""),
         ] {
             for pass in [AttentionPass::Query, AttentionPass::KeyValue] {
-                let refused = pick(caps, shape, pass, 12).unwrap_err();
+                let refused = pick(caps, shape, pass).unwrap_err();
                 let empty = refused.is_empty() == why.is_empty();
                 assert!(refused.starts_with(why) && empty, "{refused}");
             }

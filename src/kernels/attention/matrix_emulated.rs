@@ -11,16 +11,7 @@ pub(super) fn text(size: Size, parts: &[Part]) -> String {
         match part {
             Part::Tile(tile) => tile_text(&mut text, tile),
             Part::Sheet(sheet) => sheet_text(&mut text, sheet),
-            Part::Product(product) => product_text(&mut text, size, product, ""),
-            Part::Held(product) => {
-                let name = product.name;
-                let _ = write!(
-                    text,
-                    "alias {name}Held=u32;\nfn hold_{name}(left:u32,held:ptr<function,{name}Held>){{*held=left;}}\n"
-                );
-                let held = format!("let a=*left%{}u;\n", product.left.panels);
-                product_text(&mut text, size, product, &held);
-            }
+            Part::Product(product) => product_text(&mut text, size, product),
             Part::Transfer(transfer) => transfer_text(&mut text, size, transfer),
         }
     }
@@ -28,8 +19,8 @@ pub(super) fn text(size: Size, parts: &[Part]) -> String {
 }
 
 fn tile_text(text: &mut String, tile: &Tile) {
-    let Tile { name, panels, lines, .. } = tile;
-    let cells = lines * tile.pitch() / 4;
+    let Tile { name, panels, .. } = tile;
+    let cells = tile.cells() / 4;
     let _ = writeln!(text, "var<workgroup> {name}_tile:array<array<vec2<u32>,{cells}>,{panels}>;");
     place_text(text, tile);
     let _ = writeln!(text, "{name}_tile[panel][at/4u]=cells;\n}}");
@@ -40,10 +31,10 @@ const SHARES: &str = "for(var share=0u;share<MATRIX_M*MATRIX_N/LANES;share++){\n
      let result=matrix_lane+share*LANES;\nlet row=i*MATRIX_M+result/MATRIX_N;\n\
      let column=j*MATRIX_N+result%MATRIX_N;\n";
 
-fn product_text(text: &mut String, size: Size, product: &Product, held: &str) {
+fn product_text(text: &mut String, size: Size, product: &Product) {
     let [m, n, _] = size;
     let Product { left, left_rows, right, right_rows, k, .. } = product;
-    product_head(text, size, product, held);
+    product_head(text, size, product);
     let place = |by_lines: bool, line: &str, pitch: usize| {
         if by_lines { format!("{line}*{pitch}u+s") } else { format!("s*{pitch}u+{line}") }
     };

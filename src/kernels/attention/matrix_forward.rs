@@ -1,31 +1,20 @@
 //! Attention's forward pass by matrices: its tiles, which one a shape gets, and the kernel.
 
-use super::matrix::{quads, usable, with_matrices};
+use super::matrix::{SHARERS, quads, usable, with_matrices};
 use super::matrix_parts::{Part, Product, Sheet, Tile, Transfer};
 use super::operands::{Operands, common};
-use crate::caps::{Capabilities, GpuClass, MatrixConfig};
+use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
-const WIDE: AttentionTile = AttentionTile::matrix(64, 32);
-const SHORT: AttentionTile = AttentionTile::matrix(32, 32);
-/// In order of preference. The last ones need little workgroup memory, others are there to be measured.
-const TILES: [AttentionTile; 8] = [
-    WIDE,
-    SHORT,
-    AttentionTile::matrix(32, 16),
-    AttentionTile::matrix(128, 32),
-    AttentionTile::matrix(64, 64),
-    AttentionTile::matrix(32, 64),
-    AttentionTile { resident: true, ..WIDE },
-    AttentionTile { resident: true, ..SHORT },
-];
+/// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
+const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
-/// The short tile is taken where the wide one would give fewer workgroups than this. Not measured.
-const FEW_GROUPS: usize = 264;
+/// Of the atomic that says whether results are multiplied, as it is counted.
+const FLAG_BYTES: usize = 16;
 
 /// What lies in workgroup memory: rows of queries, of keys and of values, weights, and sums.
 struct Layout {
@@ -38,7 +27,7 @@ struct Layout {
 
 impl Layout {
     fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
-        let lines = caps.matrix_lanes() as usize;
+        let lines = caps.matrix_lanes() as usize / SHARERS;
         let (panels, len) = (tile.rows / lines, shape.head_dim);
         let columns = Tile { name: "keys", panels: 1, lines: tile.columns, len };
         Self {
@@ -52,7 +41,7 @@ impl Layout {
 
     fn bytes(&self) -> usize {
         let tiles = [self.queries, self.keys, self.values, self.weights];
-        tiles.iter().map(Tile::bytes).sum::<usize>() + self.scores.bytes()
+        tiles.iter().map(Tile::bytes).sum::<usize>() + self.scores.bytes() + FLAG_BYTES
     }
 
     fn results(&self) -> Transfer {
@@ -60,7 +49,7 @@ impl Layout {
         Transfer { name: "results", sheet, m, n, back: true }
     }
 
-    fn parts(&self, held: bool) -> [Part; 9] {
+    fn parts(&self) -> [Part; 9] {
         let (m, columns, head) = (self.queries.lines, self.weights.len, self.queries.len);
         let multiply_keys = Product {
             name: "multiply_keys",
@@ -89,7 +78,7 @@ impl Layout {
             Part::Tile(self.values),
             Part::Tile(self.weights),
             Part::Sheet(self.scores),
-            if held { Part::Held(multiply_keys) } else { Part::Product(multiply_keys) },
+            Part::Product(multiply_keys),
             Part::Product(add_values),
             Part::Transfer(products),
             Part::Transfer(self.results()),
@@ -104,9 +93,10 @@ fn fits(
     config: MatrixConfig,
     tile: AttentionTile,
 ) -> bool {
-    let lanes = caps.matrix_lanes() as usize;
+    let strip = caps.matrix_lanes() as usize / SHARERS;
     let loads = tile.columns * shape.head_dim / 4;
-    tile.rows.is_multiple_of(lanes)
+    tile.rows.is_multiple_of(strip)
+        && strip.is_multiple_of(config.m as usize)
         && [config.n, config.k].iter().all(|side| tile.columns.is_multiple_of(*side as usize))
         && loads.is_multiple_of(tile.size)
         && tile.size <= caps.limits.workgroup_invocations() as usize
@@ -135,24 +125,12 @@ pub(super) fn pick(
 ) -> std::result::Result<(AttentionTile, String), String> {
     usable(caps, shape)?;
     let tiles = matrix_forward_tiles(caps, shape);
-    let wide = match shape.tokens {
-        0 => usize::MAX,
-        tokens => tokens.div_ceil(WIDE.rows) * shape.heads,
-    };
-    if wide < few_groups(caps.class()) && tiles.contains(&SHORT) {
-        let why = format!("{wide} workgroups of 64 rows are few for {}", caps.class().called);
-        return Ok((SHORT, why));
-    }
     let Some(tile) = tiles.first() else {
         let have = caps.limits.max_compute_workgroup_storage_size;
         return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
     };
     let bytes = Layout::new(caps, shape, *tile).bytes();
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
-}
-
-const fn few_groups(class: GpuClass) -> usize {
-    class.workgroups(FEW_GROUPS)
 }
 
 /// The kernel with a tile.
@@ -194,8 +172,9 @@ fn composed(
     let [_, strip] = layout.results().counts(size).map(|count| count * size[1]);
     let composer = common(Composer::new(spec, tile.size as u32), shape)
         .size("BQ", tile.rows)
-        .size("STRIP", strip)
+        .size("ROWS", layout.queries.lines)
         .size("STRIP4", strip / 4)
+        .size("BK", columns)
         .size("INTERLEAVED", AttentionPass::Forward.interleaved())
         .flag("LAST_IS_LONGEST", true)
         .flag("DROPPED", shape.dropout.is_some())
@@ -204,10 +183,12 @@ fn composed(
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset());
     let counts = [
-        ("BK", columns),
-        ("BK4", columns / 4),
+        ("SHARE", columns / SHARERS),
+        ("SHARE4", columns / SHARERS / 4),
+        ("STRIP", strip / SHARERS),
+        ("STRIP_LOADS", strip / 4 / SHARERS),
         ("COLUMN_LOADS", loads),
-        ("QUERY_LOADS", shape.head_dim / 4),
+        ("QUERY_LOADS", shape.head_dim / 4 / SHARERS),
         ("STRIPS", shape.head_dim / strip),
     ];
     // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
@@ -217,17 +198,22 @@ fn composed(
     let composer = counts.into_iter().fold(composer, add);
     let element = |half| if half { Element::F16 } else { Element::F32 };
     let halves = shape.halves;
-    let composer = with_matrices(caps, composer, config, &layout.parts(tile.resident));
-    let composer = composer.module(if tile.resident {
-        shader!("lib/attention/queries_held")
-    } else {
-        shader!("lib/attention/queries_staged")
-    });
+    let composer = with_matrices(caps, composer, config, &layout.parts());
     let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
-    Ok(quads(composer, &rows)
+    Ok(quads(pairs(caps, composer), &rows)
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/forward_rows_matrix"))
         .module(shader!("lib/attention/mask_rows")))
+}
+
+/// What pairs of neighbours share.
+#[cfg_attr(not(any(test, feature = "testing")), expect(unused_variables, reason = "tests emulate"))]
+fn pairs(caps: &Capabilities, composer: Composer) -> Composer {
+    #[cfg(any(test, feature = "testing"))]
+    if caps.emulated {
+        return composer.module(shader!("lib/attention/pair_emulated"));
+    }
+    composer.module(shader!("lib/attention/pair_subgroup"))
 }
 
 #[cfg(test)]
@@ -261,15 +247,15 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_or_little_memory_get_small_tiles() {
+    fn little_memory_gets_small_tiles() {
         for (kibibytes, head_dim, tokens, rows, columns) in [
             (48, 64, 4096, 64, 32),
-            (48, 64, 512, 32, 32),
+            (48, 64, 512, 64, 32),
             (48, 64, 0, 64, 32),
             (48, 128, 4096, 64, 32),
-            (40, 128, 4096, 32, 32),
+            (40, 128, 4096, 32, 16),
             (32, 64, 4096, 64, 32),
-            (24, 64, 4096, 32, 32),
+            (24, 64, 4096, 32, 16),
             (16, 64, 4096, 32, 16),
         ] {
             let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens)).unwrap();

@@ -7,6 +7,7 @@ use std::fmt::Write;
 const PAD: usize = 8;
 /// Floats behind each line of a sheet: neighbours' vectors of four begin in different banks.
 const SHEET_PAD: usize = 4;
+
 /// Operands in f16 in workgroup memory: `lines` of `len` elements in each of `panels`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
@@ -22,8 +23,13 @@ impl Tile {
         self.len + PAD
     }
 
+    /// Elements of a panel: its last line needs no pad.
+    pub const fn cells(&self) -> usize {
+        self.lines * self.pitch() - PAD
+    }
+
     pub const fn bytes(&self) -> usize {
-        2 * self.panels * self.lines * self.pitch()
+        2 * self.panels * self.cells()
     }
 }
 
@@ -80,9 +86,6 @@ pub(super) enum Part {
     Sheet(Sheet),
     /// `NAME(left panel, right panel, &sums)` adds to the sums.
     Product(Product),
-    /// The same with matrices of the left tile that a subgroup holds: `hold_NAME(left panel, &held)` loads them into
-    /// a `NAMEHeld`, `NAME(&held, right panel, &sums)` adds to the sums.
-    Held(Product),
     /// `store_NAME(panel, strip, &sums)` and with `back` `load_NAME`. The strip is a literal.
     Transfer(Transfer),
 }
@@ -107,20 +110,15 @@ pub(super) fn place_text(text: &mut String, tile: &Tile) {
     );
 }
 
-/// The head of a product's function, and the panels that it multiplies; `held` says how it gets at the left one where
-/// that is held.
-pub(super) fn product_head(text: &mut String, [m, n, _]: Size, product: &Product, held: &str) {
+/// The head of a product's function, and the panels that it multiplies.
+pub(super) fn product_head(text: &mut String, [m, n, _]: Size, product: &Product) {
     let Product { name, left, right, .. } = product;
     let (rows, columns) = (product.m / m, product.n / n);
-    let (kind, a) = match held {
-        "" => ("u32".to_owned(), format!("let a=left%{}u;\n", left.panels)),
-        held => (format!("ptr<function,{name}Held>"), held.to_owned()),
-    };
     let _ = write!(
         text,
-        "fn {name}(left:{kind},right:u32,sums:ptr<function,array<array<Sums,{columns}>,{rows}>>){{\n\
-         {a}let b=right%{}u;\n",
-        right.panels
+        "fn {name}(left:u32,right:u32,sums:ptr<function,array<array<Sums,{columns}>,{rows}>>){{\n\
+         let a=left%{}u;\nlet b=right%{}u;\n",
+        left.panels, right.panels
     );
 }
 

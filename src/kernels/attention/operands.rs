@@ -84,7 +84,8 @@ impl Operands {
             }
         };
         let place: &[Binding] = if shape.dropout.is_some() { &[uniform("range")] } else { &[] };
-        [first, more, place].concat()
+        let table: &[Binding] = if shape.turned { &[read("table")] } else { &[] };
+        [first, more, place, table].concat()
     }
 
     /// Adds what is multiplied with probabilities.
@@ -103,7 +104,7 @@ impl Operands {
         // Tiles of keys then begin where blocks of random words do.
         debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
         composer
-            .size("PLACE", self.bindings(shape, pass).len() - 1)
+            .size("PLACE", self.bindings(shape, pass).len() - 1 - usize::from(shape.turned))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
             .module(shader!("lib/philox"))

@@ -119,7 +119,7 @@ pub(super) fn matrix_constants(
     caps: &Capabilities,
     composer: Composer,
     shape: &LinearShape,
-    output: Output,
+    (output, c): (Output, Element),
     tile: LinearTile,
 ) -> Result<Composer> {
     let LinearTile::Matrix { bm, bn, bk, wm, wn } = tile else {
@@ -157,7 +157,7 @@ pub(super) fn matrix_constants(
     let composer = sizes
         .into_iter()
         .fold(composer, |composer, (name, size)| composer.size(name, size))
-        .flag("DIRECT", shape.by_vectors() && !biased)
+        .flag("DIRECT", shape.by_vectors() && c == Element::F32 && !biased)
         .flag("STARTS", starts(output).is_some());
     let counts = [
         ("MATRICES_M", wm / m),
@@ -173,10 +173,15 @@ pub(super) fn matrix_constants(
     let composer = counts.into_iter().fold(composer, add);
     #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
-        return Ok(composer.matrix(caps, config, shader!("lib/matrix/emulated")));
+        let composer = composer.matrix(caps, config, shader!("lib/matrix/emulated"));
+        return Ok(match c {
+            Element::F32 => composer.module(shader!("lib/matrix/whole_emulated")),
+            Element::F16 => composer,
+        });
     }
     let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
-    Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &start(output))))
+    let whole = if c == Element::F32 { whole(output) } else { String::new() };
+    Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &whole)))
 }
 
 /// The buffer whose elements are added to those of a product, and when.
@@ -188,14 +193,17 @@ fn starts(output: Output) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a matrix of results starts as: what it is added to.
-fn start(output: Output) -> String {
+/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored.
+fn whole(output: Output) -> String {
     let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
         format!(
             "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
         )
     });
-    format!("fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n")
+    format!(
+        "fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n\
+         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,C_STRIDE);}}\n"
+    )
 }
 
 /// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
@@ -242,18 +250,20 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
     text + "}\n"
 }
 
-/// What reads A and holds the results.
-pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape) -> Composer {
-    match (shape.by_vectors(), shape.a) {
-        (true, Element::F16) => {
-            composer.module(shader!("lib/matrix/a_f16")).module(shader!("lib/matrix/results"))
-        }
-        (true, Element::F32) => {
-            composer.module(shader!("lib/matrix/a_vec4")).module(shader!("lib/matrix/results"))
-        }
-        (false, _) => {
-            composer.module(shader!("lib/linear/scalar")).module(shader!("lib/matrix/a_scalar"))
-        }
+/// What reads A and holds the results, which lie as `c` says.
+pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape, c: Element) -> Composer {
+    if !shape.by_vectors() {
+        return composer
+            .module(shader!("lib/linear/scalar"))
+            .module(shader!("lib/matrix/a_scalar"));
+    }
+    let composer = composer.module(match shape.a {
+        Element::F16 => shader!("lib/matrix/a_f16"),
+        Element::F32 => shader!("lib/matrix/a_vec4"),
+    });
+    match c {
+        Element::F32 => composer.module(shader!("lib/matrix/results")),
+        Element::F16 => Element::F16.module(composer).module(shader!("lib/matrix/results_f16")),
     }
 }
 

@@ -6,7 +6,9 @@ use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{
+    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
+};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
@@ -129,6 +131,10 @@ fn product(
     if shape.a == Element::F16 && !(matrix && shape.by_vectors()) {
         return Err(Error::internal("only products by matrices read their first operand in f16"));
     }
+    let overwritten = matches!(output, Output::Mode(WriteMode::Overwrite));
+    if shape.c == Element::F16 && !(overwritten && shape.by_vectors()) {
+        return Err(Error::internal("only vectors that are overwritten lie in f16"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
             tile.invocations(caps.matrix_lanes())
@@ -148,6 +154,9 @@ fn product(
     }
     if shape.b != WeightFormat::F32 {
         width = format!("{width}, b in {}", shape.b.name());
+    }
+    if target.element(shape) == Element::F16 {
+        width += ", c in f16";
     }
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
     composer.finish(
@@ -174,6 +183,11 @@ impl Destination {
     /// Parts are overwritten: what a product is added to is for who sums them.
     fn output(self) -> Output {
         if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
+    }
+
+    /// How results lie: parts are in f32.
+    fn element(self, shape: &LinearShape) -> Element {
+        if self.split() { Element::F32 } else { shape.c }
     }
 }
 
@@ -205,9 +219,9 @@ pub(in crate::kernels) fn linear_sum(
             Output::Residual => shader!("lib/linear/sum_residual"),
             Output::Bias => shader!("lib/linear/sum_bias"),
             Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
-            Output::Mode(_) => shader!("lib/linear/previous_vec4"),
-        })
-        .module(shader!("03_linear_sum"));
+            Output::Mode(_) => previous(shape.c),
+        });
+    let composer = result_module(composer, shape.c).module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     composer.finish(
@@ -288,7 +302,7 @@ fn constants(
         }
         LinearTile::Matrix { .. } => {
             let composer = split_constants(composer, shape, target);
-            matrix_constants(caps, composer, shape, target.output(), tile)?
+            matrix_constants(caps, composer, shape, (target.output(), target.element(shape)), tile)?
         }
         LinearTile::Direct { tm, tn } => {
             composer.size("BM", tm).size("BK", DIRECT_STEPS).size("TM", tm).size("TN", tn)
@@ -300,6 +314,22 @@ fn split_constants(composer: Composer, shape: &LinearShape, target: Destination)
     composer
         .size("SPLITS", target.splits)
         .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
+}
+
+/// What a product is added to, where it is no residual or bias: vectors in f16 are overwritten.
+fn previous(c: Element) -> &'static Module {
+    match c {
+        Element::F32 => shader!("lib/linear/previous_vec4"),
+        Element::F16 => shader!("lib/linear/previous_none"),
+    }
+}
+
+/// How four results lie.
+fn result_module(composer: Composer, c: Element) -> Composer {
+    match c {
+        Element::F32 => composer.module(shader!("lib/linear/c_f32")),
+        Element::F16 => Element::F16.module(composer).module(shader!("lib/linear/c_f16")),
+    }
 }
 
 /// What reads B.
@@ -318,6 +348,27 @@ fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
     }
 }
 
+/// What is added to results, and how those lie that are stored by vectors: matrices are added to one element at a
+/// time, and in f16 to nothing.
+fn added(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
+    let c = target.element(shape);
+    if matrix && c == Element::F16 {
+        return composer;
+    }
+    let vectors = shape.by_vectors() && !matrix;
+    let composer = composer.module(match (target.output(), vectors) {
+        (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
+        (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
+        (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
+        (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
+        (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
+        (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
+        (Output::Mode(_), true) => previous(c),
+        (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
+    });
+    if vectors { result_module(composer, c) } else { composer }
+}
+
 fn modules(
     composer: Composer,
     shape: &LinearShape,
@@ -331,26 +382,15 @@ fn modules(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"));
     let composer = match shape.by_vectors() {
-        _ if matrix => matrix_operands(composer, shape),
+        _ if matrix => matrix_operands(composer, shape, target.element(shape)),
         true => composer.module(shader!("lib/linear/vec4")),
         false => composer.module(shader!("lib/linear/scalar")),
     };
-    let vectors = shape.by_vectors() && !matrix;
-    let composer = composer
-        .module(match (target.output(), vectors) {
-            (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
-            (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
-            (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
-            (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
-            (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
-            (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
-            (Output::Mode(_), true) => shader!("lib/linear/previous_vec4"),
-            (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
-        })
-        .module(match shape.form {
-            Form::MatmulAt => shader!("lib/linear/rows_inner"),
-            Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
-        });
+    let composer = added(composer, shape, target, matrix);
+    let composer = composer.module(match shape.form {
+        Form::MatmulAt => shader!("lib/linear/rows_inner"),
+        Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
+    });
     let composer = b_module(composer, shape);
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer

@@ -268,9 +268,22 @@ pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Resul
         (0..pass.shape.tokens).map(row).collect()
     })?;
     let element = Element::halved(shape.halves.d_qkv);
-    for (s, row) in rows.iter().enumerate() {
-        on.write_at("gradient", s * shape.stride(), row, element)?;
+    for (s, mut row) in rows.into_iter().enumerate() {
+        turned_back(on, shape, &mut row, s)?;
+        on.write_at("gradient", s * shape.stride(), &row, element)?;
     }
+    Ok(())
+}
+
+/// Turns the gradients of a row's heads back, where the kernel does.
+fn turned_back(on: &Operands, shape: &AttentionShape, heads: &mut [f32], row: usize) -> Result<()> {
+    if !shape.turned {
+        return Ok(());
+    }
+    let (head_dim, stride) = (shape.head_dim, heads.len());
+    let of = RopeShape { heads: stride / head_dim, head_dim, dims: head_dim, stride };
+    let position = (on.step()?.position as usize + row) - on.u32("documents")?[row] as usize;
+    rotated(heads, of, on.f32("table")?, |_| position, false);
     Ok(())
 }
 
@@ -293,10 +306,11 @@ pub(super) fn backward_key_value(
         };
         (0..pass.shape.tokens * owners).map(of).collect()
     })?;
-    for (i, [d_key, d_value]) in gradients.iter().enumerate() {
+    for (i, [mut d_key, d_value]) in gradients.into_iter().enumerate() {
         let at = i / owners * stride + i % owners * shape.head_dim;
-        on.write_at("gradient", at + key, d_key, element)?;
-        on.write_at("gradient", at + value, d_value, element)?;
+        turned_back(on, shape, &mut d_key, i / owners)?;
+        on.write_at("gradient", at + key, &d_key, element)?;
+        on.write_at("gradient", at + value, &d_value, element)?;
     }
     Ok(())
 }

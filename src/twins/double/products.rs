@@ -95,7 +95,11 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
         match output {
             Output::Mode(mode) => {
                 let adds = on.adds(mode)?;
-                on.write_by("c", at, result, adds)?;
+                if adds {
+                    on.write_by("c", at, result, adds)?;
+                } else {
+                    on.write_at("c", at, result, shape.c)?;
+                }
             }
             Output::Residual => {
                 let mut sum = on.f32("residual")?[at..at + shape.n].to_vec();
