@@ -3,7 +3,7 @@
 use super::candidates::Candidate;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::Element;
+use crate::kernels::Element;
 use crate::kernels::{
     self as k, Form, Linear, LinearPick, LinearShape, LinearTile, Output, WeightFormat, WriteMode,
 };

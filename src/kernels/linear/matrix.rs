@@ -144,13 +144,13 @@ pub(super) fn matrix_constants(
         ("ROW_A", a.row()),
         ("FOURS_A", a.len / 4),
         ("ACROSS_A", across_a),
-        ("STEP_A", size / across_a),
+        ("LINES_APART_A", size / across_a),
         ("PANELS_B", b.count),
         ("LINES_B", b.lines),
         ("ROW_B", b.row()),
         ("FOURS_B", b.len / 4),
         ("ACROSS_B", across_b),
-        ("STEP_B", size / across_b),
+        ("LINES_APART_B", size / across_b),
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
