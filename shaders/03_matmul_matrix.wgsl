@@ -28,7 +28,7 @@ const TILES_N: u32 = (N + BN - 1u) / BN;
 const GROUPS_N: u32 = BN / WN;
 const SUBGROUPS: u32 = BM / WM * GROUPS_N;
 
-// An invocation's vectors of the next tiles: lines LINES_APART_A and LINES_APART_B apart, so that all places are one and a constant.
+// An invocation's vectors of the next tiles: lines APART_A and APART_B apart, so that all places are one and a constant.
 fn load_tiles(
     lane: u32, m0: u32, n0: u32, k0: u32, k_end: u32, column: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
@@ -39,23 +39,23 @@ fn load_tiles(
   let four_b = lane % ACROSS_B;
   if !CHECK_K || k0 + BK <= k_end {
     for (var i = 0u; i < LOADS_A; i++) {
-      (*next_a)[i] = load_a(line_a + i * LINES_APART_A, four_a, m0, k0, column);
+      (*next_a)[i] = load_a(line_a + i * APART_A, four_a, m0, k0, column);
     }
     for (var i = 0u; i < LOADS_B; i++) {
-      (*next_b)[i] = load_b(line_b + i * LINES_APART_B, four_b, n0, k0);
+      (*next_b)[i] = load_b(line_b + i * APART_B, four_b, n0, k0);
     }
     return;
   }
   for (var i = 0u; i < LOADS_A; i++) {
     (*next_a)[i] = FetchedA();
-    if within_a(line_a + i * LINES_APART_A, four_a, k0, k_end) {
-      (*next_a)[i] = load_a(line_a + i * LINES_APART_A, four_a, m0, k0, column);
+    if within_a(line_a + i * APART_A, four_a, k0, k_end) {
+      (*next_a)[i] = load_a(line_a + i * APART_A, four_a, m0, k0, column);
     }
   }
   for (var i = 0u; i < LOADS_B; i++) {
     (*next_b)[i] = FetchedB();
-    if within_b(line_b + i * LINES_APART_B, four_b, k0, k_end) {
-      (*next_b)[i] = load_b(line_b + i * LINES_APART_B, four_b, n0, k0);
+    if within_b(line_b + i * APART_B, four_b, k0, k_end) {
+      (*next_b)[i] = load_b(line_b + i * APART_B, four_b, n0, k0);
     }
   }
 }

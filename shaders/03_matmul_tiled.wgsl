@@ -79,8 +79,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       put_b(buffer, lane + i * WORKGROUP, next_b[i]);
     }
     workgroupBarrier();
-    at_a += STEP_A;
-    at_b += STEP_B;
+    at_a += step_a();
+    at_b += step_b();
     if WALKS && k0 + 2u * BK <= k_end {
       for (var i = 0u; i < LOADS_A; i++) {
         next_a[i] = walk_a(at_a, i * WORKGROUP);

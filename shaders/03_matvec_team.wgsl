@@ -7,7 +7,7 @@
 //   1 b      read   f32 [N, K]; or packed (lib/weights/)
 //   2 c      write  f32, as lib/matvec/rows.wgsl says
 //
-// A row of the matrix has UNITS units of QUADS vectors, each in Words. The invocations of a team read them in
+// A row of the matrix has TEAM_UNITS units of QUADS vectors, each in Words. The invocations of a team read them in
 // turns of UNROLLED. The first turn's are on their way before anything else is waited for: `begin` may end with a
 // barrier.
 // Grid: ROWS · WORKGROUP / LANES results per workgroup.
@@ -17,7 +17,7 @@ var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
 
-const UNITS: u32 = K / (4u * QUADS);
+const TEAM_UNITS: u32 = K / (4u * QUADS);
 
 // What an invocation has of a turn, for each of its rows.
 struct Held {
@@ -27,14 +27,14 @@ struct Held {
 
 // Places past a row's end give its last unit, and results past the last one repeat it.
 fn unit(turn: u32, part: u32) -> u32 {
-  return min(turn * LANES + part, UNITS - 1u);
+  return min(turn * LANES + part, TEAM_UNITS - 1u);
 }
 
 fn hold(first: u32, turn: u32, part: u32) -> Held {
   var held: Held;
   for (var u = 0u; u < UNROLLED; u++) {
     for (var r = 0u; r < ROWS; r++) {
-      let i = matrix_row(0u, min(first + r, N - 1u)) * UNITS + unit(turn + u, part);
+      let i = matrix_row(0u, min(first + r, N - 1u)) * TEAM_UNITS + unit(turn + u, part);
       held.words[u][r] = fetch_packed(i);
       held.scales[u][r] = scale_of(i);
     }
@@ -63,7 +63,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var squares = 0.0;
   for (var turn = 0u; turn < TURNS; turn += UNROLLED) {
     for (var u = 0u; u < UNROLLED; u++) {
-      let inside = (turn + u) * LANES + part < UNITS;
+      let inside = (turn + u) * LANES + part < TEAM_UNITS;
       var factors: array<vec4<f32>, QUADS>;
       for (var q = 0u; q < QUADS; q++) {
         let i = unit(turn + u, part) * QUADS + q;

@@ -11,7 +11,9 @@ fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4
 }
 
 // As in tile_a_rows.wgsl.
-const STEP_A: u32 = BK * A_STRIDE;
+fn step_a() -> u32 {
+  return BK * A_STRIDE;
+}
 
 fn place_a(lane: u32, m0: u32, k0: u32, column: u32) -> u32 {
   return (k0 + lane / (BM / 4u)) * A_STRIDE + column + m0 + lane % (BM / 4u) * 4u;

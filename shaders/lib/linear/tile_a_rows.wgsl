@@ -11,9 +11,11 @@ fn load_a(i: u32, m0: u32, k0: u32, m_end: u32, k_end: u32, column: u32) -> vec4
   return value;
 }
 
-// Element of `a` where an invocation's first vector of a tile begins; a step of K goes STEP_A on. Tiles that lie
+// Element of `a` where an invocation's first vector of a tile begins; a step of K goes step_a() on. Tiles that lie
 // whole inside K are loaded from there: rows past the end from wherever they would be.
-const STEP_A: u32 = BK;
+fn step_a() -> u32 {
+  return BK;
+}
 
 fn place_a(lane: u32, m0: u32, k0: u32, column: u32) -> u32 {
   return (m0 + lane / VECTORS_K) * A_STRIDE + column + k0 + lane % VECTORS_K * 4u;

@@ -11,7 +11,9 @@ fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
 }
 
 // As place_a and walk_a of tile_a_columns.wgsl.
-const STEP_B: u32 = BK * B_STRIDE;
+fn step_b() -> u32 {
+  return BK * B_STRIDE;
+}
 
 fn place_b(lane: u32, n0: u32, k0: u32) -> u32 {
   return (k0 + lane / (BN / 4u)) * B_STRIDE + n0 + lane % (BN / 4u) * 4u;

@@ -11,7 +11,9 @@ fn load_b(i: u32, n0: u32, k0: u32, k_end: u32) -> FetchedB {
 }
 
 // As place_a and walk_a.
-const STEP_B: u32 = BK;
+fn step_b() -> u32 {
+  return BK;
+}
 
 fn place_b(lane: u32, n0: u32, k0: u32) -> u32 {
   return (n0 + lane / VECTORS_K) * B_STRIDE + k0 + lane % VECTORS_K * 4u;

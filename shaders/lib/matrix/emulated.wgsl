@@ -17,7 +17,7 @@ fn put_tiles(
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
     next_b: ptr<function, array<FetchedB, LOADS_B>>) {
   for (var i = 0u; i < LOADS_A; i++) {
-    let line = lane / ACROSS_A + i * LINES_APART_A;
+    let line = lane / ACROSS_A + i * APART_A;
     let four = lane % ACROSS_A;
     let value = elements_a((*next_a)[i]);
     let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
@@ -25,7 +25,7 @@ fn put_tiles(
     tile_a[line / LINES_A + four / FOURS_A][at] = halves;
   }
   for (var i = 0u; i < LOADS_B; i++) {
-    let line = lane / ACROSS_B + i * LINES_APART_B;
+    let line = lane / ACROSS_B + i * APART_B;
     let four = lane % ACROSS_B;
     let value = elements_b((*next_b)[i]);
     let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;

@@ -29,8 +29,8 @@ fn put_tiles(
   let place_a = line_a % LINES_A * ROW_A + four_a % FOURS_A * 4u;
   for (var i = 0u; i < LOADS_A; i++) {
     let cells = cells_a((*next_a)[i]);
-    let panel = panel_a + i * LINES_APART_A / LINES_A;
-    let at = place_a + i * LINES_APART_A % LINES_A * ROW_A;
+    let panel = panel_a + i * APART_A / LINES_A;
+    let at = place_a + i * APART_A % LINES_A * ROW_A;
     tile_a[panel][at] = cells.x;
     tile_a[panel][at + 1u] = cells.y;
     tile_a[panel][at + 2u] = cells.z;
@@ -42,8 +42,8 @@ fn put_tiles(
   let place_b = line_b % LINES_B * ROW_B + four_b % FOURS_B * 4u;
   for (var i = 0u; i < LOADS_B; i++) {
     let cells = cells_b((*next_b)[i]);
-    let panel = panel_b + i * LINES_APART_B / LINES_B;
-    let at = place_b + i * LINES_APART_B % LINES_B * ROW_B;
+    let panel = panel_b + i * APART_B / LINES_B;
+    let at = place_b + i * APART_B % LINES_B * ROW_B;
     tile_b[panel][at] = cells.x;
     tile_b[panel][at + 1u] = cells.y;
     tile_b[panel][at + 2u] = cells.z;

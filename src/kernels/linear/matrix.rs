@@ -24,22 +24,36 @@ const fn choice(
     Choice { tile: LinearTile::Matrix { bm, bn, bk, wm, wn }, factor, busy, edges }
 }
 
-/// The figures are as in `tile.rs`, in the same unit. Fitted to a few products on an H100, so that what selection
-/// picks takes at most a fifth longer than the best.
-const CHOICES: [Choice; 5] = [
-    choice([128, 128, 64], [32, 64], 0.2, 1.0, 200.0),
-    choice([128, 128, 32], [64, 64], 0.235, 1.1, 160.0),
-    choice([64, 128, 32], [32, 64], 0.265, 2.0, 140.0),
-    choice([64, 64, 64], [32, 32], 0.265, 1.5, 160.0),
-    choice([64, 64, 32], [32, 32], 0.285, 1.5, 180.0),
-];
+/// The figures are as in `tile.rs`, in the same unit, and hold within a form. They are fitted to the products of a step
+/// of seed on an H100, with eight documents and with one. Subgroups of 64 by 64 read their operands least often; with
+/// both operands along K they are slower all the same.
+const fn choices(form: Form) -> &'static [Choice] {
+    const T: [Choice; 4] = [
+        choice([128, 128, 64], [32, 64], 0.2, 1.0, 200.0),
+        choice([64, 128, 32], [32, 64], 0.265, 2.0, 140.0),
+        choice([64, 64, 64], [32, 32], 0.265, 1.5, 160.0),
+        choice([64, 64, 32], [32, 32], 0.285, 1.5, 180.0),
+    ];
+    const OTHERS: [Choice; 3] = [
+        choice([128, 128, 32], [64, 64], 0.165, 1.3, 280.0),
+        choice([64, 64, 64], [32, 32], 0.36, 1.5, 160.0),
+        choice([64, 64, 32], [32, 32], 0.38, 1.5, 180.0),
+    ];
+    match form {
+        Form::MatmulT => &T,
+        Form::Matmul | Form::MatmulAt => &OTHERS,
+    }
+}
 
 /// The tiles that fit the device, where the operands may be rounded to f16.
 pub(super) fn matrix_choices(caps: &Capabilities, shape: &LinearShape) -> Vec<&'static Choice> {
     // Loops that stand in for matrices are for tests on a CPU, which has no use for tiles otherwise.
     let wanted = shape.half && (caps.emulated || !caps.software);
     let Some(config) = caps.half_matrix().filter(|_| wanted) else { return vec![] };
-    CHOICES.iter().filter(|choice| fits(caps, config, choice.tile, shape.form)).collect()
+    choices(shape.form)
+        .iter()
+        .filter(|choice| fits(caps, config, choice.tile, shape.form))
+        .collect()
 }
 
 /// Whether a product of this shape can read halves that it would round otherwise: by vectors, and by matrices.
@@ -144,20 +158,22 @@ pub(super) fn matrix_constants(
         ("ROW_A", a.row()),
         ("FOURS_A", a.len / 4),
         ("ACROSS_A", across_a),
-        ("LINES_APART_A", size / across_a),
+        ("APART_A", size / across_a),
         ("PANELS_B", b.count),
         ("LINES_B", b.lines),
         ("ROW_B", b.row()),
         ("FOURS_B", b.len / 4),
         ("ACROSS_B", across_b),
-        ("LINES_APART_B", size / across_b),
+        ("APART_B", size / across_b),
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+    // Products of weights, whose K is short, are faster through workgroup memory.
+    let direct = form != Form::MatmulT && shape.by_vectors() && c == Element::F32 && !biased;
     let composer = sizes
         .into_iter()
         .fold(composer, |composer, (name, size)| composer.size(name, size))
-        .flag("DIRECT", shape.by_vectors() && c == Element::F32 && !biased)
+        .flag("DIRECT", direct)
         .flag("STARTS", starts(output).is_some());
     let counts = [
         ("MATRICES_M", wm / m),
@@ -193,16 +209,17 @@ fn starts(output: Output) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored.
+/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored. Rows shorter than a
+/// matrix hold no whole one; a browser refuses their stride all the same.
 fn whole(output: Output) -> String {
     let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
         format!(
-            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
+            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,max(C_STRIDE,MATRIX_N));}}\n"
         )
     });
     format!(
         "fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n\
-         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,C_STRIDE);}}\n"
+         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,max(C_STRIDE,MATRIX_N));}}\n"
     )
 }
 
