@@ -10,8 +10,7 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
 //
-// Grid: one workgroup for ROWS rows, TOGETHER (up to four) of them at a time, so that their loads are in
-// flight at once and their sums share barriers. Each invocation owns COLUMNS columns of the weight gradient
+// Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -32,39 +31,28 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     sums[c] = 0.0;
   }
   let last = min(first + ROWS, step.tokens);
-  for (var t0 = first; t0 < last; t0 += TOGETHER) {
-    var squares = vec4(0.0);
-    var projections = vec4(0.0);
+  for (var t = first; t < last; t++) {
+    let base = t * HIDDEN;
+    var squares = 0.0;
+    var projection = 0.0;
     for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-      let factor = weight_of(weight[i]);
-      for (var r = 0u; r < TOGETHER; r++) {
-        let at = min(t0 + r, last - 1u) * HIDDEN + i;
-        let value = x[at];
-        squares[r] += value * value;
-        projections[r] += value * factor * d_y[at];
-      }
+      let value = x[base + i];
+      squares += value * value;
+      projection += value * weight_of(weight[i]) * d_y[base + i];
     }
-    let scales = inverseSqrt(reduce_sum4(lane, squares) / f32(HIDDEN) + EPSILON);
-    let pulls = reduce_sum4(lane, projections) * scales * scales * scales / f32(HIDDEN);
+    let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
+    let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       if i < HIDDEN {
-        let factor = weight_of(weight[i]);
-        var gradients = vec4(0.0);
-        for (var r = 0u; r < TOGETHER; r++) {
-          let at = min(t0 + r, last - 1u) * HIDDEN + i;
-          let value = x[at];
-          let slope = d_y[at];
-          sums[c] += select(0.0, slope * value * scales[r], t0 + r < last);
-          gradients[r] = scales[r] * factor * slope - value * pulls[r];
-          if add {
-            gradients[r] += d_x[at];
-          }
-        }
-        for (var r = 0u; r < TOGETHER; r++) {
-          if t0 + r < last {
-            d_x[(t0 + r) * HIDDEN + i] = gradients[r];
-          }
+        let value = x[base + i];
+        let slope = d_y[base + i];
+        sums[c] += slope * value * scale;
+        let gradient = scale * weight_of(weight[i]) * slope - value * pull;
+        if add {
+          d_x[base + i] += gradient;
+        } else {
+          d_x[base + i] = gradient;
         }
       }
     }

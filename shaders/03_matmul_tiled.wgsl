@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
@@ -16,13 +16,13 @@
 //
 // Both tiles lie in workgroup memory with K outermost, so that a step of K is an outer product of
 // a few vectors: an operand stored along K is transposed on its way. The next tiles are loaded into
-// registers while these are multiplied. With two BUFFERS they then go to the memory of the tiles
-// before, which all have read when they meet at the next barrier. Loops over an invocation's loads and results and over a
+// registers while these are multiplied. Loops over an invocation's loads and results and over a
 // tile's K are unrolled when the kernel is composed, and tiles are arrays of arrays, so that
-// unrolled indices are constants, which a browser need not clamp.
+// unrolled indices are constants: a browser clamps an invocation's lane alone. With WALKS each
+// invocation keeps the places of its loads, which take the same step along K each time.
 //
 // Grid: x over column tiles and splits, y over row tiles.
-// Workgroup memory: 4 · BUFFERS · BK · (BM + BN) bytes, and 32 · BUFFERS · BK · TM / 4 or TN / 4 for
+// Workgroup memory: 4 · BK · (BM + BN) bytes, and 32 · BK · TM / 4 or TN / 4 for
 // a transposed operand.
 const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;
@@ -37,9 +37,9 @@ const PITCH_A: u32 = LANES_M + PAD_A;
 const PITCH_B: u32 = LANES_N + PAD_B;
 const TILE_STEPS: u32 = 4u * VECTORS_K;
 
-// By buffer, vector of an invocation, step of K and lane. Steps of K lie by component, and then by vector of K.
-var<workgroup> tile_a: array<array<array<array<vec4<f32>, PITCH_A>, TILE_STEPS>, LEFT_VECTORS>, BUFFERS>;
-var<workgroup> tile_b: array<array<array<array<vec4<f32>, PITCH_B>, TILE_STEPS>, RIGHT_VECTORS>, BUFFERS>;
+// By vector of an invocation, step of K and lane. Steps of K lie by component, and then by vector of K.
+var<workgroup> tile_a: array<array<array<vec4<f32>, PITCH_A>, TILE_STEPS>, LEFT_VECTORS>;
+var<workgroup> tile_b: array<array<array<vec4<f32>, PITCH_B>, TILE_STEPS>, RIGHT_VECTORS>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let rows = range_rows(step.tokens, range);
@@ -70,13 +70,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var at_a = place_a(lane, m0, k_begin, column);
   var at_b = place_b(lane, n0, k_begin);
   var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
-  var buffer = 0u;
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
     for (var i = 0u; i < LOADS_A; i++) {
-      put_a(buffer, lane + i * WORKGROUP, next_a[i]);
+      put_a(lane + i * WORKGROUP, next_a[i]);
     }
     for (var i = 0u; i < LOADS_B; i++) {
-      put_b(buffer, lane + i * WORKGROUP, next_b[i]);
+      put_b(lane + i * WORKGROUP, next_b[i]);
     }
     workgroupBarrier();
     at_a += step_a();
@@ -100,32 +99,20 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       for (var q = 0u; q < COMPONENTS; q++) {
         var right = array<vec4<f32>, RIGHT_VECTORS>();
         for (var j = 0u; j < RIGHT_VECTORS; j++) {
-          right[j] = tile_b[buffer][j][q * VECTORS_K + v][lane_n];
+          right[j] = tile_b[j][q * VECTORS_K + v][lane_n];
         }
         for (var i = 0u; i < LEFT_VECTORS; i++) {
-          let left = tile_a[buffer][i][q * VECTORS_K + v][lane_m];
-          // To and fro, so that each row begins with the operand that the one before ended with.
+          let left = tile_a[i][q * VECTORS_K + v][lane_m];
           for (var j = 0u; j < RIGHT_VECTORS; j++) {
             sums[i * 4u][j] = fma(vec4(left.x), right[j], sums[i * 4u][j]);
-          }
-          for (var j = 0u; j < RIGHT_VECTORS; j++) {
-            let t = RIGHT_VECTORS - 1u - j;
-            sums[i * 4u + 1u][t] = fma(vec4(left.y), right[t], sums[i * 4u + 1u][t]);
-          }
-          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+            sums[i * 4u + 1u][j] = fma(vec4(left.y), right[j], sums[i * 4u + 1u][j]);
             sums[i * 4u + 2u][j] = fma(vec4(left.z), right[j], sums[i * 4u + 2u][j]);
-          }
-          for (var j = 0u; j < RIGHT_VECTORS; j++) {
-            let t = RIGHT_VECTORS - 1u - j;
-            sums[i * 4u + 3u][t] = fma(vec4(left.w), right[t], sums[i * 4u + 3u][t]);
+            sums[i * 4u + 3u][j] = fma(vec4(left.w), right[j], sums[i * 4u + 3u][j]);
           }
         }
       }
     }
-    buffer = (buffer + 1u) % BUFFERS;
-    if BUFFERS == 1u {
-      workgroupBarrier();
-    }
+    workgroupBarrier();
   }
 
   for (var i = 0u; i < TM; i++) {

@@ -20,23 +20,6 @@ fn reduce_sum(lane: u32, value: f32) -> f32 {
   return total;
 }
 
-var<workgroup> reduce_scratch4: array<vec4<f32>, (WORKGROUP + 3u) / 4u>;
-
-// Four sums at a time.
-fn reduce_sum4(lane: u32, value: vec4<f32>) -> vec4<f32> {
-  let partial = subgroupAdd(value);
-  if subgroup_lane == 0u {
-    reduce_scratch4[subgroup_index] = partial;
-  }
-  workgroupBarrier();
-  var total = vec4(0.0);
-  for (var i = 0u; i < subgroup_count; i++) {
-    total += reduce_scratch4[i];
-  }
-  workgroupBarrier();
-  return total;
-}
-
 fn reduce_max(lane: u32, value: f32) -> f32 {
   let partial = subgroupMax(value);
   if subgroup_lane == 0u {

@@ -16,23 +16,6 @@ fn reduce_sum(lane: u32, value: f32) -> f32 {
   return total;
 }
 
-var<workgroup> reduce_scratch4: array<vec4<f32>, WORKGROUP>;
-
-// Four sums at a time.
-fn reduce_sum4(lane: u32, value: vec4<f32>) -> vec4<f32> {
-  reduce_scratch4[lane] = value;
-  workgroupBarrier();
-  for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-    if lane < half {
-      reduce_scratch4[lane] += reduce_scratch4[lane + half];
-    }
-    workgroupBarrier();
-  }
-  let total = reduce_scratch4[0];
-  workgroupBarrier();
-  return total;
-}
-
 fn reduce_max(lane: u32, value: f32) -> f32 {
   reduce_scratch[lane] = value;
   workgroupBarrier();

@@ -113,7 +113,6 @@ fn backward(
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, hidden, spec.name())?;
-    check_storage(caps, 16 * size, spec.name())?;
     let grid = Grid::Flat { rows, per_block: 1, per_group: 1 };
     let bindings = [
         read("x"),
@@ -126,7 +125,6 @@ fn backward(
     let composer = Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
-        .unrolled("TOGETHER", rows.min(4))
         .size("COLUMNS", hidden.div_ceil(size as usize))
         .size("WRITE_MODE", mode.constant() as usize)
         .float("EPSILON", epsilon as f32)

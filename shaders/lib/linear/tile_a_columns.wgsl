@@ -23,8 +23,8 @@ fn walk_a(at: u32, i: u32) -> vec4<f32> {
   return fetch_a(i / (BM / 4u), at, 0u);
 }
 
-fn put_a(buffer: u32, i: u32, value: vec4<f32>) {
+fn put_a(i: u32, value: vec4<f32>) {
   let k = i / (BM / 4u);
   let vector = i % (BM / 4u);
-  tile_a[buffer][vector / LANES_M][k % 4u * VECTORS_K + k / 4u][vector % LANES_M] = value;
+  tile_a[vector / LANES_M][k % 4u * VECTORS_K + k / 4u][vector % LANES_M] = value;
 }

@@ -25,12 +25,12 @@ fn walk_a(at: u32, i: u32) -> vec4<f32> {
   return fetch_a(i / VECTORS_K, at, 0u);
 }
 
-fn put_a(buffer: u32, i: u32, value: vec4<f32>) {
+fn put_a(i: u32, value: vec4<f32>) {
   let m = i / VECTORS_K;
   let vector = m / 4u;
   let lane = vector % LANES_M;
-  tile_a[buffer][vector / LANES_M][0u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.x;
-  tile_a[buffer][vector / LANES_M][1u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.y;
-  tile_a[buffer][vector / LANES_M][2u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.z;
-  tile_a[buffer][vector / LANES_M][3u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.w;
+  tile_a[vector / LANES_M][0u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.x;
+  tile_a[vector / LANES_M][1u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.y;
+  tile_a[vector / LANES_M][2u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.z;
+  tile_a[vector / LANES_M][3u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.w;
 }

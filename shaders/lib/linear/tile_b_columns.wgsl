@@ -23,8 +23,8 @@ fn walk_b(at: u32, i: u32) -> FetchedB {
   return fetch_b(i / (BN / 4u), at);
 }
 
-fn put_b(buffer: u32, i: u32, fetched: FetchedB) {
+fn put_b(i: u32, fetched: FetchedB) {
   let k = i / (BN / 4u);
   let vector = i % (BN / 4u);
-  tile_b[buffer][vector / LANES_N][k % 4u * VECTORS_K + k / 4u][vector % LANES_N] = elements_b(fetched);
+  tile_b[vector / LANES_N][k % 4u * VECTORS_K + k / 4u][vector % LANES_N] = elements_b(fetched);
 }

@@ -23,13 +23,13 @@ fn walk_b(at: u32, i: u32) -> FetchedB {
   return fetch_b(i / VECTORS_K, at);
 }
 
-fn put_b(buffer: u32, i: u32, fetched: FetchedB) {
+fn put_b(i: u32, fetched: FetchedB) {
   let value = elements_b(fetched);
   let n = i / VECTORS_K;
   let vector = n / 4u;
   let lane = vector % LANES_N;
-  tile_b[buffer][vector / LANES_N][0u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.x;
-  tile_b[buffer][vector / LANES_N][1u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.y;
-  tile_b[buffer][vector / LANES_N][2u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.z;
-  tile_b[buffer][vector / LANES_N][3u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.w;
+  tile_b[vector / LANES_N][0u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.x;
+  tile_b[vector / LANES_N][1u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.y;
+  tile_b[vector / LANES_N][2u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.z;
+  tile_b[vector / LANES_N][3u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.w;
 }
