@@ -69,7 +69,7 @@ async fn products(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
             (6, 2048),
         ]
     } else {
-        &[(1, 32), (70, 256), (13, 2304), (4099, 64), (6, 16384)]
+        &[(1, 32), (70, 256), (13, 2304), (4099, 64), (6, 4128)]
     };
     for (index, &(n, k)) in sizes.iter().enumerate() {
         for (turn, rows) in [1, 3, 16, 17].into_iter().enumerate() {
