@@ -31,10 +31,36 @@ async function complaints(code) {
   return found.length > 0 || !refused ? found : [refused.message];
 }
 
+const SIZES = { u32: 4, f32: 4, f16: 2, "vec4<f32>": 16, "vec2<u32>": 8, "atomic<u32>": 4 };
+
+/** Bytes of a type, with the constants of its text. */
+function bytes(type, value) {
+  if (type in SIZES) return SIZES[type];
+  const inside = type.slice("array<".length, -1);
+  const comma = inside.lastIndexOf(",");
+  return bytes(inside.slice(0, comma), value) * value(inside.slice(comma + 1));
+}
+
+/** Arrays in workgroup memory that are no multiple of 16 bytes: a driver would put no matrix at one behind them. */
+function shifting(code) {
+  const known = new Map();
+  for (const [, name, of] of code.matchAll(/^const (\w+)\s*:\s*u32\s*=\s*([^;]+);/gm)) {
+    known.set(name, of);
+  }
+  const value = (expression) => {
+    const numbers = expression.replace(/\b(\d+)u/g, "$1");
+    const plain = numbers.replace(/\b[A-Z]\w*/g, (name) => value(known.get(name)));
+    return Function(`return Math.floor(${plain})`)();
+  };
+  const arrays = [...code.matchAll(/var<workgroup> (\w+)\s*:\s*([^;]+);/g)];
+  return arrays.filter(([, , type]) => bytes(type.replaceAll(" ", ""), value) % 16 !== 0);
+}
+
 const texts = JSON.parse(testing.testing_matrix_texts());
 let failed = 0;
 for (const [name, code] of texts) {
   const found = await complaints(code);
+  for (const [, array] of shifting(code)) found.push(`${array} ends off 16 bytes`);
   if (found.length === 0) continue;
   failed += 1;
   console.error(`FAILED ${name}: ${found.join("; ")}\n${code.slice(0, 400)}`);
@@ -44,6 +70,11 @@ const wrong = texts[0][1].replace("subgroup_matrix_result<f32", "subgroup_matrix
 if ((await complaints(wrong)).length === 0) {
   failed += 1;
   console.error("FAILED: sums of u32 were accepted");
+}
+const flagged = `var<workgroup> flag: u32;\n${texts[0][1]}`;
+if (shifting(flagged).length !== 1) {
+  failed += 1;
+  console.error("FAILED: a flag of four bytes was not found");
 }
 console.log(`${texts.length} texts with subgroup matrices, ${failed} failed`);
 process.exit(failed === 0 && texts.length >= 30 ? 0 : 1);
