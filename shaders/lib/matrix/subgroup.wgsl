@@ -55,6 +55,7 @@ fn put_sums(group: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&results[group % SUBGROUPS], 0u, sums, RESULT_PITCH);
 }
 
+// Rows shorter than a matrix hold no whole one; a browser refuses their stride all the same.
 fn store_sums(at: u32, sums: Sums) {
-  subgroupMatrixStore<row_major>(&c, at, sums, C_STRIDE);
+  subgroupMatrixStore<row_major>(&c, at, sums, max(C_STRIDE, MATRIX_N));
 }
