@@ -72,7 +72,8 @@ fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form)
     let lines = across(form, [bm, bn, bk]).iter().zip(&panels).all(|(across, panels)| {
         // Lines that all invocations load at once: some of a panel, or some panels.
         let step = size as usize / across;
-        let fits = step > 0 && (panels.lines % step == 0 || step % panels.lines == 0);
+        let fits =
+            step > 0 && (panels.lines.is_multiple_of(step) || step.is_multiple_of(panels.lines));
         fits && (size as usize).is_multiple_of(*across)
     });
     whole
