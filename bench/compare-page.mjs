@@ -6,7 +6,7 @@ import { createDecoding, createTraining, decodeName, trainName, warm } from "./w
  * a clock or a scheduler that drifts slows all alike.
  *
  * @param packages - the imported package of each build, by name.
- * @param rows - `{ model, documents?, decodes? }` each.
+ * @param rows - `{ model, documents?, precision?, decodes?, weights? }` each.
  * @param options.blocks - blocks per row. @param options.steps - training steps per block and build.
  * @returns milliseconds of each block, by workload and build, and the adapter.
  */
@@ -55,8 +55,8 @@ async function training(tinyloom, runtime, { model: name, ...options }, steps) {
 }
 
 /** A warm model: milliseconds per decoded token behind its prompt. */
-async function decoding(tinyloom, runtime, { model: name }) {
-  const { model, perToken } = await createDecoding(tinyloom, runtime, name);
+async function decoding(tinyloom, runtime, { model: name, weights }) {
+  const { model, perToken } = await createDecoding(tinyloom, runtime, name, { weights });
   await warm(perToken);
-  return { model, measures: { [decodeName(name)]: perToken } };
+  return { model, measures: { [decodeName(name, { weights })]: perToken } };
 }

@@ -17,8 +17,14 @@ const ROWS = {
   mid: { model: "mid" },
   seed: { model: "seed" },
   "seed-documents": { model: "seed", documents: 8 },
+  "seed-mixed": { model: "seed", precision: "mixed" },
+  "seed-documents-mixed": { model: "seed", documents: 8, precision: "mixed" },
   "decode-tiny": { model: "tiny", decodes: true },
   "decode-seed": { model: "seed", decodes: true },
+  "decode-seed-f16": { model: "seed", decodes: true, weights: "f16" },
+  "decode-seed-int8": { model: "seed", decodes: true, weights: "int8" },
+  "decode-seed-int4": { model: "seed", decodes: true, weights: "int4" },
+  "decode-smollm2": { model: "SmolLM2-135M", decodes: true, weights: "f16" },
 };
 
 const { values, positionals } = commandLine({

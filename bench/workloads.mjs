@@ -176,7 +176,7 @@ export function byKernel(rows) {
  */
 export async function createDecoding(tinyloom, runtime, name, options = {}) {
   const { tokens = 256, context = 128, weights = "f32" } = options;
-  const { config } = CONFIGS[name];
+  const { config } = configs[name];
   const model = await tinyloom.Model.create(runtime, config, { seed: 1 });
   const prompt = batch(context, config.vocab_size).tokens;
   const draw = async (maxTokens) => {
