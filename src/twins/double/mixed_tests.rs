@@ -84,6 +84,8 @@ fn attention_is_by_matrices_too() {
             | KernelSpec::AttentionBackwardKeyValue { shape, .. } => {
                 assert!(kernel.variant.starts_with("matrix "), "{}", kernel.reason);
                 assert!(shape.halves.qkv, "{shape:?}");
+                let backward = !matches!(kernel.spec, KernelSpec::AttentionForward { .. });
+                assert_eq!(shape.turned, backward, "{shape:?}");
                 passes += 1;
             }
             KernelSpec::Rope { half: true, .. } => turned += 1,
@@ -93,8 +95,8 @@ fn attention_is_by_matrices_too() {
             _ => {}
         }
     }
-    // Of two layers: three passes, both rotations, both gradients of two matrices.
-    assert_eq!([passes, turned, gradients], [2 * 3, 2 * 2, 2 * 4]);
+    // Of two layers: three passes, the rotation before them, both gradients of two matrices.
+    assert_eq!([passes, turned, gradients], [2 * 3, 2, 2 * 4]);
 }
 
 /// Gradients are averages over a step's targets, whatever they were multiplied by on their way.
