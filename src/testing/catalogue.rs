@@ -1,7 +1,7 @@
 //! Every kernel that a model asks for, at shapes that reach every branch of selection: for tests
 //! that need no GPU.
 
-use crate::caps::{Capabilities, Decoding};
+use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
@@ -126,9 +126,8 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
-/// Products by teams, which a class may take, and what they put together.
+/// Products that a class may have by teams, and what they put together.
 fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
-    let caps = &Capabilities { decoding: Some(Decoding::TEAMS), ..caps.clone() };
     let heads =
         AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
     let norm = MatvecInput::Norm { epsilon: Constant(1e-5) };
