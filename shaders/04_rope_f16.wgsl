@@ -1,6 +1,6 @@
 // uses: step, flat, finite, element/quad_f16
-// rope_forward, rope_backward from rows in f32 to rows in f16, two elements to a word: all of a row, of which 04_rope.wgsl turns
-// some in place. Pairs are those of that file, of whole fours of each head.
+// rope_forward, rope_backward read rows in f32 and write rows in f16, two elements per word. They write whole rows;
+// 04_rope.wgsl rotates a part of each row in place. Pairs are those of that file, in whole fours of each head.
 //
 //   0 qkv        read    f32 [tokens, STRIDE]   heads of HEAD_DIM; the first HEADS rotate
 //   1 table      read    vec2 [positions, HALF] (cos, sin)

@@ -5,7 +5,7 @@
 //   0 logits   read        f32 [VOCABULARY]
 //   1 top      read_write  vec2<u32> [turns, COUNT]    (token, bits of its log-probability), overwritten
 //   2 step     uniform
-//   3 options  uniform     the Sampling of lib/sample/options.wgsl, of which only turn0 is read
+//   3 options  uniform     the Sampling of lib/sample/options.wgsl; only turn0 is read
 //
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.

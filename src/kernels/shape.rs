@@ -292,7 +292,7 @@ pub enum MatvecOutput {
     Plain,
     /// Added to a residual, which is bound behind `range`: not together with a norm.
     Residual,
-    /// Added to a bias: only of several rows, of which a residual has one each.
+    /// Added to a bias, which all rows share. For several rows only: a residual has a row for each.
     Bias,
     /// Both: the bias is bound behind the residual.
     BiasedResidual,

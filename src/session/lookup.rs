@@ -124,7 +124,7 @@ impl Lookup {
         rows
     }
 
-    /// Draws behind each row, of which the first is at position `first`: those draws that count.
+    /// The draws that count, of one draw per row. The first row is at position `first`.
     ///
     /// # Arguments
     /// `sampling`: that of the first row's draw.

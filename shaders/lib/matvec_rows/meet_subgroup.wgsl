@@ -1,6 +1,5 @@
 // The sums of a unit of matvec_rows whose LANES are LANE_BLOCKS blocks of BLOCK invocations, at most the narrowest subgroup:
-// at each exchange an invocation keeps half of its sums (`halving`), so that about as many shuffles as there are sums do
-// for all. Subgroup ids come from the builtin, never from dividing the invocation index.
+// at each exchange an invocation keeps half of its sums (`halving`). All exchanges take about one shuffle per sum. Subgroup ids come from the builtin, never from dividing the invocation index.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;

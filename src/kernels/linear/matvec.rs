@@ -1,7 +1,7 @@
 //! The matrix-vector product: the linear layer of a single decoded token, with the norm before it
 //! and the activation after it.
 
-use super::parts::{bindings, results};
+use super::parts::{bindings, norm_operand, results};
 use super::team::{by_teams, team};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -125,14 +125,9 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
         MatvecInput::Plain | MatvecInput::Ranges(..) => {
             composer.module(shader!("lib/matvec/plain"))
         }
-        MatvecInput::Norm { epsilon } => composer
-            .float("EPSILON", epsilon.0 as f32)
-            .module(if by_vectors {
-                shader!("lib/matvec/norm_vec4")
-            } else {
-                shader!("lib/matvec/norm_scalar")
-            })
-            .module(shader!("lib/matvec/norm")),
+        MatvecInput::Norm { epsilon } => {
+            norm_operand(composer, epsilon, by_vectors).module(shader!("lib/matvec/norm"))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::shape::{AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape};
 
 impl MatvecOutput {
     /// Rows of the matrix in each of N results.
@@ -62,6 +62,15 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
         bindings.push(uniform("step"));
     }
     Ok(bindings)
+}
+
+/// The weight of a norm in front of a product, and its epsilon.
+pub(super) fn norm_operand(composer: Composer, epsilon: Constant, by_vectors: bool) -> Composer {
+    composer.float("EPSILON", epsilon.0 as f32).module(if by_vectors {
+        shader!("lib/matvec/norm_vec4")
+    } else {
+        shader!("lib/matvec/norm_scalar")
+    })
 }
 
 /// The modules that say which rows belong to a result, and what becomes of it.

@@ -1,6 +1,7 @@
 //! The product of a few rows with a matrix: the linear layer of several decoded tokens, with the norm before it and
 //! the activation or rotation after it.
 
+use super::parts::norm_operand;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
@@ -250,14 +251,9 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
         MatvecInput::Plain | MatvecInput::Ranges(..) => {
             composer.module(shader!("lib/matvec_rows/norm_none"))
         }
-        MatvecInput::Norm { epsilon } => composer
-            .float("EPSILON", epsilon.0 as f32)
-            .module(if by_vectors {
-                shader!("lib/matvec/norm_vec4")
-            } else {
-                shader!("lib/matvec/norm_scalar")
-            })
-            .module(shader!("lib/matvec_rows/norm")),
+        MatvecInput::Norm { epsilon } => {
+            norm_operand(composer, epsilon, by_vectors).module(shader!("lib/matvec_rows/norm"))
+        }
     }
     .size("ADDED", if shape.normed() { 5 } else { 4 })
 }
