@@ -17,6 +17,7 @@ const ROW_PANELS: u32 = BQ / ROWS;
 const SHARERS: u32 = 2u;
 // A score that is not seen, in SCORE_UNIT.
 const LEAST_SCORE: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
+const LEAST_SEEN: f32 = 0.5 * LEAST_SCORE;
 // In powers of 2.
 const SLACK: f32 = 8.0;
 
@@ -62,9 +63,9 @@ fn row_total(panel: u32, line: u32) -> f32 {
   return scores[panel][line + BK] + scores[panel][line + BK + 1u];
 }
 
-// Natural log of Σ exp from the reference score in base 2 and the sum of weights.
+// Natural log of Σ exp from the reference score and the sum of weights.
 fn logsumexp(reference: f32, total: f32) -> f32 {
-  return select(MASKED, reference * LN_2 + log(total), reference > UNMASKED);
+  return select(MASKED, reference * SCORE_UNIT_LOG2 * LN_2 + log(total), reference > LEAST_SEEN);
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -91,7 +92,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let first = side * SHARE;
 
   var results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>();
-  var reference = MASKED;
+  var reference = LEAST_SCORE;
   var total = 0.0;
   let first_tile = first_key(0u, first_row) / BK * BK;
   stage_queries(lane, first_row, last_row, head);
@@ -136,10 +137,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let at = four * 4u;
       largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
     }
-    let best = of_pair(panel, line + BK, max(max(largest.x, largest.y), max(largest.z, largest.w))) * SCORE_UNIT_LOG2;
+    let best = of_pair(panel, line + BK, max(max(largest.x, largest.y), max(largest.z, largest.w)));
     var correction = 1.0;
-    if best > reference + SLACK {
-      correction = exp2(reference - best);
+    if (best - reference) * SCORE_UNIT_LOG2 > SLACK {
+      correction = exp2((reference - best) * SCORE_UNIT_LOG2);
       reference = best;
       if total > 0.0 {
         atomicMax(&rescaled[0], k0 + 1u);
@@ -147,14 +148,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       total *= correction;
     }
     // A row that has seen no key yet has weights of 0.
-    let base = select(0.0, reference, reference > UNMASKED);
+    let base = select(0.0, reference, reference > LEAST_SEEN);
     let block = (k0 + first) / 32u * 32u;
     let bits = kept_bits(head, row, block) >> (k0 + first - block);
     var parts = vec4<f32>();
     for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
       let scored = vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]);
-      var weights = exp2(fma(scored, vec4(SCORE_UNIT_LOG2), vec4(-base)));
+      // The reference score itself has a weight of exactly 1.
+      var weights = exp2((scored - base) * SCORE_UNIT_LOG2);
       parts += weights;
       if DROPPED {
         weights = select(vec4<f32>(), weights, (vec4(bits >> at) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));

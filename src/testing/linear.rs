@@ -1,7 +1,7 @@
 //! Family 03: the three products in every tile, and the matrix-vector product.
 
 use super::attention_matrix_forward::HALF;
-use super::harness::{Job, Operand, Outputs, Step};
+use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::{Lane, Others};
 use super::matvec_ranges::product_of_ranges;
 use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
@@ -285,8 +285,13 @@ async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(
     let results = lane.run(jobs).await.map_err(text)?;
     for ((job, got), run) in jobs.iter().zip(&results).zip(runs) {
         let what = format!("{} tokens", run.tokens);
+        let used = run.result_words();
+        if got.words(0)[used.len()..].iter().any(|word| *word != POISON) {
+            return Err(of(&job.kernel)(format!("{what}: rows past the last one were written")));
+        }
         let half = run.shape.c == Element::F16;
         let (mut got, stored) = if half { (got.halves(0), HALF) } else { (got.floats(0), 0.0) };
+        got.truncate(run.expected.len());
         Run::clear_padding(&run.shape, run.column, &mut got);
         close(&what, &got, &run.expected, ROUNDING + stored).map_err(of(&job.kernel))?;
     }
@@ -463,18 +468,34 @@ impl Run {
         if self.shape.b != WeightFormat::F32 {
             operands[1] = Operand::words(&self.words);
         }
-        operands[2] = self.result_operand();
+        operands[2] = self.with_room(self.result_words());
         operands.extend(self.uniforms());
-        operands.extend(self.added.iter().map(|x| Operand::floats(x)));
+        operands.extend(self.added_operands());
         Job::new(kernel, self.tokens, operands)
     }
 
     /// C before the product, as it lies.
-    fn result_operand(&self) -> Operand {
+    fn result_words(&self) -> Vec<u32> {
         match self.shape.c {
-            Element::F32 => Operand::floats(&self.operands[2]),
-            Element::F16 => Operand::words(&in_halves(&self.operands[2])),
+            Element::F32 => self.operands[2].iter().map(|x| x.to_bits()).collect(),
+            Element::F16 => in_halves(&self.operands[2]),
         }
+    }
+
+    /// Rows of C with those behind them that the most tokens would have, as plans bind them: kernels that store whole
+    /// matrices need the room of one.
+    fn with_room(&self, mut words: Vec<u32>) -> Operand {
+        let per_word = if self.shape.c == Element::F16 { 2 } else { 1 };
+        words.resize(words.len().max(self.shape.m() * self.shape.c_stride / per_word), POISON);
+        Operand::words(&words)
+    }
+
+    /// A residual, which lies as C, and a bias, which is a row.
+    fn added_operands(&self) -> impl Iterator<Item = Operand> {
+        self.added.iter().map(|added| match added.len() == self.operands[2].len() {
+            true => self.with_room(added.iter().map(|x| x.to_bits()).collect()),
+            false => Operand::floats(added),
+        })
     }
 
     /// The first stage of the split form: what nobody writes stays poisoned.
@@ -488,9 +509,9 @@ impl Run {
     }
 
     fn sum_job(&self, kernel: &Kernel, parts: &[u32]) -> Job {
-        let mut operands = vec![Operand::words(parts), self.result_operand()];
+        let mut operands = vec![Operand::words(parts), self.with_room(self.result_words())];
         operands.extend(self.uniforms());
-        operands.extend(self.added.iter().map(|x| Operand::floats(x)));
+        operands.extend(self.added_operands());
         Job::new(kernel, self.tokens, operands)
     }
 }

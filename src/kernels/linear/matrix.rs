@@ -169,8 +169,10 @@ pub(super) fn matrix_constants(
         ("RESULT_PITCH", n + RESULT_PAD),
     ];
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+    let whole_tiles = shape.m() >= bm && shape.n >= bn;
     // Products of weights, whose K is short, are faster through workgroup memory.
-    let direct = form != Form::MatmulT && shape.by_vectors() && c == Element::F32 && !biased;
+    let direct =
+        form != Form::MatmulT && shape.by_vectors() && c == Element::F32 && !biased && whole_tiles;
     let composer = sizes
         .into_iter()
         .fold(composer, |composer, (name, size)| composer.size(name, size))
@@ -197,7 +199,11 @@ pub(super) fn matrix_constants(
         });
     }
     let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
-    let whole = if c == Element::F32 { whole(output) } else { String::new() };
+    let whole = match c {
+        Element::F32 if direct => whole(output),
+        Element::F32 => NONE_WHOLE.into(),
+        Element::F16 => String::new(),
+    };
     Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &whole)))
 }
 
@@ -210,19 +216,23 @@ fn starts(output: Output) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored. Rows shorter than a
-/// matrix hold no whole one; a browser refuses their stride all the same.
+/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored. A browser refuses a
+/// kernel that has these where a buffer holds no whole matrix, even if they are never reached.
 fn whole(output: Output) -> String {
     let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
         format!(
-            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,max(C_STRIDE,MATRIX_N));}}\n"
+            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
         )
     });
     format!(
         "fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n\
-         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,max(C_STRIDE,MATRIX_N));}}\n"
+         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,C_STRIDE);}}\n"
     )
 }
+
+/// The same where results in f32 are never stored as matrices.
+const NONE_WHOLE: &str =
+    "fn start(at:u32)->Sums{return Sums();}\nfn store_sums(at:u32,sums:Sums){}\n";
 
 /// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
 fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> String {
