@@ -21,6 +21,7 @@ pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
+mod catalogue_linear;
 mod decode_tensors;
 mod device;
 mod elementwise;
