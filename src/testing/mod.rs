@@ -31,8 +31,9 @@ mod head_norm;
 mod lane;
 mod layer_norm;
 mod linear;
+mod linear_run;
 mod loss;
-mod matvec_ranges;
+mod matvec;
 mod measure;
 pub(crate) mod model;
 mod model_text;
@@ -138,6 +139,7 @@ fn every_case() -> Vec<Case> {
         layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
+        matvec::cases(),
         attention::cases(),
         attention_backward::cases(),
         attention_matrix_forward::cases(),
