@@ -185,11 +185,7 @@ pub(super) fn matrix_constants(
         ("LOADS_A", bm * bk / 4 / size),
         ("LOADS_B", bn * bk / 4 / size),
     ];
-    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
-    let add = |composer: Composer, (name, count): (&'static str, usize)| {
-        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
-    };
-    let composer = counts.into_iter().fold(composer, add);
+    let composer = composer.matrix_loops(caps, &counts);
     #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
         let composer = composer.matrix(caps, config, shader!("lib/matrix/emulated"));
