@@ -29,6 +29,18 @@ macro_rules! shader {
 }
 pub(super) use shader;
 
+/// The first module, or where plain WGSL stands in for matrices, which is in tests, the second.
+macro_rules! matrix_shader {
+    ($caps:expr, $matrices:literal, $emulated:literal) => {{
+        #[cfg(any(test, feature = "testing"))]
+        let module = if $caps.emulated { shader!($emulated) } else { shader!($matrices) };
+        #[cfg(not(any(test, feature = "testing")))]
+        let (module, _) = (shader!($matrices), $caps);
+        module
+    }};
+}
+pub(super) use matrix_shader;
+
 /// How a kernel uses what is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,6 +276,14 @@ impl Composer {
         let sized = self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k);
         let composer = sized.size("LANES", caps.matrix_lanes() as usize);
         if caps.emulated { composer.module(module) } else { composer.subgroup_module(module) }
+    }
+
+    /// Adds bounds of loops over what a subgroup's matrices hold, and unrolls them. Loops that stand in for matrices
+    /// stay: they are for CPUs, whose compilers take long for many copies.
+    pub fn matrix_loops(self, caps: &Capabilities, counts: &[(&'static str, usize)]) -> Self {
+        counts.iter().fold(self, |composer, &(name, count)| {
+            if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
+        })
     }
 
     /// The directives that a text begins with.

@@ -27,21 +27,22 @@ pub(super) fn halves(
         for (index, &value) in node.reads.iter().enumerate() {
             halves[value] &= fits(index);
         }
-        for &value in &node.writes {
-            halves[value] &= node.writes.iter().zip(0..).any(|(other, index)| {
-                *other == value && has_form(caps, params, node, index, tokens)
-            });
+        for (index, &value) in node.writes.iter().enumerate() {
+            halves[value] &= has_form(caps, params, node, index, tokens);
             written[value] = true;
         }
     }
-    // Norms and gates have all their results in f16 or none.
-    loop {
-        let apart = |node: &&Node| {
+    // Norms and gates have all their results in f16 or none. What this takes from a node may leave another one apart,
+    // which writes the same value.
+    let mut apart = true;
+    while std::mem::take(&mut apart) {
+        for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::Attention { .. })) {
             let count = node.writes.iter().filter(|value| halves[**value]).count();
-            count > 0 && count < node.writes.len() && !matches!(node.op, Op::Attention { .. })
-        };
-        let Some(node) = graph.nodes.iter().find(apart) else { break };
-        node.writes.iter().for_each(|&value| halves[value] = false);
+            if count > 0 && count < node.writes.len() {
+                node.writes.iter().for_each(|&value| halves[value] = false);
+                apart = true;
+            }
+        }
     }
     halves.iter().zip(written).map(|(half, written)| *half && written).collect()
 }

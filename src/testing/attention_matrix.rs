@@ -3,9 +3,8 @@
 
 use super::attention::{HEADS, Setting};
 use super::attention_backward::ENDS;
-use super::harness::{Job, Operand, Outputs, POISON};
+use super::harness::{Job, Operand, Outputs, POISON, in_halves};
 use super::lane::Lane;
-use super::linear::in_halves;
 use super::measure::{ROUNDING, close_to_terms, dot, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::arch::Rope;

@@ -1,9 +1,8 @@
 //! Family 05 by matrices: attention forward of operands rounded to f16, from f32 and from f16.
 
 use super::attention::{SOFTMAX, Setting};
-use super::harness::{Job, Operand, Outputs};
+use super::harness::{Job, Operand, Outputs, in_halves};
 use super::lane::Lane;
-use super::linear::in_halves;
 use super::measure::{close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;

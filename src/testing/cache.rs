@@ -5,7 +5,7 @@ use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::linear::{EPSILON, matvec_matrix, matvec_variants};
+use super::matvec::{EPSILON, matvec_matrix, matvec_variants};
 use super::measure::{ROUNDING, close, of, same, text, wide};
 use super::weights;
 use super::{Case, Outcome};

@@ -1,14 +1,14 @@
 //! Every kernel that a model asks for, at shapes that reach every branch of selection: for tests
 //! that need no GPU.
 
+use super::catalogue_linear::linear;
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, Constant,
-    DenseMask, Element, Form, Kernel, KeyValueOwner, KvCache, Linear, LinearPick, LinearShape,
-    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective,
-    Output, RopeShape, WeightFormat, WriteMode,
+    DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput, MatvecOutput,
+    MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -121,159 +121,6 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
                     add("activation backward", k::activation_backward(caps, shape));
                 }
             }
-        }
-    }
-    entries
-}
-
-/// Products that a class may have by teams, and what they put together.
-fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
-    let heads =
-        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
-    let norm = MatvecInput::Norm { epsilon: Constant(1e-5) };
-    let mut entries = vec![];
-    let mut add = |n, input, output, weights: WeightFormat| {
-        let shape = MatvecShape { n, k, input, output, weights };
-        entries.push((format!("matvec by teams in {}", weights.name()), k::matvec(caps, shape)));
-    };
-    for weights in WeightFormat::ALL {
-        add(8192, norm, MatvecOutput::Plain, weights);
-        if let Some(splits) = k::near_splits(caps, heads, 1024) {
-            add(n, MatvecInput::Ranges(heads, splits), MatvecOutput::Residual, weights);
-        }
-    }
-    add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
-    if let Some(splits) = k::near_splits(caps, heads, 1024) {
-        let from = MatvecInput::Ranges(heads, splits);
-        add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
-        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
-        entries.push(("attention decode of a short text".into(), kernel));
-    }
-    entries
-}
-
-fn linear(caps: &Capabilities) -> Vec<Entry> {
-    let mut entries = vec![];
-    for form in Form::ALL {
-        entries.extend(products(caps, &padded(form)));
-        if caps.half_matrix().is_some() {
-            entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
-        }
-    }
-    for (n, k, tokens) in
-        [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
-    {
-        for form in Form::ALL {
-            let shape = LinearShape::new(form, n, k, tokens);
-            entries.extend(products(caps, &shape));
-            if caps.half_matrix().is_some() {
-                let shape = LinearShape { half: true, ..shape };
-                entries.extend(products(caps, &shape));
-                if k::reads_halves(caps, &shape) {
-                    entries.extend(products(caps, &LinearShape { a: Element::F16, ..shape }));
-                    let overwrite = Output::Mode(WriteMode::Overwrite);
-                    let shape = LinearShape { c: Element::F16, ..shape };
-                    for tile in k::linear_tiles(caps, &shape) {
-                        let what = format!("{} into f16 by {tile:?}", form.name());
-                        let made = |splits| {
-                            let pick = LinearPick { tile, splits, reason: String::new() };
-                            k::linear_with_tile(caps, &shape, overwrite, pick)
-                        };
-                        entries.push((what.clone(), made(1).map(|linear| linear.product)));
-                        let sum =
-                            made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
-                        entries.push((what, sum));
-                    }
-                }
-            }
-        }
-        let norm = MatvecInput::Norm { epsilon: k::Constant(1e-5) };
-        for (input, output) in [
-            (MatvecInput::Plain, MatvecOutput::Plain),
-            (MatvecInput::Plain, MatvecOutput::Residual),
-            (MatvecInput::Plain, MatvecOutput::BiasedResidual),
-            (norm, MatvecOutput::Plain),
-            (norm, MatvecOutput::Gated(Activation::Silu)),
-        ] {
-            for weights in WeightFormat::ALL {
-                let shape = MatvecShape { n, k, input, output, weights };
-                let what = format!("matvec of {n}x{k} in {}", weights.name());
-                entries.push((what, k::matvec(caps, shape)));
-            }
-        }
-        if (n, k) == (768, 2304) {
-            entries.extend(teams(caps, n, k));
-        }
-        for (rows, input, output) in [
-            (1, MatvecInput::Plain, MatvecOutput::Plain),
-            (3, MatvecInput::Plain, MatvecOutput::Residual),
-            (16, norm, MatvecOutput::Plain),
-            (16, norm, MatvecOutput::Bias),
-            (16, norm, MatvecOutput::Gated(Activation::Silu)),
-            (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
-        ] {
-            for weights in WeightFormat::ALL {
-                let stride = n;
-                let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
-                let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
-                entries.push((what, k::matvec_rows(caps, shape)));
-            }
-        }
-        for weights in WeightFormat::ALL.into_iter().filter(|weights| weights.packs(k)) {
-            let what = format!("{n}x{k} in {}", weights.name());
-            entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
-            entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
-            entries.push((format!("rows of {what}"), k::embedding_packed(caps, k, n, weights)));
-        }
-    }
-    entries
-}
-
-/// The shape of 61 by 37 with the matrix's rows padded. Its columns are a multiple of four, so that rows are read
-/// by vectors.
-fn padded(form: Form) -> LinearShape {
-    let (n, k) = if form == Form::MatmulT { (61, 40) } else { (64, 37) };
-    let [a_stride, c_stride] = [k, n].map(|size: usize| size.next_multiple_of(4));
-    LinearShape { a_stride, c_stride, padded: true, ..LinearShape::new(form, n, k, 8) }
-}
-
-/// A product with all that it is added to, in each tile, and with B in each format.
-fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
-    let LinearShape { form, n, k, tokens, padded, .. } = *shape;
-    let mut entries = vec![];
-    for output in [
-        Output::Mode(WriteMode::Overwrite),
-        Output::Mode(WriteMode::AddAfterFirst),
-        Output::Residual,
-        Output::Bias,
-        Output::BiasedResidual,
-    ] {
-        let biased = matches!(output, Output::Bias | Output::BiasedResidual);
-        if biased && form != Form::MatmulT {
-            continue;
-        }
-        let rows = if padded { ", padded" } else { "" };
-        let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
-        let mut add = |what: String, linear: Result<Linear>| match linear {
-            Ok(linear) => {
-                entries.push((what.clone(), Ok(linear.product)));
-                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
-            }
-            Err(error) => entries.push((what, Err(error))),
-        };
-        let row = if form == Form::MatmulT { k } else { n };
-        for b in WeightFormat::ALL {
-            let fits = b == WeightFormat::F16 && shape.by_vectors();
-            if form != Form::MatmulAt && (fits || b.packs(row)) {
-                let shape = LinearShape { b, ..*shape };
-                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
-            }
-        }
-        add(what, k::linear(caps, shape, output));
-        for tile in k::linear_tiles(caps, shape) {
-            let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
-            add(what, k::linear_with_tile(caps, shape, output, pick));
         }
     }
     entries

@@ -4,9 +4,8 @@ use super::lane::Lane;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, Region, Replay, made};
 use crate::kernels::{Access, Kernel};
-use half::f16;
-
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
+use half::f16;
 
 pub(super) use crate::session::step::Step;
 
@@ -43,6 +42,12 @@ impl Operand {
         let [row0, rows, col0, cols] = [row0, rows, col0, cols].map(|x| x as u32);
         Self::uniform(&Range { row0, rows, col0, cols })
     }
+}
+
+/// Numbers in f16, two to a word; the last word may end with nothing.
+pub(super) fn in_halves(values: &[f32]) -> Vec<u32> {
+    let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
+    values.chunks(2).map(|two| bits(two[0]) | two.get(1).map_or(0, |x| bits(*x)) << 16).collect()
 }
 
 /// One kernel with its operands.

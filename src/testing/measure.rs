@@ -163,6 +163,12 @@ pub(super) fn narrow(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&x| x as f32).collect()
 }
 
+/// a + b.
+pub(super) fn sum(mut a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
+    crate::twins::add_assign(&mut a, &b);
+    a
+}
+
 /// Σ a · b.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     crate::twins::dot(a, b)

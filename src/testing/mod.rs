@@ -21,6 +21,7 @@ pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
+mod catalogue_linear;
 mod decode_tensors;
 mod device;
 mod elementwise;
@@ -30,8 +31,9 @@ mod head_norm;
 mod lane;
 mod layer_norm;
 mod linear;
+mod linear_run;
 mod loss;
-mod matvec_ranges;
+mod matvec;
 mod measure;
 pub(crate) mod model;
 mod model_text;
@@ -137,6 +139,7 @@ fn every_case() -> Vec<Case> {
         layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
+        matvec::cases(),
         attention::cases(),
         attention_backward::cases(),
         attention_matrix_forward::cases(),

@@ -5,7 +5,7 @@ use super::attention::SOFTMAX;
 use super::attention_decode::{Heads, expanded, forms, packed as packed_rows, ranges, shapes};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::linear::{EPSILON, of_both};
+use super::matvec::{EPSILON, of_both};
 use super::measure::{ROUNDING, close, close_to_terms, of, same, text, wide};
 use super::weights::packed;
 use super::{Case, Outcome};

@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand};
 use super::lane::Lane;
-use super::linear::{EPSILON, matvec_matrix, row_by};
+use super::matvec::{EPSILON, matvec_matrix, row_by};
 use super::measure::{ROUNDING, close, of, text};
 use super::{Case, Outcome};
 use crate::config::Activation;

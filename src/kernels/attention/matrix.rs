@@ -5,13 +5,11 @@
 //! memory, where each invocation has a row to itself: no value crosses lanes.
 
 #[cfg(any(test, feature = "testing"))]
-use super::matrix_emulated as emulated;
-use super::matrix_parts::{
-    Part, Product, Size, Tile, Transfer, place_text, product_head, sheet_text,
-};
+use super::matrix_emulated::Loops;
+use super::matrix_parts::{Part, Product, Size, Tile, Transfer, Writer, place_text, product_head};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, shader};
+use crate::kernels::compose::{Composer, matrix_shader, shader};
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 use std::fmt::Write;
 
@@ -21,6 +19,17 @@ pub(super) const SHARERS: usize = 2;
 
 /// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.
 pub(super) const LARGEST_HEAD: usize = 128;
+
+/// Adds the constants and types of matrices.
+pub(super) fn matrix_types(
+    caps: &Capabilities,
+    composer: Composer,
+    config: MatrixConfig,
+) -> Composer {
+    let module =
+        matrix_shader!(caps, "lib/attention/matrix_subgroup", "lib/attention/matrix_emulated");
+    composer.matrix(caps, config, module)
+}
 
 /// Adds the constants and types of matrices, and the parts.
 pub(super) fn with_matrices(
@@ -35,13 +44,12 @@ pub(super) fn with_matrices(
         _ => None,
     });
     let composer = sheets.fold(composer, |composer, (name, pitch)| composer.size(&name, pitch));
+    let composer = matrix_types(caps, composer, config);
     #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
-        let composer = composer.matrix(caps, config, shader!("lib/attention/matrix_emulated"));
-        return composer.written("attention_matrix", &emulated::text(size, parts));
+        return composer.written("attention_matrix", &Loops::text(size, parts));
     }
-    let composer = composer.matrix(caps, config, shader!("lib/attention/matrix_subgroup"));
-    composer.written("attention_matrix", &text(size, parts))
+    composer.written("attention_matrix", &Matrices::text(size, parts))
 }
 
 /// Storage of rows that a kernel reads or writes: `NAMEQuad`, `NAME_cells` and `NAME_floats` of four elements read,
@@ -65,30 +73,6 @@ pub(super) fn quads(composer: Composer, rows: &[(&str, Element)]) -> Composer {
     composer.written("attention_quads", &text)
 }
 
-fn text(size: Size, parts: &[Part]) -> String {
-    let mut text = String::new();
-    for part in parts {
-        match part {
-            Part::Tile(tile) => tile_text(&mut text, tile),
-            Part::Sheet(sheet) => sheet_text(&mut text, sheet),
-            Part::Product(product) => product_text(&mut text, size, product),
-            Part::Transfer(transfer) => transfer_text(&mut text, size, transfer),
-        }
-    }
-    text
-}
-
-fn tile_text(text: &mut String, tile: &Tile) {
-    let Tile { name, panels, .. } = tile;
-    let cells = tile.cells();
-    let _ = writeln!(text, "var<workgroup> {name}_tile:array<array<f16,{cells}>,{panels}>;");
-    place_text(text, tile);
-    for (i, element) in ["x", "y", "z", "w"].iter().enumerate() {
-        let _ = writeln!(text, "{name}_tile[panel][at+{i}u]=cells.{element};");
-    }
-    text.push_str("}\n");
-}
-
 /// The matrix `across` lines and `along` a line of a tile, whose lines are its rows or its columns.
 fn load(kind: &str, tile: &Tile, rows: bool, across: usize, along: usize) -> String {
     let (name, pitch) = (tile.name, tile.pitch());
@@ -98,62 +82,79 @@ fn load(kind: &str, tile: &Tile, rows: bool, across: usize, along: usize) -> Str
     format!("subgroupMatrixLoad<{kind},{major}>(&{name}_tile[{panel}],{at}u,{pitch}u)")
 }
 
-fn product_text(text: &mut String, size: Size, product: &Product) {
-    let [m, n, k] = size;
-    let Product { left, left_rows, right, right_rows, .. } = product;
-    product_head(text, size, product);
-    for s in (0..product.k).step_by(k) {
-        text.push_str("{\n");
-        for i in 0..product.m / m {
-            let (across, along) = if *left_rows { (i * m, s) } else { (s, i * m) };
-            let _ = writeln!(text, "let l{i}={};", load("Left", left, *left_rows, across, along));
-        }
-        for j in 0..product.n / n {
-            let (across, along) = if *right_rows { (s, j * n) } else { (j * n, s) };
-            let from = load("Right", right, *right_rows, across, along);
-            let _ = writeln!(text, "let r{j}={from};");
-            for i in 0..product.m / m {
-                let _ = writeln!(
-                    text,
-                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate(l{i},r{j},(*sums)[{i}][{j}]);"
-                );
-            }
+/// Writes parts as a subgroup's matrices, with constant places.
+struct Matrices;
+
+impl Writer for Matrices {
+    fn tile(text: &mut String, tile: &Tile) {
+        let Tile { name, panels, .. } = tile;
+        let cells = tile.cells();
+        let _ = writeln!(text, "var<workgroup> {name}_tile:array<array<f16,{cells}>,{panels}>;");
+        place_text(text, tile);
+        for (i, element) in ["x", "y", "z", "w"].iter().enumerate() {
+            let _ = writeln!(text, "{name}_tile[panel][at+{i}u]=cells.{element};");
         }
         text.push_str("}\n");
     }
-    text.push_str("}\n");
-}
 
-fn transfer_text(text: &mut String, size: Size, transfer: &Transfer) {
-    let [m, n, _] = size;
-    let Transfer { sheet, back, .. } = transfer;
-    let (name, pitch) = (sheet.name, sheet.pitch());
-    let [rows, columns] = transfer.counts(size);
-    let strips = transfer.n / n / columns;
-    for verb in ["store", "load"].into_iter().take(1 + usize::from(*back)) {
-        transfer.head(text, size, verb);
-        text.push_str("switch strip{\n");
-        for strip in 0..strips {
-            let default = if strip + 1 == strips { ",default" } else { "" };
-            let _ = writeln!(text, "case {strip}u{default}:{{");
-            for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-                let (at, sum) =
-                    (i * m * pitch + j * n, format!("(*sums)[{i}][{}]", strip * columns + j));
-                let _ = if verb == "store" {
-                    writeln!(
+    fn product(text: &mut String, size: Size, product: &Product) {
+        let [m, n, k] = size;
+        let Product { left, left_rows, right, right_rows, .. } = product;
+        product_head(text, size, product);
+        for s in (0..product.k).step_by(k) {
+            text.push_str("{\n");
+            for i in 0..product.m / m {
+                let (across, along) = if *left_rows { (i * m, s) } else { (s, i * m) };
+                let _ =
+                    writeln!(text, "let l{i}={};", load("Left", left, *left_rows, across, along));
+            }
+            for j in 0..product.n / n {
+                let (across, along) = if *right_rows { (s, j * n) } else { (j * n, s) };
+                let from = load("Right", right, *right_rows, across, along);
+                let _ = writeln!(text, "let r{j}={from};");
+                for i in 0..product.m / m {
+                    let _ = writeln!(
                         text,
-                        "subgroupMatrixStore<row_major>(&{name}[p],{at}u,{sum},{pitch}u);"
-                    )
-                } else {
-                    writeln!(
-                        text,
-                        "{sum}=subgroupMatrixLoad<Sums,row_major>(&{name}[p],{at}u,{pitch}u);"
-                    )
-                };
+                        "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate(l{i},r{j},(*sums)[{i}][{j}]);"
+                    );
+                }
             }
             text.push_str("}\n");
         }
-        text.push_str("}\n}\n");
+        text.push_str("}\n");
+    }
+
+    fn transfer(text: &mut String, size: Size, transfer: &Transfer) {
+        let [m, n, _] = size;
+        let Transfer { sheet, back, .. } = transfer;
+        let (name, pitch) = (sheet.name, sheet.pitch());
+        let [rows, columns] = transfer.counts(size);
+        let strips = transfer.n / n / columns;
+        for verb in ["store", "load"].into_iter().take(1 + usize::from(*back)) {
+            transfer.head(text, size, verb);
+            text.push_str("switch strip{\n");
+            for strip in 0..strips {
+                let default = if strip + 1 == strips { ",default" } else { "" };
+                let _ = writeln!(text, "case {strip}u{default}:{{");
+                for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                    let (at, sum) =
+                        (i * m * pitch + j * n, format!("(*sums)[{i}][{}]", strip * columns + j));
+                    let _ = if verb == "store" {
+                        writeln!(
+                            text,
+                            "subgroupMatrixStore<row_major>(&{name}[p],{at}u,{sum},{pitch}u);"
+                        )
+                    } else {
+                        writeln!(
+                            text,
+                            "{sum}=subgroupMatrixLoad<Sums,row_major>(&{name}[p],{at}u,{pitch}u);"
+                        )
+                    };
+                }
+                text.push_str("}\n");
+            }
+            text.push_str("}\n}\n");
+        }
     }
 }
 
@@ -195,5 +196,37 @@ impl AttentionTile {
 
     pub(super) fn matrix_label(&self) -> String {
         format!("matrix {}x{}, {SHARERS} lanes per row", self.rows, self.columns)
+    }
+}
+
+/// What tests of both passes choose tiles for.
+#[cfg(test)]
+pub(super) mod samples {
+    use super::*;
+    use crate::caps::{Features, MatrixElement, Target};
+
+    pub fn device(kibibytes: u32) -> Capabilities {
+        let (component, result) = (MatrixElement::F16, MatrixElement::F32);
+        let features = Features {
+            subgroups: true,
+            subgroup_id: true,
+            f16: true,
+            subgroup_matrix: true,
+            ..Features::default()
+        };
+        let mut caps = Capabilities {
+            features,
+            matrices: vec![MatrixConfig { component, result, m: 16, n: 16, k: 16 }],
+            subgroup_size: [32, 32],
+            ..Capabilities::floor(Target::Browser)
+        };
+        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
+        caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
+        caps
+    }
+
+    pub fn shape(head_dim: usize, tokens: usize) -> AttentionShape {
+        let (heads, kv_heads, half) = (12, 4, true);
+        AttentionShape { heads, kv_heads, head_dim, tokens, half, ..AttentionShape::default() }
     }
 }

@@ -1,12 +1,12 @@
 //! The backward kernels of attention on matrices that a subgroup holds: their tiles, which one a shape gets, their
 //! constants and modules. What lies where is said in `shaders/lib/attention/backward_matrix.wgsl`.
 
-use super::matrix::{quads, usable};
+use super::matrix::{matrix_types, quads, usable};
 use super::operands::{Operands, common, key_value_constants};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel, Module, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel, matrix_shader, shader};
 use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::GIVEN_TILE;
 
@@ -192,26 +192,7 @@ fn constants(
         ("TURNS", rows * columns / 4 / size),
         ("FOUR", 4),
     ];
-    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
-    let add = |composer: Composer, (name, count): (&'static str, usize)| {
-        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
-    };
-    let composer = counts.into_iter().fold(composer, add);
-    #[cfg(any(test, feature = "testing"))]
-    if caps.emulated {
-        return composer.matrix(caps, config, shader!("lib/attention/matrix_emulated"));
-    }
-    composer.matrix(caps, config, shader!("lib/attention/matrix_subgroup"))
-}
-
-/// The products of matrices.
-#[cfg_attr(not(any(test, feature = "testing")), expect(unused_variables, reason = "tests emulate"))]
-fn products(caps: &Capabilities) -> &'static Module {
-    #[cfg(any(test, feature = "testing"))]
-    if caps.emulated {
-        return shader!("lib/attention/backward_matrix_emulated");
-    }
-    shader!("lib/attention/backward_matrix_subgroup")
+    matrix_types(caps, composer.matrix_loops(caps, &counts), config)
 }
 
 fn modules(
@@ -239,7 +220,11 @@ fn modules(
     };
     let composer = composer
         .module(shader!("lib/attention/assigned"))
-        .module(products(caps))
+        .module(matrix_shader!(
+            caps,
+            "lib/attention/backward_matrix_subgroup",
+            "lib/attention/backward_matrix_emulated"
+        ))
         .module(shader!("lib/attention/backward_matrix_rows"));
     let composer = composer.module(shader!("lib/attention/backward_matrix"));
     let Operands::Rows { owner, ends, .. } = operands else {
@@ -256,33 +241,8 @@ fn modules(
 
 #[cfg(test)]
 mod tests {
+    use super::super::matrix::samples::{device, shape};
     use super::*;
-    use crate::caps::{Features, MatrixElement, Target};
-
-    fn device(kibibytes: u32) -> Capabilities {
-        let (component, result) = (MatrixElement::F16, MatrixElement::F32);
-        let features = Features {
-            subgroups: true,
-            subgroup_id: true,
-            f16: true,
-            subgroup_matrix: true,
-            ..Features::default()
-        };
-        let mut caps = Capabilities {
-            features,
-            matrices: vec![MatrixConfig { component, result, m: 16, n: 16, k: 16 }],
-            subgroup_size: [32, 32],
-            ..Capabilities::floor(Target::Browser)
-        };
-        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
-        caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
-        caps
-    }
-
-    fn shape(head_dim: usize, tokens: usize) -> AttentionShape {
-        let (heads, kv_heads, half) = (12, 4, true);
-        AttentionShape { heads, kv_heads, head_dim, tokens, half, ..AttentionShape::default() }
-    }
 
     #[test]
     fn what_fits_the_memory_is_picked() {

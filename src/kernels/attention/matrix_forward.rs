@@ -6,7 +6,7 @@ use super::operands::{Operands, common};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel, matrix_shader, shader};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
@@ -191,60 +191,23 @@ fn composed(
         ("QUERY_LOADS", shape.head_dim / 4 / SHARERS),
         ("STRIPS", shape.head_dim / strip),
     ];
-    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
-    let add = |composer: Composer, (name, count): (&'static str, usize)| {
-        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
-    };
-    let composer = counts.into_iter().fold(composer, add);
+    let composer = composer.matrix_loops(caps, &counts);
     let element = |half| if half { Element::F16 } else { Element::F32 };
     let halves = shape.halves;
     let composer = with_matrices(caps, composer, config, &layout.parts());
     let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
-    Ok(quads(pairs(caps, composer), &rows)
+    // What pairs of neighbours share.
+    let pairs = matrix_shader!(caps, "lib/attention/pair_subgroup", "lib/attention/pair_emulated");
+    Ok(quads(composer.module(pairs), &rows)
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/forward_rows_matrix"))
         .module(shader!("lib/attention/mask_rows")))
 }
 
-/// What pairs of neighbours share.
-#[cfg_attr(not(any(test, feature = "testing")), expect(unused_variables, reason = "tests emulate"))]
-fn pairs(caps: &Capabilities, composer: Composer) -> Composer {
-    #[cfg(any(test, feature = "testing"))]
-    if caps.emulated {
-        return composer.module(shader!("lib/attention/pair_emulated"));
-    }
-    composer.module(shader!("lib/attention/pair_subgroup"))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::matrix::samples::{device, shape};
     use super::*;
-    use crate::caps::{Features, MatrixElement, Target};
-
-    fn device(kibibytes: u32) -> Capabilities {
-        let (component, result) = (MatrixElement::F16, MatrixElement::F32);
-        let features = Features {
-            subgroups: true,
-            subgroup_id: true,
-            f16: true,
-            subgroup_matrix: true,
-            ..Features::default()
-        };
-        let mut caps = Capabilities {
-            features,
-            matrices: vec![MatrixConfig { component, result, m: 16, n: 16, k: 16 }],
-            subgroup_size: [32, 32],
-            ..Capabilities::floor(Target::Browser)
-        };
-        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
-        caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
-        caps
-    }
-
-    fn shape(head_dim: usize, tokens: usize) -> AttentionShape {
-        let (heads, kv_heads, half) = (12, 4, true);
-        AttentionShape { heads, kv_heads, head_dim, tokens, half, ..AttentionShape::default() }
-    }
 
     #[test]
     fn little_memory_gets_small_tiles() {

@@ -93,7 +93,28 @@ pub(super) enum Part {
 /// Size of a matrix: M, N and K.
 pub(super) type Size = [usize; 3];
 
-pub(super) fn sheet_text(text: &mut String, sheet: &Sheet) {
+/// How parts are written: as a subgroup's matrices, or as loops that stand in for them.
+pub(super) trait Writer {
+    fn tile(text: &mut String, tile: &Tile);
+    fn product(text: &mut String, size: Size, product: &Product);
+    fn transfer(text: &mut String, size: Size, transfer: &Transfer);
+
+    /// All parts, one after the other.
+    fn text(size: Size, parts: &[Part]) -> String {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Tile(tile) => Self::tile(&mut text, tile),
+                Part::Sheet(sheet) => sheet_text(&mut text, sheet),
+                Part::Product(product) => Self::product(&mut text, size, product),
+                Part::Transfer(transfer) => Self::transfer(&mut text, size, transfer),
+            }
+        }
+        text
+    }
+}
+
+fn sheet_text(text: &mut String, sheet: &Sheet) {
     let Sheet { name, panels, lines, .. } = sheet;
     let floats = lines * sheet.pitch();
     let _ = writeln!(text, "var<workgroup> {name}:array<array<f32,{floats}>,{panels}>;");

@@ -112,6 +112,23 @@ impl Panels {
     fn cells(&self) -> usize {
         self.count * self.lines * self.row()
     }
+
+    /// Adds where the elements of operand `A` or `B` lie, and what an invocation loads of them: `across` vectors of a
+    /// line of all panels lie side by side.
+    fn constants(&self, composer: Composer, operand: char, across: usize) -> Composer {
+        let apart = composer.workgroup_size() / across;
+        let sizes = [
+            ("PANELS", self.count),
+            ("LINES", self.lines),
+            ("ROW", self.row()),
+            ("FOURS", self.len / 4),
+            ("ACROSS", across),
+            ("APART", apart),
+        ];
+        let add =
+            |composer: Composer, (name, size)| composer.size(&format!("{name}_{operand}"), size);
+        sizes.into_iter().fold(composer, add)
+    }
 }
 
 /// Vectors of a line of the tiles of a and b, all panels together.
@@ -148,34 +165,17 @@ pub(super) fn matrix_constants(
     let size = composer.workgroup_size();
     let [m, n] = [config.m, config.n].map(|size| size as usize);
     let [across_a, across_b] = across(form, [bm, bn, bk]);
-    let sizes = [
-        ("BM", bm),
-        ("BN", bn),
-        ("BK", bk),
-        ("WM", wm),
-        ("WN", wn),
-        ("PANELS_A", a.count),
-        ("LINES_A", a.lines),
-        ("ROW_A", a.row()),
-        ("FOURS_A", a.len / 4),
-        ("ACROSS_A", across_a),
-        ("APART_A", size / across_a),
-        ("PANELS_B", b.count),
-        ("LINES_B", b.lines),
-        ("ROW_B", b.row()),
-        ("FOURS_B", b.len / 4),
-        ("ACROSS_B", across_b),
-        ("APART_B", size / across_b),
-        ("RESULT_PITCH", n + RESULT_PAD),
-    ];
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
     let whole_tiles = shape.m() >= bm && shape.n >= bn;
     // Products of weights, whose K is short, are faster through workgroup memory.
     let direct =
         form != Form::MatmulT && shape.by_vectors() && c == Element::F32 && !biased && whole_tiles;
-    let composer = sizes
-        .into_iter()
-        .fold(composer, |composer, (name, size)| composer.size(name, size))
+    let sizes = [("BM", bm), ("BN", bn), ("BK", bk), ("WM", wm), ("WN", wn)];
+    let composer = sizes.into_iter().fold(composer, |all, (name, size)| all.size(name, size));
+    let composer = a.constants(composer, 'A', across_a);
+    let composer = b
+        .constants(composer, 'B', across_b)
+        .size("RESULT_PITCH", n + RESULT_PAD)
         .flag("DIRECT", direct)
         .flag("STARTS", starts(output).is_some());
     let counts = [
@@ -185,11 +185,7 @@ pub(super) fn matrix_constants(
         ("LOADS_A", bm * bk / 4 / size),
         ("LOADS_B", bn * bk / 4 / size),
     ];
-    // Loops that stand in for matrices are for CPUs, whose compilers take long for many copies.
-    let add = |composer: Composer, (name, count): (&'static str, usize)| {
-        if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
-    };
-    let composer = counts.into_iter().fold(composer, add);
+    let composer = composer.matrix_loops(caps, &counts);
     #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
         let composer = composer.matrix(caps, config, shader!("lib/matrix/emulated"));

@@ -188,7 +188,7 @@ fn a_text_has_the_same_bits_whatever_is_beside_it() {
         |drawn: &[Drawn]| drawn.iter().map(|d| (d.token, d.logprob.to_bits())).collect::<Vec<_>>();
     let together = rest(&mut begun(&model, &prompts), 5);
     for (index, prompt) in prompts.iter().enumerate() {
-        let own = rest(&mut begun(&model, &[prompt.clone()]), 1);
+        let own = rest(&mut begun(&model, std::slice::from_ref(prompt)), 1);
         assert_eq!(bits(&own[0]), bits(&together[index]), "text {index}");
     }
 }

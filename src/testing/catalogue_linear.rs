@@ -1,0 +1,188 @@
+//! The catalogue's products: of matrices, of a vector or several with a matrix, and the packing of matrices.
+
+use super::catalogue::Entry;
+use crate::caps::Capabilities;
+use crate::config::Activation;
+use crate::error::Result;
+use crate::kernels::{
+    self as k, AttentionShape, Constant, Element, Form, KvCache, Linear, LinearPick, LinearShape,
+    MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat, WriteMode,
+};
+
+const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
+
+pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for form in Form::ALL {
+        entries.extend(products(caps, &padded(form)));
+        if caps.half_matrix().is_some() {
+            entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
+        }
+    }
+    for (n, k, tokens) in
+        [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
+    {
+        for form in Form::ALL {
+            let shape = LinearShape::new(form, n, k, tokens);
+            entries.extend(products(caps, &shape));
+            if caps.half_matrix().is_some() {
+                entries.extend(products_by_matrices(caps, &LinearShape { half: true, ..shape }));
+            }
+        }
+        entries.extend(matvecs(caps, n, k));
+        if (n, k) == (768, 2304) {
+            entries.extend(teams(caps, n, k));
+        }
+        entries.extend(matvecs_of_rows(caps, n, k));
+        entries.extend(packing(caps, n, k));
+    }
+    entries
+}
+
+/// A product that may round its operands to f16, with operands and results in f32 and in f16.
+fn products_by_matrices(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
+    let mut entries = products(caps, shape);
+    if !k::reads_halves(caps, shape) {
+        return entries;
+    }
+    entries.extend(products(caps, &LinearShape { a: Element::F16, ..*shape }));
+    let overwrite = Output::Mode(WriteMode::Overwrite);
+    let shape = LinearShape { c: Element::F16, ..*shape };
+    for tile in k::linear_tiles(caps, &shape) {
+        let what = format!("{} into f16 by {tile:?}", shape.form.name());
+        let made = |splits| {
+            let pick = LinearPick { tile, splits, reason: String::new() };
+            k::linear_with_tile(caps, &shape, overwrite, pick)
+        };
+        entries.push((what.clone(), made(1).map(|linear| linear.product)));
+        let sum = made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
+        entries.push((what, sum));
+    }
+    entries
+}
+
+/// Products of a vector with a matrix in each format.
+fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (input, output) in [
+        (MatvecInput::Plain, MatvecOutput::Plain),
+        (MatvecInput::Plain, MatvecOutput::Residual),
+        (MatvecInput::Plain, MatvecOutput::BiasedResidual),
+        (NORM, MatvecOutput::Plain),
+        (NORM, MatvecOutput::Gated(Activation::Silu)),
+    ] {
+        for weights in WeightFormat::ALL {
+            let shape = MatvecShape { n, k, input, output, weights };
+            let what = format!("matvec of {n}x{k} in {}", weights.name());
+            entries.push((what, k::matvec(caps, shape)));
+        }
+    }
+    entries
+}
+
+/// Products that a class may have by teams, and what they put together.
+fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let heads =
+        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
+    let mut entries = vec![];
+    let mut add = |n, input, output, weights: WeightFormat| {
+        let shape = MatvecShape { n, k, input, output, weights };
+        entries.push((format!("matvec by teams in {}", weights.name()), k::matvec(caps, shape)));
+    };
+    for weights in WeightFormat::ALL {
+        add(8192, NORM, MatvecOutput::Plain, weights);
+        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+            add(n, MatvecInput::Ranges(heads, splits), MatvecOutput::Residual, weights);
+        }
+    }
+    add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
+    if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        let from = MatvecInput::Ranges(heads, splits);
+        add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
+        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
+        entries.push(("attention decode of a short text".into(), kernel));
+    }
+    entries
+}
+
+/// Products of several vectors with a matrix in each format.
+fn matvecs_of_rows(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (rows, input, output) in [
+        (1, MatvecInput::Plain, MatvecOutput::Plain),
+        (3, MatvecInput::Plain, MatvecOutput::Residual),
+        (16, NORM, MatvecOutput::Plain),
+        (16, NORM, MatvecOutput::Bias),
+        (16, NORM, MatvecOutput::Gated(Activation::Silu)),
+        (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
+    ] {
+        for weights in WeightFormat::ALL {
+            let shape = MatvecRowsShape { n, k, rows, stride: n, input, output, weights };
+            let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
+            entries.push((what, k::matvec_rows(caps, shape)));
+        }
+    }
+    entries
+}
+
+/// What packs a matrix, and what reads a packed one by itself.
+fn packing(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for weights in WeightFormat::ALL.into_iter().filter(|weights| weights.packs(k)) {
+        let what = format!("{n}x{k} in {}", weights.name());
+        entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
+        entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
+        entries.push((format!("rows of {what}"), k::embedding_packed(caps, k, n, weights)));
+    }
+    entries
+}
+
+/// The shape of 61 by 37 with the matrix's rows padded. Its columns are a multiple of four, so that rows are read
+/// by vectors.
+fn padded(form: Form) -> LinearShape {
+    let (n, k) = if form == Form::MatmulT { (61, 40) } else { (64, 37) };
+    let [a_stride, c_stride] = [k, n].map(|size: usize| size.next_multiple_of(4));
+    LinearShape { a_stride, c_stride, padded: true, ..LinearShape::new(form, n, k, 8) }
+}
+
+/// A product with all that it is added to, in each tile, and with B in each format.
+fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
+    let LinearShape { form, n, k, tokens, padded, .. } = *shape;
+    let mut entries = vec![];
+    for output in [
+        Output::Mode(WriteMode::Overwrite),
+        Output::Mode(WriteMode::AddAfterFirst),
+        Output::Residual,
+        Output::Bias,
+        Output::BiasedResidual,
+    ] {
+        let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+        if biased && form != Form::MatmulT {
+            continue;
+        }
+        let rows = if padded { ", padded" } else { "" };
+        let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
+        let mut add = |what: String, linear: Result<Linear>| match linear {
+            Ok(linear) => {
+                entries.push((what.clone(), Ok(linear.product)));
+                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
+            }
+            Err(error) => entries.push((what, Err(error))),
+        };
+        let row = if form == Form::MatmulT { k } else { n };
+        for b in WeightFormat::ALL {
+            let fits = b == WeightFormat::F16 && shape.by_vectors();
+            if form != Form::MatmulAt && (fits || b.packs(row)) {
+                let shape = LinearShape { b, ..*shape };
+                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+            }
+        }
+        add(what, k::linear(caps, shape, output));
+        for tile in k::linear_tiles(caps, shape) {
+            let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
+            let pick = LinearPick { tile, splits: 1, reason: String::new() };
+            add(what, k::linear_with_tile(caps, shape, output, pick));
+        }
+    }
+    entries
+}

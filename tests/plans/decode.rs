@@ -1,0 +1,142 @@
+//! Plans of inference: how long texts are attended to, and how large a cache is.
+
+use super::{body, configs, floor};
+use tinyloom::arch::Architecture;
+use tinyloom::caps::{Capabilities, Decoding, Features};
+use tinyloom::error::ErrorCode;
+use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape};
+use tinyloom::lower::{CacheShape, InferenceOptions, inference_plans};
+use tinyloom::params::Params;
+use tinyloom::plan::{Buffer, Plan, buffers};
+
+fn cached(kv_cache: KvCache) -> InferenceOptions {
+    InferenceOptions { kv_cache, ..InferenceOptions::default() }
+}
+
+#[test]
+fn decode_attention_is_split_by_the_positions_of_the_model() {
+    for (positions, expected) in [
+        (256, vec!["attention_decode"]),
+        (4096, vec!["attention_decode_split", "attention_decode_merge"]),
+    ] {
+        let rest = format!(r#","max_position_embeddings":{positions}"#);
+        let config = body(256, 128, 384, [4, 2, 32], &rest);
+        for software in [false, true] {
+            let caps = Capabilities { software, ..floor() };
+            let layout =
+                Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
+            let kernels = |capacity| {
+                inference_plans(&caps, &layout, capacity, cached(KvCache::F16))
+                    .unwrap()
+                    .decode
+                    .kernels
+                    .into_iter()
+                    .filter(|kernel| kernel.name.starts_with("attention"))
+                    .collect::<Vec<_>>()
+            };
+            let small = kernels(64);
+            assert_eq!(small.iter().map(|k| k.name).collect::<Vec<_>>(), expected);
+            assert_eq!(small, kernels(positions), "a cache that grows compiles nothing");
+        }
+    }
+}
+
+#[test]
+fn short_texts_are_decoded_without_a_merge() {
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let caps = Capabilities { features, subgroup_size: [32, 32], ..floor() };
+    for (head_dim, keys) in [(32, 1024), (64, 1024), (128, 512)] {
+        let rest = r#","max_position_embeddings":4096"#;
+        let config = body(256, 128, 384, [4, 2, head_dim], rest);
+        let layout =
+            Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+        for cache in KvCache::ALL {
+            let plans = inference_plans(&caps, &layout, 256, cached(cache)).unwrap();
+            assert_eq!(plans.near_keys, keys);
+            let near = plans.near.as_ref().unwrap();
+            let names = |plan: &Plan, without: &str| {
+                let names = plan.dispatches.iter().map(|d| plan.kernels[d.kernel].name);
+                names.filter(|name| *name != without).collect::<Vec<_>>()
+            };
+            let far = names(&plans.decode, "attention_decode_merge").into_iter();
+            let whole =
+                |name| if name == "attention_decode_split" { "attention_decode" } else { name };
+            assert_eq!(names(near, ""), far.map(whole).collect::<Vec<_>>());
+        }
+        // Where the class says so, ranges that the product behind them puts together.
+        let ranged = Decoding::TEAMS;
+        let ranged = Capabilities { decoding: Some(ranged), ..caps.clone() };
+        let plans = inference_plans(&ranged, &layout, 256, cached(KvCache::F32)).unwrap();
+        let count = |plan: &Plan, wanted: fn(&KernelSpec) -> bool| {
+            plan.dispatches.iter().filter(|d| wanted(&plan.kernels[d.kernel].spec)).count()
+        };
+        let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge { .. });
+        let products = |spec: &KernelSpec| {
+            let ranges = |shape: &MatvecShape| matches!(shape.input, MatvecInput::Ranges(..));
+            matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
+        };
+        let near = plans.near.as_ref().unwrap();
+        assert_eq!([&plans.decode, near].map(|plan| count(plan, merges).min(1)), [1, 0]);
+        let wide = 4 * head_dim >= 8 * 32;
+        assert_eq!(count(near, products) > 0, wide, "a subgroup reads 8 numbers each");
+        assert_eq!(count(&plans.decode, products), 0, "long ones are merged by a dispatch");
+        for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
+            let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
+            assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");
+        }
+    }
+}
+
+#[test]
+fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile() {
+    let rest = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":4096"#;
+    let config = body(256, 128, 384, [4, 2, 32], rest);
+    let layout = Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+    for cache in KvCache::ALL {
+        let plans = |capacity| inference_plans(&floor(), &layout, capacity, cached(cache)).unwrap();
+        let (small, large) = (plans(256), plans(4096));
+        assert_eq!(small.cache_rows, 256);
+        assert_eq!(large.cache_rows, 300 + large.chunk - 1);
+        assert_eq!(small.prefill.kernels, large.prefill.kernels);
+        assert_eq!(small.decode.kernels, large.decode.kernels);
+        let ringed =
+            large.decode.kernels.iter().filter(|k| k.wgsl.text().contains("RINGED: bool = true"));
+        assert_eq!(ringed.count(), 2, "to append and to attend");
+    }
+    // Where the window reaches as far as the positions, and where there is none.
+    for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {
+        let config = body(256, 128, 384, [4, 2, 32], &rest);
+        let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
+        let plans = inference_plans(&floor(), &layout, 512, cached(KvCache::Int8)).unwrap();
+        assert_eq!(plans.cache_rows, 512);
+        let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
+        assert!(kernels.into_iter().all(|k| !k.wgsl.text().contains("RINGED: bool = true")));
+    }
+}
+
+#[test]
+fn a_cache_larger_than_a_binding_is_named() {
+    let (config, _) = configs().remove(1);
+    let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
+    // 2 heads of keys and values, 32 wide: 512 bytes a position.
+    assert!(inference_plans(&floor(), &layout, 1 << 18, InferenceOptions::default()).is_ok());
+    let long = inference_plans(&floor(), &layout, 1 << 19, InferenceOptions::default());
+    let error = long.map(|_| ()).unwrap_err();
+    assert_eq!(error.code, ErrorCode::LimitExceeded);
+    for word in ["key-value cache", "maxStorageBufferBindingSize", "268435456", "134217728"] {
+        assert!(error.message.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn a_cache_of_several_texts_takes_as_many_rows() {
+    let (config, _) = configs().remove(1);
+    let layout = Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
+    let bytes = |sequences| {
+        let shape = CacheShape { sequences, capacity: 512 };
+        let plans = inference_plans(&floor(), &layout, shape, InferenceOptions::default()).unwrap();
+        assert_eq!(plans.shape, shape);
+        buffers(plans.all())[&Buffer::Cache(0)]
+    };
+    assert_eq!(bytes(3), 3 * bytes(1));
+}
