@@ -1,6 +1,7 @@
-// How far training in mixed precision, or with moments in 8 bits, is from training in f32, on the built-in task: loss
-// curves of the same seeds, beside a control in f32 whose learning rate differs by a ten-thousandth, since training
-// magnifies any rounding. Importable in a page and in Node.
+// How far training in mixed precision, or with moments in 8 bits, is from training in f32, on the built-in task, or of
+// seed on a given text: loss curves of the same seeds, beside a control in f32 whose learning rate differs by a
+// ten-thousandth, since training magnifies any rounding. Importable in a page and in Node.
+import { CONFIGS } from "./workloads.mjs";
 
 /** Seeds of weights and data that are trained with; a software adapter takes minutes for one. */
 const SEEDS = { hardware: 8, software: 1 };
@@ -36,11 +37,18 @@ function standardError(values) {
   return values.length > 1 ? Math.sqrt(mean(squares) / (values.length - 1)) : undefined;
 }
 
+/** Of the seed configuration on a text: one document a step. */
+function seedSettings(steps) {
+  const { config, tokens } = CONFIGS.seed;
+  const rates = { learningRate: 3e-4, minLearningRate: 3e-5 };
+  return { config, steps, tokensPerStep: tokens, sequenceLength: tokens, ...rates };
+}
+
 /** Trains once. Gives each step's loss and the loss on the text's last tenth. */
 async function trainOnce(tinyloom, job, runtime, settings, { nudge = 1, ...options }) {
   const { config, seed, steps, tokensPerStep, sequenceLength } = settings;
-  const { learningRate, minLearningRate } = settings;
-  const tokens = new tinyloom.ByteTokenizer().encode(job.storiesFor(settings));
+  const { learningRate, minLearningRate, text = job.storiesFor(settings) } = settings;
+  const tokens = new tinyloom.ByteTokenizer().encode(text);
   const dataset = tinyloom.Dataset.fromTokens(tokens, {
     sequenceLength,
     validationFraction: job.validationFraction,
@@ -85,6 +93,8 @@ function compare(runs, references) {
 
 /**
  * @param job - the bundle www/dist-node/job.js: the built-in task.
+ * @param options - `{ steps, limits, seeds, text, only }`: `text` is trained on instead, by seed with one document of
+ *   512 bytes a step; `only` keeps the variants that contain it, beside f32.
  * @returns the settings, and rows `{ variant, seeds, validation, validationAbove, validationError,
  *   validationApart, curve, curveAbove, curveApart, singleApart }`: of the losses on the text's last
  *   tenth the mean, by how much they are above those in f32 of the same seeds with its standard error,
@@ -92,20 +102,25 @@ function compare(runs, references) {
  *   on average, how far at most, and how far at most in a single seed. Losses in nats per byte, distances
  *   as shares.
  */
-export async function precisionSuite(tinyloom, job, gpu, { steps, limits = "adapter" }, report) {
+export async function precisionSuite(tinyloom, job, gpu, options, report) {
+  const { steps, limits = "adapter", text, only = "" } = options;
   if (steps < WINDOW)
     throw new Error(`give at least ${WINDOW} steps: a curve has a point for so many`);
   const runtime = await tinyloom.Runtime.create({ gpu, limits });
   const { capabilities } = runtime;
   const { adapter, software } = capabilities;
-  const seeds = software ? SEEDS.software : SEEDS.hardware;
+  const seeds = options.seeds ?? (software ? SEEDS.software : SEEDS.hardware);
   const results = [];
-  const { seed: _, ...settings } = job.resolveSettings({ steps }, capabilities);
+  const { seed: _, ...settings } = text
+    ? seedSettings(steps)
+    : job.resolveSettings({ steps }, capabilities);
   let references;
-  for (const [variant, options] of Object.entries(VARIANTS)) {
+  for (const [variant, training] of Object.entries(VARIANTS)) {
+    if (!variant.includes(only) && references) continue;
     const runs = [];
     for (let seed = 1; seed <= seeds; seed++) {
-      runs.push(await trainOnce(tinyloom, job, runtime, { ...settings, seed }, options));
+      const once = { ...settings, seed, ...(text ? { text } : {}) };
+      runs.push(await trainOnce(tinyloom, job, runtime, once, training));
     }
     references ??= runs;
     const row = { variant, seeds, ...compare(runs, references) };

@@ -1,5 +1,5 @@
 // npm run bench [-- [models|start|growth|attention|matmul|token|cache|batch|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
-//   --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
+//   --seeds N --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -22,6 +22,7 @@ const { values, positionals } = commandLine({
     only: { type: "string", default: "" },
     steps: { type: "string" },
     text: { type: "string" },
+    seeds: { type: "string" },
     profile: { type: "boolean", default: false },
     limits: { type: "string", default: "adapter" },
     "no-subgroups": { type: "boolean", default: false },
@@ -48,13 +49,12 @@ if (!options.subgroups && !KERNELS.includes(options.suite)) {
   console.error(`--no-subgroups is for the suites of kernels: ${KERNELS.join(", ")}`);
   process.exit(2);
 }
-if (options.suite === "cache") {
-  if (!values.text) {
-    console.error("the suite cache trains on a text; give one by --text FILE");
-    process.exit(2);
-  }
-  options.text = readFileSync(values.text, "utf8");
+if (options.suite === "cache" && !values.text) {
+  console.error("the suite cache trains on a text; give one by --text FILE");
+  process.exit(2);
 }
+if (values.text) options.text = readFileSync(values.text, "utf8");
+if (values.seeds) options.seeds = Number(values.seeds);
 if (options.suite === "peers" && values.browser === "node") {
   console.error("the suite peers runs in browsers alone");
   process.exit(2);
@@ -73,6 +73,7 @@ const parts = [
   values.browser,
   ...(values.limits === "adapter" ? [] : [values.limits]),
   ...(options.suite === "models" ? [] : [options.suite]),
+  ...(options.suite === "precision" && options.text ? ["seed"] : []),
   ...(options.subgroups ? [] : ["no-subgroups"]),
 ];
 writeResults(values.out, parts, measured);

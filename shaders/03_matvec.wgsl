@@ -1,4 +1,4 @@
-// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, range or step, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/meet_subgroup or matvec/meet_tree
+// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, range or step, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
@@ -19,8 +19,9 @@
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let part = lane % LANES;
-  let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + lane / LANES;
+  let place = place_of(lane);
+  let part = place % LANES;
+  let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + place / LANES;
   // Rows past the end repeat the last one, and are not stored.
   let row = min(n, N - 1u);
   prepare(row);

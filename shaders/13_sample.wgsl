@@ -1,4 +1,4 @@
-// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, logit/row, logit/online, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/log_sum_exp
+// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, logit/row, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/terms
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -39,12 +39,12 @@ fn mass_of(i: u32, kept: Kept) -> f32 {
   return select(0.0, exp((x - kept.largest) * kept.inverse_temperature), image(x) >= kept.threshold);
 }
 
-// What the tokens first, first + step, … before `end` weigh.
-fn mass_between(first: u32, end: u32, step: u32, kept: Kept) -> f32 {
+fn mass_of_span(span: Span, kept: Kept) -> f32 {
   var mass = 0.0;
-  for (var i = first; i < end; i += LOADS * step) {
+  for (var i = span.first; i < span.end; i += LOADS * span.step) {
     for (var j = 0u; j < LOADS; j++) {
-      mass += select(0.0, mass_of(min(i + j * step, end - 1u), kept), i + j * step < end);
+      let at = i + j * span.step;
+      mass += select(0.0, mass_of(min(at, span.end - 1u), kept), at < span.end);
     }
   }
   return mass;
@@ -61,11 +61,8 @@ fn passing(lane: u32, place: u32, mass: f32, before: f32, goal: f32) -> u32 {
 }
 
 // The token where the running mass, in index order, passes the share of the whole: the block that has it is
-// found first, then all places share that one's tokens.
-fn draw(lane: u32, kept: Kept, share: f32) {
-  let place = place_of(lane);
-  let first = place / CROWD * LOGITS_PER_BLOCK;
-  let mass = mass_between(first + place % CROWD, min(first + LOGITS_PER_BLOCK, VOCABULARY), CROWD, kept);
+// found first, then all places share that one's tokens. `mass` is that of the place's own.
+fn draw(lane: u32, place: u32, mass: f32, kept: Kept, share: f32) {
   let sums = add_up(place, mass);
   let goal = share * sums.y;
   let block = passing(lane, place, mass, sums.x, goal) / CROWD;
@@ -75,11 +72,17 @@ fn draw(lane: u32, kept: Kept, share: f32) {
   let end = min(begin + LOGITS_PER_BLOCK, VOCABULARY);
   let own = min(begin + place * LOGITS_PER_PART, end);
   let own_end = min(own + LOGITS_PER_PART, end);
-  let part = mass_between(own, own_end, 1u, kept);
+  var part = 0.0;
+  for (var i = own; i < own_end; i++) {
+    part += mass_of(i, kept);
+  }
   let before = add_up(place, part).x;
   let chosen = passing(lane, place, part, before, rest);
   if place == chosen {
-    winner = walk(own, own_end, max(rest - before, 0.0), kept);
+    winner = own;
+    if LOGITS_PER_PART > 1u {
+      winner = walk(own, own_end, max(rest - before, 0.0), kept);
+    }
   }
   workgroupBarrier();
 }
@@ -118,20 +121,25 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   begin(workgroup.x);
   // Of read-only memory, so that all invocations are known to go the same way.
   let options = options_of(workgroup.x);
-  let terms = log_sum_exp(lane, first_logit);
-  let log_sum = terms.x;
-  var largest = terms.y;
-  if !scores_are_logits(options) {
+  let greedy = options.temperature <= 0.0;
+  let inverse_temperature = select(1.0 / options.temperature, 1.0, greedy);
+  let place = place_of(lane);
+  let first = place / CROWD * LOGITS_PER_BLOCK;
+  let own = Span(first + place % CROWD, min(first + LOGITS_PER_BLOCK, VOCABULARY), CROWD);
+  let terms = terms_of(own, inverse_temperature);
+  var largest = reduce_max(lane, terms.largest);
+  let log_sum = largest + log(reduce_sum(lane, terms.total * exp(terms.largest - largest)));
+  let as_given = scores_are_logits(options);
+  if !as_given {
     var best = -1e30;
     for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
       best = max(best, score(i));
     }
     largest = reduce_max(lane, best);
   }
-  if options.temperature <= 0.0 {
+  if greedy {
     take_largest(lane, largest);
   } else {
-    let inverse_temperature = 1.0 / options.temperature;
     var threshold = 0u;
     if options.top_k > 0u && options.top_k < VOCABULARY {
       threshold = threshold_by_count(lane, f32(options.top_k), 0u);
@@ -142,8 +150,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if options.min_p > 0.0 {
       threshold = max(threshold, image(largest + log(options.min_p) * options.temperature));
     }
+    let kept = Kept(threshold, largest, inverse_temperature);
+    var mass = terms.mass * exp((terms.largest - largest) * inverse_temperature);
+    if threshold > 0u || !as_given {
+      mass = mass_of_span(own, kept);
+    }
     let bits = philox(vec4(draws_made(), 0u, 0u, 0x73616d70u), vec2(options.seed_low, options.seed_high));
-    draw(lane, Kept(threshold, largest, inverse_temperature), uniform_float(bits.x));
+    draw(lane, place, mass, kept, uniform_float(bits.x));
   }
   if lane == 0u {
     let chosen = winner;

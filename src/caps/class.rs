@@ -26,13 +26,16 @@ pub struct Decoding {
     /// Results that a subgroup has by itself in a product with a packed matrix of very many rows. 0: a workgroup
     /// shares each row.
     pub team_rows: usize,
+    /// Rows of a matrix that a workgroup has where several subgroups of a known width share each. 1: a workgroup
+    /// shares each row.
+    pub workgroup_rows: usize,
 }
 
 impl Decoding {
     /// A workgroup for a row of a matrix, and for a query head of a short text.
-    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0 };
+    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0, workgroup_rows: 1 };
     /// What an H100 is faster with; measured on no other class.
-    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4 };
+    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4, workgroup_rows: 2 };
 }
 
 impl GpuClass {

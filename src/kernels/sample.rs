@@ -82,12 +82,11 @@ fn draw(
         } else {
             shader!("lib/sample/scan_tree")
         })
-        .module(shader!("lib/logit/online"))
         .module(shader!("lib/sample/options"))
         .module(tensors)
         .module(score)
         .module(shader!("lib/sample/thresholds"))
-        .module(shader!("lib/sample/log_sum_exp"))
+        .module(shader!("lib/sample/terms"))
         .module(shader!("13_sample"))
         .finish(caps, bindings, grid, variant(subgroups) + form, why)
 }

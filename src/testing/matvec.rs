@@ -60,8 +60,8 @@ pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
 /// Forms that a class may take: what one takes, and fewer and more results of a subgroup.
 const FORMS: [Decoding; 3] = [
     Decoding::TEAMS,
-    Decoding { near_ranges: 4, team_rows: 1 },
-    Decoding { near_ranges: 16, team_rows: 32 },
+    Decoding { near_ranges: 4, team_rows: 1, workgroup_rows: 4 },
+    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 3 },
 ];
 
 /// The kernels that the table's adapters choose, and those of each form.

@@ -5,6 +5,10 @@ var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
 var<workgroup> subgroup_sums: array<array<f32, (WORKGROUP + 3u) / 4u>, SUMS>;
 
+fn place_of(lane: u32) -> u32 {
+  return lane;
+}
+
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
   for (var s = 0u; s < SUMS; s++) {
     let sum = subgroupAdd((*sums)[s]);

@@ -1,6 +1,10 @@
 // The sums of the LANES invocations of a row of matvec, for the first of them: by a tree in workgroup memory.
 var<workgroup> lane_sums: array<array<f32, WORKGROUP>, SUMS>;
 
+fn place_of(lane: u32) -> u32 {
+  return lane;
+}
+
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
   for (var s = 0u; s < SUMS; s++) {
     lane_sums[s][lane] = (*sums)[s];

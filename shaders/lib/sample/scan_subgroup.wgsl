@@ -1,26 +1,27 @@
 // Sums over the invocations before each by subgroups, on top of lib/reduce_subgroup.wgsl. An invocation's place is that
 // of its subgroup: WGSL does not say that neighbours by index are neighbours there.
-var<workgroup> scan_sums: array<f32, (WORKGROUP + 3u) / 4u>;
+var<private> scan_turn: u32;
+var<workgroup> scan_sums: array<array<f32, (WORKGROUP + 3u) / 4u>, 2>;
 
 fn place_of(lane: u32) -> u32 {
   return subgroup_index * (WORKGROUP / subgroup_count) + subgroup_lane;
 }
 
-// Of the places before, and of all.
+// Of the places before, and of all. Sums take turns with two arrays, as reductions do.
 fn add_up(place: u32, mass: f32) -> vec2<f32> {
   let inside = subgroupExclusiveAdd(mass);
   let sum = subgroupAdd(mass);
+  let turn = scan_turn;
+  scan_turn = 1u - turn;
   if subgroup_lane == 0u {
-    scan_sums[subgroup_index] = sum;
+    scan_sums[turn][subgroup_index] = sum;
   }
   workgroupBarrier();
   var before = 0.0;
   var whole = 0.0;
   for (var i = subgroup_lane; i < subgroup_count; i += WORKGROUP / subgroup_count) {
-    before += select(0.0, scan_sums[i], i < subgroup_index);
-    whole += scan_sums[i];
+    before += select(0.0, scan_sums[turn][i], i < subgroup_index);
+    whole += scan_sums[turn][i];
   }
-  let total = vec2(subgroupAdd(before) + inside, subgroupAdd(whole));
-  workgroupBarrier();
-  return total;
+  return vec2(subgroupAdd(before) + inside, subgroupAdd(whole));
 }

@@ -43,7 +43,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let packed = weights.packs(k);
     let elements = if packed { UNIT } else { 4 };
     let vectors = k.div_ceil(elements);
-    let Row { lanes, size, subgroups } = row(caps, vectors, name)?;
+    let Row { lanes, size, meeting } = row(caps, vectors, n, name)?;
     let turns = vectors / lanes;
     let unrolled = turns.clamp(1, IN_FLIGHT / elements);
     let normed = matches!(input, MatvecInput::Norm { .. });
@@ -75,12 +75,16 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         (false, true) => "vec4",
         (false, false) => "scalar",
     };
-    composer = if subgroups {
-        composer.subgroup_module(shader!("lib/matvec/meet_subgroup"))
-    } else {
-        composer.module(shader!("lib/matvec/meet_tree"))
+    let (composer, meeting) = match meeting {
+        Meeting::Tree => (composer.module(shader!("lib/matvec/meet_tree")), ""),
+        Meeting::Subgroups => {
+            (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup")
+        }
+        Meeting::SubgroupsOfRows { width } => {
+            let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
+            (composer.subgroup_module(shader!("lib/matvec/meet_subgroup_rows")), ", subgroups")
+        }
     };
-    let meeting = if subgroups { ", subgroup" } else { "" };
     composer.module(shader!("03_matvec")).finish(
         caps,
         &bindings(shape)?,
@@ -95,23 +99,41 @@ struct Row {
     lanes: usize,
     /// Invocations of a workgroup.
     size: u32,
-    /// The lanes are the workgroup, and their sums meet by subgroups.
-    subgroups: bool,
+    meeting: Meeting,
+}
+
+/// How the sums of a row's invocations meet.
+enum Meeting {
+    Tree,
+    /// By subgroups, which the workgroup's one row has all of.
+    Subgroups,
+    /// By subgroups of so many invocations; each of the workgroup's rows has some whole ones.
+    SubgroupsOfRows {
+        width: usize,
+    },
 }
 
 /// A row is read by as many neighbours as it keeps busy, all of whose loads are on their way before the first is
 /// needed. A CPU gains nothing from neighbours and loses at barriers.
-fn row(caps: &Capabilities, vectors: usize, name: &str) -> Result<Row> {
+fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row> {
     let most = if vectors > 4 * LANES { LANES_OF_LONG_ROWS } else { LANES };
     if caps.reduces_by_subgroup() && !caps.software && vectors >= SUBGROUP_LANES {
         let lanes = vectors.next_power_of_two().min(most);
-        let size = workgroup_size(caps, lanes as u32, 1, name)?;
-        return Ok(Row { lanes: size as usize, size, subgroups: true });
+        let lanes = workgroup_size(caps, lanes as u32, 1, name)?;
+        let rows = caps.decoding().workgroup_rows.min(n).next_power_of_two() as u32;
+        let [narrowest, width] = caps.subgroup_size;
+        let (size, meeting) = if rows > 1 && narrowest == width && lanes.is_multiple_of(width) {
+            let width = width as usize;
+            (workgroup_size(caps, lanes * rows, 1, name)?, Meeting::SubgroupsOfRows { width })
+        } else {
+            (lanes, Meeting::Subgroups)
+        };
+        return Ok(Row { lanes: lanes as usize, size, meeting });
     }
     let (most, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
     let size = workgroup_size(caps, wanted, 1, name)?;
     let lanes = vectors.next_power_of_two().clamp(1, most).min(size as usize);
-    Ok(Row { lanes, size, subgroups: false })
+    Ok(Row { lanes, size, meeting: Meeting::Tree })
 }
 
 /// The modules that read a vector and a matrix of f32, and the norm between them.

@@ -1,0 +1,29 @@
+// What lib/matvec/meet_subgroup.wgsl does, where a workgroup has several rows, each of SHARE whole subgroups of SUBGROUP
+// invocations. Both are constants: a division in front of the first load is as long as a part of the wait for it.
+var<private> subgroup_index: u32;
+var<private> subgroup_count: u32;
+var<private> subgroup_lane: u32;
+var<workgroup> subgroup_sums: array<array<f32, WORKGROUP / SUBGROUP>, SUMS>;
+
+// By subgroup: WGSL does not say which indices a subgroup has.
+fn place_of(lane: u32) -> u32 {
+  return subgroup_index * SUBGROUP + subgroup_lane;
+}
+
+fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
+  for (var s = 0u; s < SUMS; s++) {
+    let sum = subgroupAdd((*sums)[s]);
+    if subgroup_lane == 0u {
+      subgroup_sums[s][subgroup_index] = sum;
+    }
+  }
+  workgroupBarrier();
+  let first = subgroup_index / SHARE * SHARE;
+  for (var s = 0u; s < SUMS; s++) {
+    var total = 0.0;
+    for (var i = 0u; i < SHARE; i++) {
+      total += subgroup_sums[s][first + i];
+    }
+    (*sums)[s] = total;
+  }
+}
