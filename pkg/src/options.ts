@@ -137,15 +137,21 @@ export async function awaited<T>(what: string, callback: () => T | Promise<T>): 
   }
 }
 
-/** A copy of plain data. `structuredClone` would not copy memory that threads share. */
-export function copied<T>(value: T): T;
-export function copied(value: unknown): unknown {
+/**
+ * A copy of plain data. `structuredClone` would not copy memory that threads share.
+ *
+ * @param levels - of objects and arrays. What lies deeper than any option is shared: it may have no end, and the
+ *   rules refuse it.
+ */
+export function copied<T>(value: T, levels?: number): T;
+export function copied(value: unknown, levels = 5): unknown {
   // A Buffer's `slice` copies nothing.
   if (ArrayBuffer.isView(value))
     return (value.constructor as typeof Uint8Array).from(value as Uint8Array);
-  if (Array.isArray(value)) return Array.from(value, copied);
+  if (!levels--) return value;
+  if (Array.isArray(value)) return Array.from(value, (one) => copied(one, levels));
   return typeof value === "object" && value
-    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one)]))
+    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one, levels)]))
     : value;
 }
 

@@ -85,15 +85,15 @@ async function refuses(tune) {
   await tune.until("ready", 30);
   const sum = /^This does not fit: weights .+ GB \+ .+ = .+ GB, and this page takes at most .+ GB/;
   assert.match(await tune.text("refused"), sum);
-  await demo.click("tune-start");
-  await tune.said(sum);
-  assert.equal(await tune.state(), "ready", "what is refused changes nothing");
+  await tune.said(/^It does not fit: the note above says why/);
+  assert.equal((await tune.buttons()).start, false, "what is refused cannot be begun");
   await demo.axe("light", "tune-refused");
   // A damaged file shows when it is read.
   const damaged = { ...blobs(FILES), "model.safetensors": new Blob(["nothing"]) };
   await tune.drop(damaged);
   await demo.until("another sum", async () => (await tune.text("refused")) === "", 30);
   await tune.until("ready");
+  assert.equal((await tune.buttons()).start, true, "what fits can");
   await demo.click("tune-start");
   const { words, whole } = await tune.failure();
   assert.match(words, /^These files are no model that the page can read/);

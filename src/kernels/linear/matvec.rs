@@ -75,16 +75,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         (false, true) => "vec4",
         (false, false) => "scalar",
     };
-    let (composer, meeting) = match meeting {
-        Meeting::Tree => (composer.module(shader!("lib/matvec/meet_tree")), ""),
-        Meeting::Subgroups => {
-            (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup")
-        }
-        Meeting::SubgroupsOfRows { width } => {
-            let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
-            (composer.subgroup_module(shader!("lib/matvec/meet_subgroup_rows")), ", subgroups")
-        }
-    };
+    let (composer, meeting) = meeting.joined(composer, lanes);
     composer.module(shader!("03_matvec")).finish(
         caps,
         &bindings(shape)?,
@@ -111,6 +102,22 @@ enum Meeting {
     SubgroupsOfRows {
         width: usize,
     },
+}
+
+impl Meeting {
+    /// Adds the module for rows of so many invocations; also gives what the variant is then called.
+    fn joined(self, composer: Composer, lanes: usize) -> (Composer, &'static str) {
+        match self {
+            Self::Tree => (composer.module(shader!("lib/matvec/meet_tree")), ""),
+            Self::Subgroups => {
+                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup")
+            }
+            Self::SubgroupsOfRows { width } => {
+                let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
+                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup_rows")), ", subgroups")
+            }
+        }
+    }
 }
 
 /// A row is read by as many neighbours as it keeps busy, all of whose loads are on their way before the first is

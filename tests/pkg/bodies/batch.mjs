@@ -271,6 +271,13 @@ export const cases = {
     const { signal } = new AbortController();
     await wrong(["generateBatch"], [{ prompt: [1], signal }]);
     await wrong(["generateBatch", 'no option "heat"'], [{ prompt: [1], heat: 3 }]);
+    const endless = { prompt: [1] };
+    endless.heat = [endless, endless];
+    await wrong(["generateBatch", 'no option "heat"'], [endless]);
+    // Copied to its end it would take 2 to the 40th copies.
+    let wide = [1];
+    for (let level = 0; level < 40; level++) wide = [wide, wide];
+    await wrong(["prompts[0][0] is an array"], [wide], {}, tokens);
     await wrong(["temperature is -1"], [{ prompt: [1], temperature: -1 }]);
     await wrong(["stop needs the tokenizer"], [{ prompt: [1], stop: ["a"] }]);
     await wrong(["generateBatch takes a plain object"], [[1]], 5);

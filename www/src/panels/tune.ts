@@ -53,6 +53,8 @@ export class TunePanel {
   /** What ends the training before its last step. */
   #halting: "paused" | "done" | undefined;
   #judged = 0;
+  /** Bytes of the page's own model when the choices were judged last. */
+  #weighed = 0;
   /** Whether the page trained when that was last told. */
   #busy = false;
 
@@ -65,10 +67,7 @@ export class TunePanel {
       waiting: (why) => this.#wait(why),
     });
     revealInvalid(this.#form, (text) => this.#say(text));
-    this.#form.addEventListener("change", async () => {
-      await this.#judge();
-      if (this.#state === "ready") this.#sayReady();
-    });
+    this.#form.addEventListener("change", () => void this.#judgeAgain());
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#run();
@@ -91,6 +90,8 @@ export class TunePanel {
     const busy = this.#host.busy();
     if (busy !== this.#busy && this.#state === "ready") this.#sayReady();
     this.#busy = busy;
+    // What was refused beside the page's own model may fit without it.
+    if (this.#reading && this.#present !== this.#weighed) void this.#judgeAgain();
   }
 
   /** Takes a folder, or a file of chats. */
@@ -132,7 +133,9 @@ export class TunePanel {
     byId("tune-choices", HTMLFieldSetElement).disabled = this.#active || this.#asking;
     const start = button("start");
     start.textContent = state === "paused" ? "Go on" : "Train the adapter";
-    start.disabled = !(free && (state === "paused" || (ready && this.#reading !== undefined)));
+    // A field that is not valid leaves it on: the form then shows the field.
+    const begins = ready && this.#reading !== undefined && !this.#taken?.refused;
+    start.disabled = !(free && (state === "paused" || begins));
     button("pause").disabled = state !== "training";
     button("stop").disabled = !this.#active;
     const idle = this.#tuning !== undefined && (state === "paused" || ready);
@@ -195,11 +198,19 @@ export class TunePanel {
     const settings = this.#reading && chosen(this.#reading.base);
     const judged = ++this.#judged;
     const present = this.#present;
+    this.#weighed = present;
     const taken =
       opened && settings && (await takes(opened.lab, this.#reading!.base, settings, present));
     if (judged !== this.#judged) return;
     this.#taken = taken;
     showTaken(taken, settings?.steps ?? 0, present);
+    this.#enable();
+  }
+
+  /** The choices, or what lies on the GPU beside, are others now. */
+  async #judgeAgain(): Promise<void> {
+    await this.#judge();
+    if (this.#state === "ready") this.#sayReady();
   }
 
   #fail(error: unknown): void {
