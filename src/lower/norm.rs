@@ -1,11 +1,56 @@
 //! Normalisation of rows.
 
 use super::{Lowering, label};
-use crate::arch::{Attention, HeadNorms, Norm, NormKind};
+use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, Constant, NormTerms, WriteMode};
-use crate::plan::Slice;
+use crate::kernels::{self as k, Constant, NormTerms, SummedWeights, WriteMode};
+use crate::plan::{Builder, Slice};
+
+/// Most bytes of partial sums that wait for one dispatch.
+const WAITING_BYTES: u64 = 16 << 20;
+
+/// Partial sums of the gradients of norms' weights, which one dispatch adds up where the gradients lie at equal
+/// distances.
+#[derive(Debug)]
+pub(super) struct WaitingSums {
+    label: String,
+    columns: usize,
+    /// Of each partial sum.
+    rows: usize,
+    weights: SummedWeights,
+    /// The partial sums of all, as far as they are known.
+    partials: Slice,
+    /// The gradients of the first weight and of the last, which lies before it.
+    gradients: [Slice; 2],
+}
+
+impl WaitingSums {
+    /// Where the partial sums of one more weight go; none if they have to wait for another dispatch.
+    fn place(
+        &mut self,
+        builder: &mut Builder<'_>,
+        gradient: Slice,
+        [columns, rows]: [usize; 2],
+    ) -> Option<Slice> {
+        let SummedWeights { count, outputs, .. } = self.weights;
+        let last = self.gradients[1];
+        let apart = last.offset.checked_sub(gradient.offset)? as usize / 4;
+        let alike = [columns, rows] == [self.columns, self.rows]
+            && last.buffer == gradient.buffer
+            && (count == 1 || apart == outputs);
+        if !alike {
+            return None;
+        }
+        let elements = (builder.tokens.div_ceil(rows) * columns) as u64;
+        let own = builder.extend(self.partials, elements, WAITING_BYTES)?;
+        self.partials.bytes = own.offset + own.bytes;
+        let partials = own.offset as usize / 4 / count;
+        self.weights = SummedWeights { count: count + 1, partials, outputs: apart };
+        self.gradients[1] = gradient;
+        Some(own)
+    }
+}
 
 /// The constants of a norm's kernels.
 pub(super) const fn terms(norm: Norm) -> NormTerms {
@@ -58,9 +103,7 @@ impl Lowering<'_> {
         let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
-        let blocks = tokens.div_ceil(rows);
-        let elements = blocks as u64 * columns as u64;
-        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let partial = self.partial_sums(node, norm.weight, trained, [columns, rows])?;
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
@@ -69,14 +112,57 @@ impl Lowering<'_> {
         let weight = self.whole(norm.weight);
         let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
         let flops = 12.0 * (tokens * hidden) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
-        if !trained {
-            return Ok(());
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// Where a norm's backward pass leaves the partial sums of its weight's gradient. If the weight is trained, they wait
+    /// for [`Lowering::sum_waiting`].
+    fn partial_sums(
+        &mut self,
+        node: &Node,
+        weight: WeightId,
+        trained: bool,
+        [columns, rows]: [usize; 2],
+    ) -> Result<Slice> {
+        if trained {
+            let gradient = self.gradient(weight, 0);
+            let waiting = self.waiting.as_mut();
+            let place =
+                |sums: &mut WaitingSums| sums.place(&mut self.builder, gradient, [columns, rows]);
+            if let Some(slice) = waiting.and_then(place) {
+                return Ok(slice);
+            }
+            self.sum_waiting()?;
         }
-        let kernel = k::column_sum(caps, columns, rows)?;
-        let slices = vec![partial, self.gradient(norm.weight, 0), self.builder.step()];
-        let flops = (blocks * columns) as f64;
-        self.builder.dispatch(label(node.site, "weight"), kernel, slices, flops)
+        let elements = self.builder.tokens.div_ceil(rows) as u64 * columns as u64;
+        let partials = self.builder.tensor("norm weight gradient partials", elements)?;
+        if trained {
+            self.waiting = Some(WaitingSums {
+                label: label(node.site, "weight"),
+                columns,
+                rows,
+                weights: SummedWeights::ONE,
+                partials,
+                gradients: [self.gradient(weight, 0); 2],
+            });
+        }
+        Ok(partials)
+    }
+
+    /// Adds up the partial sums that wait.
+    pub(super) fn sum_waiting(&mut self) -> Result<()> {
+        let Some(sums) = self.waiting.take() else { return Ok(()) };
+        let WaitingSums { mut label, columns, rows, weights, partials, gradients } = sums;
+        let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
+        let [first, last] = gradients;
+        let bytes = first.offset + first.bytes - last.offset;
+        let slices = vec![partials, Slice { bytes, ..last }, self.builder.step()];
+        let blocks = self.builder.tokens.div_ceil(rows);
+        let flops = (weights.count * blocks * columns) as f64;
+        if weights.count > 1 {
+            label += &format!(" and {} more", weights.count - 1);
+        }
+        self.builder.dispatch(label, kernel, slices, flops)
     }
 
     pub(super) fn head_norms(
@@ -103,18 +189,10 @@ impl Lowering<'_> {
         let (input, gradient) = (self.read(node, 0), self.written(node, 0)?);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
-        let blocks = tokens.div_ceil(rows);
-        let elements = (blocks * columns) as u64;
-        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let partial = self.partial_sums(node, norms.weight, trained, [columns, rows])?;
         let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
         let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
         let flops = 12.0 * (tokens * attention.stride()) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
-        if !trained {
-            return Ok(());
-        }
-        let kernel = k::column_sum(caps, columns, rows)?;
-        let slices = vec![partial, self.gradient(norms.weight, 0), self.builder.step()];
-        self.builder.dispatch(label(node.site, "weight"), kernel, slices, elements as f64)
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 }
