@@ -3,30 +3,31 @@
 use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::Node;
+use crate::graph::{Node, Site};
 use crate::kernels::{self as k, Constant, NormTerms, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
 /// Most bytes of partial sums that wait for one dispatch.
 const WAITING_BYTES: u64 = 16 << 20;
 
-/// Partial sums of the gradients of norms' weights, which one dispatch adds up where the gradients lie at equal
-/// distances.
+/// Partial sums of the gradients of norms' weights, which one dispatch adds up.
 #[derive(Debug)]
 pub(super) struct WaitingSums {
-    label: String,
+    /// Where the first are from.
+    site: Site,
     columns: usize,
     /// Of each partial sum.
     rows: usize,
     weights: SummedWeights,
-    /// The partial sums of all, as far as they are known.
+    /// Of all weights.
     partials: Slice,
-    /// The gradients of the first weight and of the last, which lies before it.
-    gradients: [Slice; 2],
+    /// From the last weight's to the first one's.
+    gradients: Slice,
 }
 
 impl WaitingSums {
-    /// Where the partial sums of one more weight go; none if they have to wait for another dispatch.
+    /// Makes room for one more weight, and gives it. None if the weight has to wait for another dispatch: its gradient
+    /// lies elsewhere, or too much waits.
     fn place(
         &mut self,
         builder: &mut Builder<'_>,
@@ -34,20 +35,19 @@ impl WaitingSums {
         [columns, rows]: [usize; 2],
     ) -> Option<Slice> {
         let SummedWeights { count, outputs, .. } = self.weights;
-        let last = self.gradients[1];
-        let apart = last.offset.checked_sub(gradient.offset)? as usize / 4;
-        let alike = [columns, rows] == [self.columns, self.rows]
-            && last.buffer == gradient.buffer
-            && (count == 1 || apart == outputs);
-        if !alike {
-            return None;
-        }
-        let elements = (builder.tokens.div_ceil(rows) * columns) as u64;
-        let own = builder.extend(self.partials, elements, WAITING_BYTES)?;
-        self.partials.bytes = own.offset + own.bytes;
+        let apart = self.gradients.offset.checked_sub(gradient.offset)?;
+        let alike = apart > 0
+            && gradient.buffer == self.gradients.buffer
+            && [columns, rows] == [self.columns, self.rows]
+            && (count == 1 || apart as usize / 4 == outputs);
+        let bytes = (self.columns * builder.tokens.div_ceil(self.rows) * 4) as u64;
+        let own =
+            if alike { builder.extend(self.partials, bytes, WAITING_BYTES)? } else { return None };
         let partials = own.offset as usize / 4 / count;
-        self.weights = SummedWeights { count: count + 1, partials, outputs: apart };
-        self.gradients[1] = gradient;
+        self.weights = SummedWeights { count: count + 1, partials, outputs: apart as usize / 4 };
+        self.partials.bytes = own.offset + bytes;
+        self.gradients.offset = gradient.offset;
+        self.gradients.bytes += apart;
         Some(own)
     }
 }
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
-        let partial = self.partial_sums(node, norm.weight, trained, [columns, rows])?;
+        let partial = self.partial_sums(node.site, norm.weight, trained, [columns, rows])?;
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
@@ -119,50 +119,39 @@ impl Lowering<'_> {
     /// for [`Lowering::sum_waiting`].
     fn partial_sums(
         &mut self,
-        node: &Node,
+        site: Site,
         weight: WeightId,
         trained: bool,
-        [columns, rows]: [usize; 2],
+        shape: [usize; 2],
     ) -> Result<Slice> {
-        if trained {
-            let gradient = self.gradient(weight, 0);
-            let waiting = self.waiting.as_mut();
-            let place =
-                |sums: &mut WaitingSums| sums.place(&mut self.builder, gradient, [columns, rows]);
-            if let Some(slice) = waiting.and_then(place) {
-                return Ok(slice);
-            }
-            self.sum_waiting()?;
+        let [columns, rows] = shape;
+        let elements = (self.builder.tokens.div_ceil(rows) * columns) as u64;
+        let what = "norm weight gradient partials";
+        if !trained {
+            return self.builder.tensor(what, elements);
         }
-        let elements = self.builder.tokens.div_ceil(rows) as u64 * columns as u64;
-        let partials = self.builder.tensor("norm weight gradient partials", elements)?;
-        if trained {
-            self.waiting = Some(WaitingSums {
-                label: label(node.site, "weight"),
-                columns,
-                rows,
-                weights: SummedWeights::ONE,
-                partials,
-                gradients: [self.gradient(weight, 0); 2],
-            });
+        let gradients = self.gradient(weight, 0);
+        if let Some(sums) = &mut self.waiting
+            && let Some(place) = sums.place(&mut self.builder, gradients, shape)
+        {
+            return Ok(place);
         }
+        self.sum_waiting()?;
+        let partials = self.builder.tensor(what, elements)?;
+        let weights = SummedWeights::ONE;
+        self.waiting = Some(WaitingSums { site, columns, rows, weights, partials, gradients });
         Ok(partials)
     }
 
     /// Adds up the partial sums that wait.
     pub(super) fn sum_waiting(&mut self) -> Result<()> {
         let Some(sums) = self.waiting.take() else { return Ok(()) };
-        let WaitingSums { mut label, columns, rows, weights, partials, gradients } = sums;
+        let WaitingSums { site, columns, rows, weights, partials, gradients } = sums;
         let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
-        let [first, last] = gradients;
-        let bytes = first.offset + first.bytes - last.offset;
-        let slices = vec![partials, Slice { bytes, ..last }, self.builder.step()];
-        let blocks = self.builder.tokens.div_ceil(rows);
-        let flops = (weights.count * blocks * columns) as f64;
-        if weights.count > 1 {
-            label += &format!(" and {} more", weights.count - 1);
-        }
-        self.builder.dispatch(label, kernel, slices, flops)
+        let slices = vec![partials, gradients, self.builder.step()];
+        let what = if weights.count > 1 { "weight and others" } else { "weight" };
+        let flops = partials.bytes as f64 / 4.0;
+        self.builder.dispatch(label(site, what), kernel, slices, flops)
     }
 
     pub(super) fn head_norms(
@@ -189,7 +178,7 @@ impl Lowering<'_> {
         let (input, gradient) = (self.read(node, 0), self.written(node, 0)?);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
-        let partial = self.partial_sums(node, norms.weight, trained, [columns, rows])?;
+        let partial = self.partial_sums(node.site, norms.weight, trained, [columns, rows])?;
         let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
         let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
         let flops = 12.0 * (tokens * attention.stride()) as f64;

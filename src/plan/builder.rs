@@ -58,11 +58,10 @@ impl<'a> Builder<'a> {
         Ok(Slice::new(Buffer::Virtual(self.virtuals.len() - 1), 0, bytes))
     }
 
-    /// Makes an activation longer by `elements` f32, if it stays within `most` bytes, and gives what it gained.
-    pub fn extend(&mut self, tensor: Slice, elements: u64, most: u64) -> Option<Slice> {
+    /// Makes an activation longer by `bytes`, if it stays within `most`, and gives what it gained.
+    pub fn extend(&mut self, tensor: Slice, bytes: u64, most: u64) -> Option<Slice> {
         let Buffer::Virtual(id) = tensor.buffer else { return None };
         let offset = self.virtuals[id].next_multiple_of(4 * ALIGN as u64);
-        let bytes = elements * 4;
         if offset + bytes > most.min(self.caps.limits.binding_bytes()) {
             return None;
         }
